@@ -1,0 +1,65 @@
+"""One batch on its way through the executor, as operators see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pipeline.executor.arguments import Arguments
+from pipeline.executor.request import BatchRequest, TensorList
+from pipeline.rng import batch_generator
+from pipeline.tensors.cpu import Array, TensorListCPU
+
+if TYPE_CHECKING:
+    from pipeline.executor.pool import ThreadPool
+    from pipeline.graph.graph import Edge, GraphNode
+
+__all__ = ["Batch"]
+
+
+class Batch:
+    """A batch that runs: its request, the values made so far, and what operators need to make more.
+
+    Args:
+        request: what was asked for.
+        seed: the pipeline's.
+        pool: threads of the CPU stage.
+        allocate: returns memory for an edge's dense batch: (edge, shape, dtype) -> array and its owner.
+    """
+
+    def __init__(
+        self,
+        request: BatchRequest,
+        seed: int,
+        pool: ThreadPool,
+        allocate: Callable[[Edge, tuple[int, ...], np.dtype[Any]], tuple[Array, Any]],
+    ) -> None:
+        self.request = request
+        self.size = request.batch_size
+        self.seed = seed
+        self.pool = pool
+        self.allocate = allocate
+        #: Batches made so far, by edge.
+        self.values: dict[Edge, TensorList] = {}
+        #: The CUDA stream of the batch, a `cupy.cuda.Stream`; None without a GPU.
+        self.stream: Any = None
+        #: Objects that must live until the batch's GPU work is done: host memory that is copied from.
+        self.keep_alive: list[Any] = []
+
+    def arguments(self, node: GraphNode) -> Arguments:
+        """Return the arguments of a node for this batch."""
+        values: dict[str, TensorListCPU] = {}
+        for name, edge in node.argument_inputs.items():
+            value = self.values[edge]
+            assert isinstance(value, TensorListCPU)
+            values[name] = value
+        return Arguments(node, values, self.size)
+
+    def generator(self, node: GraphNode) -> np.random.Generator:
+        """Return the random numbers of a node for this batch."""
+        own = node.argument("seed")
+        if own is not None and own >= 0:
+            return batch_generator(own, 0, self.request.key)
+        return batch_generator(self.seed, node.index + 1, self.request.key)

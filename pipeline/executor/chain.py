@@ -1,0 +1,163 @@
+"""Runs a chain of operators on the CPU, one sample a task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipeline.errors import OperatorError, PipelineError, SampleFailure
+from pipeline.executor.batch import Batch
+from pipeline.executor.plan import SampleStep
+from pipeline.graph.graph import Edge, GraphNode
+from pipeline.operators.base import OutputSpec, SampleOperator
+from pipeline.tensors.cpu import Array, TensorListCPU
+
+__all__ = ["ChainRunner", "describe_failure"]
+
+
+class ChainRunner:
+    """Runs one `SampleStep`, batch after batch.
+
+    Args:
+        step: the chain.
+        operators: implementation of each node of the chain.
+    """
+
+    def __init__(self, step: SampleStep, operators: Sequence[SampleOperator[Any]]) -> None:
+        self._step = step
+        self._operators = tuple(operators)
+        self._members = {node.index for node in step.nodes}
+
+    def run(self, batch: Batch) -> None:
+        """Make the chain's results and put them into the batch's values.
+
+        Raises:
+            OperatorError: when samples failed; every sample was tried, `failures` lists those that did.
+        """
+        chain = _ChainOfBatch(self, batch)
+        errors = batch.pool.run(chain.run_sample, batch.size)
+        if errors:
+            raise _first_failure(errors)
+        chain.publish()
+
+
+class _StepError(Exception):
+    """Carries which node failed from the task to the batch."""
+
+    def __init__(self, node: GraphNode) -> None:
+        super().__init__(node.display)
+        self.node = node
+
+
+class _ChainOfBatch:
+    """The chain at work on one batch: states of its operators and where results go."""
+
+    def __init__(self, runner: ChainRunner, batch: Batch) -> None:
+        self._batch = batch
+        self._results = runner._step.results
+        self._specs: dict[Edge, OutputSpec] = {}
+        self._links: list[tuple[GraphNode, SampleOperator[Any], Any, tuple[Edge, ...]]] = []
+        #: For edges outside the chain: their samples.
+        self._given: dict[Edge, Sequence[Array]] = {}
+        for node, operator in zip(runner._step.nodes, runner._operators, strict=True):
+            self._link(node, operator, runner._members)
+        #: For results laid out beforehand: the whole batch, and what owns its memory.
+        self._dense: dict[Edge, tuple[Array, Any]] = {}
+        #: For other results: a sample each.
+        self._ragged: dict[Edge, list[Array]] = {}
+        for edge in self._results:
+            spec = self._specs[edge]
+            if spec.shape is not None and spec.dtype is not None:
+                self._dense[edge] = batch.allocate(edge, (batch.size, *spec.shape), spec.dtype)
+            else:
+                self._ragged[edge] = [None] * batch.size  # type: ignore[list-item]
+
+    def _link(self, node: GraphNode, operator: SampleOperator[Any], members: set[int]) -> None:
+        for edge in node.inputs:
+            if edge.node not in members and edge not in self._given:
+                value = self._batch.values[edge]
+                assert isinstance(value, TensorListCPU)
+                self._given[edge] = value.samples
+                dense = value.dense
+                self._specs[edge] = OutputSpec(
+                    value.layout(), None if dense is None else dense.shape[1:], value.samples[0].dtype
+                )
+        try:
+            state, outputs = operator.start(self._batch, [self._specs[edge] for edge in node.inputs])
+        except Exception as error:
+            raise describe_failure(node, error) from error
+        for index, spec in enumerate(outputs):
+            self._specs[Edge(node.index, index)] = spec
+        self._links.append((node, operator, state, node.inputs))
+
+    def run_sample(self, sample: int) -> None:
+        local: dict[Edge, Array] = {}
+        for node, operator, state, sources in self._links:
+            inputs = [local[edge] if edge in local else self._given[edge][sample] for edge in sources]
+            edge = Edge(node.index)
+            target = self._dense.get(edge)
+            out = None if target is None else target[0][sample]
+            try:
+                made = operator.run(state, sample, inputs, out)
+                if isinstance(made, tuple):
+                    for index, array in enumerate(made):
+                        self._keep(Edge(node.index, index), sample, array, local)
+                else:
+                    self._keep(edge, sample, made, local, written=out is not None)
+            except Exception as error:
+                raise _StepError(node) from error
+
+    def _keep(
+        self, edge: Edge, sample: int, array: Array, local: dict[Edge, Array], written: bool = False
+    ) -> None:
+        local[edge] = array
+        ragged = self._ragged.get(edge)
+        if ragged is not None:
+            ragged[sample] = array
+        elif not written and edge in self._dense:
+            self._dense[edge][0][sample] = array
+
+    def publish(self) -> None:
+        for edge, (array, owner) in self._dense.items():
+            made = TensorListCPU(array, self._specs[edge].layout)
+            made.owner = owner
+            self._batch.values[edge] = made
+        for edge, samples in self._ragged.items():
+            try:
+                self._batch.values[edge] = TensorListCPU(samples, self._specs[edge].layout)
+            except PipelineError as error:
+                node = next(link[0] for link in self._links if link[0].index == edge.node)
+                raise describe_failure(node, error) from error
+
+
+def _first_failure(errors: list[tuple[int, BaseException]]) -> OperatorError:
+    failures: list[SampleFailure] = []
+    node: GraphNode | None = None
+    for sample, error in errors:
+        if not isinstance(error, _StepError):
+            raise error  # not a failure of an operator but of ours, or an exit
+        cause = error.__cause__
+        assert cause is not None
+        if node is None:
+            node = error.node
+        failures.append(SampleFailure(sample, cause))
+    assert node is not None
+    first = describe_failure(node, failures[0].error, tuple(failures))
+    first.__cause__ = failures[0].error
+    return first
+
+
+def describe_failure(
+    node: GraphNode, error: BaseException, failures: tuple[SampleFailure, ...] = ()
+) -> OperatorError:
+    """Make the error of an operator that failed: what happened, in which operator, at which line, for which sample."""
+    reason = str(error) if isinstance(error, PipelineError) else f"{type(error).__name__}: {error}"
+    where = f" for sample {failures[0].sample}" if failures else ""
+    more = f" (and {len(failures) - 1} more samples of this batch)" if len(failures) > 1 else ""
+    at = f"\n  at {node.location}" if node.location.line else ""
+    return OperatorError(
+        f"{node.display} failed{where}: {reason}{more}{at}",
+        operator=node.display,
+        location=str(node.location),
+        failures=failures,
+    )

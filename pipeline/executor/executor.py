@@ -1,0 +1,276 @@
+"""The executor: batches go in, results come out, several on their way at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pipeline.errors import InputError, OperatorError, PipelineError
+from pipeline.executor.batch import Batch
+from pipeline.executor.chain import ChainRunner, describe_failure
+from pipeline.executor.device import Device, open_device
+from pipeline.executor.memory import BufferPool
+from pipeline.executor.plan import BatchStep, Phase, make_plan
+from pipeline.executor.pool import ThreadPool
+from pipeline.executor.request import BatchRequest, BatchResult, ExecutorConfig, OutputAllocator, TensorList
+from pipeline.executor.statistics import Statistics
+from pipeline.graph.graph import Edge, Graph
+from pipeline.operators.base import BatchOperator, SampleOperator, Setup
+from pipeline.operators.registry import implementation
+from pipeline.tensors.cpu import Array
+
+__all__ = ["Executor"]
+
+OnDone = Callable[[BatchResult], None]
+
+
+class _Lane:
+    """A queue of work and the threads that do it, in order of arrival."""
+
+    def __init__(self, name: str, threads: int, prepare: Callable[[], None] | None = None) -> None:
+        self._work: deque[Callable[[], None] | None] = deque()
+        self._ready = threading.Semaphore(0)  # invariant: its value is the number of entries in _work
+        self._prepare = prepare
+        self._threads = [
+            threading.Thread(target=self._loop, name=f"{name}-{index}", daemon=True) for index in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def put(self, work: Callable[[], None] | None) -> None:
+        self._work.append(work)
+        self._ready.release()
+
+    def close(self) -> None:
+        for _ in self._threads:
+            self.put(None)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join()
+
+    def _loop(self) -> None:
+        if self._prepare is not None:
+            self._prepare()
+        while True:
+            self._ready.acquire()
+            work = self._work.popleft()
+            if work is None:
+                return
+            work()
+
+
+class _Run:
+    """A batch and what is left to do for it."""
+
+    def __init__(self, batch: Batch, on_done: OnDone) -> None:
+        self.batch = batch
+        self.on_done = on_done
+        self.phase = 0
+        self.started = time.perf_counter()
+        self.slot: Any = None  # the GPU stream that the batch has, when it has one
+
+
+class Executor:
+    """Runs batches through a graph.
+
+    CPU phases of up to `cpu_depth` batches share one thread pool; GPU phases are issued in order, each batch on one
+    of `gpu_depth` CUDA streams, with no host synchronisation. A batch that fails is a result like any other.
+
+    Args:
+        graph: what to run.
+        config: sizes, threads and devices.
+
+    Raises:
+        DeviceError: when the graph needs a GPU or a library that isn't there.
+    """
+
+    def __init__(self, graph: Graph, config: ExecutorConfig) -> None:
+        self.graph = graph
+        self.config = config
+        self.statistics = Statistics(graph)
+        #: Where the memory of dense outputs on the CPU comes from; None for the executor's own.
+        self.output_allocator: OutputAllocator | None = None
+        self._plan = make_plan(graph)
+        self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
+        setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed)
+        self._operators = {node.index: implementation(node.operator, node.device)(node, setup) for node in graph.nodes}
+        self._chains = {
+            id(step): ChainRunner(step, [self._sample_operator(node.index) for node in step.nodes])
+            for phase in self._plan.phases
+            for step in phase.steps
+            if not isinstance(step, BatchStep)
+        }
+        self._output_numbers: dict[Edge, int] = {}
+        for number, edge in enumerate(graph.outputs):
+            self._output_numbers.setdefault(edge, number)
+        self._buffers = BufferPool()
+        self._closed = False
+        self._pool = ThreadPool(config.num_threads, "dali-cpu", config.cpu_affinity)
+        self._cpu_lane = _Lane("dali-cpu-stage", max(1, config.cpu_depth))
+        self._gpu_lane = _Lane("dali-gpu-stage", 1, self._device.make_current) if self._device else None
+
+    def _sample_operator(self, index: int) -> SampleOperator[Any]:
+        operator = self._operators[index]
+        assert isinstance(operator, SampleOperator)
+        return operator
+
+    def submit(self, request: BatchRequest, on_done: OnDone) -> None:
+        """Start a batch; returns at once.
+
+        Args:
+            request: the batch.
+            on_done: called once with the result, on a thread of the executor: it must be quick and must not raise.
+
+        Raises:
+            InputError: when inputs are missing or don't fit; nothing was started.
+        """
+        if self._closed:
+            raise PipelineError("the executor is closed")
+        self._check(request)
+        batch = Batch(request, self.config.seed, self._pool, self._allocate)
+        for node in self.graph.find("external_source"):
+            batch.values[Edge(node.index)] = request.inputs[node.name]
+        self._advance(_Run(batch, on_done))
+
+    def close(self) -> None:
+        """Finish what was started, then end all threads and free the device. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._cpu_lane.close()
+        if self._gpu_lane is not None:
+            self._gpu_lane.close()
+        self._pool.close()
+        for operator in self._operators.values():
+            closing = getattr(operator, "close", None)
+            if closing is not None:
+                closing()
+        if self._device is not None:
+            self._device.close()
+
+    def __enter__(self) -> Executor:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _check(self, request: BatchRequest) -> None:
+        if not 0 < request.batch_size <= self.config.max_batch_size:
+            raise InputError(
+                f"a batch of {request.batch_size} samples; the pipeline was made for 1 to "
+                f"{self.config.max_batch_size} (batch_size)"
+            )
+        for node in self.graph.find("external_source"):
+            value = request.inputs.get(node.name)
+            if value is None:
+                raise InputError(f"no data for the input {node.name!r}\n  at {node.location}")
+            if len(value) != request.batch_size:
+                raise InputError(
+                    f"the input {node.name!r} has {len(value)} samples, the batch has {request.batch_size}"
+                )
+
+    def _advance(self, run: _Run) -> None:
+        if run.phase == len(self._plan.phases):
+            self._finish(run)
+            return
+        phase = self._plan.phases[run.phase]
+        lane = self._cpu_lane if phase.device == "cpu" else self._gpu_lane
+        assert lane is not None
+        lane.put(lambda: self._run_phase(run, phase))
+
+    def _run_phase(self, run: _Run, phase: Phase) -> None:
+        try:
+            if phase.device == "gpu":
+                assert self._device is not None
+                if run.slot is None:
+                    run.slot = self._device.acquire()
+                    run.batch.stream = run.slot.stream
+                with run.slot.stream:
+                    self._run_steps(run, phase)
+            else:
+                if run.slot is not None:
+                    run.slot.stream.synchronize()  # the CPU reads what the GPU made
+                self._run_steps(run, phase)
+        except PipelineError as error:
+            self._finish(run, error)
+        except Exception as error:
+            failure = PipelineError(f"internal error while a batch ran: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self._finish(run, failure)
+        else:
+            run.phase += 1
+            self._advance(run)
+
+    def _run_steps(self, run: _Run, phase: Phase) -> None:
+        batch = run.batch
+        for number, step in enumerate(phase.steps):
+            begin = time.perf_counter()
+            if isinstance(step, BatchStep):
+                self._run_batch_step(batch, step)
+                nodes: tuple[Any, ...] = (step.node,)
+            else:
+                self._chains[id(step)].run(batch)
+                nodes = step.nodes
+            self.statistics.step(nodes, batch.values, time.perf_counter() - begin)
+            if phase.device == "cpu":
+                self._drop_dead_values(batch, (run.phase, number))
+
+    def _run_batch_step(self, batch: Batch, step: BatchStep) -> None:
+        node = step.node
+        if node.operator == "external_source":
+            return  # its value came with the request
+        operator = self._operators[node.index]
+        assert isinstance(operator, BatchOperator)
+        try:
+            made = operator.run(batch, [batch.values[edge] for edge in node.inputs])
+        except OperatorError as error:
+            described = describe_failure(node, error, error.failures)
+            raise described from (error.__cause__ or error)
+        except Exception as error:
+            raise describe_failure(node, error) from error
+        for index, value in enumerate(made):
+            batch.values[Edge(node.index, index)] = value
+
+    def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:
+        """Let buffers that no later step reads be reused by it."""
+        for edge in [edge for edge in batch.values if self._plan.last_use.get(edge) == step]:
+            del batch.values[edge]
+
+    def _allocate(self, edge: Edge, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, Any]:
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        number = self._output_numbers.get(edge)
+        if number is not None and self.output_allocator is not None:
+            owner = self.output_allocator(number, nbytes)
+            if owner is not None:
+                memory: Array = owner.array
+                return memory[:nbytes].view(dtype).reshape(shape), owner
+        return self._buffers.array(shape, dtype), None
+
+    def _finish(self, run: _Run, error: PipelineError | None = None) -> None:
+        batch = run.batch
+        outputs: tuple[TensorList, ...] = ()
+        if error is None:
+            outputs = tuple(batch.values[edge] for edge in self.graph.outputs)
+        batch.values.clear()
+        seconds = time.perf_counter() - run.started
+        self.statistics.batch(seconds, failed=error is not None)
+        if run.slot is None:
+            self._report(run, BatchResult(outputs, error, seconds))
+            if batch.request.on_inputs_read is not None:
+                batch.request.on_inputs_read()
+        else:
+            event = run.slot.record()
+            for output in outputs:
+                if hasattr(output, "ready"):
+                    output.ready = event
+            with run.slot.stream:  # what the callback issues comes after the batch
+                self._report(run, BatchResult(outputs, error, seconds))
+            run.slot.retire(batch.keep_alive, batch.request.on_inputs_read)
+
+    def _report(self, run: _Run, result: BatchResult) -> None:
+        run.on_done(result)

@@ -1,0 +1,77 @@
+"""Reusable memory on the CPU: fresh pages cost as much to fill as the work that fills them."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+
+from pipeline.tensors.cpu import Array
+
+__all__ = ["BufferPool"]
+
+_SMALLEST = 1 << 16  # smaller arrays come from malloc, which reuses them by itself
+
+
+class BufferPool:
+    """Gives arrays over memory that returns to the pool when the array and all views of it are gone.
+
+    Args:
+        idle_limit: bytes of idle memory to keep at most.
+
+    Attributes:
+        allocated: buffers made so far; constant in a steady state.
+    """
+
+    def __init__(self, idle_limit: int = 1 << 30) -> None:
+        self._idle: dict[int, list[Array]] = {}
+        self._idle_bytes = 0
+        self._idle_limit = idle_limit
+        self._lock = threading.Lock()
+        self.allocated = 0
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Return an array with arbitrary contents."""
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if nbytes < _SMALLEST:
+            return np.empty(shape, dtype)
+        size = 1 << (nbytes - 1).bit_length()
+        if size - nbytes > size // 4:
+            size -= size // 4  # two sizes for each power of two
+        memory = self._take(size)
+        # The array hands the memory back when it dies; the finalizer alone keeps the memory alive until then.
+        lease = _Lease(memory)
+        array = np.asarray(lease)[:nbytes].view(dtype).reshape(shape)
+        weakref.finalize(lease, self._give_back, memory)
+        return array
+
+    def _take(self, size: int) -> Array:
+        with self._lock:
+            idle = self._idle.get(size)
+            if idle:
+                self._idle_bytes -= size
+                return idle.pop()
+            self.allocated += 1
+        return np.empty(size, np.uint8)
+
+    def _give_back(self, memory: Array) -> None:
+        # May run within any allocation of this thread (garbage collection), so it must not wait for the lock.
+        if not self._lock.acquire(blocking=False):
+            return  # the memory is simply freed
+        try:
+            if self._idle_bytes + memory.nbytes <= self._idle_limit:
+                self._idle.setdefault(memory.nbytes, []).append(memory)
+                self._idle_bytes += memory.nbytes
+        finally:
+            self._lock.release()
+
+
+class _Lease:
+    """Lends memory to NumPy: arrays made of it keep it alive, and it can be watched by a weak reference."""
+
+    __slots__ = ("__array_interface__", "__weakref__")
+
+    def __init__(self, memory: Array) -> None:
+        self.__array_interface__ = memory.__array_interface__

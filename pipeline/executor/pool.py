@@ -1,0 +1,131 @@
+"""Threads that run one function for every sample of a batch."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+
+__all__ = ["ThreadPool"]
+
+Task = Callable[[int], None]
+
+
+class _Job:
+    """The tasks 0 .. count-1 of one call. Each index is drawn by one thread; the last one done sets `done`."""
+
+    __slots__ = ("count", "done", "draw", "errors", "left", "lock", "task")
+
+    def __init__(self, task: Task, count: int) -> None:
+        self.task = task
+        self.count = count
+        self.draw = itertools.count().__next__  # atomic under the GIL
+        self.lock = threading.Lock()
+        self.left = count  # invariant: tasks not finished; only changed under the lock
+        self.errors: list[tuple[int, BaseException]] = []
+        self.done = threading.Event()
+
+    def finish(self, count: int) -> None:
+        with self.lock:
+            self.left -= count
+            if self.left == 0:
+                self.done.set()
+
+
+class ThreadPool:
+    """A fixed number of threads. Several callers may share it: whoever came first is served first.
+
+    Args:
+        num_threads: how many threads.
+        name: prefix of the threads' names.
+        affinity: cores to bind the threads to, one each in turn; empty for none.
+
+    Example:
+        >>> with ThreadPool(2, "doc") as pool:
+        ...     results = [0] * 3
+        ...     errors = pool.run(lambda index: results.__setitem__(index, index * index), 3)
+        >>> results, errors
+        ([0, 1, 4], [])
+    """
+
+    def __init__(self, num_threads: int, name: str, affinity: Sequence[int] = ()) -> None:
+        self._jobs: deque[_Job] = deque()
+        self._wake = threading.Condition()
+        self._closed = False
+        self._threads = [
+            threading.Thread(
+                target=self._work,
+                args=(affinity[index % len(affinity)] if affinity else None,),
+                name=f"{name}-{index}",
+                daemon=True,
+            )
+            for index in range(num_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def run(self, task: Task, count: int) -> list[tuple[int, BaseException]]:
+        """Call ``task(index)`` for every index below `count`; return when all are done.
+
+        Returns:
+            The exceptions that tasks raised, each with its index, sorted.
+        """
+        if count == 0:
+            return []
+        job = _Job(task, count)
+        with self._wake:
+            if self._closed:
+                raise RuntimeError("the thread pool is closed")
+            self._jobs.append(job)
+            self._wake.notify(count)
+        job.done.wait()
+        return sorted(job.errors, key=lambda error: error[0])
+
+    def close(self) -> None:
+        """Finish the jobs that were begun, then end the threads."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
+        for thread in self._threads:
+            thread.join()
+
+    def __enter__(self) -> ThreadPool:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _work(self, core: int | None) -> None:
+        if core is not None and hasattr(os, "sched_setaffinity"):
+            os.sched_setaffinity(0, {core})
+        while True:
+            job = self._next_job()
+            if job is None:
+                return
+            finished = 0
+            while (index := job.draw()) < job.count:
+                try:
+                    job.task(index)
+                except BaseException as error:  # noqa: BLE001 - a task's error belongs to whoever called run()
+                    with job.lock:
+                        job.errors.append((index, error))
+                finished += 1
+            self._retire(job)
+            if finished:
+                job.finish(finished)
+
+    def _next_job(self) -> _Job | None:
+        with self._wake:
+            while not self._jobs:
+                if self._closed:
+                    return None
+                self._wake.wait()
+            return self._jobs[0]
+
+    def _retire(self, job: _Job) -> None:
+        """Take a job whose indices are all drawn from the queue, so that threads go on to the next."""
+        with self._wake:
+            if self._jobs and self._jobs[0] is job:
+                self._jobs.popleft()

@@ -1,0 +1,25 @@
+"""Operators as functions: each call adds an operator to the graph that is being described.
+
+Example:
+    >>> from pipeline import fn
+    >>> node = fn.external_source(name="images")
+    >>> fn.resize(node, size=(224, 224)).device
+    'cpu'
+"""
+
+from typing import Any
+
+from pipeline.operators import all_schemas, fill_namespace, make_function
+
+globals().update(
+    fill_namespace(
+        __name__,
+        [schema for schema in all_schemas() if not schema.hidden],
+        make_function,
+        lambda path: path.rpartition(".")[2],
+    )
+)
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"module {__name__!r} has no operator {name!r}")

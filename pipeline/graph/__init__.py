@@ -1,0 +1,16 @@
+"""The description of a pipeline: nodes that users make, and the frozen graph that is compiled."""
+
+from pipeline.graph.graph import Edge, Graph, GraphNode
+from pipeline.graph.location import SourceLocation
+from pipeline.graph.nodes import DataNode, OperatorCall, apply_operator, as_node
+
+__all__ = [
+    "DataNode",
+    "Edge",
+    "Graph",
+    "GraphNode",
+    "OperatorCall",
+    "SourceLocation",
+    "apply_operator",
+    "as_node",
+]

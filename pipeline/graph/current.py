@@ -1,0 +1,38 @@
+"""The stack of current pipelines: the innermost one collects operators that have side effects."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from pipeline.graph.nodes import OperatorCall
+
+__all__ = ["current_pipeline", "pop_pipeline", "push_pipeline"]
+
+
+class _Keeper(Protocol):
+    def keep(self, call: OperatorCall) -> None: ...
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.pipelines: list[_Keeper] = []
+
+
+_STACK = _Stack()
+
+
+def current_pipeline() -> _Keeper | None:
+    """Return the innermost current pipeline of this thread, or None."""
+    return _STACK.pipelines[-1] if _STACK.pipelines else None
+
+
+def push_pipeline(pipeline: _Keeper) -> None:
+    """Make a pipeline current."""
+    _STACK.pipelines.append(pipeline)
+
+
+def pop_pipeline() -> None:
+    """Make the pipeline current that was so before."""
+    _STACK.pipelines.pop()

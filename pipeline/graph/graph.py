@@ -1,0 +1,154 @@
+"""The frozen graph: operators in order of execution, numbered; what is compiled, serialized and drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline.errors import GraphError
+from pipeline.graph.location import SourceLocation
+from pipeline.graph.nodes import DataNode, OperatorCall
+from pipeline.operators.registry import lookup
+from pipeline.operators.schema import OperatorSchema
+
+__all__ = ["Edge", "Graph", "GraphNode"]
+
+
+@dataclass(frozen=True, order=True)
+class Edge:
+    """An output of a node: `node` is its number in the graph, `output` which output."""
+
+    node: int
+    output: int = 0
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """An operator of a graph.
+
+    Attributes:
+        index: number in the graph; inputs have smaller ones. Random numbers depend on it.
+        operator: path below `fn`.
+        name: unique in the graph.
+        device: "cpu", "mixed" or "gpu".
+        inputs: positional inputs.
+        arguments: constant arguments in normal form.
+        argument_inputs: arguments that are one value a sample.
+        location: the user's line.
+    """
+
+    index: int
+    operator: str
+    name: str
+    device: str
+    inputs: tuple[Edge, ...] = ()
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    argument_inputs: Mapping[str, Edge] = field(default_factory=dict)
+    location: SourceLocation = SourceLocation()
+
+    @property
+    def schema(self) -> OperatorSchema:
+        return lookup(self.operator)
+
+    @property
+    def display(self) -> str:
+        """How messages call the node."""
+        generated = self.name.startswith("__")
+        return self.schema.display + ("" if generated else f" (name={self.name!r})")
+
+    @property
+    def output_count(self) -> int:
+        return self.schema.output_count(self.arguments)
+
+    @property
+    def output_device(self) -> str:
+        return self.schema.output_device or ("cpu" if self.device == "cpu" else "gpu")
+
+    def argument(self, name: str) -> Any:
+        """Return a constant argument, or its default."""
+        return self.schema.value_of(self.arguments, name)
+
+    @property
+    def sources(self) -> tuple[Edge, ...]:
+        """All edges that the node reads: inputs, then argument inputs."""
+        return (*self.inputs, *self.argument_inputs.values())
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Operators in order of execution, and which of their outputs are the pipeline's.
+
+    Attributes:
+        nodes: in topological order; ``nodes[i].index == i``.
+        outputs: outputs of the pipeline.
+    """
+
+    nodes: tuple[GraphNode, ...]
+    outputs: tuple[Edge, ...]
+
+    def device_of(self, edge: Edge) -> str:
+        """Return "cpu" or "gpu"."""
+        return self.nodes[edge.node].output_device
+
+    def find(self, operator: str) -> tuple[GraphNode, ...]:
+        """Return the nodes of an operator, in order."""
+        return tuple(node for node in self.nodes if node.operator == operator)
+
+    @classmethod
+    def of(cls, outputs: Sequence[DataNode], kept: Iterable[OperatorCall] = ()) -> Graph:
+        """Freeze what leads to the outputs, and the calls that are kept all the same; everything else is pruned.
+
+        Raises:
+            GraphError: when two operators have the same name.
+        """
+        calls = _reachable([*(_source(node) for node in outputs), *kept])
+        numbers = {id(call): index for index, call in enumerate(calls)}
+
+        def edge(node: DataNode) -> Edge:
+            return Edge(numbers[id(_source(node))], node.index)
+
+        nodes = tuple(
+            GraphNode(
+                index=index,
+                operator=call.schema.name,
+                name=call.name or f"__{call.schema.name}_{index}",
+                device=call.device,
+                inputs=tuple(edge(node) for node in call.inputs),
+                arguments=dict(call.arguments),
+                argument_inputs={key: edge(node) for key, node in call.argument_inputs.items()},
+                location=call.location,
+            )
+            for index, call in enumerate(calls)
+        )
+        _check_names(nodes)
+        return cls(nodes, tuple(edge(node) for node in outputs))
+
+
+def _source(node: DataNode) -> OperatorCall:
+    if node.source is None:
+        raise GraphError(f"{node!r} is no operator's output")
+    return node.source
+
+
+def _reachable(roots: Sequence[OperatorCall]) -> list[OperatorCall]:
+    seen: dict[int, OperatorCall] = {}
+    pending = list(roots)
+    while pending:
+        call = pending.pop()
+        if id(call) not in seen:
+            seen[id(call)] = call
+            pending.extend(_source(node) for node in (*call.inputs, *call.argument_inputs.values()))
+    # Calls were made inputs first, so the order in which they were made is topological.
+    return sorted(seen.values(), key=lambda call: call.order)
+
+
+def _check_names(nodes: Iterable[GraphNode]) -> None:
+    by_name: dict[str, GraphNode] = {}
+    for node in nodes:
+        other = by_name.setdefault(node.name, node)
+        if other is not node:
+            raise GraphError(
+                f"two operators are called {node.name!r}: {other.schema.display} at {other.location} and "
+                f"{node.schema.display} at {node.location}"
+            )

@@ -1,0 +1,228 @@
+"""Nodes as users make them: operator calls, and the data nodes that stand for their outputs."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError
+from pipeline.graph.current import current_pipeline
+from pipeline.graph.expression import Expression
+from pipeline.graph.location import SourceLocation
+from pipeline.operators.registry import lookup
+from pipeline.operators.schema import REQUIRED, OperatorSchema
+from pipeline.types import Constant
+
+__all__ = ["DataNode", "OperatorCall", "apply_operator", "as_node"]
+
+_ORDER = itertools.count()
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorCall:
+    """One call of an operator in a graph function.
+
+    Attributes:
+        schema: declaration of the operator.
+        device: "cpu", "mixed" or "gpu".
+        name: given by the user, or None.
+        inputs: positional inputs.
+        arguments: constant arguments in normal form.
+        argument_inputs: arguments that are one value a sample.
+        location: the user's line.
+        order: position among all calls of this process.
+    """
+
+    schema: OperatorSchema
+    device: str
+    name: str | None
+    inputs: tuple[DataNode, ...]
+    arguments: Mapping[str, Any]
+    argument_inputs: Mapping[str, DataNode]
+    location: SourceLocation
+    order: int = field(default_factory=lambda: next(_ORDER))
+
+    @property
+    def display(self) -> str:
+        return self.schema.display + (f" (name={self.name!r})" if self.name else "")
+
+
+class DataNode(Expression):
+    """A batch that isn't there yet: an output of an operator, while the graph is described.
+
+    Pass it to operators as an input, or as an argument with one value a sample; use arithmetic on it; return it
+    from the graph function.
+
+    Args:
+        name: display name.
+        device: "cpu" or "gpu".
+        source: the operator call whose output it is.
+        index: which output.
+    """
+
+    def __init__(
+        self, name: str, device: str = "cpu", source: OperatorCall | None = None, index: int = 0
+    ) -> None:
+        self.name = name
+        self.device = device
+        self.source = source
+        self.index = index
+
+    def gpu(self) -> DataNode:
+        """Return this batch on the GPU: a copy if it is on the CPU."""
+        return self if self.device == "gpu" else _single(apply_operator("copy_to_gpu", (self,), {}))
+
+    def cpu(self) -> DataNode:
+        """Return this batch on the CPU: a copy if it is on the GPU."""
+        return self if self.device == "cpu" else _single(apply_operator("copy_to_cpu", (self,), {}))
+
+    def shape(self, *, dtype: Any = None, device: str = "cpu") -> DataNode:
+        """Return the shapes of the samples: a batch of 1-D integer tensors (int64 unless `dtype` says else)."""
+        arguments = {} if dtype is None else {"dtype": dtype}
+        return _single(apply_operator("shapes", (self,), {**arguments, "device": device}))
+
+    def property(self, key: str, *, device: str = "cpu") -> DataNode:
+        """Return a property of the samples, such as "layout"."""
+        return _single(apply_operator("get_property", (self,), {"key": key, "device": device}))
+
+    def _combine(self, operation: str, *operands: Any) -> DataNode:
+        return _single(apply_operator("arithmetic", operands, {"operation": operation}))
+
+    def _index(self, key: Any) -> DataNode:
+        return _single(apply_operator("subscript", (self,), {"key": key}))
+
+    def __repr__(self) -> str:
+        return f"DataNode({self.name!r}, device={self.device!r})"
+
+
+def _single(node: DataNode | tuple[DataNode, ...] | None) -> DataNode:
+    assert isinstance(node, DataNode)
+    return node
+
+
+def as_node(value: Any, what: str) -> DataNode:
+    """Turn a value into a data node: nodes pass, constants and arrays become constants of the graph.
+
+    Raises:
+        ArgumentTypeError: for anything else; `what` begins the message.
+    """
+    if isinstance(value, DataNode):
+        return value
+    if isinstance(value, bool | int | float | np.ndarray | np.generic | list | tuple):
+        value = Constant(value)
+    if isinstance(value, Constant):
+        try:
+            array = value.array()
+        except (ArgumentTypeError, ValueError) as error:
+            raise ArgumentTypeError(f"{what}: {error}") from error
+        arguments = {"value": array, "layout": value.layout, "device": value.device or "cpu"}
+        return _single(apply_operator("constant_value", (), arguments))
+    raise ArgumentTypeError(f"{what} must be a DataNode or a constant, not {type(value).__name__}")
+
+
+def apply_operator(
+    name: str, inputs: Sequence[Any], arguments: Mapping[str, Any]
+) -> DataNode | tuple[DataNode, ...] | None:
+    """Add an operator to the graph: check the call against the declaration, return the outputs.
+
+    Args:
+        name: path of the operator below `fn`.
+        inputs: positional inputs; None at the end for optional ones.
+        arguments: keyword arguments, with `device` and `name`.
+
+    Returns:
+        The output, a tuple of outputs, or None for an operator without outputs.
+
+    Raises:
+        GraphError: when the call doesn't fit the declaration; the message names the operator and the user's line.
+    """
+    schema = lookup(name)
+    location = SourceLocation.of_caller()
+    try:
+        call = _check_call(schema, inputs, dict(arguments), location)
+    except GraphError as error:
+        message = f"{schema.display}: {error}"
+        raise type(error)(f"{message}\n  at {location}" if location.line else message) from error.__cause__
+    device = schema.output_device or ("cpu" if call.device == "cpu" else "gpu")
+    count = schema.output_count(call.arguments)
+    nodes = tuple(DataNode(call.name or schema.name, device, call, index) for index in range(count))
+    if schema.side_effects or call.arguments.get("preserve"):
+        _keep_in_current(call)
+    if not nodes:
+        return None
+    return nodes[0] if count == 1 else nodes
+
+
+def _check_call(
+    schema: OperatorSchema, inputs: Sequence[Any], arguments: dict[str, Any], location: SourceLocation
+) -> OperatorCall:
+    label = arguments.pop("name", None)
+    if label is not None and not isinstance(label, str):
+        raise ArgumentTypeError(f"argument 'name' must be str, not {type(label).__name__}")
+    given = [value for value in inputs if value is not None]
+    least = sum(not declared.optional for declared in schema.inputs)
+    if len(given) < least or (len(given) > len(schema.inputs) and not schema.variadic):
+        names = ", ".join(declared.name for declared in schema.inputs) or "none"
+        raise ArgumentTypeError(f"takes {least} to {len(schema.inputs)} inputs ({names}), {len(given)} given")
+    nodes = [as_node(value, f"input {position}") for position, value in enumerate(given)]
+    device = _choose_device(schema, arguments.pop("device", None), nodes)
+    nodes = [_place(schema, device, position, node) for position, node in enumerate(nodes)]
+
+    constants: dict[str, Any] = {}
+    argument_inputs: dict[str, DataNode] = {}
+    for key, value in arguments.items():
+        declared_argument = schema.argument(key)
+        if declared_argument is None:
+            known = ", ".join(sorted(argument.name for argument in schema.arguments)) or "none"
+            raise ArgumentTypeError(f"unknown argument {key!r}; its arguments are: {known}")
+        if isinstance(value, DataNode):
+            if not declared_argument.per_sample:
+                raise ArgumentTypeError(f"argument {key!r} must be a constant, not a DataNode")
+            if value.device != "cpu":
+                raise ArgumentValueError(
+                    f"argument {key!r} must be on the CPU, this DataNode is on the GPU: add .cpu()"
+                )
+            argument_inputs[key] = value
+        elif isinstance(value, Constant):
+            constants[key] = declared_argument.check(value.array().tolist())
+        elif value is not None:
+            constants[key] = declared_argument.check(value)
+    for declared_argument in schema.arguments:
+        missing = declared_argument.name not in constants and declared_argument.name not in argument_inputs
+        if declared_argument.default is REQUIRED and missing:
+            raise ArgumentTypeError(f"argument {declared_argument.name!r} is required")
+    return OperatorCall(schema, device, label, tuple(nodes), constants, argument_inputs, location)
+
+
+def _choose_device(schema: OperatorSchema, wanted: Any, inputs: Sequence[DataNode]) -> str:
+    if wanted is None:
+        on_gpu = any(node.device == "gpu" for node in inputs)
+        wanted = "gpu" if on_gpu and "gpu" in schema.devices else schema.devices[0]
+    if wanted not in schema.devices:
+        raise ArgumentValueError(f"device must be one of {', '.join(schema.devices)}, not {wanted!r}")
+    return str(wanted)
+
+
+def _place(schema: OperatorSchema, device: str, position: int, node: DataNode) -> DataNode:
+    declared = schema.inputs[min(position, len(schema.inputs) - 1)]
+    if declared.any_device:
+        return node
+    if device in ("cpu", "mixed") and node.device == "gpu" and schema.output_device is None:
+        raise ArgumentValueError(
+            f"input {position} is on the GPU, the operator runs on the {device} device: add .cpu() to the input "
+            "or choose device='gpu'"
+        )
+    return node.gpu() if device == "gpu" else node
+
+
+def _keep_in_current(call: OperatorCall) -> None:
+    pipeline = current_pipeline()
+    if pipeline is None:
+        if call.schema.side_effects:
+            raise GraphError(f"{call.display} has side effects: call it within a pipeline (`with pipe:`)")
+        return
+    pipeline.keep(call)

@@ -1,0 +1,151 @@
+"""How a reader of shared memory tells its writer which requests it has read: a counter and a doorbell."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from typing import Protocol
+
+import numpy as np
+
+from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError, ProtocolError
+from pipeline.ipc.memory import SharedBlock, as_descriptor_error
+
+__all__ = ["CompletionReader", "CompletionWriter", "HasFileno"]
+
+_PAGE = 4096
+_HANG_UP = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
+
+
+class HasFileno(Protocol):
+    """Something with a descriptor, such as a channel."""
+
+    def fileno(self) -> int: ...
+
+
+class CompletionWriter:
+    """The side that reads requests. It makes the page and the doorbell, and passes both to the peer.
+
+    Requests are numbered 0, 1, 2, … by the peer. They may be completed in any order and by any thread; the counter in
+    the page says how many are completed without a gap, so the peer reads one number.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._page = SharedBlock.create(_PAGE)
+        self._counter = self._page.array[:8].view(np.int64)
+        self._begun = 0
+        self._count = 0  # every request below it is completed; equals the counter in the page
+        self._ahead: set[int] = set()  # completed requests above _count
+        try:
+            self._doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        except OSError as error:
+            self._page.close()
+            raise as_descriptor_error(error, "could not make a doorbell") from error
+
+    @property
+    def fds(self) -> tuple[int, int]:
+        """The two descriptors for the peer's `CompletionReader`."""
+        return self._page.fd, self._doorbell
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that were begun and not completed."""
+        with self._lock:
+            return self._begun - self._count - len(self._ahead)
+
+    def begin(self, seq: int) -> None:
+        """Takes note of a request that arrived.
+
+        Raises:
+            ProtocolError: `seq` isn't the number that comes next.
+        """
+        with self._lock:
+            if seq != self._begun:
+                raise ProtocolError(f"request {seq} came where {self._begun} was due")
+            self._begun += 1
+
+    def complete(self, seq: int) -> None:
+        """Says that request `seq` won't be read again. Doing so twice, or after `close`, does nothing."""
+        with self._lock:
+            if self._doorbell < 0 or not self._count <= seq < self._begun:
+                return
+            self._ahead.add(seq)
+            if seq != self._count:
+                return
+            while self._count in self._ahead:
+                self._ahead.remove(self._count)
+                self._count += 1
+            self._counter[0] = self._count
+            try:
+                os.eventfd_write(self._doorbell, 1)
+            except BlockingIOError:
+                pass  # it rings already
+
+    def close(self) -> None:
+        with self._lock:
+            self._page.close()
+            doorbell, self._doorbell = self._doorbell, -1
+            if doorbell >= 0:
+                os.close(doorbell)
+
+
+class CompletionReader:
+    """The side that writes requests: reads the counter, and waits for it to move.
+
+    Args:
+        page: descriptor of the peer's page; owned from now on.
+        doorbell: descriptor of the peer's doorbell; owned from now on.
+        peer: the channel whose end means that the counter will never move again.
+    """
+
+    def __init__(self, page: int, doorbell: int, peer: HasFileno | None = None) -> None:
+        self._doorbell = doorbell
+        self._peer = peer
+        try:
+            self._page = SharedBlock.attach(page, _PAGE, writable=False)
+        except BaseException:
+            os.close(doorbell)
+            raise
+        self._page.close_fd()
+        self._counter = self._page.array[:8].view(np.int64)
+
+    @property
+    def count(self) -> int:
+        """How many requests are completed: every one numbered below it is."""
+        return int(self._counter[0])
+
+    def wait(self, count: int, timeout: float | None = None) -> None:
+        """Waits until at least `count` requests are completed. One thread may wait at a time.
+
+        Raises:
+            ChannelClosedError: the peer is gone.
+            ChannelTimeoutError: it takes longer than `timeout` seconds.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        poll = select.poll()
+        poll.register(self._doorbell, select.POLLIN)
+        if self._peer is not None:
+            if self._peer.fileno() < 0:
+                raise ChannelClosedError("the channel to the reader of the shared memory is closed")
+            poll.register(self._peer.fileno(), select.POLLRDHUP)
+        while self.count < count:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise ChannelTimeoutError(f"request {count - 1} was not read within {timeout:g} s")
+            for fd, event in poll.poll(None if left is None else left * 1000 + 1):
+                if fd == self._doorbell and event & select.POLLIN:
+                    try:
+                        os.eventfd_read(self._doorbell)
+                    except BlockingIOError:
+                        pass
+                elif event & _HANG_UP and self.count < count:
+                    raise ChannelClosedError("the reader of the shared memory is gone")
+
+    def close(self) -> None:
+        doorbell, self._doorbell = self._doorbell, -1
+        if doorbell >= 0:
+            os.close(doorbell)
+        self._page.close()

@@ -1,0 +1,48 @@
+"""What can go wrong between two processes."""
+
+from __future__ import annotations
+
+from pipeline.errors import PipelineError
+
+__all__ = [
+    "AuthenticationError",
+    "ChannelClosedError",
+    "ChannelOverflowError",
+    "ChannelTimeoutError",
+    "DescriptorLimitError",
+    "IPCError",
+    "ProtocolError",
+    "RingFullError",
+]
+
+
+class IPCError(PipelineError):
+    """Base of the errors of this package."""
+
+
+class ProtocolError(IPCError):
+    """The peer sent something that the protocol doesn't allow: its channel can't be used any more."""
+
+
+class AuthenticationError(IPCError):
+    """The peer belongs to another user, or doesn't know the key."""
+
+
+class ChannelClosedError(IPCError):
+    """The channel was closed on this side, or the peer closed it or died."""
+
+
+class ChannelTimeoutError(IPCError, TimeoutError):
+    """The peer is there, but didn't answer (or read) in time."""
+
+
+class ChannelOverflowError(IPCError):
+    """The peer reads more slowly than it is written to, and the bounded outgoing buffer is full."""
+
+
+class DescriptorLimitError(IPCError):
+    """The process has no file descriptor left; ``ulimit -n`` is the limit to raise."""
+
+
+class RingFullError(IPCError):
+    """There is no room for a sample in the shared memory, and its limit forbids to grow."""

@@ -1,0 +1,33 @@
+"""What a forked child must drop of its parent's: one hook for all objects that ask for it."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import Protocol
+
+__all__ = ["ForkAware", "drop_in_child"]
+
+
+class ForkAware(Protocol):
+    """An object that holds something which only the process that made it may use."""
+
+    def drop_inherited(self) -> None:
+        """Lets go of it in a forked child: takes no lock (its owner may have died with it) and raises nothing."""
+
+
+_inherited: weakref.WeakSet[ForkAware] = weakref.WeakSet()
+
+
+def drop_in_child(thing: ForkAware) -> None:
+    """Has `thing.drop_inherited()` called in every child that this process forks while `thing` lives."""
+    _inherited.add(thing)
+
+
+def _after_fork_in_child() -> None:
+    for thing in list(_inherited):
+        thing.drop_inherited()
+    _inherited.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork_in_child)

@@ -1,0 +1,273 @@
+"""The writer's side of the memory that carries samples to another process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.ipc.completion import CompletionReader
+from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError, RingFullError
+from pipeline.ipc.extents import Extents
+from pipeline.ipc.forking import drop_in_child
+from pipeline.ipc.memory import SharedBlock
+
+__all__ = ["ALIGNMENT", "Block", "Ring"]
+
+ALIGNMENT = 64  # bytes: a cache line, and what SIMD loads and DMA like
+_SHIFT = 6
+_IDLE_REQUESTS = 32  # a segment that so many requests in a row didn't need is given back
+
+
+class _Segment:
+    __slots__ = ("array", "block", "extents", "ring_id", "used_at")
+
+    def __init__(self, ring_id: int, nbytes: int) -> None:
+        self.ring_id = ring_id
+        self.block = SharedBlock.create(nbytes)
+        self.array = self.block.array
+        self.extents = Extents(nbytes >> _SHIFT)
+        self.used_at = 0  # number of the request that was being made when it was used last
+
+
+class Block:
+    """A place in the ring: `nbytes` bytes from `offset` of segment `ring_id`. Stays put while somebody holds it."""
+
+    __slots__ = ("_holds", "_segment", "nbytes", "offset")
+
+    def __init__(self, segment: _Segment, offset: int, nbytes: int) -> None:
+        self._segment = segment
+        self._holds = 1
+        self.offset = offset
+        self.nbytes = nbytes
+
+    @property
+    def ring_id(self) -> int:
+        return self._segment.ring_id
+
+    def __repr__(self) -> str:
+        return f"Block(ring_id={self.ring_id}, offset={self.offset}, nbytes={self.nbytes})"
+
+
+class Ring:
+    """Shared memory that one process writes samples into and another reads. Thread-safe.
+
+    A sample's memory is kept while a `Block` of it is held: by whom `write` returned it to, and by every request that
+    uses it, until the reader has completed that request. When there is no room, `write` waits for requests that are
+    in flight. With none in flight, waiting would be for ever, so it takes another segment of memory; it also does
+    so, without waiting, until there is room for `ahead` requests of the largest size seen beside the one being made.
+
+    Args:
+        nbytes: size of the first segment.
+        limit: bytes that all segments may have together.
+        completions: says which requests the reader has completed.
+        attach: called with ``(ring_id, block)`` for each new segment, before anything lies in it: tells the reader.
+        detach: called with ``ring_id`` when a segment wasn't needed for long: tells the reader. Nothing lies in it.
+        ahead: requests that should fit beside the one being made.
+        timeout: seconds to wait for the reader; None for as long as it lives.
+    """
+
+    def __init__(
+        self,
+        nbytes: int = 64 << 20,
+        *,
+        limit: int = 1 << 30,
+        completions: CompletionReader,
+        attach: Callable[[int, SharedBlock], None],
+        detach: Callable[[int], None],
+        ahead: int = 2,
+        timeout: float | None = None,
+    ) -> None:
+        if not 0 < nbytes <= limit:
+            raise ValueError(f"a ring of {nbytes} bytes does not fit its limit of {limit} bytes")
+        self.limit = limit
+        self._first_nbytes = nbytes
+        self._completions = completions
+        self._attach = attach
+        self._detach = detach
+        self._ahead = ahead
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._segments: list[_Segment] = []
+        self._next_ring_id = 0
+        self._in_flight: deque[tuple[Block, ...]] = deque()  # requests _completed, _completed + 1, …
+        self._completed = 0
+        self._largest = 0  # bytes of the largest request
+        self._closed = False
+        # Blocks that were let go, by finalizers too: those must not take the lock, and append() needs none.
+        self._released: deque[Block] = deque()
+        drop_in_child(self)
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.block.nbytes for segment in self._segments)
+
+    @property
+    def bytes_used(self) -> int:
+        """Bytes that are held, rounded up to the alignment."""
+        with self._lock:
+            if not self._closed:
+                self._reclaim()
+            return sum(segment.extents.used for segment in self._segments) << _SHIFT
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that were submitted and not completed."""
+        return len(self._in_flight)
+
+    def write(self, array: npt.NDArray[Any]) -> Block:
+        """Copies `array` (any strides) into the ring, in C order and native byte order, and holds it once.
+
+        Raises:
+            RingFullError: the limit is too small for what is held at once.
+            ChannelClosedError: the reader is gone, or the ring is closed.
+            ChannelTimeoutError: the reader didn't make room in time.
+        """
+        block = self.allocate(array.nbytes)
+        try:
+            self.view(block, array.shape, array.dtype.newbyteorder("="))[...] = array
+        except BaseException:
+            self.release(block)
+            raise
+        return block
+
+    def allocate(self, nbytes: int) -> Block:
+        """Finds room for `nbytes` bytes, aligned to 64, and holds it once. Raises as `write` does."""
+        units = (nbytes + ALIGNMENT - 1) >> _SHIFT or 1
+        with self._lock:
+            self._check_open()
+            self._reclaim()
+            return self._take(units, nbytes) or self._make_room(units, nbytes)
+
+    def view(
+        self, block: Block, shape: Sequence[int], dtype: npt.DTypeLike = np.uint8
+    ) -> npt.NDArray[Any]:
+        """An array over a block that is held, to write to before it is submitted."""
+        return np.ndarray(shape, dtype, buffer=block._segment.array, offset=block.offset)
+
+    def hold(self, block: Block) -> None:
+        """Holds a block that is held already once more."""
+        with self._lock:
+            block._holds += 1
+
+    def release(self, block: Block) -> None:
+        """Takes one hold back. Takes no lock, so finalizers may call it, on any thread; memory is reused later."""
+        self._released.append(block)
+
+    def submit(self, blocks: Sequence[Block]) -> int:
+        """Begins the next request, which holds `blocks` until the reader has completed it. Returns its number.
+
+        Requests are numbered 0, 1, 2, …, and must be sent in that order.
+        """
+        with self._lock:
+            self._check_open()
+            for block in blocks:
+                block._holds += 1
+            self._in_flight.append(tuple(blocks))
+            seq = self._completed + len(self._in_flight) - 1
+            self._largest = max(self._largest, sum(block.nbytes for block in blocks))
+            self._reclaim()
+            self._shrink(seq)
+            return seq
+
+    def close(self) -> None:
+        """Gives the memory back (the reader's mapping keeps what it still reads)."""
+        with self._lock:
+            self._forget()
+
+    def drop_inherited(self) -> None:
+        """In a forked child: the ring belongs to the parent."""
+        self._lock = threading.Lock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._closed = True
+        self._released = deque(maxlen=0)
+        self._in_flight.clear()
+        for segment in self._segments:
+            segment.block.close()
+        self._segments.clear()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ChannelClosedError("the ring of shared memory is closed (or was inherited by a forked process)")
+
+    def _take(self, units: int, nbytes: int) -> Block | None:
+        for segment in self._segments:
+            start = segment.extents.take(units)
+            if start is not None:
+                segment.used_at = self._completed + len(self._in_flight)
+                return Block(segment, start << _SHIFT, nbytes)
+        return None
+
+    def _reclaim(self) -> None:
+        in_flight, released = self._in_flight, self._released
+        completed = min(self._completions.count - self._completed, len(in_flight))
+        for _ in range(completed):
+            for block in in_flight.popleft():
+                self._let_go(block)
+            self._completed += 1
+        while released:
+            self._let_go(released.popleft())
+
+    @staticmethod
+    def _let_go(block: Block) -> None:
+        block._holds -= 1
+        if block._holds == 0:
+            block._segment.extents.give(block.offset >> _SHIFT, (block.nbytes + ALIGNMENT - 1) >> _SHIFT or 1)
+
+    def _make_room(self, units: int, nbytes: int) -> Block:
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        while True:
+            too_small = all(segment.extents.size < units for segment in self._segments)
+            if too_small or not self._in_flight or self.capacity < (self._ahead + 1) * self._largest:
+                if self._grow(units):
+                    block = self._take(units, nbytes)
+                    assert block is not None  # the new segment is empty and large enough
+                    return block
+                if not self._in_flight:
+                    raise RingFullError(
+                        f"no room for a sample of {nbytes} bytes: {self.capacity} bytes of shared memory hold samples that "
+                        f"are still in use, and the limit is {self.limit} bytes; raise ring_bytes_limit, or hold fewer samples"
+                    )
+            self._wait(deadline)
+            block = self._take(units, nbytes)
+            if block is not None:
+                return block
+
+    def _wait(self, deadline: float | None) -> None:
+        left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        try:
+            self._completions.wait(self._completed + 1, left)
+        except ChannelTimeoutError as error:
+            raise ChannelTimeoutError(
+                f"shared memory is full, and its reader has not read request {self._completed} in {self._timeout:g} s"
+            ) from error
+        self._reclaim()
+
+    def _grow(self, units: int) -> bool:
+        """Adds a segment that doubles the ring, or larger if one sample needs it; as the limit allows."""
+        room = (self.limit - self.capacity) & -ALIGNMENT
+        nbytes = min(max(self.capacity or self._first_nbytes, units << _SHIFT), room)
+        nbytes = (nbytes + ALIGNMENT - 1) & -ALIGNMENT
+        if nbytes < units << _SHIFT:
+            return False
+        segment = _Segment(self._next_ring_id, nbytes)
+        self._attach(segment.ring_id, segment.block)
+        segment.block.close_fd()  # the reader has it
+        self._next_ring_id += 1
+        self._segments.append(segment)
+        return True
+
+    def _shrink(self, seq: int) -> None:
+        last = self._segments[-1] if len(self._segments) > 1 else None
+        if last is not None and last.extents.used == 0 and last.used_at + _IDLE_REQUESTS < seq:
+            self._segments.pop()
+            last.block.close()
+            self._detach(last.ring_id)

@@ -1,0 +1,118 @@
+"""The reader's side of the memory that carries samples: trusts no number that the writer sends."""
+
+from __future__ import annotations
+
+import math
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.ipc.errors import ProtocolError
+from pipeline.ipc.memory import SharedBlock
+
+__all__ = ["RingReader"]
+
+_MAX_SEGMENTS = 64
+_EXACT = float(1 << 52)  # sizes below it are exact as float64
+
+
+class RingReader:
+    """Maps the segments of one writer's ring and gives arrays over them, inside their bounds only.
+
+    The arrays are read-only, and keep the mapping that they lie in, also when it is detached.
+
+    Args:
+        limit: bytes that the segments may have together.
+        pin: called with ``(address, nbytes)`` when a segment was mapped (to register it with CUDA, say); it returns
+            what to call before the segment is unmapped.
+    """
+
+    def __init__(
+        self, *, limit: int = 1 << 40, pin: Callable[[int, int], Callable[[], None]] | None = None
+    ) -> None:
+        self._limit = limit
+        self._pin = pin
+        self._segments: dict[int, npt.NDArray[np.uint8]] = {}
+
+    def attach(self, ring_id: int, fd: int, nbytes: int) -> None:
+        """Maps a new segment. Owns `fd` from now on.
+
+        Raises:
+            ProtocolError: the number is taken, there are too many segments or bytes, or `fd` isn't what it should be.
+        """
+        total = sum(array.nbytes for array in self._segments.values()) + nbytes
+        if ring_id in self._segments or len(self._segments) >= _MAX_SEGMENTS or total > self._limit:
+            os.close(fd)
+            raise ProtocolError(f"segment {ring_id} of {nbytes} bytes: number in use, or over the limit of {self._limit}")
+        block = SharedBlock.attach(fd, nbytes)
+        array = block.array
+        block.close()
+        array.setflags(write=False)
+        if self._pin is not None:
+            unpin = weakref.finalize(array, self._pin(array.ctypes.data, nbytes))
+            unpin.atexit = False
+        self._segments[ring_id] = array
+
+    def detach(self, ring_id: int) -> None:
+        """Forgets a segment.
+
+        Raises:
+            ProtocolError: there is no such segment.
+        """
+        if self._segments.pop(ring_id, None) is None:
+            raise ProtocolError(f"segment {ring_id} is not attached")
+
+    def view(
+        self, ring_id: int, offset: int, shape: Sequence[int], dtype: npt.DTypeLike
+    ) -> npt.NDArray[Any]:
+        """One array over a segment.
+
+        Raises:
+            ProtocolError: it would not lie inside the segment, or isn't aligned.
+        """
+        segment = self._segments.get(ring_id)
+        dtype = np.dtype(dtype)
+        if segment is None:
+            raise ProtocolError(f"segment {ring_id} is not attached")
+        nbytes = math.prod(shape) * dtype.itemsize  # Python integers: exact
+        if offset < 0 or offset % dtype.itemsize or any(n < 0 for n in shape) or offset + nbytes > segment.nbytes:
+            raise ProtocolError(f"{nbytes} bytes at offset {offset} do not lie in a segment of {segment.nbytes} bytes")
+        return np.ndarray(shape, dtype, buffer=segment, offset=offset)
+
+    def views(self, table: npt.NDArray[np.int64], dtype: npt.DTypeLike) -> list[npt.NDArray[Any]]:
+        """Arrays of one dtype for many samples at once.
+
+        Args:
+            table: ``int64[n, 2 + ndim]``, a row for each sample: segment, offset in bytes, shape.
+            dtype: what the samples are.
+
+        Raises:
+            ProtocolError: a row is out of bounds; none of the arrays is made then.
+        """
+        dtype = np.dtype(dtype)
+        rings, offsets, shapes = table[:, 0], table[:, 1], table[:, 2:]
+        segments: dict[int, npt.NDArray[np.uint8]] = {}
+        for ring_id in np.unique(rings).tolist():
+            if ring_id not in self._segments:
+                raise ProtocolError(f"segment {ring_id} is not attached")
+            segments[ring_id] = self._segments[ring_id]
+        # A product of int64 could wrap around and look small. In float64 it can't, and is exact where it matters.
+        nbytes = np.prod(shapes, axis=1, dtype=np.float64) * dtype.itemsize
+        room = np.array([segments[ring_id].nbytes for ring_id in rings.tolist()], np.float64)
+        good = (offsets >= 0) & (offsets % dtype.itemsize == 0) & (offsets + nbytes <= np.minimum(room, _EXACT))
+        good &= (shapes >= 0).all(axis=1) & (shapes < 1 << 48).all(axis=1)
+        if not good.all():
+            row = table[int(np.flatnonzero(~good)[0])].tolist()
+            raise ProtocolError(f"a sample does not lie in its segment (segment, offset, shape: {row})")
+        ndarray = np.ndarray
+        return [
+            ndarray(row[2:], dtype, buffer=segments[row[0]], offset=row[1]) for row in table.tolist()
+        ]
+
+    def close(self) -> None:
+        """Forgets every segment."""
+        self._segments.clear()

@@ -1,0 +1,21 @@
+"""GPU primitives for ragged batches: CUDA sources with a thin launcher each, and the sharing of device memory.
+
+They know pointers, shapes and regions, nothing of graphs or operators. Importing them needs no CuPy.
+"""
+
+from pipeline.kernels.context import KernelContext
+from pipeline.kernels.errors import CudaError, KernelCompileError
+from pipeline.kernels.fused import crop_resize_normalize
+from pipeline.kernels.resample import resample
+from pipeline.kernels.samples import Samples
+from pipeline.kernels.strided_copy import strided_copy
+
+__all__ = [
+    "CudaError",
+    "KernelCompileError",
+    "KernelContext",
+    "Samples",
+    "crop_resize_normalize",
+    "resample",
+    "strided_copy",
+]

@@ -1,0 +1,67 @@
+"""Errors of the GPU primitives: one wrapper around CuPy's, and one way to load CuPy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pipeline.errors import DeviceError, PipelineError
+
+__all__ = ["CudaError", "KernelCompileError", "cuda_call", "load_cupy"]
+
+
+class CudaError(PipelineError):
+    """A call of the CUDA driver or runtime failed; the message names the call and CUDA's reason.
+
+    Attributes:
+        call: what was being done, such as "cudaIpcOpenMemHandle" or "launch of resample_axis".
+        reason: CUDA's own words.
+    """
+
+    def __init__(self, call: str, reason: str) -> None:
+        super().__init__(f"{call} failed: {reason}")
+        self.call = call
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.call, self.reason)
+
+
+class KernelCompileError(CudaError):
+    """NVRTC refused a kernel; `reason` is its log."""
+
+
+def load_cupy() -> Any:
+    """Return the module `cupy`.
+
+    Raises:
+        DeviceError: when CuPy is not installed or can't load its CUDA libraries.
+    """
+    try:
+        import cupy
+    except ImportError as error:
+        raise DeviceError(
+            "the GPU needs CuPy, which can't be imported: install cupy-cuda12x or cupy-cuda13x, "
+            f"the one that fits the driver ({error})"
+        ) from error
+    return cupy
+
+
+@contextmanager
+def cuda_call(call: str) -> Iterator[None]:
+    """Turn CuPy's errors inside the block into `CudaError`.
+
+    Example:
+        >>> with cuda_call("cudaMalloc"):  # doctest: +SKIP
+        ...     pointer = cupy.cuda.runtime.malloc(1024)
+    """
+    cupy = load_cupy()
+    try:
+        yield
+    except (
+        cupy.cuda.runtime.CUDARuntimeError,
+        cupy.cuda.driver.CUDADriverError,
+        cupy.cuda.memory.OutOfMemoryError,
+    ) as error:
+        raise CudaError(call, str(error)) from error

@@ -1,0 +1,81 @@
+"""A kernel launch as a value: what to compile, over which tables, how many blocks.
+
+Launchers plan with NumPy alone and hand the plan to `KernelContext.run`, so plans can be read and tested with no GPU.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import PipelineError
+
+__all__ = ["CTYPES", "MAX_SAMPLES", "THREADS", "Launch", "blocks_for", "ctype"]
+
+THREADS = 256
+#: Samples of a launch: the limit of CUDA's second grid dimension.
+MAX_SAMPLES = 65535
+
+#: Name in common.cuh of each element type.
+CTYPES: dict[np.dtype[Any], str] = {
+    np.dtype(name): ctype
+    for name, ctype in {
+        "bool": "bool",
+        "uint8": "uint8",
+        "uint16": "uint16",
+        "uint32": "uint32",
+        "uint64": "uint64",
+        "int8": "int8",
+        "int16": "int16",
+        "int32": "int32",
+        "int64": "int64",
+        "float16": "float16",
+        "float32": "float32",
+        "float64": "float64",
+    }.items()
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """One launch of one kernel.
+
+    Attributes:
+        file: the .cu file, beside this module.
+        kernel: name of its `extern "C"` function.
+        defines: macros of the compilation, as (name, value).
+        tables: structured arrays; the kernel's first arguments are pointers to copies of them on the device.
+        scalars: NumPy scalars, the kernel's further arguments.
+        grid: blocks in (x, y); y counts the samples.
+    """
+
+    file: str
+    kernel: str
+    defines: tuple[tuple[str, str], ...]
+    tables: tuple[npt.NDArray[Any], ...]
+    grid: tuple[int, int]
+    scalars: tuple[np.generic, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.grid[1] > MAX_SAMPLES:
+            raise PipelineError(f"{self.kernel}: {self.grid[1]} samples, a launch takes {MAX_SAMPLES} at most")
+
+
+def ctype(dtype: np.dtype[Any]) -> str:
+    """Return the kernels' name of an element type.
+
+    Raises:
+        PipelineError: when the kernels don't know it.
+    """
+    try:
+        return CTYPES[dtype]
+    except KeyError:
+        raise PipelineError(f"GPU kernels don't know the dtype {dtype}") from None
+
+
+def blocks_for(items: int, per_thread: int = 1, limit: int = 1 << 16) -> int:
+    """Return the blocks that cover a sample's `items`; kernels stride by the grid, so `limit` only bounds it."""
+    return max(1, min(limit, -(-items // (THREADS * per_thread))))

@@ -1,0 +1,129 @@
+"""What kernels know of a batch: a column of pointers, one of shapes, one of strides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import PipelineError
+
+__all__ = ["Samples", "contiguous_strides"]
+
+
+def contiguous_strides(shapes: npt.NDArray[np.int64], itemsize: int) -> npt.NDArray[np.int64]:
+    """Return the C-contiguous strides, in bytes, of an (N, ndim) table of shapes."""
+    strides = np.full(shapes.shape, itemsize, np.int64)
+    strides[:, :-1] *= np.cumprod(shapes[:, :0:-1], axis=1)[:, ::-1]
+    return strides
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """A ragged batch in memory, described but not owned: whoever made it keeps the memory alive.
+
+    Attributes:
+        pointers: (N,) int64, address of each sample's element 0.
+        shapes: (N, ndim) int64.
+        strides: (N, ndim) int64, in bytes; may be negative or zero.
+        dtype: element type of all samples.
+    """
+
+    pointers: npt.NDArray[np.int64]
+    shapes: npt.NDArray[np.int64]
+    strides: npt.NDArray[np.int64]
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, arrays: Sequence[Any]) -> Samples:
+        """Describe a non-empty sequence of arrays of one dtype and ndim, CuPy's or NumPy's.
+
+        Raises:
+            PipelineError: when the arrays differ in dtype or ndim, or there are none.
+
+        Example:
+            >>> Samples.of([np.zeros((2, 3)), np.zeros((4, 3))]).shapes.tolist()
+            [[2, 3], [4, 3]]
+        """
+        if not arrays:
+            raise PipelineError("a batch needs at least one sample")
+        dtype, ndim = arrays[0].dtype, arrays[0].ndim
+        for index, array in enumerate(arrays):
+            if array.dtype != dtype or array.ndim != ndim:
+                raise PipelineError(
+                    f"sample {index} is {array.dtype} with {array.ndim} dimensions, "
+                    f"sample 0 is {dtype} with {ndim}: a batch has one dtype and number of dimensions"
+                )
+        return cls(
+            np.array([_pointer(array) for array in arrays], np.int64),
+            np.array([array.shape for array in arrays], np.int64).reshape(len(arrays), ndim),
+            np.array([array.strides for array in arrays], np.int64).reshape(len(arrays), ndim),
+            np.dtype(dtype),
+        )
+
+    @classmethod
+    def dense(cls, array: Any) -> Samples:
+        """Describe one array whose first dimension is the batch."""
+        count, ndim = array.shape[0], array.ndim - 1
+        return cls(
+            _pointer(array) + np.arange(count, dtype=np.int64) * array.strides[0],
+            np.broadcast_to(np.array(array.shape[1:], np.int64), (count, ndim)),
+            np.broadcast_to(np.array(array.strides[1:], np.int64), (count, ndim)),
+            np.dtype(array.dtype),
+        )
+
+    @classmethod
+    def packed(
+        cls, pointer: int, shapes: npt.NDArray[np.int64], dtype: npt.DTypeLike, alignment: int = 256
+    ) -> tuple[Samples, int]:
+        """Lay contiguous samples one after the other from `pointer` on.
+
+        Returns:
+            the samples, and the bytes from `pointer` to their end.
+        """
+        kind = np.dtype(dtype)
+        sizes = np.prod(shapes, axis=1, dtype=np.int64) * kind.itemsize
+        room = -(-sizes // alignment) * alignment
+        offsets = np.concatenate(([0], np.cumsum(room)))
+        return cls(pointer + offsets[:-1], shapes, contiguous_strides(shapes, kind.itemsize), kind), int(offsets[-1])
+
+    def __len__(self) -> int:
+        return len(self.pointers)
+
+    @property
+    def ndim(self) -> int:
+        return self.shapes.shape[1]
+
+    def window(self, starts: npt.ArrayLike, shapes: npt.ArrayLike) -> Samples:
+        """Return views of integer windows, as `array[start : start + shape]` along every dimension.
+
+        Args:
+            starts: (N, ndim) or anything that broadcasts to it.
+            shapes: likewise; a window has to lie inside its sample.
+
+        Raises:
+            PipelineError: naming the first sample whose window doesn't.
+        """
+        first = np.broadcast_to(np.asarray(starts, np.int64), self.shapes.shape)
+        extent = np.broadcast_to(np.asarray(shapes, np.int64), self.shapes.shape)
+        outside = ((first < 0) | (extent < 0) | (first + extent > self.shapes)).any(axis=1)
+        if outside.any():
+            index = int(np.argmax(outside))
+            raise PipelineError(
+                f"sample {index}: the window from {first[index].tolist()} of shape {extent[index].tolist()} "
+                f"leaves the sample of shape {self.shapes[index].tolist()}"
+            )
+        return Samples(self.pointers + (first * self.strides).sum(axis=1), extent, self.strides, self.dtype)
+
+    def is_contiguous(self) -> bool:
+        """Tell whether every sample is C-contiguous."""
+        expected = contiguous_strides(self.shapes, self.dtype.itemsize)
+        return bool(((self.strides == expected) | (self.shapes <= 1)).all())
+
+
+def _pointer(array: Any) -> int:
+    data = array.data
+    return int(data.ptr) if hasattr(data, "ptr") else int(array.ctypes.data)

@@ -1,0 +1,100 @@
+// The general ragged copy: out[i0, i1, ...] = convert(src[i0 * stride0 + i1 * stride1 + ...]), a sample per blockIdx.y.
+//
+// Crop, slice, flip, transpose, cast, pad and normalisation are all tables of strides: a flip is a negative stride, a
+// transpose permutes them, a crop moves the source pointer. A dimension is read where begin <= i < end; elsewhere the
+// fill value is written, so a source pointer may lie outside its buffer and is never followed there.
+//
+// Defined by the launcher: IN, OUT, COMPUTE (types), NDIM, INDEX (an unsigned type that counts a sample's elements),
+// NORMALIZE (0 or 1).
+
+#include "common.cuh"
+
+struct Dimension {
+    int64 stride;   // of the source, in bytes
+    uint32 extent;  // of the output
+    uint32 begin, end;
+    uint32 unused;
+};
+
+struct Sample {
+    const char* src;
+    OUT* dst;       // contiguous
+    uint64 count;   // elements of the output
+    uint32 channels;  // first of this sample's rows in the table of channels
+    uint32 unused;
+    Dimension dims[NDIM];
+};
+
+__device__ __forceinline__ OUT transform(const char* address, const Channel& channel) {
+#if NORMALIZE
+    COMPUTE value = convert<COMPUTE>(load<IN>(address));
+    return convert<OUT>(fma(value, static_cast<COMPUTE>(channel.scale), static_cast<COMPUTE>(channel.bias)));
+#else
+    return convert<OUT>(load<IN>(address));
+#endif
+}
+
+extern "C" __global__ void strided_copy(const Sample* __restrict__ samples,
+                                        const Channel* __restrict__ channels, int channel_dim) {
+    const Sample& sample = samples[blockIdx.y];
+    const INDEX count = static_cast<INDEX>(sample.count);
+    const INDEX step = static_cast<INDEX>(gridDim.x) * blockDim.x;
+    for (INDEX element = static_cast<INDEX>(blockIdx.x) * blockDim.x + threadIdx.x; element < count; element += step) {
+        INDEX rest = element;
+        int64 offset = 0;
+        uint32 channel = sample.channels;
+        bool inside = true;
+#pragma unroll
+        for (int d = NDIM - 1; d >= 0; --d) {
+            const Dimension& dim = sample.dims[d];
+            const INDEX quotient = rest / dim.extent;
+            const uint32 i = static_cast<uint32>(rest - quotient * dim.extent);
+            rest = quotient;
+            offset += i * dim.stride;
+            inside = inside && i >= dim.begin && i < dim.end;
+            if (d == channel_dim) channel += i;
+        }
+        sample.dst[element] = inside ? transform(sample.src + offset, channels[channel])
+                                     : convert<OUT>(channels[channel].fill);
+    }
+}
+
+#if NDIM == 3
+// The same for outputs whose first dimension is the channel (HWC in, CHW out, above all): a thread does four pixels
+// of a row in every channel, and stores them at once where the rows allow it.
+struct __align__(4 * sizeof(OUT)) Quad {
+    OUT values[4];
+};
+
+extern "C" __global__ void strided_copy_planar(const Sample* __restrict__ samples,
+                                               const Channel* __restrict__ channels) {
+    const Sample& sample = samples[blockIdx.y];
+    const uint32 depth = sample.dims[0].extent, height = sample.dims[1].extent, width = sample.dims[2].extent;
+    const uint32 quads = (width + 3) / 4;
+    const bool whole = width % 4 == 0 && reinterpret_cast<uint64>(sample.dst) % sizeof(Quad) == 0;
+    for (uint32 item = blockIdx.x * blockDim.x + threadIdx.x; item < height * quads; item += gridDim.x * blockDim.x) {
+        const uint32 y = item / quads, x = (item - y * quads) * 4;
+        const bool row_inside = y >= sample.dims[1].begin && y < sample.dims[1].end;
+        const char* row = sample.src + y * sample.dims[1].stride;
+        for (uint32 c = 0; c < depth; ++c) {
+            const bool inside = row_inside && c >= sample.dims[0].begin && c < sample.dims[0].end;
+            const Channel& channel = channels[sample.channels + c];
+            const char* pixels = row + c * sample.dims[0].stride;
+            Quad quad;
+#pragma unroll
+            for (uint32 k = 0; k < 4; ++k) {
+                const uint32 i = x + k;
+                quad.values[k] = inside && i >= sample.dims[2].begin && i < sample.dims[2].end
+                                     ? transform(pixels + i * sample.dims[2].stride, channel)
+                                     : convert<OUT>(channel.fill);
+            }
+            OUT* target = sample.dst + (static_cast<uint64>(c) * height + y) * width + x;
+            if (whole) {
+                *reinterpret_cast<Quad*>(target) = quad;
+            } else {
+                for (uint32 k = 0; k < 4 && x + k < width; ++k) target[k] = quad.values[k];
+            }
+        }
+    }
+}
+#endif

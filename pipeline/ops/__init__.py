@@ -1,0 +1,20 @@
+"""Operators as classes: made with their constant arguments, called with their inputs.
+
+Example:
+    >>> from pipeline import fn, ops
+    >>> resize = ops.Resize(size=(224, 224))
+    >>> resize(fn.external_source(name="images")).device
+    'cpu'
+"""
+
+from typing import Any
+
+from pipeline.operators import all_schemas, class_name, fill_namespace, make_class
+
+globals().update(
+    fill_namespace(__name__, [schema for schema in all_schemas() if not schema.hidden], make_class, class_name)
+)
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"module {__name__!r} has no operator {name!r}")

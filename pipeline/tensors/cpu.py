@@ -1,0 +1,218 @@
+"""Tensors in the memory of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import InputError
+from pipeline.tensors.layout import check_layout
+from pipeline.types import DALIDataType, to_dali_type
+
+__all__ = ["Array", "TensorCPU", "TensorListCPU"]
+
+Array = npt.NDArray[Any]
+
+
+class TensorCPU:
+    """One sample in the memory of the host.
+
+    Args:
+        data: anything that NumPy turns into an array without a copy (or with one where it must).
+        layout: names of the dimensions, such as "HWC".
+
+    Example:
+        >>> TensorCPU(np.zeros((2, 3), np.uint8), "HW").shape()
+        [2, 3]
+    """
+
+    def __init__(self, data: Any, layout: str = "") -> None:
+        self._array = np.asarray(data)
+        self._dtype = to_dali_type(self._array.dtype)
+        self._layout = check_layout(layout, self._array.ndim, "TensorCPU")
+
+    @property
+    def dtype(self) -> DALIDataType:
+        return self._dtype
+
+    def layout(self) -> str:
+        return self._layout
+
+    def shape(self) -> list[int]:
+        return list(self._array.shape)
+
+    def as_array(self) -> Array:
+        """Return the data as a NumPy array, with no copy."""
+        return self._array
+
+    def as_cpu(self) -> TensorCPU:
+        return self
+
+    def data_ptr(self) -> int:
+        return int(self._array.ctypes.data)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._array.nbytes)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self._array.__array_interface__
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        if copy:
+            return np.array(self._array, dtype=dtype)
+        return np.asarray(self._array, dtype=dtype)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self._array.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()  # type: ignore[return-value]
+
+    def __repr__(self) -> str:
+        return f"TensorCPU(\n{self._array!r},\nlayout={self._layout!r})"
+
+
+class TensorListCPU:
+    """A batch: samples of one dtype and number of dimensions, whose shapes may differ.
+
+    It is dense when it was made of one array with a batch dimension in front; then samples are views of it. Make
+    one with `from_dense` or `from_samples`.
+
+    Args:
+        data: a NumPy array with the batch dimension in front, or a sequence of samples.
+        layout: names of the dimensions of a sample, the batch dimension excluded.
+
+    Example:
+        >>> batch = TensorListCPU([np.zeros((2, 3)), np.ones((4, 3))], layout="HW")
+        >>> batch.shape()
+        [(2, 3), (4, 3)]
+    """
+
+    __slots__ = ("_dense", "_dtype", "_layout", "_ndim", "_samples", "owner")
+
+    def __init__(self, data: Any, layout: str = "") -> None:
+        if isinstance(data, TensorListCPU):
+            source: Any = data._samples if data._dense is None else data._dense
+            layout = layout or data._layout
+        else:
+            source = data
+        #: What keeps the memory of a dense batch, when it isn't NumPy's own: a slot, for one.
+        self.owner: Any = None
+        self._dense: Array | None = None
+        self._samples: Sequence[Array]
+        if isinstance(source, np.ndarray):
+            if source.ndim == 0:
+                raise InputError("a batch needs a batch dimension in front; the array is a scalar")
+            self._dense = source
+            self._samples = source  # iterating and indexing an array gives its samples
+            self._ndim = source.ndim - 1
+            dtype = source.dtype
+        else:
+            samples = [np.asarray(sample) for sample in source]
+            if not samples:
+                raise InputError("a batch needs at least one sample")
+            dtype, self._ndim = samples[0].dtype, samples[0].ndim
+            for position, sample in enumerate(samples):
+                if sample.dtype != dtype or sample.ndim != self._ndim:
+                    raise InputError(
+                        f"the samples of a batch must have one dtype and number of dimensions: sample 0 is "
+                        f"{dtype} with {self._ndim}, sample {position} is {sample.dtype} with {sample.ndim}"
+                    )
+            self._samples = samples
+        self._dtype = to_dali_type(dtype)
+        self._layout = check_layout(layout, self._ndim, "TensorListCPU")
+
+    @property
+    def dtype(self) -> DALIDataType:
+        return self._dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions of a sample."""
+        return self._ndim
+
+    @property
+    def samples(self) -> Sequence[Array]:
+        """The samples as NumPy arrays, without copies. A list, or the dense array itself."""
+        return self._samples
+
+    @property
+    def dense(self) -> Array | None:
+        """The array with the batch dimension in front, when the batch was made of one; else None."""
+        return self._dense
+
+    @property
+    def nbytes(self) -> int:
+        if self._dense is not None:
+            return int(self._dense.nbytes)
+        return sum(sample.nbytes for sample in self._samples)
+
+    def layout(self) -> str:
+        return self._layout
+
+    def with_layout(self, layout: str) -> TensorListCPU:
+        """Return a batch over the same memory with another layout."""
+        other = TensorListCPU(self, layout="")
+        other._layout = check_layout(layout, self._ndim, "TensorListCPU")
+        other.owner = self.owner
+        return other
+
+    def shape(self) -> list[tuple[int, ...]]:
+        """Return the shapes of the samples."""
+        if self._dense is not None:
+            return [self._dense.shape[1:]] * len(self._dense)
+        return [sample.shape for sample in self._samples]
+
+    def is_dense_tensor(self) -> bool:
+        """Tell whether all samples have one shape, so that the batch can be seen as one tensor."""
+        if self._dense is not None:
+            return True
+        first = self._samples[0].shape
+        return all(sample.shape == first for sample in self._samples)
+
+    def as_array(self) -> Array:
+        """Return the batch as one array; no copy when it is dense already.
+
+        Raises:
+            ValueError: when the shapes of the samples differ.
+        """
+        if self._dense is not None:
+            return self._dense
+        if not self.is_dense_tensor():
+            raise ValueError(f"the batch is ragged, it is no single array: shapes {self.shape()[:8]}")
+        return np.stack(self._samples)
+
+    def as_tensor(self) -> TensorCPU:
+        """Return the batch as one `TensorCPU`, the batch dimension in front ("N" in the layout)."""
+        return TensorCPU(self.as_array(), "N" + self._layout if self._layout else "")
+
+    def as_cpu(self) -> TensorListCPU:
+        return self
+
+    def at(self, index: int) -> Array:
+        """Return a sample as a NumPy array."""
+        return self._samples[index]
+
+    def __getitem__(self, index: int) -> TensorCPU:
+        return TensorCPU(self._samples[index], self._layout)
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __iter__(self) -> Iterator[TensorCPU]:
+        return (self[index] for index in range(len(self)))
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        if copy:
+            return np.array(self.as_array(), dtype=dtype)
+        return np.asarray(self.as_array(), dtype=dtype)
+
+    def __repr__(self) -> str:
+        shapes = self.shape()
+        text = f"{shapes[:4]}{', ...' if len(shapes) > 4 else ''}"
+        return f"TensorListCPU({len(self)} samples of {self._dtype!r}, layout={self._layout!r}, shapes={text})"

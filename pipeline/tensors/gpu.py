@@ -1,0 +1,213 @@
+"""Tensors in the memory of a GPU, over CuPy arrays (any object with `__cuda_array_interface__` can become one)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline.errors import InputError
+from pipeline.tensors.cpu import TensorCPU, TensorListCPU
+from pipeline.tensors.layout import check_layout
+from pipeline.types import DALIDataType, to_dali_type
+
+__all__ = ["TensorGPU", "TensorListGPU"]
+
+
+class TensorGPU:
+    """One sample in the memory of a GPU.
+
+    Args:
+        data: a CuPy array.
+        layout: names of the dimensions, such as "HWC".
+        ready: CUDA event after which the data may be read, or None when it may be read now.
+    """
+
+    def __init__(self, data: Any, layout: str = "", ready: Any = None) -> None:
+        self._array = data
+        self._ready = ready
+        self._dtype = to_dali_type(data.dtype)
+        self._layout = check_layout(layout, data.ndim, "TensorGPU")
+
+    @property
+    def dtype(self) -> DALIDataType:
+        return self._dtype
+
+    @property
+    def ready(self) -> Any:
+        """The CUDA event after which the data may be read; None when it may be read at once."""
+        return self._ready
+
+    def layout(self) -> str:
+        return self._layout
+
+    def shape(self) -> list[int]:
+        return list(self._array.shape)
+
+    def device_id(self) -> int:
+        return int(self._array.device.id)
+
+    def data_ptr(self) -> int:
+        return int(self._array.data.ptr)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._array.nbytes)
+
+    def as_array(self) -> Any:
+        """Return the CuPy array, with no copy. Its data may be read after `ready`."""
+        return self._array
+
+    def as_cpu(self) -> TensorCPU:
+        """Copy the sample to the host; waits until it is computed."""
+        _synchronize(self._ready)
+        return TensorCPU(self._array.get(), self._layout)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        _synchronize(self._ready)
+        interface: dict[str, Any] = self._array.__cuda_array_interface__
+        return interface
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        _synchronize(self._ready)
+        return self._array.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> Any:
+        return self._array.__dlpack_device__()
+
+    def __repr__(self) -> str:
+        return f"TensorGPU(shape={self.shape()}, {self._dtype!r}, layout={self._layout!r})"
+
+
+class TensorListGPU:
+    """A batch in the memory of a GPU: samples of one dtype and number of dimensions, whose shapes may differ.
+
+    Args:
+        data: a CuPy array with the batch dimension in front, or a sequence of CuPy arrays.
+        layout: names of the dimensions of a sample, the batch dimension excluded.
+        ready: CUDA event after which the data may be read, or None when it may be read now.
+    """
+
+    __slots__ = ("_dense", "_dtype", "_layout", "_ndim", "_samples", "owner", "ready")
+
+    def __init__(self, data: Any, layout: str = "", ready: Any = None) -> None:
+        #: What keeps the memory of the batch, when it isn't CuPy's own: a slot, for one.
+        self.owner: Any = None
+        #: CUDA event after which the data may be read, or None.
+        self.ready = ready
+        self._dense = None
+        self._samples: Sequence[Any] | None = None
+        if hasattr(data, "dtype"):
+            self._dense = data
+            self._ndim = data.ndim - 1
+            dtype = data.dtype
+        else:
+            self._samples = list(data)
+            if not self._samples:
+                raise InputError("a batch needs at least one sample")
+            dtype, self._ndim = self._samples[0].dtype, self._samples[0].ndim
+            if any(sample.dtype != dtype or sample.ndim != self._ndim for sample in self._samples):
+                raise InputError("the samples of a batch must have one dtype and number of dimensions")
+        self._dtype = to_dali_type(dtype)
+        self._layout = check_layout(layout, self._ndim, "TensorListGPU")
+
+    @property
+    def dtype(self) -> DALIDataType:
+        return self._dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions of a sample."""
+        return self._ndim
+
+    @property
+    def samples(self) -> Sequence[Any]:
+        """The samples as CuPy arrays, without copies."""
+        if self._samples is None:
+            dense = self._dense
+            assert dense is not None
+            self._samples = [dense[index] for index in range(len(dense))]
+        return self._samples
+
+    @property
+    def dense(self) -> Any:
+        """The CuPy array with the batch dimension in front, when the batch was made of one; else None."""
+        return self._dense
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._dense.nbytes) if self._dense is not None else sum(s.nbytes for s in self.samples)
+
+    def layout(self) -> str:
+        return self._layout
+
+    def with_layout(self, layout: str) -> TensorListGPU:
+        """Return a batch over the same memory with another layout."""
+        other = TensorListGPU(self._dense if self._dense is not None else self._samples, layout, self.ready)
+        other.owner = self.owner
+        return other
+
+    def shape(self) -> list[tuple[int, ...]]:
+        """Return the shapes of the samples."""
+        if self._dense is not None:
+            return [tuple(self._dense.shape[1:])] * len(self._dense)
+        return [tuple(sample.shape) for sample in self.samples]
+
+    def device_id(self) -> int:
+        array = self._dense if self._dense is not None else self.samples[0]
+        return int(array.device.id)
+
+    def is_dense_tensor(self) -> bool:
+        """Tell whether all samples have one shape, so that the batch can be seen as one tensor."""
+        return self._dense is not None or len(set(self.shape())) == 1
+
+    def as_array(self) -> Any:
+        """Return the batch as one CuPy array; no copy when it is dense already.
+
+        Raises:
+            ValueError: when the shapes of the samples differ.
+        """
+        if self._dense is not None:
+            return self._dense
+        if not self.is_dense_tensor():
+            raise ValueError(f"the batch is ragged, it is no single array: shapes {self.shape()[:8]}")
+        import cupy
+
+        _synchronize(self.ready)
+        return cupy.stack(list(self.samples))
+
+    def as_tensor(self) -> TensorGPU:
+        """Return the batch as one `TensorGPU`, the batch dimension in front ("N" in the layout)."""
+        return TensorGPU(self.as_array(), "N" + self._layout if self._layout else "", self.ready)
+
+    def as_cpu(self) -> TensorListCPU:
+        """Copy the batch to the host; waits until it is computed."""
+        _synchronize(self.ready)
+        if self._dense is not None:
+            return TensorListCPU(self._dense.get(), self._layout)
+        return TensorListCPU([np.asarray(sample.get()) for sample in self.samples], self._layout)
+
+    def at(self, index: int) -> TensorGPU:
+        return self[index]
+
+    def __getitem__(self, index: int) -> TensorGPU:
+        return TensorGPU(self.samples[index], self._layout, self.ready)
+
+    def __len__(self) -> int:
+        return len(self._dense) if self._dense is not None else len(self.samples)
+
+    def __iter__(self) -> Iterator[TensorGPU]:
+        return (self[index] for index in range(len(self)))
+
+    def __repr__(self) -> str:
+        return (
+            f"TensorListGPU({len(self)} samples of {self._dtype!r}, layout={self._layout!r}, "
+            f"shapes={self.shape()[:4]})"
+        )
+
+
+def _synchronize(event: Any) -> None:
+    if event is not None:
+        event.synchronize()

@@ -1,0 +1,225 @@
+"""Names of dtypes, image types and interpolations, as DALI's users know them, and constants of a graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import ArgumentTypeError
+
+__all__ = [
+    "ANY_DATA",
+    "BGR",
+    "BOOL",
+    "FLOAT",
+    "FLOAT16",
+    "FLOAT64",
+    "GRAY",
+    "INT16",
+    "INT32",
+    "INT64",
+    "INT8",
+    "INTERP_CUBIC",
+    "INTERP_GAUSSIAN",
+    "INTERP_LANCZOS3",
+    "INTERP_LINEAR",
+    "INTERP_NN",
+    "INTERP_TRIANGULAR",
+    "NCHW",
+    "NHWC",
+    "NO_TYPE",
+    "RGB",
+    "UINT16",
+    "UINT32",
+    "UINT64",
+    "UINT8",
+    "Constant",
+    "DALIDataType",
+    "DALIImageType",
+    "DALIInterpType",
+    "YCbCr",
+    "to_dali_type",
+    "to_numpy_type",
+]
+
+
+class DALIDataType(IntEnum):
+    """Element types of tensors. The values are those of NVIDIA DALI."""
+
+    NO_TYPE = -1
+    UINT8 = 0
+    UINT16 = 1
+    UINT32 = 2
+    UINT64 = 3
+    INT8 = 4
+    INT16 = 5
+    INT32 = 6
+    INT64 = 7
+    FLOAT16 = 8
+    FLOAT = 9
+    FLOAT64 = 10
+    BOOL = 11
+
+    def __repr__(self) -> str:
+        return f"DALIDataType.{self.name}"
+
+    __str__ = __repr__
+
+
+class DALIImageType(IntEnum):
+    """Colour models of decoded pictures. The values are those of NVIDIA DALI."""
+
+    RGB = 0
+    BGR = 1
+    GRAY = 2
+    YCbCr = 3
+    ANY_DATA = 4
+
+    def __repr__(self) -> str:
+        return f"DALIImageType.{self.name}"
+
+    __str__ = __repr__
+
+
+class DALIInterpType(IntEnum):
+    """Interpolations of resampling operators. The values are those of NVIDIA DALI."""
+
+    INTERP_NN = 0
+    INTERP_LINEAR = 1
+    INTERP_CUBIC = 2
+    INTERP_LANCZOS3 = 3
+    INTERP_TRIANGULAR = 4
+    INTERP_GAUSSIAN = 5
+
+    def __repr__(self) -> str:
+        return f"DALIInterpType.{self.name}"
+
+    __str__ = __repr__
+
+
+NO_TYPE = DALIDataType.NO_TYPE
+UINT8 = DALIDataType.UINT8
+UINT16 = DALIDataType.UINT16
+UINT32 = DALIDataType.UINT32
+UINT64 = DALIDataType.UINT64
+INT8 = DALIDataType.INT8
+INT16 = DALIDataType.INT16
+INT32 = DALIDataType.INT32
+INT64 = DALIDataType.INT64
+FLOAT16 = DALIDataType.FLOAT16
+FLOAT = DALIDataType.FLOAT
+FLOAT64 = DALIDataType.FLOAT64
+BOOL = DALIDataType.BOOL
+
+RGB = DALIImageType.RGB
+BGR = DALIImageType.BGR
+GRAY = DALIImageType.GRAY
+YCbCr = DALIImageType.YCbCr
+ANY_DATA = DALIImageType.ANY_DATA
+
+INTERP_NN = DALIInterpType.INTERP_NN
+INTERP_LINEAR = DALIInterpType.INTERP_LINEAR
+INTERP_CUBIC = DALIInterpType.INTERP_CUBIC
+INTERP_LANCZOS3 = DALIInterpType.INTERP_LANCZOS3
+INTERP_TRIANGULAR = DALIInterpType.INTERP_TRIANGULAR
+INTERP_GAUSSIAN = DALIInterpType.INTERP_GAUSSIAN
+
+# Deprecated layout names that old scripts still use.
+NHWC = "HWC"
+NCHW = "CHW"
+
+_NUMPY_OF: dict[DALIDataType, np.dtype[Any]] = {
+    UINT8: np.dtype(np.uint8),
+    UINT16: np.dtype(np.uint16),
+    UINT32: np.dtype(np.uint32),
+    UINT64: np.dtype(np.uint64),
+    INT8: np.dtype(np.int8),
+    INT16: np.dtype(np.int16),
+    INT32: np.dtype(np.int32),
+    INT64: np.dtype(np.int64),
+    FLOAT16: np.dtype(np.float16),
+    FLOAT: np.dtype(np.float32),
+    FLOAT64: np.dtype(np.float64),
+    BOOL: np.dtype(np.bool_),
+}
+_DALI_OF: dict[np.dtype[Any], DALIDataType] = {dtype: name for name, dtype in _NUMPY_OF.items()}
+
+
+def to_numpy_type(dtype: DALIDataType | int) -> np.dtype[Any]:
+    """Return the NumPy dtype of a DALI dtype.
+
+    Raises:
+        ArgumentTypeError: for `NO_TYPE` and values that are no dtype.
+
+    Example:
+        >>> to_numpy_type(FLOAT)
+        dtype('float32')
+    """
+    try:
+        return _NUMPY_OF[DALIDataType(dtype)]
+    except (KeyError, ValueError):
+        raise ArgumentTypeError(f"{dtype!r} has no NumPy dtype") from None
+
+
+def to_dali_type(dtype: npt.DTypeLike) -> DALIDataType:
+    """Return the DALI dtype of a NumPy dtype.
+
+    Raises:
+        ArgumentTypeError: for object, string, complex, structured and non-native dtypes.
+
+    Example:
+        >>> to_dali_type("uint8")
+        DALIDataType.UINT8
+    """
+    found = _DALI_OF.get(np.dtype(dtype))
+    if found is None:
+        raise ArgumentTypeError(
+            f"dtype {np.dtype(dtype)} is not supported; supported are "
+            f"{', '.join(str(known) for known in _DALI_OF)}"
+        )
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """A constant of a graph: every sample of every batch holds the same value.
+
+    It may stand wherever a `DataNode` may: as an input of an operator, in arithmetic and as an output.
+
+    Args:
+        value: a number, a list or tuple of numbers (any nesting) or a NumPy array.
+        dtype: element type; by default int32 for Python ints, float32 for floats, bool for bools, and the
+            array's own for arrays.
+        shape: reshape the value to this shape; a scalar is repeated to fill it.
+        layout: the layout of the samples, such as "HWC".
+        device: "cpu" or "gpu".
+
+    Example:
+        >>> Constant([0.5, 0.5, 0.5], dtype=FLOAT).array().dtype
+        dtype('float32')
+    """
+
+    value: Any
+    dtype: DALIDataType | None = None
+    shape: tuple[int, ...] | None = None
+    layout: str | None = None
+    device: str | None = None
+
+    def array(self) -> npt.NDArray[Any]:
+        """Return the value as a NumPy array of the constant's dtype and shape."""
+        array = np.asarray(self.value)
+        if self.dtype is not None:
+            array = array.astype(to_numpy_type(self.dtype))
+        elif not isinstance(self.value, np.ndarray | np.generic):
+            if array.dtype == np.float64:
+                array = array.astype(np.float32)
+            elif array.dtype == np.int64:
+                array = array.astype(np.int32)
+        to_dali_type(array.dtype)  # refuses objects and strings
+        if self.shape is not None:
+            array = np.full(self.shape, array) if array.ndim == 0 else array.reshape(self.shape)
+        return array

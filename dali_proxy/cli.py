@@ -1,0 +1,99 @@
+"""The command ``dali-proxy``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one subcommand.
+
+    Args:
+        arguments: Words of the command line, by default those of this process.
+
+    Returns:
+        The exit status: 0 for success, 1 for a failure that was reported, 2 for wrong arguments.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["bench"]:  # its options are the benchmark's own
+        return bench(words[1:])
+    options = parser().parse_args(words)
+    if options.command == "demo":
+        return demo(options)
+    return doctor()
+
+
+def parser() -> argparse.ArgumentParser:
+    """Makes the parser of the command line."""
+    top = argparse.ArgumentParser(
+        prog="dali-proxy", description="Data loading for PyTorch with a pipeline of its own."
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    run = commands.add_parser("demo", help="train a small network on real pictures, in under two minutes")
+    run.add_argument("--device", default="auto", help="auto (default), cpu, or cuda:0")
+    run.add_argument(
+        "--data", type=Path, help="use the pictures in this folder, or write them there if it has none"
+    )
+    run.add_argument("--keep", action="store_true", help="don't remove the pictures at the end")
+    run.add_argument("--picture", type=Path, help="where to save the picture of a batch (default: here)")
+    run.add_argument("--epochs", type=int, help="how often to go through the pictures")
+    run.add_argument("--workers", type=int, help="dataset worker processes")
+
+    commands.add_parser(
+        "bench", help="time this loader beside others (in a checkout of the repository)", add_help=False
+    )
+    commands.add_parser("doctor", help="say what this machine has and what is missing")
+    return top
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Runs the demo."""
+    from dali_proxy.demo import Settings, run_demo
+
+    given = {
+        "device": options.device,
+        "data": options.data,
+        "keep": options.keep,
+        "picture": options.picture,
+        "epochs": options.epochs,
+        "num_workers": options.workers,
+    }
+    try:
+        run_demo(Settings(**{name: value for name, value in given.items() if value is not None}))
+    except (FileNotFoundError, ValueError) as error:
+        print(f"dali-proxy demo: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def bench(arguments: Sequence[str]) -> int:
+    """Runs the benchmarks, which are part of the repository and not of the installed package."""
+    sys.path.insert(0, str(Path.cwd()))
+    if importlib.util.find_spec("benchmarks") is None:
+        print("dali-proxy bench: no benchmarks here; run it in a checkout of the repository", file=sys.stderr)
+        return 1
+    sys.argv = ["dali-proxy bench", *arguments]
+    runpy.run_module("benchmarks", run_name="__main__", alter_sys=False)
+    return 0
+
+
+def doctor() -> int:
+    """Prints what this machine has; fails where something that is needed is missing."""
+    from dali_proxy.doctor import examine
+
+    healthy = True
+    for check in examine():
+        print(f"{check.status:<9} {check.name:<24} {check.detail}")
+        healthy = healthy and check.status != "missing"
+    print("Ready." if healthy else "Something that is needed is missing.")
+    return 0 if healthy else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""Throughput of the server beside a plain torch DataLoader that does the same work with pillow."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils.data import Sampler
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Pictures a second of both loaders, one figure a round.
+
+    The rounds of the two alternate, and each is compared with its neighbour: what else the machine does at
+    that time slows both, and falls out of the ratio.
+    """
+
+    ours: tuple[float, ...]
+    plain: tuple[float, ...]
+
+    @property
+    def ratios(self) -> tuple[float, ...]:
+        """Our rate in units of the plain one, a figure a round."""
+        return tuple(a / b for a, b in zip(self.ours, self.plain, strict=True))
+
+    @property
+    def median_ratio(self) -> float:
+        """The middle one of the ratios."""
+        return statistics.median(self.ratios)
+
+
+class EndlessSampler(Sampler[int]):
+    """Indices of a dataset in random order, one permutation after another, without an end.
+
+    Args:
+        length: Samples in the dataset.
+        seed: Seed of the permutations.
+    """
+
+    def __init__(self, length: int, seed: int = 0) -> None:
+        self.length = length
+        self.seed = seed
+
+    def __iter__(self) -> Iterator[int]:
+        generator = torch.Generator().manual_seed(self.seed)
+        while True:
+            yield from torch.randperm(self.length, generator=generator).tolist()
+
+
+def compare(ours: Iterable[Any], plain: Iterable[Any], *, seconds: float, rounds: int) -> Comparison:
+    """Measures two endless loaders in turn.
+
+    Args:
+        ours: Gives batches whose first element is the pictures.
+        plain: Likewise.
+        seconds: Length of one measurement of one loader.
+        rounds: How many pairs to measure.
+
+    Returns:
+        The rates of every round.
+    """
+    streams = (iter(ours), iter(plain))
+    rates: tuple[list[float], list[float]] = ([], [])
+    for number in range(rounds):
+        # Which one goes first alternates too.
+        for which in (0, 1) if number % 2 == 0 else (1, 0):
+            rates[which].append(_rate(streams[which], seconds))
+    return Comparison(tuple(rates[0]), tuple(rates[1]))
+
+
+def _rate(stream: Iterator[Any], seconds: float, warm_up: int = 8) -> float:
+    # What was prefetched while the other loader was measured would count as speed: take it before the clock
+    # starts.
+    for _ in itertools.islice(stream, warm_up):
+        pass
+    count = 0
+    begin = time.perf_counter()
+    while (elapsed := time.perf_counter() - begin) < seconds:
+        count += len(next(stream)[0])
+    return count / elapsed

@@ -1,0 +1,143 @@
+"""The demo's pictures: JPEG crops of a dozen photographs, in one folder a photograph.
+
+The task is to tell which photograph a crop comes from. Training and held-out crops come from disjoint
+regions: a vertical band in the middle of every photograph is kept for the held-out crops, and no training
+crop touches it. So a network can't pass by remembering pixels, but what it sees while held out is the same
+scene, in the same light, as what it trained on. That is easier than recognising kinds of things, and the
+demo does not claim more.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+CROP_SIZE = (300, 400)
+"""Width and height in pixels of every JPEG that is written."""
+
+CROP_ASPECT = CROP_SIZE[0] / CROP_SIZE[1]
+HELD_OUT_BAND = (0.35, 0.65)
+"""Where the held-out band begins and ends, as parts of a photograph's width."""
+
+# Files of the scikit-image wheel itself. Its other pictures are downloaded at run time, so they aren't named
+# here.
+BUNDLED_PHOTOGRAPHS = {
+    "astronaut": "astronaut.png",
+    "brick": "brick.png",
+    "cameraman": "camera.png",
+    "cat": "chelsea.png",
+    "coffee": "coffee.png",
+    "galaxies": "hubble_deep_field.jpg",
+    "grass": "grass.png",
+    "gravel": "gravel.png",
+    "motorcycle": "motorcycle_left.png",
+    "retina": "retina.jpg",
+    "rocket": "rocket.jpg",
+    "tissue": "ihc.png",
+}
+
+
+@dataclass(frozen=True)
+class Crops:
+    """How many crops of how many photographs to write, and the seed of their places."""
+
+    photographs: int = 12
+    train_per_photograph: int = 40
+    held_out_per_photograph: int = 12
+    seed: int = 0
+
+
+def photograph_paths(count: int) -> dict[str, Path]:
+    """Finds photographs on this machine, without any network access.
+
+    Args:
+        count: How many photographs are wanted.
+
+    Returns:
+        The path of each photograph by its name, sorted by name. From ``$DALI_EXTRA_PATH/db/single/jpeg``
+        where that variable is set, else from the installed scikit-image.
+
+    Raises:
+        FileNotFoundError: Neither source has enough photographs.
+    """
+    extra = os.environ.get("DALI_EXTRA_PATH")
+    found = _extra_photographs(Path(extra)) if extra else _bundled_photographs()
+    if len(found) < count:
+        raise FileNotFoundError(
+            f"the demo needs {count} photographs and found {len(found)}: install scikit-image "
+            "(pip install 'dali-proxy[demo]'), or set DALI_EXTRA_PATH to a copy of DALI_extra"
+        )
+    names = sorted(found)
+    step = len(names) / count
+    return {name: found[name] for name in (names[int(i * step)] for i in range(count))}
+
+
+def write_crops(folder: Path, crops: Crops) -> Iterator[Path]:
+    """Writes ``train/<photograph>/*.jpg`` and ``held_out/<photograph>/*.jpg`` below a folder.
+
+    Args:
+        folder: Where to write. Missing folders are made, files of the same names are replaced.
+        crops: How many crops to cut.
+
+    Yields:
+        The path of each JPEG once it is written, so that a progress bar can follow.
+    """
+    for number, (name, source) in enumerate(photograph_paths(crops.photographs).items()):
+        with Image.open(source) as opened:
+            photograph = opened.convert("RGB")
+        for split, count in (
+            ("train", crops.train_per_photograph),
+            ("held_out", crops.held_out_per_photograph),
+        ):
+            (folder / split / name).mkdir(parents=True, exist_ok=True)
+            dice = random.Random(f"{crops.seed}/{number}/{split}")
+            for index in range(count):
+                path = folder / split / name / f"{index:04d}.jpg"
+                box = crop_box(photograph.size, held_out=split == "held_out", dice=dice)
+                photograph.resize(CROP_SIZE, Image.Resampling.BICUBIC, box=box).save(path, quality=90)
+                yield path
+
+
+def crop_box(
+    size: tuple[int, int], *, held_out: bool, dice: random.Random
+) -> tuple[float, float, float, float]:
+    """Chooses where to cut one crop.
+
+    Args:
+        size: Width and height of the photograph in pixels.
+        held_out: Whether the crop lies within the held-out band, or outside of it.
+        dice: Source of random numbers.
+
+    Returns:
+        Left, top, right and bottom of the crop in pixels, of the aspect of ``CROP_SIZE``.
+    """
+    width, height = size
+    begin, end = HELD_OUT_BAND
+    sides = [(begin, end)] if held_out else [(0.0, begin), (end, 1.0)]
+    left, right = (edge * width for edge in dice.choice(sides))
+    crop_width = min(right - left, height * CROP_ASPECT) * dice.uniform(0.7, 1.0)
+    crop_height = crop_width / CROP_ASPECT
+    x = dice.uniform(left, right - crop_width)
+    y = dice.uniform(0, height - crop_height)
+    return x, y, x + crop_width, y + crop_height
+
+
+def _bundled_photographs() -> dict[str, Path]:
+    # The package is only located: importing it would load SciPy, and the pictures are plain files.
+    spec = importlib.util.find_spec("skimage")
+    if spec is None or not spec.submodule_search_locations:
+        return {}
+    folder = Path(next(iter(spec.submodule_search_locations))) / "data"
+    return {name: folder / file for name, file in BUNDLED_PHOTOGRAPHS.items() if (folder / file).is_file()}
+
+
+def _extra_photographs(extra: Path) -> dict[str, Path]:
+    # The first word of a name says what is seen: swan-3584559_640.jpg. Two dogs share one name, and one of
+    # them is taken.
+    return {path.stem.split("-")[0]: path for path in sorted((extra / "db/single/jpeg").glob("*/*.jpg"))}

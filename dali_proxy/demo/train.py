@@ -1,0 +1,89 @@
+"""Training the demo's network, and measuring what the training loop waits for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional
+from tqdm import tqdm
+
+Batches = Iterable[tuple[torch.Tensor, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a training run took.
+
+    Attributes:
+        pictures: How many pictures it saw, the same picture in several epochs counted each time.
+        waiting: Seconds for which the loop waited for the next batch.
+        computing: Seconds that it spent in the network.
+        loss: Mean loss over the last epoch.
+    """
+
+    pictures: int
+    waiting: float
+    computing: float
+    loss: float
+
+    @property
+    def limit(self) -> str:
+        """Which part took the longer: ``"loading"`` or ``"computing"``."""
+        return "loading" if self.waiting > self.computing else "computing"
+
+
+def train(network: nn.Module, batches: Batches, *, epochs: int, steps: int, quiet: bool = False) -> Training:
+    """Trains a network, with a progress bar.
+
+    Args:
+        network: From pictures ``[N, 3, H, W]`` to logits. It stays on the device where it is.
+        batches: Iterated once an epoch, gives pictures and labels.
+        epochs: How often to go through the batches.
+        steps: Number of batches in one epoch.
+        quiet: Whether to leave the progress bar out.
+
+    Returns:
+        What was measured on the way.
+    """
+    device = next(network.parameters()).device
+    optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=1e-2)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=epochs * steps)
+    pictures, waiting, computing, mean_loss = 0, 0.0, 0.0, 0.0
+    network.train()
+    with tqdm(total=epochs * steps, desc="training", unit="batch", disable=quiet) as bar:
+        for epoch in range(epochs):
+            losses = []
+            mark = time.perf_counter()
+            for images, labels in batches:
+                arrived = time.perf_counter()
+                loss = functional.cross_entropy(network(images.to(device)), labels.to(device))
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                schedule.step()
+                losses.append(loss.item())  # waits for the GPU, so that its work counts as computing
+                waiting += arrived - mark
+                mark = time.perf_counter()
+                computing += mark - arrived
+                pictures += len(images)
+                bar.update()
+            mean_loss = sum(losses) / max(len(losses), 1)
+            bar.set_postfix(epoch=f"{epoch + 1}/{epochs}", loss=f"{mean_loss:.2f}")
+    return Training(pictures, waiting, computing, mean_loss)
+
+
+@torch.no_grad()
+def accuracy(network: nn.Module, batches: Batches) -> float:
+    """Tells for what part of the pictures the network names the right class, between 0 and 1."""
+    device = next(network.parameters()).device
+    network.eval()
+    right = total = 0
+    for images, labels in batches:
+        guesses = network(images.to(device)).argmax(dim=1).cpu()
+        right += int((guesses == labels.cpu()).sum())
+        total += len(labels)
+    return right / max(total, 1)

@@ -1,7 +1,7 @@
-"""Describe, compile and run pipelines that load data: operators in the tradition of NVIDIA DALI, on the CPU and the GPU."""
+"""Describe, compile and run pipelines that load data, with operators in the tradition of NVIDIA DALI."""
 
-from pipeline import errors, fn, ops, tensors, types
+from pipeline import errors, fn, math, ops, tensors, types
 from pipeline.definition import Pipeline, pipeline_def
 from pipeline.graph import DataNode
 
-__all__ = ["DataNode", "Pipeline", "errors", "fn", "ops", "pipeline_def", "tensors", "types"]
+__all__ = ["DataNode", "Pipeline", "errors", "fn", "math", "ops", "pipeline_def", "tensors", "types"]

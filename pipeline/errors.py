@@ -82,7 +82,12 @@ class OperatorError(PipelineError):
     """
 
     def __init__(
-        self, message: str, *, operator: str = "", location: str = "", failures: tuple[SampleFailure, ...] = ()
+        self,
+        message: str,
+        *,
+        operator: str = "",
+        location: str = "",
+        failures: tuple[SampleFailure, ...] = (),
     ) -> None:
         super().__init__(message)
         self.operator = operator

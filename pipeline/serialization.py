@@ -1,7 +1,7 @@
 """Graphs and pipeline arguments as bytes: a versioned format that runs no code when it is read.
 
-Callables and other objects have no safe form. `encode_pipeline` puts them aside, in a list that the caller may send by other
-means (to a process of its own) or refuse.
+Callables and other objects have no safe form. `encode_pipeline` puts them aside, in a list that the caller may
+send by other means (to a process of its own) or refuse.
 """
 
 from __future__ import annotations

@@ -178,8 +178,7 @@ def to_dali_type(dtype: npt.DTypeLike) -> DALIDataType:
     found = _DALI_OF.get(np.dtype(dtype))
     if found is None:
         raise ArgumentTypeError(
-            f"dtype {np.dtype(dtype)} is not supported; supported are "
-            f"{', '.join(str(known) for known in _DALI_OF)}"
+            f"dtype {np.dtype(dtype)} is not supported; supported are {', '.join(str(known) for known in _DALI_OF)}"
         )
     return found
 

@@ -9,7 +9,14 @@ import cloudpickle
 
 from pipeline.definition.feeding import check_batch, to_batch
 from pipeline.definition.running import Runner
-from pipeline.errors import ArgumentTypeError, ArgumentValueError, BuildError, GraphError, InputError, PipelineError
+from pipeline.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    BuildError,
+    GraphError,
+    InputError,
+    PipelineError,
+)
 from pipeline.executor import Executor, ExecutorConfig
 from pipeline.executor.request import TensorList
 from pipeline.graph import DataNode, Graph, GraphNode, OperatorCall, as_node
@@ -95,10 +102,11 @@ class Pipeline:
     # Description ------------------------------------------------------------------------------------------------
 
     def define_graph(self) -> Any:
-        """Override it to describe the graph: return the outputs. The other ways are `pipeline_def` and `set_outputs`."""
-        raise GraphError(
-            "the pipeline has no outputs: use pipeline_def, call set_outputs() or override define_graph()"
-        )
+        """Override it to describe the graph: return the outputs.
+
+        The other ways are `pipeline_def` and `set_outputs`.
+        """
+        raise GraphError("the pipeline has no outputs: use pipeline_def, call set_outputs() or override define_graph()")
 
     def set_outputs(self, *output_data_nodes: Any) -> None:
         """Set the outputs of the pipeline.
@@ -112,9 +120,7 @@ class Pipeline:
         self._refuse_when_built("set_outputs()")
         if not output_data_nodes:
             raise GraphError("set_outputs() needs at least one output")
-        self._outputs = tuple(
-            as_node(node, f"output {number}") for number, node in enumerate(output_data_nodes)
-        )
+        self._outputs = tuple(as_node(node, f"output {number}") for number, node in enumerate(output_data_nodes))
 
     def add_sink(self, edge: DataNode) -> None:
         """Keep an operator whose outputs nothing uses."""
@@ -398,14 +404,11 @@ def _check_integers(**values: Any) -> None:
 
 
 def _queue_depths(depth: Any) -> tuple[int, int]:
-    sizes: Sequence[Any] = (
-        (depth.get("cpu_size"), depth.get("gpu_size")) if isinstance(depth, dict) else (depth, depth)
-    )
+    sizes: Sequence[Any] = (depth.get("cpu_size"), depth.get("gpu_size")) if isinstance(depth, dict) else (depth, depth)
     for size in sizes:
         if isinstance(size, bool) or not isinstance(size, int):
             raise ArgumentTypeError(
-                'Pipeline: prefetch_queue_depth must be int or {"cpu_size": int, "gpu_size": int}, '
-                f"not {depth!r}"
+                f'Pipeline: prefetch_queue_depth must be int or {{"cpu_size": int, "gpu_size": int}}, not {depth!r}'
             )
         if size < 1:
             raise ArgumentValueError(f"Pipeline: prefetch_queue_depth must be 1 or more, not {depth!r}")

@@ -27,9 +27,7 @@ class Runner:
         depth: how many batches may be on their way.
     """
 
-    def __init__(
-        self, executor: Executor, inputs: Mapping[str, GraphNode], batch_size: int, depth: int
-    ) -> None:
+    def __init__(self, executor: Executor, inputs: Mapping[str, GraphNode], batch_size: int, depth: int) -> None:
         self._executor = executor
         self._batch_size = batch_size
         self.depth = depth

@@ -107,9 +107,7 @@ class _ChainOfBatch:
             except Exception as error:
                 raise _StepError(node) from error
 
-    def _keep(
-        self, edge: Edge, sample: int, array: Array, local: dict[Edge, Array], written: bool = False
-    ) -> None:
+    def _keep(self, edge: Edge, sample: int, array: Array, local: dict[Edge, Array], written: bool = False) -> None:
         local[edge] = array
         ragged = self._ragged.get(edge)
         if ragged is not None:
@@ -147,9 +145,7 @@ def _first_failure(errors: list[tuple[int, BaseException]]) -> OperatorError:
     return first
 
 
-def describe_failure(
-    node: GraphNode, error: BaseException, failures: tuple[SampleFailure, ...] = ()
-) -> OperatorError:
+def describe_failure(node: GraphNode, error: BaseException, failures: tuple[SampleFailure, ...] = ()) -> OperatorError:
     """Make the error of an operator that failed: what happened, in which operator, at which line, for which sample."""
     reason = str(error) if isinstance(error, PipelineError) else f"{type(error).__name__}: {error}"
     where = f" for sample {failures[0].sample}" if failures else ""

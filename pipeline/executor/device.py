@@ -77,13 +77,10 @@ class Device:
         self.device_id = device_id
         with cupy.cuda.Device(device_id):
             self._slots = [
-                StreamSlot(cupy.cuda.Stream(non_blocking=True, priority=priority), self)
-                for _ in range(max(1, streams))
+                StreamSlot(cupy.cuda.Stream(non_blocking=True, priority=priority), self) for _ in range(max(1, streams))
             ]
         self._next = 0
-        self._pending: queue.SimpleQueue[tuple[Any, list[Any], Callable[[], None] | None] | None] = (
-            queue.SimpleQueue()
-        )
+        self._pending: queue.SimpleQueue[tuple[Any, list[Any], Callable[[], None] | None] | None] = queue.SimpleQueue()
         self._reaper = threading.Thread(target=self._reap, name="dali-gpu-events", daemon=True)
         self._reaper.start()
 

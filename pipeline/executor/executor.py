@@ -198,7 +198,7 @@ class Executor:
                 self._run_steps(run, phase)
         except PipelineError as error:
             self._finish(run, error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to this batch: nobody may wait for ever
             failure = PipelineError(f"internal error while a batch ran: {type(error).__name__}: {error}")
             failure.__cause__ = error
             self._finish(run, failure)

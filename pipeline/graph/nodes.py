@@ -64,9 +64,7 @@ class DataNode(Expression):
         index: which output.
     """
 
-    def __init__(
-        self, name: str, device: str = "cpu", source: OperatorCall | None = None, index: int = 0
-    ) -> None:
+    def __init__(self, name: str, device: str = "cpu", source: OperatorCall | None = None, index: int = 0) -> None:
         self.name = name
         self.device = device
         self.source = source
@@ -93,10 +91,33 @@ class DataNode(Expression):
         return _single(apply_operator("arithmetic", operands, {"operation": operation}))
 
     def _index(self, key: Any) -> DataNode:
-        return _single(apply_operator("subscript", (self,), {"key": key}))
+        parts, indices = _index_parts(key if isinstance(key, tuple) else (key,))
+        return _single(apply_operator("subscript", (self, *indices), {"key": parts}))
 
     def __repr__(self) -> str:
         return f"DataNode({self.name!r}, device={self.device!r})"
+
+
+def _index_parts(key: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[DataNode]]:
+    """Take the data nodes out of an index: each becomes its number, as a string, and an input of the operator."""
+    indices: list[DataNode] = []
+
+    def part(value: Any) -> Any:
+        if isinstance(value, DataNode):
+            indices.append(value)
+            return str(len(indices) - 1)
+        if value is None or (isinstance(value, int | np.integer) and not isinstance(value, bool)):
+            return None if value is None else int(value)
+        raise ArgumentTypeError(f"an index must be an integer, a slice or a DataNode, not {value!r}")
+
+    def entry(value: Any) -> Any:
+        if value is Ellipsis:
+            raise NotImplementedError("ellipsis in an index of a DataNode: write the dimensions out")
+        if isinstance(value, slice):
+            return (part(value.start), part(value.stop), part(value.step))
+        return (None, None, None) if value is None else part(value)
+
+    return tuple(entry(value) for value in key), indices
 
 
 def _single(node: DataNode | tuple[DataNode, ...] | None) -> DataNode:

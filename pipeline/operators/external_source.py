@@ -15,13 +15,19 @@ from pipeline.tensors.cpu import TensorListCPU
 EXTERNAL_SOURCE = register(
     OperatorSchema(
         name="external_source",
-        doc="""Brings data from outside into the graph: feed it by `Pipeline.feed_input`, as a keyword of `Pipeline.run`,
-or through a server's proxy.""",
+        doc="""Brings data from outside into the graph.
+
+Feed it by `Pipeline.feed_input`, as a keyword of `Pipeline.run`, or through a server's proxy.""",
         arguments=(
             Argument("layout", Kind.LAYOUT, "Names of the dimensions of a sample, such as HWC."),
             Argument("dtype", Kind.DTYPE, "The data must have this dtype; by default any."),
             Argument("ndim", Kind.INT, "Samples must have this many dimensions; by default any."),
-            Argument("no_copy", Kind.BOOL, "Read the fed memory in place; it must not change until the batch ran.", False),
+            Argument(
+                "no_copy",
+                Kind.BOOL,
+                "Read the fed memory in place; it must not change until the batch ran.",
+                False,
+            ),
             Argument("blocking", Kind.BOOL, "Accepted for compatibility.", False),
             Argument("use_copy_kernel", Kind.BOOL, "Accepted for compatibility.", False),
             Argument("cuda_stream", Kind.OBJECT, "Accepted for compatibility."),

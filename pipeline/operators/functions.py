@@ -45,7 +45,10 @@ def class_name(path: str) -> str:
 
 
 def fill_namespace(
-    module: str, schemas: Iterable[OperatorSchema], make: Callable[[OperatorSchema], Any], rename: Callable[[str], str]
+    module: str,
+    schemas: Iterable[OperatorSchema],
+    make: Callable[[OperatorSchema], Any],
+    rename: Callable[[str], str],
 ) -> dict[str, Any]:
     """Return what a namespace module holds: operators by name, and submodules for dotted names.
 

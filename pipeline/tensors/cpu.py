@@ -36,12 +36,15 @@ class TensorCPU:
 
     @property
     def dtype(self) -> DALIDataType:
+        """Element type."""
         return self._dtype
 
     def layout(self) -> str:
+        """Return the names of the dimensions, or an empty string."""
         return self._layout
 
     def shape(self) -> list[int]:
+        """Return the lengths of the dimensions."""
         return list(self._array.shape)
 
     def as_array(self) -> Array:
@@ -49,13 +52,16 @@ class TensorCPU:
         return self._array
 
     def as_cpu(self) -> TensorCPU:
+        """Return itself: the data is on the CPU already."""
         return self
 
     def data_ptr(self) -> int:
+        """Return the address of the first element."""
         return int(self._array.ctypes.data)
 
     @property
     def nbytes(self) -> int:
+        """Size of the data in bytes."""
         return int(self._array.nbytes)
 
     @property
@@ -71,7 +77,7 @@ class TensorCPU:
         return self._array.__dlpack__(**kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return self._array.__dlpack_device__()  # type: ignore[return-value]
+        return self._array.__dlpack_device__()
 
     def __repr__(self) -> str:
         return f"TensorCPU(\n{self._array!r},\nlayout={self._layout!r})"
@@ -96,11 +102,10 @@ class TensorListCPU:
     __slots__ = ("_dense", "_dtype", "_layout", "_ndim", "_samples", "owner")
 
     def __init__(self, data: Any, layout: str = "") -> None:
+        source: Any = data
         if isinstance(data, TensorListCPU):
-            source: Any = data._samples if data._dense is None else data._dense
-            layout = layout or data._layout
-        else:
-            source = data
+            source = data.samples if data.dense is None else data.dense
+            layout = layout or data.layout()
         #: What keeps the memory of a dense batch, when it isn't NumPy's own: a slot, for one.
         self.owner: Any = None
         self._dense: Array | None = None
@@ -109,7 +114,7 @@ class TensorListCPU:
             if source.ndim == 0:
                 raise InputError("a batch needs a batch dimension in front; the array is a scalar")
             self._dense = source
-            self._samples = source  # iterating and indexing an array gives its samples
+            self._samples = source  # type: ignore[assignment]  # iterating and indexing an array gives its samples
             self._ndim = source.ndim - 1
             dtype = source.dtype
         else:
@@ -129,6 +134,7 @@ class TensorListCPU:
 
     @property
     def dtype(self) -> DALIDataType:
+        """Element type."""
         return self._dtype
 
     @property
@@ -148,11 +154,13 @@ class TensorListCPU:
 
     @property
     def nbytes(self) -> int:
+        """Size of the data in bytes."""
         if self._dense is not None:
             return int(self._dense.nbytes)
         return sum(sample.nbytes for sample in self._samples)
 
     def layout(self) -> str:
+        """Return the names of the dimensions, or an empty string."""
         return self._layout
 
     def with_layout(self, layout: str) -> TensorListCPU:
@@ -192,6 +200,7 @@ class TensorListCPU:
         return TensorCPU(self.as_array(), "N" + self._layout if self._layout else "")
 
     def as_cpu(self) -> TensorListCPU:
+        """Return itself: the data is on the CPU already."""
         return self
 
     def at(self, index: int) -> Array:

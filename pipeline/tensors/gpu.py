@@ -32,6 +32,7 @@ class TensorGPU:
 
     @property
     def dtype(self) -> DALIDataType:
+        """Element type."""
         return self._dtype
 
     @property
@@ -40,19 +41,24 @@ class TensorGPU:
         return self._ready
 
     def layout(self) -> str:
+        """Return the names of the dimensions, or an empty string."""
         return self._layout
 
     def shape(self) -> list[int]:
+        """Return the lengths of the dimensions."""
         return list(self._array.shape)
 
     def device_id(self) -> int:
+        """Return the number of the GPU."""
         return int(self._array.device.id)
 
     def data_ptr(self) -> int:
+        """Return the address of the first element."""
         return int(self._array.data.ptr)
 
     @property
     def nbytes(self) -> int:
+        """Size of the data in bytes."""
         return int(self._array.nbytes)
 
     def as_array(self) -> Any:
@@ -115,6 +121,7 @@ class TensorListGPU:
 
     @property
     def dtype(self) -> DALIDataType:
+        """Element type."""
         return self._dtype
 
     @property
@@ -138,9 +145,11 @@ class TensorListGPU:
 
     @property
     def nbytes(self) -> int:
-        return int(self._dense.nbytes) if self._dense is not None else sum(s.nbytes for s in self.samples)
+        """Size of the data in bytes."""
+        return sum(int(sample.nbytes) for sample in self.samples) if self._dense is None else int(self._dense.nbytes)
 
     def layout(self) -> str:
+        """Return the names of the dimensions, or an empty string."""
         return self._layout
 
     def with_layout(self, layout: str) -> TensorListGPU:
@@ -156,6 +165,7 @@ class TensorListGPU:
         return [tuple(sample.shape) for sample in self.samples]
 
     def device_id(self) -> int:
+        """Return the number of the GPU."""
         array = self._dense if self._dense is not None else self.samples[0]
         return int(array.device.id)
 
@@ -190,6 +200,7 @@ class TensorListGPU:
         return TensorListCPU([np.asarray(sample.get()) for sample in self.samples], self._layout)
 
     def at(self, index: int) -> TensorGPU:
+        """Return a sample."""
         return self[index]
 
     def __getitem__(self, index: int) -> TensorGPU:
@@ -203,8 +214,7 @@ class TensorListGPU:
 
     def __repr__(self) -> str:
         return (
-            f"TensorListGPU({len(self)} samples of {self._dtype!r}, layout={self._layout!r}, "
-            f"shapes={self.shape()[:4]})"
+            f"TensorListGPU({len(self)} samples of {self._dtype!r}, layout={self._layout!r}, shapes={self.shape()[:4]})"
         )
 
 

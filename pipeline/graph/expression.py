@@ -55,6 +55,12 @@ class Expression(ABC):
     def __rfloordiv__(self: _Self, other: Any) -> _Self:
         return self._combine("floordiv", other, self)
 
+    def __mod__(self: _Self, other: Any) -> _Self:
+        return self._combine("mod", self, other)
+
+    def __rmod__(self: _Self, other: Any) -> _Self:
+        return self._combine("mod", other, self)
+
     def __pow__(self: _Self, other: Any) -> _Self:
         return self._combine("pow", self, other)
 
@@ -84,6 +90,24 @@ class Expression(ABC):
 
     def __ge__(self: _Self, other: Any) -> _Self:
         return self._combine("ge", self, other)
+
+    def __abs__(self: _Self) -> _Self:
+        return self._combine("abs", self)
+
+    def __invert__(self: _Self) -> _Self:
+        return self._combine("invert", self)
+
+    def __lshift__(self: _Self, other: Any) -> _Self:
+        return self._combine("lshift", self, other)
+
+    def __rlshift__(self: _Self, other: Any) -> _Self:
+        return self._combine("lshift", other, self)
+
+    def __rshift__(self: _Self, other: Any) -> _Self:
+        return self._combine("rshift", self, other)
+
+    def __rrshift__(self: _Self, other: Any) -> _Self:
+        return self._combine("rshift", other, self)
 
     def __and__(self: _Self, other: Any) -> _Self:
         return self._combine("and_", self, other)

@@ -32,16 +32,18 @@ class _Operation:
 
     Attributes:
         compute: called with the array module (NumPy or CuPy) and the operands.
-        types: "promote" (the operands' common type), "compare" (the same, result bool), "float" (integers become
-            float32), "bits" (the common type, no floats) or "same" (operands must be of one kind).
+        types: "promote" (the operands' common type), "compare" (their own types), "float" (integers become float32)
+            or "bits" (the common type, no floats).
+        bools: whether two bools may be combined; the result is a bool.
     """
 
     compute: Callable[..., Any]
     types: str = "promote"
+    bools: bool = False
 
 
 def _divide_integers(xp: Any, a: Any, b: Any) -> Any:
-    """Divide toward zero, as C does; division by zero gives zero."""
+    """Divide toward zero, as C does; by zero gives zero. Floats are simply divided, as DALI does."""
     if a.dtype.kind == "f":
         return xp.divide(a, b)
     safe = xp.where(b == 0, xp.ones_like(b), b)
@@ -52,15 +54,18 @@ def _divide_integers(xp: Any, a: Any, b: Any) -> Any:
 
 
 def _power(xp: Any, base: Any, exponent: Any) -> Any:
-    """Raise to a power; a negative power of an integer is its reciprocal, cut off: 0 except for 1 and -1."""
-    if base.dtype.kind == "f":
+    """Raise to a power; a negative power of an integer gives zero, as DALI does."""
+    if base.dtype.kind != "i":
         return xp.power(base, exponent)
     raised = xp.power(base, xp.maximum(exponent, xp.zeros_like(exponent)))
-    if base.dtype.kind != "i":
-        return raised
-    odd = (exponent & 1).astype(base.dtype)
-    unit = xp.where(abs(base) == 1, xp.where(base < 0, 1 - 2 * odd, xp.ones_like(odd)), xp.zeros_like(odd))
-    return xp.where(exponent < 0, unit.astype(base.dtype), raised)
+    return xp.where(exponent < 0, xp.zeros_like(raised), raised)
+
+
+def _remainder(xp: Any, a: Any, b: Any) -> Any:
+    """Return what is left of a division toward zero: it has the sign of the dividend. By zero gives zero."""
+    if a.dtype.kind == "f":
+        return xp.fmod(a, b)
+    return xp.where(b == 0, xp.zeros_like(a), xp.fmod(a, xp.where(b == 0, xp.ones_like(b), b)))
 
 
 def _ufunc(name: str) -> Callable[..., Any]:
@@ -70,22 +75,26 @@ def _ufunc(name: str) -> Callable[..., Any]:
 OPERATIONS: dict[str, _Operation] = {
     "add": _Operation(_ufunc("add")),
     "sub": _Operation(_ufunc("subtract")),
-    "mul": _Operation(_ufunc("multiply")),
+    "mul": _Operation(_ufunc("multiply"), bools=True),
     "truediv": _Operation(_ufunc("divide"), "float"),
     "floordiv": _Operation(_divide_integers),
+    "mod": _Operation(_remainder),
     "pow": _Operation(_power),
     "fpow": _Operation(_ufunc("power"), "float"),
     "neg": _Operation(_ufunc("negative")),
-    "pos": _Operation(_ufunc("positive")),
+    "pos": _Operation(lambda xp, x: x, bools=True),
     "eq": _Operation(_ufunc("equal"), "compare"),
     "ne": _Operation(_ufunc("not_equal"), "compare"),
     "lt": _Operation(_ufunc("less"), "compare"),
     "le": _Operation(_ufunc("less_equal"), "compare"),
     "gt": _Operation(_ufunc("greater"), "compare"),
     "ge": _Operation(_ufunc("greater_equal"), "compare"),
-    "and_": _Operation(_ufunc("bitwise_and"), "bits"),
-    "or_": _Operation(_ufunc("bitwise_or"), "bits"),
-    "xor": _Operation(_ufunc("bitwise_xor"), "bits"),
+    "and_": _Operation(_ufunc("bitwise_and"), "bits", bools=True),
+    "or_": _Operation(_ufunc("bitwise_or"), "bits", bools=True),
+    "xor": _Operation(_ufunc("bitwise_xor"), "bits", bools=True),
+    "invert": _Operation(_ufunc("invert"), "bits", bools=True),
+    "lshift": _Operation(_ufunc("left_shift"), "bits"),
+    "rshift": _Operation(_ufunc("right_shift"), "bits"),
     "min": _Operation(_ufunc("minimum")),
     "max": _Operation(_ufunc("maximum")),
     "clamp": _Operation(lambda xp, x, low, high: xp.minimum(xp.maximum(x, low), high)),
@@ -126,23 +135,21 @@ class _Arithmetic(BatchOperator):
         common = dtypes[0]
         for dtype in dtypes[1:]:
             common = promote(common, dtype)
+        name = self.node.argument("operation")
+        if common.kind == "b" and not self._operation.bools:
+            raise ArgumentTypeError(f"{name!r} is not defined for bools: cast them to a number first")
         if self._operation.types == "float" and common.kind != "f":
             return np.dtype(np.float32)
         if self._operation.types == "bits" and common.kind == "f":
-            raise ArgumentTypeError(
-                f"bitwise operation {self.node.argument('operation')!r} needs integers, not "
-                f"{', '.join(map(str, dtypes))}"
-            )
-        if common.kind == "b" and self._operation.types == "promote" and len(dtypes) > 1:
-            name = self.node.argument("operation")
-            return common if name in ("min", "max", "clamp") else np.dtype(np.int32)
+            raise ArgumentTypeError(f"{name!r} needs integers, not {', '.join(map(str, dtypes))}")
         return common
 
     def _calculate(self, xp: Any, operands: Sequence[Any]) -> Any:
-        dtype = self._compute_type([operand.dtype for operand in operands])
+        if self._operation.types != "compare":  # NumPy compares numbers of different types exactly
+            dtype = self._compute_type([operand.dtype for operand in operands])
+            operands = [operand.astype(dtype, copy=False) for operand in operands]
         with np.errstate(all="ignore"):  # IEEE results, as on the GPU: inf and nan say what happened
-            cast = [operand.astype(dtype, copy=False) for operand in operands]
-            return self._operation.compute(xp, *cast)
+            return self._operation.compute(xp, *operands)
 
     def _dense(self, xp: Any, operands: Sequence[Any]) -> Any:
         ndim = max(operand.ndim for operand in operands)
@@ -163,8 +170,12 @@ class _Arithmetic(BatchOperator):
 
     @staticmethod
     def _layout(inputs: Sequence[Any]) -> str:
-        widest = max(data.ndim for data in inputs)
-        return next((data.layout() for data in inputs if data.ndim == widest and data.layout()), "")
+        layouts = [data.layout() for data in inputs if data.layout()]
+        longest: str = max(layouts, key=len, default="")
+        for layout in layouts:
+            if not longest.endswith(layout):
+                raise ArgumentValueError(f"the layouts {layout!r} and {longest!r} of the operands do not match")
+        return longest if len(longest) == max(data.ndim for data in inputs) else ""
 
 
 @implements(ARITHMETIC, "cpu")

@@ -28,7 +28,7 @@ UNIFORM = register(
         inputs=(_SHAPE_LIKE,),
         arguments=(
             Argument("range", Kind.FLOATS, "Numbers from range[0] to below range[1].", (-1.0, 1.0), per_sample=True),
-            Argument("values", Kind.FLOATS, "Draw one of these values instead.", per_sample=True),
+            Argument("values", Kind.FLOATS, "Draw one of these values instead; wins over `range`.", per_sample=True),
             *_SHAPE_ARGUMENTS,
         ),
     )
@@ -83,8 +83,6 @@ class Uniform(_Random):
     def draw(self, batch: Batch, uniform: Array, samples: slice, dtype: np.dtype[Any]) -> Array:
         arguments = batch.arguments(self.node)
         if arguments.given("values"):
-            if arguments.given("range"):
-                raise ArgumentValueError("arguments 'range' and 'values' can't be used together")
             values = arguments.vectors("values")
             assert values is not None
             if values.shape[1] == 0:
@@ -96,11 +94,11 @@ class Uniform(_Random):
         limits = arguments.vectors("range", 2)
         assert limits is not None
         low, high = (_column(limits[samples, side], uniform.ndim) for side in (0, 1))
-        if np.any(low > high):
-            raise ArgumentValueError("argument 'range': the first number must not be larger than the second")
+        if np.any(low >= high):
+            raise ArgumentValueError("argument 'range': the first number must be smaller than the second")
         scaled: Array = low + uniform * (high - low)
         if dtype.kind == "f":  # rounding to the output's precision must not reach the excluded end
-            scaled = np.minimum(scaled, np.where(high > low, np.nextafter(high.astype(dtype), low.astype(dtype)), high))
+            scaled = np.minimum(scaled, np.nextafter(high.astype(dtype), low.astype(dtype)))
         return scaled
 
 

@@ -50,19 +50,21 @@ class Received:
 class _Outgoing:
     """A frame of which some bytes wait for the peer to read."""
 
-    __slots__ = ("data", "fds")
+    __slots__ = ("data", "fds", "started")
 
-    def __init__(self, data: memoryview, fds: tuple[int, ...]) -> None:
-        self.data = data
-        self.fds = fds  # ours: duplicates, closed once the kernel has them
+    def __init__(self, data: bytes) -> None:
+        self.data = memoryview(data)
+        self.started = False  # its descriptors went with the first byte
+        self.fds: tuple[int, ...] = ()  # duplicates, ours to close once they are sent
 
 
 class Channel:
     """Sends and receives the messages of one `Codec` over a stream socket. Thread-safe.
 
-    The socket never blocks; what waits does so in ``poll`` with a deadline, and notices when the peer is gone. A
-    program uses `send` and `receive`; a loop that serves many peers uses `post`, `flush` and `receive_ready`, which
-    never wait. In a forked child the channel is closed at once, so that its end is seen when the parent's end closes.
+    The socket never blocks; what waits does so in ``poll`` with a deadline, and notices when the peer is
+    gone. A program uses `send` and `receive`; a loop that serves many peers uses `post`, `flush` and
+    `receive_ready`, which never wait. In a forked child the channel is closed at once, so that its end is
+    seen when the parent's end closes.
 
     Args:
         sock: a connected ``AF_UNIX`` stream socket; owned from now on.
@@ -175,7 +177,8 @@ class Channel:
         """Waits for the next message.
 
         Raises:
-            ChannelClosedError: the channel is closed, or the peer is gone (after all that it sent was received).
+            ChannelClosedError: the channel is closed, or the peer is gone (after all that it sent was
+                received).
             ChannelTimeoutError: nothing came for `timeout` seconds.
             ProtocolError: what came is no message; the channel is closed.
         """
@@ -196,7 +199,8 @@ class Channel:
 
         Raises:
             AuthenticationError: the peer didn't prove who it is.
-            ChannelClosedError: the channel is closed, or the peer is gone (after all that it sent was returned).
+            ChannelClosedError: the channel is closed, or the peer is gone (after all that it sent was
+                returned).
             ProtocolError: what came is no message; the channel is closed.
         """
         with self._receive_lock, self._using():
@@ -248,8 +252,8 @@ class Channel:
         self._parser.close()
         for received in self._ready:
             received.close_fds()
-        for outgoing in self._outgoing:
-            close_all(outgoing.fds)
+        for frame in self._outgoing:
+            close_all(frame.fds)
         self._ready.clear()
         self._outgoing.clear()
 
@@ -283,46 +287,58 @@ class Channel:
         """Queues a frame and writes what fits. Returns the value of `_written` that says that it is out."""
         with self._lock:
             self._check_open()
-            waiting = sum(len(outgoing.data) for outgoing in self._outgoing)
+            waiting = sum(len(frame.data) for frame in self._outgoing)
             if waiting and waiting + len(data) > self._max_outgoing:
                 raise ChannelOverflowError(f"process {self.peer_pid} doesn't read: {waiting} bytes wait for it")
-            try:
-                copies = tuple(map(os.dup, fds)) if self._outgoing else ()
-                self._outgoing.append(_Outgoing(memoryview(data), copies))
-                self._queued += 1
-                ticket = self._queued
-                if len(self._outgoing) == 1:
-                    self._outgoing[0].fds = tuple(fds)
-                    self._flush(borrowed=True)
-            except OSError as error:
-                raise as_descriptor_error(error, f"could not write to process {self.peer_pid}") from error
-            return ticket
+            frame = _Outgoing(data)
+            done = not self._outgoing and self._push(frame, fds)
+            if not done:
+                if not frame.started:
+                    frame.fds = self._duplicate(fds)
+                self._outgoing.append(frame)
+            self._queued += 1
+            self._written += done
+            return self._queued
 
-    def _flush(self, borrowed: bool = False) -> bool:
-        """Writes until the socket is full. With `borrowed`, the first frame's descriptors are still the caller's."""
+    def _flush(self) -> bool:
         while self._outgoing:
-            first = self._outgoing[0]
-            fds = array.array("i", first.fds)
-            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)] if fds else []
+            frame = self._outgoing[0]
+            done = self._push(frame, frame.fds)
+            if frame.started:
+                close_all(frame.fds)
+                frame.fds = ()
+            if not done:
+                return False
+            self._outgoing.popleft()
+            self._written += 1
+        return True
+
+    def _push(self, frame: _Outgoing, fds: Sequence[int]) -> bool:
+        """Writes a frame until the socket is full. Returns whether all of it is out."""
+        while frame.data:
+            rights = array.array("i", () if frame.started else fds)
+            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if rights else []
             try:
-                count = self._sock.sendmsg([first.data], ancillary, socket.MSG_NOSIGNAL)
+                count = self._sock.sendmsg([frame.data], ancillary, socket.MSG_NOSIGNAL)
             except BlockingIOError:
-                if borrowed:
-                    first.fds = tuple(map(os.dup, first.fds))
                 return False
             except (BrokenPipeError, ConnectionResetError):
-                if borrowed:
-                    first.fds = ()
                 raise self._gone() from None
-            if not borrowed:
-                close_all(first.fds)
-            first.fds = ()  # they went with the first byte
-            borrowed = False
-            first.data = first.data[count:]
-            if not first.data:
-                self._outgoing.popleft()
-                self._written += 1
+            except OSError as error:
+                raise as_descriptor_error(error, f"could not write to process {self.peer_pid}") from error
+            frame.started = True
+            frame.data = frame.data[count:]
         return True
+
+    def _duplicate(self, fds: Sequence[int]) -> tuple[int, ...]:
+        copies: list[int] = []
+        try:
+            for fd in fds:
+                copies.append(os.dup(fd))
+        except OSError as error:
+            close_all(copies)
+            raise as_descriptor_error(error, f"could not keep descriptors for process {self.peer_pid}") from error
+        return tuple(copies)
 
     def _wait(self, events: int, timeout: float | None) -> int:
         """Polls. Returns what there is of `events` and of signs that the peer is gone."""
@@ -372,7 +388,8 @@ class Channel:
             close_all(fds)
             self.close()
             raise DescriptorLimitError(
-                f"descriptors from process {self.peer_pid} were lost: too many came, or none is left (ulimit -n)"
+                f"descriptors from process {self.peer_pid} were lost: too many came, or the limit is reached "
+                "(ulimit -n)"
             )
         if not data:
             close_all(fds)

@@ -1,4 +1,4 @@
-"""One thread that serves many channels: a client that is slow, broken or hostile holds up none of the others."""
+"""One thread that serves many channels: a slow, broken or hostile client holds up none of the others."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 class ChannelServer:
     """Accepts clients at a path and hands over their messages, on the thread that calls `run`.
 
-    Callbacks must not wait. Answers are sent with `Channel.post`, from any thread: what a client has no room for is
-    sent when it reads. A callback that raises ends that client's channel, and no other.
+    Callbacks must not wait. Answers are sent with `Channel.post`, from any thread: what a client has no room
+    for is sent when it reads. A callback that raises ends that client's channel, and no other.
 
     Args:
         path: where to listen.
@@ -35,8 +35,8 @@ class ChannelServer:
         codec: the messages.
         on_open: called with a channel whose peer has authenticated itself.
         on_message: called with a channel and what it received; owns the descriptors.
-        on_close: called once for each channel that was opened, with the error that ended it, or None if the peer
-            closed it in order.
+        on_close: called once for each channel that was opened, with the error that ended it, or None if the
+            peer closed it in order.
         handshake_timeout: seconds that a client has to authenticate itself.
         max_clients: connections at a time; more are refused.
     """
@@ -61,7 +61,8 @@ class ChannelServer:
         self._listener = Listener(path, key, codec)
         self._selector = selectors.DefaultSelector()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._bell_lock = threading.Lock()  # so that the bell isn't rung after its number was closed
+        # So that the bell isn't rung after its number was closed. A signal handler may interrupt its holder.
+        self._bell_lock = threading.RLock()
         self._channels: set[Channel] = set()  # every one; those that aren't authenticated yet too
         self._calls: deque[Callable[[], None]] = deque()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []  # a heap: when, order, what
@@ -77,7 +78,7 @@ class ChannelServer:
             while not self._stopping:
                 wait = None if not self._timers else max(self._timers[0][0] - time.monotonic(), 0.0)
                 for key, events in self._selector.select(wait):
-                    if key.fileobj in self._selector.get_map():  # an earlier callback may have closed it
+                    if key.fd in self._selector.get_map():  # an earlier callback may have ended it
                         key.data(events)
                 while self._calls and not self._stopping:
                     self._calls.popleft()()
@@ -87,16 +88,16 @@ class ChannelServer:
             self.close()
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """Has `call` called on the server's thread. May be called from any thread; does nothing once closed."""
+        """Has `call` called on the server's thread. Any thread may do so; once closed, nothing happens."""
         self._calls.append(call)
         self._ring()
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
-        """Has `call` called on the server's thread after `seconds`. To be used on that thread, or before `run`."""
+        """Has `call` called on the server's thread after `seconds`; to be used there, or before `run`."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), call))
 
     def watch(self, fd: int, callback: Callable[[], None]) -> None:
-        """Has `callback` called whenever `fd` can be read. To be used on the server's thread, or before `run`."""
+        """Has `callback` called whenever `fd` can be read; to be used on the server's thread, or before `run`."""
         self._selector.register(fd, _READ, lambda events: callback())
 
     def unwatch(self, fd: int) -> None:
@@ -127,9 +128,9 @@ class ChannelServer:
         self._release(unlink=True)
 
     def drop_inherited(self) -> None:
-        """In a forked child: the server is the parent's. (Nothing is unregistered: the parent's epoll is the same.)"""
+        """In a forked child: the server is the parent's. Nothing is unregistered: its epoll set is the same."""
         self._stopping = True
-        self._bell_lock = threading.Lock()
+        self._bell_lock = threading.RLock()
         self._channels.clear()
         self._release(unlink=False)
 
@@ -164,13 +165,18 @@ class ChannelServer:
 
     def _expire(self, channel: Channel) -> None:
         if not channel.authenticated:
-            self.end(channel, ChannelTimeoutError(f"process {channel.peer_pid} did not authenticate itself in time"))
+            self.end(
+                channel,
+                ChannelTimeoutError(f"process {channel.peer_pid} did not authenticate itself in time"),
+            )
 
     def _await_room(self, channel: Channel) -> None:
         if channel in self._channels and channel.backlog:
             self._selector.modify(channel, _READ | _WRITE, partial(self._serve, channel))
 
     def _serve(self, channel: Channel, events: int) -> None:
+        if channel not in self._channels:
+            return  # ended by an earlier callback, and another has its number already
         try:
             if events & _WRITE and channel.flush():
                 self._selector.modify(channel, _READ, partial(self._serve, channel))
@@ -178,7 +184,7 @@ class ChannelServer:
                 self._receive(channel)
         except ChannelClosedError:
             self.end(channel)
-        except Exception as error:  # whatever it is, it is this client's; on_close gets to see it
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this client's: on_close sees it
             self.end(channel, error)
 
     def _receive(self, channel: Channel) -> None:

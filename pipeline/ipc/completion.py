@@ -28,8 +28,8 @@ class HasFileno(Protocol):
 class CompletionWriter:
     """The side that reads requests. It makes the page and the doorbell, and passes both to the peer.
 
-    Requests are numbered 0, 1, 2, … by the peer. They may be completed in any order and by any thread; the counter in
-    the page says how many are completed without a gap, so the peer reads one number.
+    Requests are numbered 0, 1, 2, … by the peer. They may be completed in any order and by any thread; the
+    counter in the page says how many are completed without a gap, so the peer reads one number.
     """
 
     def __init__(self) -> None:

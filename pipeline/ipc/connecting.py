@@ -33,9 +33,7 @@ def connect(path: str, key: bytes, codec: Codec, timeout: float = 10.0) -> Chann
     sock = _new_socket()
     try:
         # The kernel's own deadline for a connect that waits for room in the server's queue.
-        sock.setsockopt(
-            socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(int(timeout), int(timeout % 1 * 1e6) or 1)
-        )
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(int(timeout), int(timeout % 1 * 1e6) or 1))
         with _short_path(path) as short:
             sock.connect(short)
         peer_pid = check_peer(sock)
@@ -53,7 +51,7 @@ def connect(path: str, key: bytes, codec: Codec, timeout: float = 10.0) -> Chann
 
 
 class Listener:
-    """Listens at a path that only this user can reach; gives a channel for each client, not authenticated yet.
+    """Listens at a path that only this user can reach; gives a channel for each client.
 
     Args:
         path: where; its directory must be private. A socket that a dead server left there is replaced.
@@ -83,7 +81,7 @@ class Listener:
         return self._sock.fileno()
 
     def accept(self) -> Channel | None:
-        """The next client of this user, or None when there is none; never waits. `Channel.receive_ready` runs the handshake."""
+        """The next client of this user, or None; never waits. `Channel.receive_ready` runs the handshake."""
         while True:
             try:
                 sock, _ = self._sock.accept()

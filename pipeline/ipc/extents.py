@@ -10,8 +10,8 @@ __all__ = ["Extents"]
 class Extents:
     """Free extents of a space of `size` units, kept sorted, neighbours merged.
 
-    The lowest place that fits is taken, so what is used stays near the start: memory that was never touched costs
-    nothing, and memory that was just used is still in the cache.
+    The lowest place that fits is taken, so what is used stays near the start: memory that was never touched
+    costs nothing, and memory that was just used is still in the cache.
 
     Example:
         >>> extents = Extents(100)
@@ -34,7 +34,7 @@ class Extents:
         return self.size - self.free
 
     def take(self, length: int) -> int | None:
-        """Takes `length` units (above 0) and returns where they start, or None if there is no room in one piece."""
+        """Takes `length` units (above 0) and returns where they start; None if no piece is that long."""
         if length > self.free:
             return None
         lengths = self._lengths

@@ -13,7 +13,7 @@ class ForkAware(Protocol):
     """An object that holds something which only the process that made it may use."""
 
     def drop_inherited(self) -> None:
-        """Lets go of it in a forked child: takes no lock (its owner may have died with it) and raises nothing."""
+        """Lets go of it in a forked child: takes no lock (whose holder may be gone) and raises nothing."""
 
 
 _inherited: weakref.WeakSet[ForkAware] = weakref.WeakSet()

@@ -47,8 +47,8 @@ def close_all(fds: Iterable[int]) -> None:
 class FrameParser:
     """Cuts what arrives, in whatever pieces, into frames.
 
-    Descriptors travel beside the bytes, in order: the kernel delivers those of a frame with its first byte at the
-    latest, and never those of a later one before it was read up to there.
+    Descriptors travel beside the bytes, in order: the kernel delivers those of a frame with its first byte
+    at the latest, and never those of a later one before it was read up to there.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,8 @@ class FrameParser:
         """Takes what arrived and returns the frames that are whole now. Owns `fds`.
 
         Raises:
-            ProtocolError: a frame is too large, or descriptors don't fit what it announces. Call `close` then.
+            ProtocolError: a frame is too large, or descriptors don't fit what it announces. Call `close`
+                then.
         """
         buffer = self._buffer
         buffer += data

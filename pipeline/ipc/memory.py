@@ -34,8 +34,8 @@ _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 class _Mapping:
     """Pages of a descriptor, unmapped when the last array over them dies.
 
-    `mmap.mmap` would keep a duplicate of the descriptor for as long as it lives (until Python 3.13), and a user who
-    holds a thousand batches would run out of descriptors.
+    `mmap.mmap` would keep a duplicate of the descriptor for as long as it lives (until Python 3.13), and a
+    user who holds a thousand batches would run out of descriptors.
     """
 
     def __init__(self, fd: int, nbytes: int, writable: bool) -> None:
@@ -62,13 +62,14 @@ class _Mapping:
 class SharedBlock:
     """A block of shared memory, passed to other processes by its descriptor.
 
-    It has no name, so it vanishes with the last process that has it mapped or open, however that process ends. A
-    forked child shares it with its parent.
+    It has no name, so it vanishes with the last process that has it mapped or open, however that process
+    ends. A forked child shares it with its parent.
 
     Attributes:
         fd: the descriptor (not inherited by programs that are started), or -1 once closed.
         nbytes: size in bytes.
-        array: ``uint8[nbytes]`` over the whole block. The mapping lives for as long as this array or any view of it.
+        array: ``uint8[nbytes]`` over the whole block. The mapping lives for as long as this array or any
+            view of it.
 
     Example:
         >>> block = SharedBlock.create(4096)

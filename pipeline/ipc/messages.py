@@ -1,14 +1,15 @@
 """Messages are frozen dataclasses; their type hints are the schema of what goes over the wire.
 
-Nothing that arrives is trusted: a message has the fields that its class declares, of the declared types and within
-the declared bounds, or it is refused. There is no pickle, and no way to name a class that wasn't registered.
+Nothing that arrives is trusted: a message has the fields that its class declares, of the declared types and
+within the declared bounds, or it is refused. There is no pickle, and no way to name a class that wasn't
+registered.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
@@ -59,9 +60,10 @@ class Codec:
     """Turns the messages of one protocol into bytes and back.
 
     Args:
-        registry: the number of each message type on the wire, and the frozen dataclass that it is. Fields are ``int``
-            (64-bit signed, or annotated with `Bounds`), ``float``, ``bool``, ``str``, ``bytes``, ``tuple[T, ...]``
-            (annotated with `MaxLength`), ``tuple[A, B]``, ``T | None``, and frozen dataclasses of those.
+        registry: the number of each message type on the wire, and the frozen dataclass that it is. Fields
+            are ``int`` (64-bit signed, or annotated with `Bounds`), ``float``, ``bool``, ``str``, ``bytes``,
+            ``tuple[T, ...]`` (annotated with `MaxLength`), ``tuple[A, B]``, ``T | None``, and frozen
+            dataclasses of those.
 
     Raises:
         TypeError: a class isn't a frozen dataclass, or a field's type isn't one of those.
@@ -112,7 +114,13 @@ class Codec:
             raise ProtocolError(f"unknown message type {number}")
         try:
             wire = msgpack.unpackb(body, use_list=False, raw=False, strict_map_key=True, ext_hook=_refuse_extension)
-        except (ValueError, TypeError, OverflowError, RecursionError, msgpack.exceptions.UnpackException) as error:
+        except (
+            ValueError,
+            TypeError,
+            OverflowError,
+            RecursionError,
+            msgpack.exceptions.UnpackException,
+        ) as error:
             raise ProtocolError(f"a message of type {number} is malformed: {error or type(error).__name__}") from error
         return field.from_wire(wire)
 
@@ -122,7 +130,8 @@ def _refuse_extension(code: int, data: bytes) -> Any:
 
 
 def _dataclass_field(message_type: type) -> _Field:
-    if not (dataclasses.is_dataclass(message_type) and message_type.__dataclass_params__.frozen):  # type: ignore[attr-defined]
+    parameters = getattr(message_type, "__dataclass_params__", None)
+    if parameters is None or not parameters.frozen:
         raise TypeError(f"{message_type.__name__} is not a frozen dataclass")
     hints = get_type_hints(message_type, include_extras=True)
     names = tuple(field.name for field in dataclasses.fields(message_type))
@@ -192,7 +201,7 @@ def _plain_field(kind: type, where: str) -> _Field:
     return _Field(check, check)
 
 
-def _sized_field(kind: type, limit: MaxLength, where: str) -> _Field:
+def _sized_field(kind: type[Sized], limit: MaxLength, where: str) -> _Field:
     length = limit.length
 
     def check(value: Any) -> Any:
@@ -233,9 +242,7 @@ def _tuple_field(args: tuple[Any, ...], limit: MaxLength, where: str) -> _Field:
 
         return convert
 
-    return _Field(
-        converter(tuple(item.to_wire for item in items)), converter(tuple(item.from_wire for item in items))
-    )
+    return _Field(converter(tuple(item.to_wire for item in items)), converter(tuple(item.from_wire for item in items)))
 
 
 def _optional_field(field: _Field) -> _Field:

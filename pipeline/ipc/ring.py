@@ -36,7 +36,7 @@ class _Segment:
 
 
 class Block:
-    """A place in the ring: `nbytes` bytes from `offset` of segment `ring_id`. Stays put while somebody holds it."""
+    """A place in the ring: `nbytes` bytes from `offset` of segment `ring_id`. Stays put while it is held."""
 
     __slots__ = ("_holds", "_segment", "nbytes", "offset")
 
@@ -57,19 +57,26 @@ class Block:
 class Ring:
     """Shared memory that one process writes samples into and another reads. Thread-safe.
 
-    A sample's memory is kept while a `Block` of it is held: by whom `write` returned it to, and by every request that
-    uses it, until the reader has completed that request. When there is no room, `write` waits for requests that are
-    in flight. With none in flight, waiting would be for ever, so it takes another segment of memory; it also does
-    so, without waiting, until there is room for `ahead` requests of the largest size seen beside the one being made.
+    A sample's memory is kept while a `Block` of it is held: by whom `write` returned it to, and by every
+    request that uses it, until the reader has completed that request. When there is no room, `write` waits
+    for requests that are in flight. With none in flight, waiting would be for ever, so it takes another
+    segment of memory; it also does so, without waiting, until there is room for `ahead` requests of the
+    largest size seen beside the one being made.
 
     Args:
         nbytes: size of the first segment.
         limit: bytes that all segments may have together.
         completions: says which requests the reader has completed.
-        attach: called with ``(ring_id, block)`` for each new segment, before anything lies in it: tells the reader.
-        detach: called with ``ring_id`` when a segment wasn't needed for long: tells the reader. Nothing lies in it.
+        attach: called with ``(ring_id, block)`` for each new segment, before anything lies in it: tells the
+            reader.
+        detach: called with ``ring_id`` when a segment wasn't needed for long: tells the reader. Nothing lies
+            in it.
         ahead: requests that should fit beside the one being made.
         timeout: seconds to wait for the reader; None for as long as it lives.
+
+    Attributes:
+        limit: bytes that all segments may have together.
+        waited_ns: nanoseconds that writers have waited for room, in all.
     """
 
     def __init__(
@@ -86,6 +93,7 @@ class Ring:
         if not 0 < nbytes <= limit:
             raise ValueError(f"a ring of {nbytes} bytes does not fit its limit of {limit} bytes")
         self.limit = limit
+        self.waited_ns = 0
         self._first_nbytes = nbytes
         self._completions = completions
         self._attach = attach
@@ -145,11 +153,10 @@ class Ring:
             self._reclaim()
             return self._take(units, nbytes) or self._make_room(units, nbytes)
 
-    def view(
-        self, block: Block, shape: Sequence[int], dtype: npt.DTypeLike = np.uint8
-    ) -> npt.NDArray[Any]:
+    def view(self, block: Block, shape: Sequence[int], dtype: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
         """An array over a block that is held, to write to before it is submitted."""
-        return np.ndarray(shape, dtype, buffer=block._segment.array, offset=block.offset)
+        array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=block._segment.array, offset=block.offset)
+        return array
 
     def hold(self, block: Block) -> None:
         """Holds a block that is held already once more."""
@@ -157,11 +164,11 @@ class Ring:
             block._holds += 1
 
     def release(self, block: Block) -> None:
-        """Takes one hold back. Takes no lock, so finalizers may call it, on any thread; memory is reused later."""
+        """Takes one hold back. It takes no lock, so finalizers may call it, on any thread."""
         self._released.append(block)
 
     def submit(self, blocks: Sequence[Block]) -> int:
-        """Begins the next request, which holds `blocks` until the reader has completed it. Returns its number.
+        """Begins the next request and returns its number. It holds `blocks` until the reader has completed it.
 
         Requests are numbered 0, 1, 2, …, and must be sent in that order.
         """
@@ -233,8 +240,9 @@ class Ring:
                     return block
                 if not self._in_flight:
                     raise RingFullError(
-                        f"no room for a sample of {nbytes} bytes: {self.capacity} bytes of shared memory hold samples that "
-                        f"are still in use, and the limit is {self.limit} bytes; raise ring_bytes_limit, or hold fewer samples"
+                        f"no room for a sample of {nbytes} bytes: samples that are still in use hold the "
+                        f"{self.capacity} bytes of shared memory, and the limit is {self.limit} bytes; raise "
+                        "ring_bytes_limit, or hold fewer samples"
                     )
             self._wait(deadline)
             block = self._take(units, nbytes)
@@ -243,12 +251,15 @@ class Ring:
 
     def _wait(self, deadline: float | None) -> None:
         left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        started = time.monotonic_ns()
         try:
             self._completions.wait(self._completed + 1, left)
         except ChannelTimeoutError as error:
             raise ChannelTimeoutError(
-                f"shared memory is full, and its reader has not read request {self._completed} in {self._timeout:g} s"
+                f"shared memory is full, and request {self._completed} was not read in {self._timeout:g} s"
             ) from error
+        finally:
+            self.waited_ns += time.monotonic_ns() - started
         self._reclaim()
 
     def _grow(self, units: int) -> bool:

@@ -27,13 +27,11 @@ class RingReader:
 
     Args:
         limit: bytes that the segments may have together.
-        pin: called with ``(address, nbytes)`` when a segment was mapped (to register it with CUDA, say); it returns
-            what to call before the segment is unmapped.
+        pin: called with ``(address, nbytes)`` when a segment was mapped (to register it with CUDA, say); it
+            returns what to call before the segment is unmapped.
     """
 
-    def __init__(
-        self, *, limit: int = 1 << 40, pin: Callable[[int, int], Callable[[], None]] | None = None
-    ) -> None:
+    def __init__(self, *, limit: int = 1 << 40, pin: Callable[[int, int], Callable[[], None]] | None = None) -> None:
         self._limit = limit
         self._pin = pin
         self._segments: dict[int, npt.NDArray[np.uint8]] = {}
@@ -42,12 +40,15 @@ class RingReader:
         """Maps a new segment. Owns `fd` from now on.
 
         Raises:
-            ProtocolError: the number is taken, there are too many segments or bytes, or `fd` isn't what it should be.
+            ProtocolError: the number is taken, there are too many segments or bytes, or `fd` isn't what it
+                should be.
         """
         total = sum(array.nbytes for array in self._segments.values()) + nbytes
         if ring_id in self._segments or len(self._segments) >= _MAX_SEGMENTS or total > self._limit:
             os.close(fd)
-            raise ProtocolError(f"segment {ring_id} of {nbytes} bytes: number in use, or over the limit of {self._limit}")
+            raise ProtocolError(
+                f"segment {ring_id} of {nbytes} bytes: number in use, or over the limit of {self._limit}"
+            )
         block = SharedBlock.attach(fd, nbytes)
         array = block.array
         block.close()
@@ -66,9 +67,7 @@ class RingReader:
         if self._segments.pop(ring_id, None) is None:
             raise ProtocolError(f"segment {ring_id} is not attached")
 
-    def view(
-        self, ring_id: int, offset: int, shape: Sequence[int], dtype: npt.DTypeLike
-    ) -> npt.NDArray[Any]:
+    def view(self, ring_id: int, offset: int, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """One array over a segment.
 
         Raises:
@@ -81,7 +80,8 @@ class RingReader:
         nbytes = math.prod(shape) * dtype.itemsize  # Python integers: exact
         if offset < 0 or offset % dtype.itemsize or any(n < 0 for n in shape) or offset + nbytes > segment.nbytes:
             raise ProtocolError(f"{nbytes} bytes at offset {offset} do not lie in a segment of {segment.nbytes} bytes")
-        return np.ndarray(shape, dtype, buffer=segment, offset=offset)
+        array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=segment, offset=offset)
+        return array
 
     def views(self, table: npt.NDArray[np.int64], dtype: npt.DTypeLike) -> list[npt.NDArray[Any]]:
         """Arrays of one dtype for many samples at once.
@@ -100,7 +100,8 @@ class RingReader:
             if ring_id not in self._segments:
                 raise ProtocolError(f"segment {ring_id} is not attached")
             segments[ring_id] = self._segments[ring_id]
-        # A product of int64 could wrap around and look small. In float64 it can't, and is exact where it matters.
+        # A product of int64 could wrap around and look small. In float64 it can't; it is exact where it
+        # matters.
         nbytes = np.prod(shapes, axis=1, dtype=np.float64) * dtype.itemsize
         room = np.array([segments[ring_id].nbytes for ring_id in rings.tolist()], np.float64)
         good = (offsets >= 0) & (offsets % dtype.itemsize == 0) & (offsets + nbytes <= np.minimum(room, _EXACT))
@@ -109,9 +110,7 @@ class RingReader:
             row = table[int(np.flatnonzero(~good)[0])].tolist()
             raise ProtocolError(f"a sample does not lie in its segment (segment, offset, shape: {row})")
         ndarray = np.ndarray
-        return [
-            ndarray(row[2:], dtype, buffer=segments[row[0]], offset=row[1]) for row in table.tolist()
-        ]
+        return [ndarray(row[2:], dtype, buffer=segments[row[0]], offset=row[1]) for row in table.tolist()]
 
     def close(self) -> None:
         """Forgets every segment."""

@@ -1,0 +1,3 @@
+"""How samples reach the server and results come back."""
+
+from __future__ import annotations

@@ -14,7 +14,7 @@ from pipeline.tensors.gpu import TensorGPU, TensorListGPU
 from pipeline.tensors.layout import check_layout
 from pipeline.types import to_dali_type
 
-__all__ = ["check_batch", "to_batch", "to_sample"]
+__all__ = ["check_batch", "own_copy", "to_batch", "to_sample"]
 
 
 def to_sample(value: Any, what: str) -> Array:
@@ -98,6 +98,13 @@ def check_batch(batch: TensorList, node: GraphNode, max_batch_size: int) -> Tens
             check_layout(layout, batch.ndim, what)
             return batch.with_layout(layout)
     return batch
+
+
+def own_copy(batch: TensorList) -> TensorList:
+    """Return a batch over memory of its own, so that the user may reuse theirs."""
+    if batch.dense is not None:
+        return type(batch)(batch.dense.copy(), batch.layout())
+    return type(batch)([sample.copy() for sample in batch.samples], batch.layout())
 
 
 def _on_gpu(value: Any) -> bool:

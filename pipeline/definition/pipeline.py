@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import cloudpickle
 
-from pipeline.definition.feeding import check_batch, to_batch
+from pipeline.definition.arguments import PipelineArguments
+from pipeline.definition.feeding import check_batch, own_copy, to_batch
 from pipeline.definition.running import Runner
 from pipeline.errors import (
     ArgumentTypeError,
-    ArgumentValueError,
-    BuildError,
     GraphError,
     InputError,
     PipelineError,
 )
-from pipeline.executor import Executor, ExecutorConfig
+from pipeline.executor import Executor
 from pipeline.executor.request import TensorList
 from pipeline.graph import DataNode, Graph, GraphNode, OperatorCall, as_node
 from pipeline.graph.current import pop_pipeline, push_pipeline
-from pipeline.rng import fresh_seed
 from pipeline.serialization import SerializedPipeline, decode_pipeline, encode_pipeline
 
 __all__ = ["Pipeline"]
@@ -83,15 +81,8 @@ class Pipeline:
         py_start_method: str = "fork",
         exec_dynamic: bool = False,
     ) -> None:
-        self._arguments: dict[str, Any] = {
-            name: value for name, value in locals().items() if name not in ("self", "__class__")
-        }
-        _check_integers(batch_size=batch_size, num_threads=num_threads, seed=seed)
-        if device_id is not None:
-            _check_integers(device_id=device_id)
-        self._cpu_depth, self._gpu_depth = _queue_depths(prefetch_queue_depth)
-        if seed < 0:
-            self._arguments["seed"] = fresh_seed()
+        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        self._arguments = PipelineArguments(**given)
         self._outputs: tuple[DataNode, ...] | None = None
         self._kept: list[OperatorCall] = []
         self._graph: Graph | None = None
@@ -183,28 +174,10 @@ class Pipeline:
             with self:
                 made = define_graph()
             self.set_outputs(*(made if isinstance(made, tuple | list) else (made,)))
-        config = self._config()
-        self._executor = Executor(self.graph, config)
-        depth = max(self._cpu_depth, self._gpu_depth) if self.exec_pipelined else 1
-        self._runner = Runner(self._executor, self.inputs, self.max_batch_size, depth)
-
-    def _config(self) -> ExecutorConfig:
-        for name in ("batch_size", "num_threads"):
-            if self._arguments[name] < 1:
-                raise BuildError(f"the pipeline has no {name}: pass {name}= (1 or more)")
-        device_id = self._arguments["device_id"]
-        if device_id is not None and device_id < 0:
-            device_id = 0
-        return ExecutorConfig(
-            max_batch_size=self._arguments["batch_size"],
-            num_threads=self._arguments["num_threads"],
-            device_id=device_id,
-            seed=self._arguments["seed"],
-            cpu_depth=self._cpu_depth if self.exec_pipelined else 1,
-            gpu_depth=self._gpu_depth if self.exec_pipelined else 1,
-            stream_priority=self._arguments["default_cuda_stream_priority"],
-            cpu_affinity=_all_cores() if self._arguments["set_affinity"] else (),
-        )
+        arguments = self._arguments
+        self._executor = Executor(self.graph, arguments.executor_config())
+        depth = max(arguments.queue_depths) if arguments.exec_pipelined else 1
+        self._runner = Runner(self._executor, self.inputs, arguments.batch_size, depth)
 
     def _refuse_when_built(self, what: str) -> None:
         if self._graph is not None:
@@ -288,8 +261,8 @@ class Pipeline:
         if node is None:
             known = ", ".join(map(repr, self.inputs)) or "none"
             raise InputError(f"the pipeline has no input {name!r}; its inputs are: {known}")
-        batch = to_batch(data, layout, f"input {name!r}")
-        self._built_runner().feed(name, check_batch(batch, node, self.max_batch_size))
+        batch = check_batch(to_batch(data, layout, f"input {name!r}"), node, self.max_batch_size)
+        self._built_runner().feed(name, batch if node.argument("no_copy") else own_copy(batch))
 
     def reset(self) -> None:
         """Begin the next epoch: what is queued or on its way is dropped."""
@@ -315,7 +288,7 @@ class Pipeline:
 
     def serialize_for_host(self) -> bytes:
         """Return the pipeline as bytes for a process of one's own; they hold code, never read them from elsewhere."""
-        made = encode_pipeline(self.graph, self._arguments)
+        made = encode_pipeline(self.graph, vars(self._arguments))
         return bytes(cloudpickle.dumps((made.data, made.objects)))
 
     @classmethod
@@ -350,73 +323,49 @@ class Pipeline:
     @property
     def batch_size(self) -> int:
         """Largest batch."""
-        return int(self._arguments["batch_size"])
+        return self._arguments.batch_size
 
-    max_batch_size = batch_size
+    @property
+    def max_batch_size(self) -> int:
+        """Largest batch."""
+        return self._arguments.batch_size
 
     @property
     def num_threads(self) -> int:
         """Threads of the CPU stage."""
-        return int(self._arguments["num_threads"])
+        return self._arguments.num_threads
 
     @property
     def device_id(self) -> int | None:
         """The GPU, or None for a pipeline that uses none."""
-        device_id: int | None = self._arguments["device_id"]
-        return device_id
+        return self._arguments.device_id
 
     @property
     def seed(self) -> int:
         """Seed of the random numbers."""
-        return int(self._arguments["seed"])
+        return self._arguments.seed
 
     @property
     def exec_pipelined(self) -> bool:
         """Whether batches overlap."""
-        return bool(self._arguments["exec_pipelined"])
+        return self._arguments.exec_pipelined
 
     @property
     def exec_async(self) -> bool:
         """Whether batches run apart from the caller."""
-        return bool(self._arguments["exec_async"])
+        return self._arguments.exec_async
 
     @property
     def prefetch_queue_depth(self) -> int | dict[str, int]:
         """As it was given."""
-        depth: int | dict[str, int] = self._arguments["prefetch_queue_depth"]
-        return depth
+        return self._arguments.prefetch_queue_depth
 
     @property
     def cpu_queue_size(self) -> int:
         """Batches in the CPU stage at once."""
-        return self._cpu_depth
+        return self._arguments.queue_depths[0]
 
     @property
     def gpu_queue_size(self) -> int:
         """Batches in the GPU stage at once."""
-        return self._gpu_depth
-
-
-def _check_integers(**values: Any) -> None:
-    for name, value in values.items():
-        if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise ArgumentTypeError(f"Pipeline: {name} must be int, not {type(value).__name__}")
-
-
-def _queue_depths(depth: Any) -> tuple[int, int]:
-    sizes: Sequence[Any] = (depth.get("cpu_size"), depth.get("gpu_size")) if isinstance(depth, dict) else (depth, depth)
-    for size in sizes:
-        if isinstance(size, bool) or not isinstance(size, int):
-            raise ArgumentTypeError(
-                f'Pipeline: prefetch_queue_depth must be int or {{"cpu_size": int, "gpu_size": int}}, not {depth!r}'
-            )
-        if size < 1:
-            raise ArgumentValueError(f"Pipeline: prefetch_queue_depth must be 1 or more, not {depth!r}")
-    return sizes[0], sizes[1]
-
-
-def _all_cores() -> tuple[int, ...]:
-    import psutil
-
-    affinity: list[int] = psutil.Process().cpu_affinity()
-    return tuple(affinity)
+        return self._arguments.queue_depths[1]

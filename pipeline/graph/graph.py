@@ -23,7 +23,7 @@ class Edge:
     output: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GraphNode:
     """An operator of a graph.
 
@@ -75,7 +75,7 @@ class GraphNode:
         return (*self.inputs, *self.argument_inputs.values())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Graph:
     """Operators in order of execution, and which of their outputs are the pipeline's.
 

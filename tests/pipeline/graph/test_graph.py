@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import Pipeline, errors, fn, ops, types
+from pipeline.graph import Edge, Graph
+from pipeline.operators.registry import all_schemas
+
+
+def graph_of(*outputs: Any) -> Graph:
+    return Graph.of(outputs)
+
+
+def test_nodes_are_numbered_inputs_first_and_unused_ones_are_pruned() -> None:
+    x = fn.external_source(name="x")
+    fn.external_source(name="unused")
+    y = x + 1
+    graph = graph_of(y, x)
+    assert [node.operator for node in graph.nodes] == ["external_source", "constant_value", "arithmetic"]
+    assert graph.outputs == (Edge(2), Edge(0))
+    assert all(edge.node < node.index for node in graph.nodes for edge in node.sources)
+
+
+def test_every_node_knows_the_line_that_made_it() -> None:
+    node = fn.external_source(name="here")
+    location = graph_of(node).nodes[0].location
+    assert location.file == __file__
+    assert location.text == 'node = fn.external_source(name="here")'
+    assert location.function == "test_every_node_knows_the_line_that_made_it"
+
+
+def test_two_operators_of_one_name_are_refused_with_both_lines() -> None:
+    a, b = fn.external_source(name="x"), fn.external_source(name="x")
+    with pytest.raises(errors.GraphError, match="two operators are called 'x'") as caught:
+        graph_of(a, b)
+    assert str(caught.value).count("test_graph.py") == 2
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: fn.random.uniform(rnage=(0, 1)), errors.ArgumentTypeError, "unknown argument 'rnage'"),
+        (lambda: fn.random.uniform(range="wide"), errors.ArgumentTypeError, "'range' must be float or list of float"),
+        (lambda: fn.random.uniform(dtype="float"), errors.ArgumentTypeError, "'dtype' must be DALIDataType"),
+        (lambda: fn.random.coin_flip(probability=[0.5]), errors.ArgumentTypeError, "'probability' must be float"),
+        (lambda: fn.random.coin_flip(device="tpu"), errors.ArgumentValueError, "device must be one of cpu"),
+        (lambda: fn.random.coin_flip(1, 2, 3), errors.ArgumentTypeError, "takes 0 to 1 inputs"),
+        (lambda: fn.external_source(name=3), errors.ArgumentTypeError, "'name' must be str"),
+        (lambda: fn.external_source(name="x") + "1", errors.ArgumentTypeError, "str"),
+        (lambda: fn.external_source(name="x", layout=5), errors.ArgumentTypeError, "'layout' must be layout str"),
+    ],
+)
+def test_bad_calls_are_refused_at_once_and_name_the_line(call: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message) as caught:
+        call()
+    assert "test_graph.py" in str(caught.value)
+
+
+def test_a_gpu_node_is_no_input_of_a_cpu_operator() -> None:
+    on_gpu = fn.external_source(name="x").gpu()
+    assert on_gpu.device == "gpu"
+    assert on_gpu.cpu().device == "cpu"
+    with pytest.raises(errors.ArgumentValueError, match=r"add \.cpu\(\)"):
+        fn.random.uniform(range=on_gpu)
+
+
+def test_ops_and_fn_come_from_one_declaration() -> None:
+    visible = [schema for schema in all_schemas() if not schema.hidden]
+    assert visible
+    for schema in visible:
+        space_fn: Any = fn
+        space_ops: Any = ops
+        *folders, last = schema.name.split(".")
+        for folder in folders:
+            space_fn, space_ops = getattr(space_fn, folder), getattr(space_ops, folder)
+        function = getattr(space_fn, last)
+        assert schema.doc.splitlines()[0] in function.__doc__
+        assert function.__name__ == last
+        assert any(vars(space_ops)[name].__doc__ == function.__doc__ for name in vars(space_ops) if name[:1].isupper())
+        for argument in schema.arguments:
+            assert argument.doc, f"{schema.name}: {argument.name} has no documentation"
+            assert argument.name in function.__signature__.parameters
+
+
+def test_an_operator_class_keeps_its_arguments() -> None:
+    draw = ops.random.Uniform(range=(3.0, 4.0))
+    with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
+        pipe.set_outputs(draw(), draw(range=(5.0, 6.0)))
+    first, second = (out.as_array() for out in pipe.run())
+    pipe.close()
+    assert ((first >= 3) & (first < 4)).all()
+    assert ((second >= 5) & (second < 6)).all()
+
+
+def test_constants_take_types_as_dali_does() -> None:
+    for value, dtype in ((1, np.int32), (1.5, np.float32), (True, np.bool_), (np.float64(1), np.float64)):
+        assert types.Constant(value).array().dtype == dtype
+    assert types.Constant(2, shape=(2, 2)).array().tolist() == [[2, 2], [2, 2]]
+    with pytest.raises(errors.ArgumentTypeError, match="not supported"):
+        types.Constant("text").array()

@@ -80,7 +80,7 @@ def axis_table(
 def touched(axis: npt.NDArray[Any], out: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the source pixels [low, high) that outputs 0 to `out` read, clamped to the picture."""
     ends = np.stack([axis["origin"] + 0.5 * axis["scale"], axis["origin"] + (out - 0.5) * axis["scale"]])
-    low = np.floor(ends.min(axis=0) - axis["radius"] - 0.5).astype(np.int64)
-    high = np.ceil(ends.max(axis=0) + axis["radius"] + 0.5).astype(np.int64)
+    low = np.floor(ends.min(axis=0) - axis["radius"] - 0.6).astype(np.int64)
+    high = np.ceil(ends.max(axis=0) + axis["radius"] + 0.6).astype(np.int64)
     low = np.clip(low, 0, axis["extent"] - 1)
     return low, np.clip(high, low + 1, axis["extent"])

@@ -6,9 +6,8 @@ import threading
 from types import TracebackType
 from typing import Any
 
-from pipeline.errors import DeviceError
 from pipeline.kernels.compiler import get_kernel
-from pipeline.kernels.errors import CudaError, cuda_call, load_cupy
+from pipeline.kernels.errors import cuda_call, load_cupy, require_device
 from pipeline.kernels.launch import THREADS, Launch
 from pipeline.kernels.staging import StagingPool
 
@@ -30,16 +29,8 @@ class KernelContext:
     """
 
     def __init__(self, device_id: int) -> None:
-        cupy = load_cupy()
-        try:
-            with cuda_call("cudaGetDeviceCount"):
-                count = cupy.cuda.runtime.getDeviceCount()
-        except CudaError as error:
-            raise DeviceError(f"no usable CUDA device: {error.reason}") from error
-        if not 0 <= device_id < count:
-            raise DeviceError(f"device_id={device_id}, but there are {count} CUDA devices")
+        require_device(device_id)
         self.device_id = device_id
-        self._device = cupy.cuda.Device(device_id)
         self._staging = StagingPool()
         self._scratch: dict[int, Any] = {}
         self._lock = threading.Lock()
@@ -52,9 +43,13 @@ class KernelContext:
             CudaError: when the copy of the tables or the launch fails.
         """
         kernel = get_kernel(launch.file, launch.kernel, launch.defines, self.device_id)
-        with self._device, stream, self._staging.upload(launch.tables, stream) as pointers:
-            with cuda_call(f"launch of {launch.kernel}"):
-                kernel((*launch.grid, 1), (THREADS, 1, 1), (*pointers, *launch.scalars))
+        with (
+            self._device(),
+            stream,
+            self._staging.upload(launch.tables, stream) as pointers,
+            cuda_call(f"launch of {launch.kernel}"),
+        ):
+            kernel((*launch.grid, 1), (THREADS, 1, 1), (*pointers, *launch.scalars))
 
     def scratch(self, nbytes: int, stream: Any) -> int:
         """Return the address of device memory for intermediates of work on `stream`, which grows and is reused.
@@ -68,17 +63,20 @@ class KernelContext:
                 # The old memory goes back to this stream's part of CuPy's pool, so pending kernels may still use it.
                 self._scratch.pop(stream.ptr, None)
                 del held
-                with cuda_call("allocating scratch memory"), self._device, stream:
+                with cuda_call("allocating scratch memory"), self._device(), stream:
                     held = cupy.cuda.alloc(max(1 << 20, nbytes))
                 self._scratch[stream.ptr] = held
             return int(held.ptr)
 
     def close(self) -> None:
         """Wait for the launches and free what they shared."""
-        with self._device:
+        with self._device():
             self._staging.close()
             with self._lock:
                 self._scratch.clear()
+
+    def _device(self) -> Any:
+        return load_cupy().cuda.Device(self.device_id)
 
     def __enter__(self) -> KernelContext:
         return self

@@ -8,7 +8,7 @@ from typing import Any
 
 from pipeline.errors import DeviceError, PipelineError
 
-__all__ = ["CudaError", "KernelCompileError", "cuda_call", "load_cupy"]
+__all__ = ["CudaError", "KernelCompileError", "cuda_call", "load_cupy", "require_device"]
 
 
 class CudaError(PipelineError):
@@ -65,3 +65,18 @@ def cuda_call(call: str) -> Iterator[None]:
         cupy.cuda.memory.OutOfMemoryError,
     ) as error:
         raise CudaError(call, str(error)) from error
+
+
+def require_device(device_id: int) -> None:
+    """Check that a CUDA device is there.
+
+    Raises:
+        DeviceError: when CuPy, the driver or the device is missing.
+    """
+    try:
+        with cuda_call("cudaGetDeviceCount"):
+            count = load_cupy().cuda.runtime.getDeviceCount()
+    except CudaError as error:
+        raise DeviceError(f"no usable CUDA device: {error.reason}") from error
+    if not 0 <= device_id < count:
+        raise DeviceError(f"device_id={device_id}, but the CUDA devices are 0 to {count - 1}")

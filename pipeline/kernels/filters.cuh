@@ -27,8 +27,9 @@ __device__ __forceinline__ Taps taps_of(const Axis& axis, int i) {
         taps.count = 1;
         taps.offset = 0;
     } else {
-        taps.first = static_cast<int>(ceil(center - axis.radius - 0.5));
-        taps.count = static_cast<int>(floor(center + axis.radius - 0.5)) - taps.first + 1;
+        const double reach = axis.radius + 1e-4;  // a tap on the edge may round to either side
+        taps.first = static_cast<int>(ceil(center - reach - 0.5));
+        taps.count = static_cast<int>(floor(center + reach - 0.5)) - taps.first + 1;
         taps.offset = static_cast<float>(taps.first + 0.5 - center);
     }
     return taps;
@@ -39,21 +40,29 @@ __device__ __forceinline__ float sinc(float x) {
     return x == 0 ? 1.0f : sinf(t) / t;
 }
 
-// The weight of tap `index`.
-__device__ __forceinline__ float weight_of(const Axis& axis, const Taps& taps, int index) {
-    if (axis.filter == NEAREST) return 1.0f;
-    const float x = fabsf((taps.offset + index) * axis.shrink);
-    switch (axis.filter) {
+// A smooth filter at distance x >= 0, within its support.
+__device__ __forceinline__ float curve(int filter, float x) {
+    switch (filter) {
         case CUBIC:  // Catmull-Rom: a = -0.5
             if (x < 1.0f) return fmaf(x * x, fmaf(1.5f, x, -2.5f), 1.0f);
             return x < 2.0f ? fmaf(x, fmaf(x, fmaf(-0.5f, x, 2.5f), -4.0f), 2.0f) : 0.0f;
         case LANCZOS3:
             return x < 3.0f ? sinc(x) * sinc(x / 3.0f) : 0.0f;
-        case GAUSSIAN:  // sigma = 1 / sqrt(8), cut at 1
-            return x < 1.0f ? expf(-4.0f * x * x) : 0.0f;
-        default:  // LINEAR, TRIANGULAR
-            return x < 1.0f ? 1.0f - x : 0.0f;
+        default:  // GAUSSIAN: sigma = 1 / sqrt(8)
+            return expf(-4.0f * x * x);
     }
+}
+
+// The weight of tap `index`. The smooth filters are DALI's: tables of 32 steps a pixel, interpolated linearly.
+__device__ __forceinline__ float weight_of(const Axis& axis, const Taps& taps, int index) {
+    if (axis.filter == NEAREST) return 1.0f;
+    const float x = (taps.offset + index) * axis.shrink, distance = fabsf(x);
+    if (axis.filter == LINEAR || axis.filter == TRIANGULAR) return distance < 1.0f ? 1.0f - distance : 0.0f;
+    // The Gaussian doesn't end at 0: of the taps on its edges the left one counts, whichever way x was rounded.
+    if (axis.filter == GAUSSIAN && (x < -1.00001f || x > 0.99999f)) return 0.0f;
+    const float position = distance * 32.0f, step = floorf(position);
+    const float low = curve(axis.filter, step / 32.0f), high = curve(axis.filter, (step + 1.0f) / 32.0f);
+    return fmaf(position - step, high - low, low);
 }
 
 __device__ __forceinline__ float weight_sum(const Axis& axis, const Taps& taps) {

@@ -95,7 +95,7 @@ class Samples:
 
     @property
     def ndim(self) -> int:
-        return self.shapes.shape[1]
+        return int(self.shapes.shape[1])
 
     def window(self, starts: npt.ArrayLike, shapes: npt.ArrayLike) -> Samples:
         """Return views of integer windows, as `array[start : start + shape]` along every dimension.
@@ -121,7 +121,8 @@ class Samples:
     def is_contiguous(self) -> bool:
         """Tell whether every sample is C-contiguous."""
         expected = contiguous_strides(self.shapes, self.dtype.itemsize)
-        return bool(((self.strides == expected) | (self.shapes <= 1)).all())
+        fits = ((self.strides == expected) | (self.shapes <= 1)).all(axis=1)
+        return bool((fits | (self.shapes == 0).any(axis=1)).all())
 
 
 def _pointer(array: Any) -> int:

@@ -169,9 +169,7 @@ def _inside(
     return begin, end
 
 
-def _check_inside(
-    begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64], extent: npt.NDArray[np.int64]
-) -> None:
+def _check_inside(begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64], extent: npt.NDArray[np.int64]) -> None:
     outside = ((begin > 0) | (end < extent)).any(axis=1)
     if outside.any():
         index = int(np.argmax(outside))

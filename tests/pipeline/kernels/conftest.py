@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.pipeline.kernels import emulator
+from tests.pipeline.kernels.runners import GpuRunner, HostRunner
+
+
+@cache
+def _gpu_runner() -> GpuRunner:
+    return GpuRunner()
+
+
+@pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
+def runner(request: pytest.FixtureRequest) -> Any:
+    """What runs the kernels: a host compiler's build of them, or the GPU."""
+    if request.param == "gpu":
+        require_gpu()
+        return _gpu_runner()
+    if emulator.COMPILER is None:
+        pytest.skip("needs a C++ compiler")
+    return HostRunner()
+
+
+@pytest.fixture
+def gpu() -> None:
+    """Skip where there is no CUDA device."""
+    require_gpu()
+
+
+def require_gpu() -> None:
+    cupy = pytest.importorskip("cupy")
+    if not cupy.cuda.is_available():
+        pytest.skip("needs a CUDA device")

@@ -1,0 +1,93 @@
+"""Runs the .cu files on the CPU: a host compiler builds them, a loop over blocks and threads plays the grid.
+
+The kernels have no barriers and share nothing, so each thread may run to its end before the next. Arguments are the
+launches that the launchers plan, over NumPy arrays in place of device memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import numpy as np
+
+from pipeline.kernels.compiler import read_source
+from pipeline.kernels.launch import THREADS, Launch
+
+_FLAGS = ("-std=c++17", "-O0", "-ffp-contract=off", "-w", "-shared", "-fPIC")
+COMPILER = shutil.which("g++") or shutil.which("clang++")
+
+_PRELUDE = """
+#define EMULATED
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __align__(n) __attribute__((aligned(n)))
+#include <math.h>
+struct Position { unsigned x, y, z; };
+static Position blockIdx, threadIdx, blockDim, gridDim;
+struct float16;
+static float half_to_float(float16 value);
+static float16 float_to_half(float value);
+"""
+_EPILOGUE = """
+#include <string.h>
+static float half_to_float(float16 value) { _Float16 h; memcpy(&h, &value, 2); return static_cast<float>(h); }
+static float16 float_to_half(float value) {
+    _Float16 h = static_cast<_Float16>(value);
+    float16 result;
+    memcpy(&result, &h, 2);
+    return result;
+}
+extern "C" void emulate(void** tables, const int* scalars, unsigned grid_x, unsigned grid_y, unsigned threads) {
+    gridDim = {grid_x, grid_y, 1};
+    blockDim = {threads, 1, 1};
+    for (blockIdx.y = 0; blockIdx.y < grid_y; ++blockIdx.y)
+        for (blockIdx.x = 0; blockIdx.x < grid_x; ++blockIdx.x)
+            for (threadIdx.x = 0; threadIdx.x < threads; ++threadIdx.x) CALL;
+}
+"""
+
+
+def run(launch: Launch) -> None:
+    """Run a launch whose tables point to host memory."""
+    library = _build(launch.file, launch.kernel, launch.defines, len(launch.tables), len(launch.scalars))
+    tables = [np.ascontiguousarray(table) for table in launch.tables]
+    pointers = (ctypes.c_void_p * len(tables))(*[table.ctypes.data for table in tables])
+    scalars = (ctypes.c_int * max(1, len(launch.scalars)))(*[int(scalar) for scalar in launch.scalars])
+    library.emulate(pointers, scalars, *launch.grid, THREADS)
+
+
+@cache
+def _build(file: str, kernel: str, defines: tuple[tuple[str, str], ...], tables: int, scalars: int) -> Any:
+    kinds = ["void*"] * tables + ["int"] * scalars
+    values = [f"tables[{i}]" for i in range(tables)] + [f"scalars[{i}]" for i in range(scalars)]
+    call = f"reinterpret_cast<void (*)({', '.join(kinds)})>({kernel})({', '.join(values)})"
+    text = _PRELUDE + read_source(file) + _EPILOGUE.replace("CALL", call)
+    name = hashlib.sha256(repr((text, defines)).encode()).hexdigest()[:16]
+    source = _folder() / f"{name}.cpp"
+    source.write_text(text)
+    library = source.with_suffix(".so")
+    options = [f"-D{key}={value}" for key, value in defines]
+    assert COMPILER is not None
+    subprocess.run(
+        [COMPILER, *_FLAGS, *options, "-o", str(library), str(source)],
+        check=True,
+        timeout=60,
+    )
+    return ctypes.CDLL(str(library))
+
+
+@cache
+def _folder() -> Path:
+    import atexit
+
+    folder = mkdtemp(prefix="emulated-kernels-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)

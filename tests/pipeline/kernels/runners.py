@@ -1,0 +1,78 @@
+"""Two ways to run the launchers: on the GPU, and on the CPU with the kernels built by a host compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.kernels import KernelContext, Samples, crop_resize_normalize, resample, strided_copy
+from pipeline.kernels.fused import plan_crop_resize_normalize
+from pipeline.kernels.resample import ResamplePlan
+from pipeline.kernels.strided_copy import plan_strided_copy
+from tests.pipeline.kernels import emulator
+
+Arrays = Sequence[npt.NDArray[Any]]
+
+
+class HostRunner:
+    """Launchers over NumPy arrays; the .cu files run as C++."""
+
+    def strided_copy(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        launch = plan_strided_copy(Samples.of(src), Samples.of(dst), **options)
+        if launch is not None:
+            emulator.run(launch)
+
+    def resample(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        plan = ResamplePlan(Samples.of(src), Samples.of(dst), **options)
+        scratch = np.empty(plan.scratch_bytes, np.uint8)
+        for launch in plan.launches(scratch.ctypes.data):
+            emulator.run(launch)
+
+    def fused(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        emulator.run(plan_crop_resize_normalize(Samples.of(src), Samples.of(dst), **options))
+
+
+class GpuRunner:
+    """Launchers over copies of the arrays on device 0, strides kept."""
+
+    def __init__(self) -> None:
+        import cupy
+
+        self.context = KernelContext(0)
+        self.stream = cupy.cuda.Stream(non_blocking=True)
+
+    def strided_copy(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        self._on_device(strided_copy, src, dst, options)
+
+    def resample(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        self._on_device(resample, src, dst, options)
+
+    def fused(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        self._on_device(crop_resize_normalize, src, dst, options)
+
+    def _on_device(self, launcher: Any, src: Arrays, dst: Arrays, options: dict[str, Any]) -> None:
+        import cupy
+
+        sources = [_to_device(array) for array in src]
+        targets = [cupy.empty(array.shape, array.dtype) for array in dst]
+        cupy.cuda.Device(0).synchronize()
+        launcher(self.context, self.stream, Samples.of(sources), Samples.of(targets), **options)
+        self.stream.synchronize()
+        for host, device in zip(dst, targets, strict=True):
+            host[...] = device.get()
+
+
+def _to_device(array: npt.NDArray[Any]) -> Any:
+    import cupy
+
+    if array.flags.c_contiguous or array.base is None:
+        return cupy.asarray(array)
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    whole = cupy.asarray(base)
+    offset = array.ctypes.data - base.ctypes.data
+    return cupy.ndarray(array.shape, array.dtype, whole.data + offset, array.strides)

@@ -1,0 +1,81 @@
+"""Every .cu file compiles in every combination that the launchers ask for; needs NVRTC, no GPU."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pipeline.kernels
+from pipeline.kernels.fused import plan_crop_resize_normalize
+from pipeline.kernels.launch import CTYPES, Launch
+from pipeline.kernels.resample import ResamplePlan
+from pipeline.kernels.samples import Samples
+from pipeline.kernels.strided_copy import plan_strided_copy
+from pipeline.types import DALIInterpType
+from tests.pipeline.kernels import nvrtc
+
+pytestmark = pytest.mark.skipif(nvrtc.library() is None, reason="needs the wheel nvidia-cuda-nvrtc")
+
+DTYPES = list(CTYPES)
+HALF, FLOAT, BYTE = np.dtype("float16"), np.dtype("float32"), np.dtype("uint8")
+
+
+def batch(dtype: np.dtype, *shape: int) -> Samples:
+    return Samples.of([np.zeros(shape, dtype)])
+
+
+def copy(src: np.dtype, dst: np.dtype, ndim: int = 3, **options: object) -> Launch:
+    launch = plan_strided_copy(batch(src, *[2] * ndim), batch(dst, *[2] * ndim), **options)  # type: ignore[arg-type]
+    assert launch is not None
+    return launch
+
+
+def check(launch: Launch, arch: str) -> None:
+    assert nvrtc.compile(launch.file, launch.defines, arch) > 0
+
+
+@pytest.mark.parametrize("src", DTYPES, ids=str)
+def test_copies_between_all_types_compile(src: np.dtype) -> None:
+    for dst in DTYPES:
+        check(copy(src, dst, ndim=1), "compute_80")
+    for dst in (src, HALF, FLOAT):
+        check(copy(src, dst, ndim=1, scale=2.0), "compute_80")
+
+
+@pytest.mark.parametrize("ndim", range(7))
+def test_copies_of_all_ranks_compile_to_machine_code(ndim: int) -> None:
+    check(copy(BYTE, FLOAT, ndim), "sm_90")
+    check(copy(HALF, BYTE, ndim, scale=2.0, channel_axis=0 if ndim else None), "sm_80")
+
+
+def test_a_copy_of_more_than_two_billion_elements_compiles() -> None:
+    defines = dict(copy(BYTE, FLOAT).defines) | {"INDEX": "uint64"}
+    assert nvrtc.compile("strided_copy.cu", tuple(defines.items()), "sm_90") > 0
+
+
+@pytest.mark.parametrize("src", DTYPES, ids=str)
+def test_resampling_compiles(src: np.dtype) -> None:
+    for launch in ResamplePlan(batch(src, 4, 4, 3), batch(src, 2, 2, 3)).launches(0):
+        check(launch, "compute_80")
+    nearest = DALIInterpType.INTERP_NN
+    plan = ResamplePlan(batch(src, 4, 4, 3), batch(src, 2, 2, 3), min_filter=nearest, mag_filter=nearest)
+    check(plan.launches(0)[0], "sm_90")
+
+
+@pytest.mark.parametrize(("layout", "rounded"), list(itertools.product(("CHW", "HWC"), (True, False))))
+@pytest.mark.parametrize("dst", [BYTE, HALF, FLOAT], ids=str)
+def test_the_fused_kernel_compiles(dst: np.dtype, layout: str, rounded: bool) -> None:
+    for depth in (1, 3):
+        shape = (depth, 2, 2) if layout == "CHW" else (2, 2, depth)
+        launch = plan_crop_resize_normalize(
+            batch(BYTE, 4, 4, depth), batch(dst, *shape), layout=layout, rounded=rounded
+        )
+        check(launch, "sm_90")
+
+
+def test_every_source_is_used_above() -> None:
+    folder = Path(pipeline.kernels.__file__).parent
+    assert {path.name for path in folder.glob("*.cu")} == {"strided_copy.cu", "resample.cu", "fused.cu"}

@@ -1,0 +1,91 @@
+"""What only a GPU shows: staging under load, scratch memory, errors of CUDA and NVRTC."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from pipeline.errors import DeviceError
+from pipeline.kernels import KernelContext, Samples, resample, strided_copy
+from pipeline.kernels.errors import CudaError, KernelCompileError
+
+on_gpu = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
+
+
+def test_importing_needs_no_cupy() -> None:
+    code = "import sys, pipeline.kernels, pipeline.codecs, pipeline.kernels.ipc, pipeline.kernels.views; "
+    code += "sys.exit('cupy' in sys.modules or 'nvidia.nvimgcodec' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
+
+
+def test_errors_name_the_call_and_survive_a_pickle() -> None:
+    import pickle
+
+    error = pickle.loads(pickle.dumps(KernelCompileError("compiling x.cu", "line 1: no")))
+    assert isinstance(error, CudaError)
+    assert str(error) == "compiling x.cu failed: line 1: no"
+
+
+def test_a_missing_device_is_one_clear_error() -> None:
+    pytest.importorskip("cupy")
+    with pytest.raises(DeviceError, match="device"):
+        KernelContext(99)
+
+
+class TestOnTheGpu:
+    pytestmark = on_gpu
+
+    def test_a_kernel_that_does_not_compile_shows_the_log(self) -> None:
+        from pipeline.kernels.compiler import get_kernel
+
+        with pytest.raises(KernelCompileError, match=r"(?s)nonsense.*error"):
+            get_kernel("resample.cu", "resample_axis", (("IN", "nonsense"), ("OUT", "float32")), 0)
+
+    def test_launches_from_threads_on_their_own_streams(self) -> None:
+        import cupy
+
+        failures: list[BaseException] = []
+
+        def work(context: KernelContext, seed: int) -> None:
+            try:
+                with cupy.cuda.Device(0):
+                    rng, stream = np.random.default_rng(seed), cupy.cuda.Stream(non_blocking=True)
+                    for _ in range(60):
+                        host = [rng.integers(0, 256, (n, 3), dtype=np.uint8) for n in rng.integers(1, 999, 40)]
+                        with stream:
+                            src = [cupy.asarray(array) for array in host]
+                            dst = [cupy.empty(array.shape, cupy.float32) for array in host]
+                        strided_copy(context, stream, Samples.of(src), Samples.of(dst), scale=seed, bias=1)
+                        stream.synchronize()
+                        for array, out in zip(host, dst, strict=True):
+                            np.testing.assert_array_equal(out.get(), array * np.float32(seed) + 1)
+            except BaseException as error:  # noqa: BLE001 - handed to the test's thread
+                failures.append(error)
+
+        with KernelContext(0) as context:
+            threads = [threading.Thread(target=work, args=(context, seed)) for seed in range(1, 5)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(timeout=50)
+        assert failures == []
+
+    def test_nothing_is_allocated_in_steady_state(self) -> None:
+        import cupy
+
+        stream = cupy.cuda.Stream(non_blocking=True)
+        with KernelContext(0) as context, stream:
+            src = cupy.zeros((8, 300, 400, 3), cupy.uint8)
+            dst = cupy.empty((8, 224, 224, 3), cupy.uint8)
+            pool = cupy.get_default_memory_pool()
+            used = set()
+            for round_ in range(30):
+                resample(context, stream, Samples.dense(src), Samples.dense(dst))
+                stream.synchronize()
+                if round_ > 2:
+                    used.add((pool.total_bytes(), pool.used_bytes(), context.scratch(1, stream)))
+        assert len(used) == 1

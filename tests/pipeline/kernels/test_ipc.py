@@ -1,0 +1,105 @@
+"""Device memory between two processes, ordered by events alone."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.kernels.ipc import BufferHandle, ExportedBuffer, ImportedBuffer
+
+ROUNDS, ELEMENTS = 20, 1 << 20
+
+# The reader: opens the handle, and for each round waits by event, checks and says what it saw.
+_READER = """
+import pickle, sys
+import cupy
+from pipeline.kernels.ipc import ImportedBuffer
+
+handle, elements = pickle.load(sys.stdin.buffer)
+stream = cupy.cuda.Stream(non_blocking=True)
+with ImportedBuffer(handle) as buffer, stream:
+    memory = cupy.cuda.UnownedMemory(buffer.pointer, buffer.nbytes, buffer, 0)
+    values = cupy.ndarray((elements,), cupy.int32, cupy.cuda.MemoryPointer(memory, 0))
+    print("open", flush=True)
+    for line in sys.stdin:
+        buffer.wait_ready(stream.ptr)
+        low, high = values.min(), values.max()
+        buffer.record_free(stream.ptr)
+        print(int(low), int(high), flush=True)
+    stream.synchronize()
+print("closed", flush=True)
+"""
+
+
+def test_handles_are_plain_values() -> None:
+    handle = BufferHandle(0, 16, b"m" * 64, b"r" * 64, b"f" * 64)
+    assert pickle.loads(pickle.dumps(handle)) == handle
+
+
+def test_cupy_has_the_calls() -> None:
+    runtime = pytest.importorskip("cupy").cuda.runtime
+    names = ["ipcGetMemHandle", "ipcOpenMemHandle", "ipcCloseMemHandle", "ipcGetEventHandle", "ipcOpenEventHandle"]
+    names += ["eventCreateWithFlags", "eventRecord", "eventDestroy", "streamWaitEvent", "eventInterprocess"]
+    assert [name for name in names if not hasattr(runtime, name)] == []
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.timeout(90)
+def test_two_processes_take_turns() -> None:
+    import cupy
+
+    root = Path(__file__).parents[3]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with (
+        ExportedBuffer(0, 4 * ELEMENTS) as buffer,
+        subprocess.Popen(
+            [sys.executable, "-c", _READER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        ) as reader,
+    ):
+        assert reader.stdin is not None
+        assert reader.stdout is not None
+        try:
+            pickle.dump((buffer.handle, ELEMENTS), reader.stdin)
+            reader.stdin.flush()
+            assert reader.stdout.readline() == b"open\n"
+            memory = cupy.cuda.UnownedMemory(buffer.pointer, buffer.nbytes, buffer, 0)
+            values = cupy.ndarray((ELEMENTS,), cupy.int32, cupy.cuda.MemoryPointer(memory, 0))
+            for number in range(ROUNDS):
+                with stream:
+                    buffer.wait_free(stream.ptr)
+                    for step in range(20):  # long enough that a reader that didn't wait would see it
+                        values.fill(step - 100)
+                    values.fill(number)
+                    buffer.record_ready(stream.ptr)
+                reader.stdin.write(b"go\n")
+                reader.stdin.flush()
+                assert reader.stdout.readline() == f"{number} {number}\n".encode()
+            reader.stdin.close()
+            assert reader.stdout.readline() == b"closed\n"
+        finally:
+            reader.kill()
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("gpu")
+def test_a_handle_that_means_nothing_is_an_error() -> None:
+    from pipeline.kernels.errors import CudaError
+
+    with pytest.raises(CudaError, match="cudaIpcOpenMemHandle"):
+        ImportedBuffer(BufferHandle(0, 16, b"\0" * 64, b"\0" * 64, b"\0" * 64))
+
+
+@pytest.mark.gpu
+@pytest.mark.usefixtures("gpu")
+def test_closing_twice() -> None:
+    buffer = ExportedBuffer(0, 1 << 16)
+    buffer.close()
+    buffer.close()
+    assert buffer.pointer == 0

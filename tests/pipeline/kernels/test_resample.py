@@ -1,0 +1,164 @@
+"""Resampling and the fused kernel against a NumPy reference, and the reference against DALI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from pipeline.errors import PipelineError
+from pipeline.kernels.resample import ResamplePlan
+from pipeline.kernels.samples import Samples
+from pipeline.types import DALIInterpType
+from tests.pipeline.kernels import reference
+
+FILTERS = list(DALIInterpType)
+
+
+def pictures(seed: int, count: int = 4, dtype: npt.DTypeLike = np.uint8, channels: int = 3) -> list[npt.NDArray[Any]]:
+    # Odd sizes, which the tests resize to even ones: no tap lies on the edge of a filter, where DALI's choice is noise.
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(1, 25, (count, 2)) * 2 + 1
+    return [rng.integers(0, 256, (*size, channels)).astype(dtype) for size in sizes]
+
+
+def regions(seed: int, src: list[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
+    """Random regions, some of them reversed, some beyond the picture's edges."""
+    rng = np.random.default_rng(seed)
+    sizes = np.array([picture.shape[:2] for picture in src])
+    return np.concatenate([rng.uniform(-0.2, 1.0, (len(src), 2)), rng.uniform(0, 1.2, (len(src), 2))], 1) * np.tile(
+        sizes, 2
+    )
+
+
+@pytest.mark.parametrize("filter", FILTERS, ids=str)
+@pytest.mark.parametrize("antialias", [True, False])
+def test_resize_of_float_pictures(runner: Any, filter: DALIInterpType, antialias: bool) -> None:
+    src = pictures(1, dtype=np.float32)
+    sizes = [(16, 24), (60, 10), (4, 80), (2, 2)]
+    dst = [np.zeros((*size, 3), np.float32) for size in sizes]
+    runner.resample(src, dst, min_filter=filter, mag_filter=filter, antialias=antialias)
+    for picture, out, size in zip(src, dst, sizes, strict=True):
+        expected = reference.resize(picture, size, None, filter, antialias)
+        np.testing.assert_allclose(out, expected, atol=2e-3, rtol=1e-5)
+
+
+@pytest.mark.parametrize("filter", FILTERS[:4], ids=str)
+def test_resize_of_regions_to_bytes(runner: Any, filter: DALIInterpType) -> None:
+    src = pictures(2, channels=1)
+    roi = regions(2, src)
+    dst = [np.zeros((20, 31, 1), np.uint8) for _ in src]
+    runner.resample(src, dst, roi=roi, min_filter=filter, mag_filter=filter)
+    for picture, out, region in zip(src, dst, roi, strict=True):
+        expected = np.clip(reference.resize(picture, (20, 31), region, filter), 0, 255)
+        worst = np.abs(out - expected).max()
+        assert worst <= 0.501, f"region {region} of {picture.shape}: off by {worst}"
+
+
+def test_filters_are_chosen_by_sample_and_axis(runner: Any) -> None:
+    src = pictures(3)
+    low = [DALIInterpType.INTERP_NN, DALIInterpType.INTERP_LINEAR, *[DALIInterpType.INTERP_CUBIC] * 2]
+    dst = [np.zeros((picture.shape[0] * 2, 2, 3), np.float32) for picture in src]
+    runner.resample(src, dst, min_filter=low, mag_filter=DALIInterpType.INTERP_NN)
+    for picture, out, filter in zip(src, dst, low, strict=True):
+        rows = reference.weights(0, picture.shape[0], picture.shape[0], out.shape[0], DALIInterpType.INTERP_NN, True)
+        columns = reference.weights(0, picture.shape[1], picture.shape[1], 2, filter, True)
+        np.testing.assert_allclose(out, np.einsum("ay,yxc,bx->abc", rows, picture, columns), atol=2e-3)
+
+
+def test_strided_sources_are_read_in_place(runner: Any) -> None:
+    whole = pictures(4, count=1)[0]
+    src = [whole[1::2, 2:-1]]
+    dst = [np.zeros((7, 9, 3), np.float32)]
+    runner.resample(src, dst)
+    np.testing.assert_allclose(dst[0], reference.resize(src[0], (7, 9)), atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("layout", "dtype", "rounded"),
+    [
+        ("CHW", "float32", True),
+        ("CHW", "float16", True),
+        ("CHW", "uint8", False),
+        ("HWC", "float32", False),
+        ("HWC", "float16", True),
+    ],
+)
+def test_the_fused_kernel_equals_its_parts(runner: Any, layout: str, dtype: str, rounded: bool) -> None:
+    src = pictures(5, count=6)
+    roi, rng = regions(5, src), np.random.default_rng(5)
+    mirror, flip = rng.integers(0, 2, 6).astype(bool), rng.integers(0, 2, 6).astype(bool)
+    size, crop, shape = rng.integers(40, 60, (6, 2)), rng.integers(0, 8, (6, 2)), (26, 30)
+    scale, bias = np.array([1 / 58, 1 / 57, 1 / 56]), np.array([-2.1, -2.0, -1.8])
+    between = [np.zeros((*extent, 3), np.uint8 if rounded else np.float32) for extent in size]
+    runner.resample(src, between, roi=roi)
+    axes = (2, 0, 1) if layout == "CHW" else (0, 1, 2)
+    out_shape = (3, *shape) if layout == "CHW" else (*shape, 3)
+    parts, fused = ([np.zeros(out_shape, dtype) for _ in src] for _ in range(2))
+    start, step = np.zeros((6, 3), int), np.ones((6, 3), int)
+    for axis, reverse in enumerate((flip, mirror)):
+        start[:, axis] = crop[:, axis] + np.where(reverse, shape[axis] - 1, 0)
+        step[:, axis] = np.where(reverse, -1, 1)
+    runner.strided_copy(
+        between, parts, start=start, step=step, axes=axes, channel_axis=axes.index(2), scale=scale, bias=bias
+    )
+    runner.fused(
+        src, fused, layout=layout, roi=roi, size=size, crop=crop, mirror=mirror, flip=flip, scale=scale, bias=bias,
+        rounded=rounded,
+    )  # fmt: skip
+    for i in range(6):
+        np.testing.assert_array_equal(fused[i], parts[i], err_msg=f"sample {i}")
+
+
+def test_the_fused_kernel_against_the_reference(runner: Any) -> None:
+    src = pictures(6)
+    windows = [picture[1:, 2:] for picture in src]
+    dst = [np.zeros((3, 24, 33), np.float32) for _ in src]
+    runner.fused(windows, dst, mirror=[0, 1, 0, 1], scale=1 / 255, rounded=False)
+    for i, (window, out) in enumerate(zip(windows, dst, strict=True)):
+        expected = reference.resize(window, (24, 33)).transpose(2, 0, 1) / 255
+        np.testing.assert_allclose(out, expected[..., ::-1] if i % 2 else expected, atol=1e-5)
+
+
+def test_gray_pictures_go_through_the_fused_kernel(runner: Any) -> None:
+    src = pictures(7, channels=1)
+    dst = [np.zeros((10, 12, 1), np.float16) for _ in src]
+    runner.fused(src, dst, layout="HWC", scale=2, bias=1)
+    for picture, out in zip(src, dst, strict=True):
+        resized = reference.resize(picture, (10, 12))
+        assert np.abs(out - (resized * 2 + 1)).max() <= 1.3
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("filter", FILTERS, ids=str)
+@pytest.mark.parametrize("antialias", [True, False])
+def test_the_reference_is_dali(filter: DALIInterpType, antialias: bool) -> None:
+    dali = pytest.importorskip("nvidia.dali")
+    picture = pictures(8, count=1, dtype=np.float32)[0]
+    height, width = picture.shape[:2]
+    roi = np.array([0.1 * height, 0.9 * width, 0.8 * height, 0.2 * width])
+    pipe = dali.Pipeline(batch_size=1, num_threads=1, device_id=None)
+    with pipe:
+        data = dali.fn.external_source(lambda: [picture], layout="HWC")
+        options = {"interp_type": dali.types.DALIInterpType(int(filter)), "antialias": antialias}
+        whole = [dali.fn.resize(data, size=size, **options) for size in ((18, 60), (100, 8))]
+        part = dali.fn.resize(data, size=(12, 40), roi_start=roi[:2].tolist(), roi_end=roi[2:].tolist(), **options)
+        pipe.set_outputs(*whole, part)
+    pipe.build()
+    outputs = [np.asarray(output.at(0)) for output in pipe.run()]
+    for output, size, region in zip(outputs, ((18, 60), (100, 8), (12, 40)), (None, None, roi), strict=True):
+        expected = reference.resize(picture, size, region, filter, antialias)
+        # At the edges of its Gaussian, which doesn't end at 0, DALI takes or leaves a tap by rounding.
+        np.testing.assert_allclose(output, expected, atol=2.0 if filter == DALIInterpType.INTERP_GAUSSIAN else 0.02)
+
+
+def test_arguments_that_do_not_fit_are_errors() -> None:
+    src = Samples.of(pictures(9))
+    with pytest.raises(PipelineError, match="channels"):
+        ResamplePlan(src, Samples.of([np.zeros((2, 2, 4), np.uint8)] * 4))
+    with pytest.raises(PipelineError, match="interpolation"):
+        ResamplePlan(src, Samples.of([np.zeros((2, 2, 3), np.uint8)] * 4), min_filter=9, mag_filter=9)
+    with pytest.raises(PipelineError, match="can't resize"):
+        ResamplePlan(src, Samples.of([np.zeros((2, 0, 3), np.uint8)] * 4))

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pipeline.errors import PipelineError
+from pipeline.kernels.channels import channel_table
+from pipeline.kernels.launch import Launch
+from pipeline.kernels.samples import Samples
+from pipeline.kernels.staging import ALIGNMENT, pack_tables
+
+
+def test_columns_of_ragged_arrays() -> None:
+    arrays = [np.zeros((2, 3), np.int16), np.zeros((5, 1), np.int16)[::-1]]
+    samples = Samples.of(arrays)
+    assert samples.pointers.tolist() == [array.ctypes.data for array in arrays]
+    assert samples.shapes.tolist() == [[2, 3], [5, 1]]
+    assert samples.strides.tolist() == [[6, 2], [-2, 2]]
+    assert not samples.is_contiguous()
+
+
+def test_a_dense_batch_is_its_samples() -> None:
+    batch = np.zeros((3, 4, 5), np.float32)
+    dense, listed = Samples.dense(batch), Samples.of(list(batch))
+    for column in ("pointers", "shapes", "strides"):
+        np.testing.assert_array_equal(getattr(dense, column), getattr(listed, column))
+    assert dense.is_contiguous()
+
+
+def test_packed_samples_are_aligned_and_do_not_overlap() -> None:
+    shapes = np.array([[3, 5], [0, 7], [100, 1]])
+    samples, nbytes = Samples.packed(1 << 20, shapes, np.float64)
+    assert samples.is_contiguous()
+    assert (samples.pointers % 256 == 0).all()
+    ends = samples.pointers + shapes.prod(axis=1) * 8
+    assert (ends[:-1] <= samples.pointers[1:]).all()
+    assert ends[-1] <= (1 << 20) + nbytes
+
+
+def test_windows_are_numpys_slices() -> None:
+    array = np.arange(60).reshape(5, 4, 3)
+    view, window = array[1:4, 2:3], Samples.of([array]).window([1, 2, 0], [3, 1, 3])
+    assert window.pointers[0] == view.ctypes.data
+    assert window.shapes[0].tolist() == list(view.shape)
+    with pytest.raises(PipelineError, match="sample 0"):
+        Samples.of([array]).window([3, 0, 0], [3, 1, 3])
+
+
+def test_arrays_that_differ_are_an_error() -> None:
+    with pytest.raises(PipelineError, match="sample 1"):
+        Samples.of([np.zeros(3), np.zeros(3, np.uint8)])
+    with pytest.raises(PipelineError, match="at least one"):
+        Samples.of([])
+
+
+def test_channel_tables_for_all_and_for_each() -> None:
+    table, first = channel_table(3, 2, scale=[1, 2], bias=5)
+    assert table["scale"].tolist() == [1, 2]
+    assert table["bias"].tolist() == [5, 5]
+    assert first.tolist() == [0, 0, 0]
+    table, first = channel_table(3, 2, fill=[[1], [2], [3]])
+    assert table["fill"].tolist() == [1, 1, 2, 2, 3, 3]
+    assert first.tolist() == [0, 2, 4]
+    with pytest.raises(PipelineError, match="fill"):
+        channel_table(3, 2, fill=[[1, 2]] * 2)
+
+
+def test_tables_are_packed_at_aligned_offsets() -> None:
+    offsets, size = pack_tables([np.zeros(3, np.uint8), np.zeros(100), np.zeros(1)])
+    assert offsets == [0, ALIGNMENT, 5 * ALIGNMENT]
+    assert size == 6 * ALIGNMENT
+
+
+def test_a_batch_too_large_for_a_grid_is_an_error() -> None:
+    with pytest.raises(PipelineError, match="65536 samples"):
+        Launch("strided_copy.cu", "strided_copy", (), (), (1, 65536))

@@ -1,0 +1,63 @@
+"""Finds what decoding on the GPU needs, and says what is missing."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pipeline.errors import DeviceError
+
+__all__ = ["missing_codec_reason", "require_codec"]
+
+
+@cache
+def missing_codec_reason() -> str | None:
+    """Return why pictures can't be decoded on the GPU, or None when the libraries are there.
+
+    Looks at libraries only; whether there is a GPU is another question. Loads libnvjpeg, so that nvImageCodec finds
+    it wherever pip put it: without it, nvImageCodec would decode JPEGs on the CPU and say nothing.
+    """
+    if importlib.util.find_spec("nvidia") is None or importlib.util.find_spec("nvidia.nvimgcodec") is None:
+        return (
+            "nvImageCodec is not installed: install nvidia-nvimgcodec-cu12[nvjpeg] or "
+            "nvidia-nvimgcodec-cu13[nvjpeg], the one that fits the driver"
+        )
+    try:
+        from nvidia import nvimgcodec
+    except (ImportError, OSError) as error:
+        return f"nvImageCodec is installed but can't be loaded: {error}"
+    major = int(nvimgcodec.__cuda_version__) // 1000
+    tried = _candidates(major)
+    for name in tried:
+        try:
+            ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+        except OSError:
+            continue
+        return None
+    wheel = "nvidia-nvjpeg" if major >= 13 else f"nvidia-nvjpeg-cu{major}"
+    return f"libnvjpeg for CUDA {major} is missing: install {wheel} or the CUDA toolkit (tried {', '.join(tried)})"
+
+
+def require_codec() -> Any:
+    """Return the module `nvidia.nvimgcodec`.
+
+    Raises:
+        DeviceError: with `missing_codec_reason`.
+    """
+    reason = missing_codec_reason()
+    if reason is not None:
+        raise DeviceError(f"can't decode pictures on the GPU: {reason}")
+    from nvidia import nvimgcodec
+
+    return nvimgcodec
+
+
+def _candidates(major: int) -> list[str]:
+    soname = f"libnvjpeg.so.{major}"
+    spec = importlib.util.find_spec("nvidia")
+    folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+    wheels = [folder / part / "lib" / soname for folder in folders for part in (f"cu{major}", "nvjpeg")]
+    return [*(str(path) for path in wheels if path.exists()), soname, f"/usr/local/cuda/lib64/{soname}"]

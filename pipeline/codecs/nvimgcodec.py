@@ -1,0 +1,295 @@
+"""Decodes batches of encoded pictures with nvImageCodec: the hardware engine first, then CUDA, then the CPU."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.codecs.missing import require_codec
+from pipeline.errors import DecodeError, DeviceError, PipelineError, SampleFailure
+from pipeline.kernels.errors import cuda_call, load_cupy, require_device
+from pipeline.kernels.samples import Samples
+from pipeline.types import BGR, GRAY, RGB, DALIImageType
+
+__all__ = ["DecodedBatch", "GpuDecoder"]
+
+# Colour space and sample format of nvImageCodec, by name, for each output.
+_FORMATS = {RGB: ("SRGB", "I_RGB"), BGR: ("SRGB", "I_BGR"), GRAY: ("GRAY", "I_Y")}
+_CHANNELS = {RGB: 3, BGR: 3, GRAY: 1}
+
+
+@dataclass(eq=False)
+class DecodedBatch:
+    """Pictures of one call of `GpuDecoder.decode`, in device memory that the decoder reuses after `release`.
+
+    Attributes:
+        samples: one uint8 HWC picture a sample, rows maybe padded; where decoding failed, a picture of shape
+            (0, 0, C) at address 0.
+        failures: what failed, by position in the batch.
+    """
+
+    samples: Samples
+    failures: tuple[SampleFailure, ...]
+    _device_id: int | None = field(repr=False)
+    _images: list[Any] = field(repr=False)
+    _sources: list[Any] = field(repr=False)
+    _release: Any = field(repr=False)
+
+    def arrays(self) -> list[Any]:
+        """Return the pictures as CuPy arrays (NumPy arrays from a decoder without a GPU), None where one failed.
+
+        They don't keep the memory from being reused: use them before `release`.
+        """
+        columns = zip(self.samples.pointers, self.samples.shapes, self.samples.strides, self._images, strict=True)
+        return [
+            None if image is None else self._array(int(p), tuple(sh), tuple(st), image) for p, sh, st, image in columns
+        ]
+
+    def release(self, stream: Any = None) -> None:
+        """Give the memory back for later batches; call it after enqueueing the last use. Idempotent.
+
+        The encoded bytes are let go, too: they may change once the stream has passed the decoding, not before.
+
+        Args:
+            stream: `cupy.cuda.Stream` of that use, when it isn't the one that was decoded on.
+        """
+        release, self._release = self._release, None
+        if release is not None:
+            release(self._images, stream)
+            self._images, self._sources = [], []
+
+    def _array(self, pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], image: Any) -> Any:
+        if self._device_id is None:
+            return np.asarray(image)
+        cupy = load_cupy()
+        memory = cupy.cuda.UnownedMemory(pointer, shape[0] * strides[0], image, self._device_id)
+        return cupy.ndarray(shape, np.uint8, cupy.cuda.MemoryPointer(memory, 0), strides)
+
+
+class GpuDecoder:
+    """A decoder of one device. Any thread may call it; calls run one after the other.
+
+    Images of released batches are reused by later batches on the same stream, so that nothing is allocated once they
+    have grown to the sizes of the data.
+
+    Args:
+        device_id: the CUDA device. None decodes on the host, with nvImageCodec's CPU decoders, and touches no GPU.
+        num_threads: CPU threads for what is decoded there; 0 for one a core.
+        hw_load: fraction of a batch that the hardware engine takes, the rest being CUDA's, where the GPU has an
+            engine; 0 leaves it alone.
+        fancy_upsampling: smooth chroma upsampling, as libjpeg does; slower, and not by the hardware engine.
+        options: further options of nvImageCodec's decoders, such as "nvjpeg_hw_decoder:preallocate_batch_size=64".
+
+    Raises:
+        DeviceError: when nvImageCodec, libnvjpeg, CuPy or the device is missing.
+
+    Example:
+        >>> with GpuDecoder(0, num_threads=4) as decoder:  # doctest: +SKIP
+        ...     batch = decoder.decode(encoded, stream)
+        ...     resample(context, stream, batch.samples, target)
+        ...     batch.release()
+    """
+
+    def __init__(
+        self,
+        device_id: int | None,
+        num_threads: int,
+        hw_load: float = 1.0,
+        *,
+        fancy_upsampling: bool = False,
+        options: str = "",
+    ) -> None:
+        codec = require_codec()
+        self.device_id = device_id
+        self._codec = codec
+        kinds = codec.BackendKind
+        if device_id is None:
+            backends = [codec.Backend(kinds.CPU_ONLY)]
+        else:
+            require_device(device_id)
+            others = (kinds.GPU_ONLY, kinds.HYBRID_CPU_GPU, kinds.CPU_ONLY)
+            backends = [codec.Backend(kind) for kind in others]
+            if hw_load > 0:
+                backends.insert(0, codec.Backend(kinds.HW_GPU_ONLY, load_hint=hw_load))
+        try:
+            self._decoder: Any = codec.Decoder(
+                device_id=codec.NVIMGCODEC_DEVICE_CPU_ONLY if device_id is None else device_id,
+                max_num_cpu_threads=num_threads,
+                backends=backends,
+                options=f":fancy_upsampling={int(fancy_upsampling)} {options}".strip(),
+            )
+        except RuntimeError as error:
+            raise DeviceError(f"nvImageCodec can't make a decoder for device {device_id}: {error}") from error
+        self._lock = threading.Lock()
+        self._idle: dict[int, _Idle] = {}  # released images, by the stream that they were decoded on
+
+    def decode(
+        self,
+        encoded: Sequence[npt.NDArray[np.uint8]],
+        stream: Any = None,
+        *,
+        output_type: DALIImageType = RGB,
+        regions: Sequence[Sequence[int] | None] | npt.NDArray[np.int64] | None = None,
+        use_exif: bool = True,
+    ) -> DecodedBatch:
+        """Decode a batch. Its pixels are there in the stream's order; nothing waits for the device to finish.
+
+        Args:
+            encoded: one-dimensional uint8 arrays, a file's bytes each; they are kept until the batch is released.
+            stream: `cupy.cuda.Stream`; None only for a decoder without a GPU.
+            output_type: RGB, BGR or GRAY.
+            regions: for each picture None or (y0, x0, y1, x1), end exclusive, in pixels of the picture as it is
+                shown, that is after its EXIF orientation; (N, 4) arrays too.
+            use_exif: turn pictures as their EXIF orientation says.
+
+        Returns:
+            the pictures, and the failures: a picture that can't be decoded is no exception.
+
+        Raises:
+            PipelineError: for an output type or regions that don't fit, or when the decoder is closed.
+            CudaError: when CUDA fails.
+        """
+        if output_type not in _FORMATS:
+            raise PipelineError(f"the GPU decodes to RGB, BGR or GRAY, not {output_type!r}")
+        if stream is None and self.device_id is not None:
+            raise PipelineError("decoding on the GPU needs a stream")
+        if regions is not None and len(regions) != len(encoded):
+            raise PipelineError(f"{len(regions)} regions for {len(encoded)} pictures")
+        failures: dict[int, SampleFailure] = {}
+        sources = [self._source(i, data, regions, failures) for i, data in enumerate(encoded)]
+        good = [i for i, source in enumerate(sources) if source is not None]
+        color, layout = _FORMATS[output_type]
+        params = self._codec.DecodeParams(
+            apply_exif_orientation=use_exif,
+            color_spec=getattr(self._codec.ColorSpec, color),
+            sample_format=getattr(self._codec.SampleFormat, layout),
+        )
+        images: list[Any] = [None] * len(encoded)
+        if good:
+            decoded = self._decode([sources[i] for i in good], params, stream)
+            for i, image in zip(good, decoded, strict=True):
+                images[i] = image
+                if image is None:
+                    failures[i] = SampleFailure(i, DecodeError(_undecodable(sources[i])))
+        samples = _describe(images, _CHANNELS[output_type])
+        found = tuple(failures[i] for i in sorted(failures))
+        key = _key(stream)
+        return DecodedBatch(
+            samples, found, self.device_id, images, [sources, list(encoded)],
+            lambda images, last: self._take_back(key, images, last),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Free the decoder and its images; batches that aren't released keep theirs. Idempotent."""
+        with self._lock:
+            self._idle.clear()
+            self._decoder = None
+
+    def __enter__(self) -> GpuDecoder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _source(self, index: int, data: npt.NDArray[np.uint8], regions: Any, failures: dict[int, SampleFailure]) -> Any:
+        """Return the picture's code stream, or None after noting why there is none."""
+        try:
+            if data.dtype != np.uint8 or data.ndim != 1 or data.size == 0:
+                raise DecodeError(f"no encoded picture: an array of {data.dtype} of shape {data.shape}")
+            source = self._codec.CodeStream(np.ascontiguousarray(data))
+            height, width = source.height, source.width  # reads the header; one turned by EXIF has them swapped
+            region = None if regions is None else regions[index]
+            if region is None:
+                return source
+            y0, x0, y1, x1 = (int(value) for value in region)
+            if not (0 <= y0 < y1 <= max(height, width) and 0 <= x0 < x1 <= max(height, width)):
+                raise DecodeError(f"the region {(y0, x0, y1, x1)} leaves the picture of {height} x {width}")
+            return source.get_sub_code_stream(0, self._codec.Region(y0, x0, y1, x1))
+        except DecodeError as error:
+            failures[index] = SampleFailure(index, error)
+        except (RuntimeError, ValueError) as error:
+            head = data[:4].tobytes().hex(" ")
+            reason = f"not a picture that nvImageCodec knows: {error} ({data.size} bytes that begin with {head})"
+            failures[index] = SampleFailure(index, DecodeError(reason))
+        return None
+
+    def _decode(self, sources: list[Any], params: Any, stream: Any) -> list[Any]:
+        with self._lock:
+            if self._decoder is None:
+                raise PipelineError("the decoder is closed")
+            reused = self._reusable(stream, len(sources))
+            options = {} if reused is None else {"images": reused}
+            try:
+                if self.device_id is None:
+                    return list(self._decoder.decode(sources, params=params, **options))
+                with load_cupy().cuda.Device(self.device_id):
+                    return list(self._decoder.decode(sources, params=params, cuda_stream=stream.ptr, **options))
+            except (RuntimeError, ValueError) as error:
+                raise PipelineError(f"nvImageCodec failed for the whole batch: {error}") from error
+
+    def _reusable(self, stream: Any, count: int) -> list[Any] | None:
+        """Take released images for `count` pictures, once the stream has waited for their last use."""
+        idle = self._idle.get(_key(stream))
+        if idle is None or not idle.images:
+            return None
+        for event in idle.events:
+            with cuda_call("cudaStreamWaitEvent"):
+                stream.wait_event(event)
+        taken, idle.images, idle.events = idle.images[:count], idle.images[count:], []
+        return taken + [None] * (count - len(taken))
+
+    def _take_back(self, key: int, images: list[Any], last: Any) -> None:
+        event = None
+        if last is not None and last.ptr != key:
+            cupy = load_cupy()
+            with cuda_call("cudaEventRecord"), cupy.cuda.Device(self.device_id):
+                event = cupy.cuda.Event(disable_timing=True)
+                event.record(last)
+        with self._lock:
+            if self._decoder is None:
+                return
+            idle = self._idle.setdefault(key, _Idle())
+            idle.images.extend(image for image in images if image is not None)
+            if event is not None:
+                idle.events.append(event)
+
+
+@dataclass(eq=False)
+class _Idle:
+    """Images to reuse on a stream, and the events of their last uses on other streams."""
+
+    images: list[Any] = field(default_factory=list)
+    events: list[Any] = field(default_factory=list)
+
+
+def _key(stream: Any) -> int:
+    return 0 if stream is None else int(stream.ptr)
+
+
+def _undecodable(source: Any) -> str:
+    return (
+        f"nvImageCodec can't decode this {source.codec_name} picture of {source.height} x {source.width}: "
+        "corrupt, truncated or of an unsupported kind (it prints its reason to stderr)"
+    )
+
+
+def _describe(images: list[Any], channels: int) -> Samples:
+    pointers = np.zeros(len(images), np.int64)
+    shapes = np.zeros((len(images), 3), np.int64)
+    shapes[:, 2] = channels
+    strides = np.ones((len(images), 3), np.int64)
+    for i, image in enumerate(images):
+        if image is not None:
+            host = image.cuda_stream is None
+            interface = image.__array_interface__ if host else image.__cuda_array_interface__
+            pointers[i] = interface["data"][0]
+            shapes[i], strides[i] = image.shape, image.strides
+    return Samples(pointers, shapes, strides, np.dtype(np.uint8))

@@ -1,0 +1,22 @@
+"""CPU image primitives: functions of one sample on NumPy arrays, free of graphs, threads and global settings.
+
+Their heavy parts run without the GIL (simplejpeg, OpenCV, large NumPy operations), so threads scale.
+"""
+
+from pipeline.imaging.convert import convert, convert_color
+from pipeline.imaging.decode import decode
+from pipeline.imaging.info import ImageInfo, peek
+from pipeline.imaging.normalize import crop_mirror_normalize
+from pipeline.imaging.resample import resize
+from pipeline.imaging.window import extract
+
+__all__ = [
+    "ImageInfo",
+    "convert",
+    "convert_color",
+    "crop_mirror_normalize",
+    "decode",
+    "extract",
+    "peek",
+    "resize",
+]

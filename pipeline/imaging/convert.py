@@ -1,0 +1,146 @@
+"""Conversion of element types and of colours, with DALI's rounding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["COLOR_CHANNELS", "convert", "convert_color"]
+
+Array = npt.NDArray[Any]
+
+COLOR_CHANNELS = {"RGB": 3, "BGR": 3, "GRAY": 1, "YCbCr": 3}
+
+# ITU-R BT.601 with studio range: Y in 16..235, Cb and Cr in 16..240. A row gives one result from the inputs and 1.
+_YCBCR_OF_RGB = np.array(
+    [
+        [0.25678824, 0.50412941, 0.09790588, 16.0],
+        [-0.14822290, -0.29099279, 0.43921569, 128.0],
+        [0.43921569, -0.36778831, -0.07142737, 128.0],
+    ]
+)
+_LUMA = 1.16438356
+_RGB_OF_YCBCR = np.array(
+    [
+        [_LUMA, 0.0, 1.59602678, -16 * _LUMA - 128 * 1.59602678],
+        [_LUMA, -0.39176229, -0.81296764, -16 * _LUMA + 128 * (0.39176229 + 0.81296764)],
+        [_LUMA, 2.01723214, 0.0, -16 * _LUMA - 128 * 2.01723214],
+    ]
+)
+_GRAY_OF_RGB = np.array([[0.299, 0.587, 0.114, 0.0]])
+_GRAY_OF_YCBCR = np.array([[_LUMA, 0.0, 0.0, -16 * _LUMA]])
+_YCBCR_OF_GRAY = np.array([[219.0 / 255.0, 16.0], [0.0, 128.0], [0.0, 128.0]])
+
+
+def convert(array: Array, dtype: npt.DTypeLike, out: Array | None = None) -> Array:
+    """Converts elements as DALI's ``cast`` does.
+
+    To integers: round half away from zero, then clamp to the range; NaN becomes 0 (DALI leaves NaN undefined for
+    wide integers). To bool: whether the rounded value differs from 0. To floats: nearest; float16 overflows to inf.
+
+    Args:
+        array: any shape and numeric dtype.
+        dtype: the wanted dtype.
+        out: where to write, of the same shape; of dtype `dtype`.
+
+    Returns:
+        `out`, or `array` itself when it already has the dtype and no `out` was given, or a new array.
+
+    Example:
+        >>> convert(np.array([0.5, 2.5, -1.5, 300.0]), np.uint8)
+        array([  1,   3,   0, 255], dtype=uint8)
+    """
+    target = np.dtype(dtype)
+    if array.dtype == target:
+        if out is None:
+            return array
+        np.copyto(out, array)
+        return out
+    if out is None:
+        out = np.empty(array.shape, target)
+    if target.kind == "f":
+        with np.errstate(over="ignore"):
+            np.copyto(out, array, casting="unsafe")
+    elif array.dtype.kind == "f":
+        _float_to_int(array, out)
+    elif target.kind == "b":
+        np.not_equal(array, 0, out=out)
+    elif np.can_cast(array.dtype, target):
+        np.copyto(out, array)
+    else:
+        _int_to_int(array, out)
+    return out
+
+
+def _float_to_int(array: Array, out: Array) -> None:
+    work = array.astype(np.float32) if array.dtype == np.float16 else array
+    # trunc(x + 0.5) is wrong where x + 0.5 rounds up by itself (0.49999997, odd numbers beyond 2**23).
+    rounded = np.trunc(work)
+    rounded += np.copysign(np.abs(work - rounded) >= 0.5, work)
+    if out.dtype.kind == "b":
+        np.not_equal(rounded, 0, out=out)
+        return
+    limits = np.iinfo(out.dtype)
+    lowest, highest = rounded.dtype.type(limits.min), rounded.dtype.type(limits.max)
+    with np.errstate(invalid="ignore"):
+        np.nan_to_num(rounded, copy=False, nan=0.0, posinf=np.inf, neginf=-np.inf)
+        np.copyto(out, np.clip(rounded, lowest, highest), casting="unsafe")
+        # The largest wide integers aren't representable in the float type, so the limit itself overflowed above.
+        out[rounded >= highest] = limits.max
+
+
+def _int_to_int(array: Array, out: Array) -> None:
+    source, target = np.iinfo(array.dtype), np.iinfo(out.dtype)
+    clipped = np.clip(array, max(source.min, target.min), min(source.max, target.max))
+    np.copyto(out, clipped, casting="unsafe")
+
+
+def convert_color(image: Array, source: str, target: str) -> Array:
+    """Converts an image between the colour spaces of DALI's ``DALIImageType``.
+
+    Gray is 0.299 R + 0.587 G + 0.114 B; YCbCr is ITU-R BT.601 with studio range, as DALI documents. Results of
+    integer images are rounded half away from zero and clamped; DALI differs by 1 in less than 1 of 300 values.
+
+    Args:
+        image: HWC (any leading axes are fine); float images have the range 0..255 here.
+        source: RGB, BGR, GRAY or YCbCr.
+        target: the same.
+
+    Returns:
+        An image of the same dtype with 1 or 3 channels; `image` itself when nothing changes.
+
+    Raises:
+        ValueError: an unknown colour space, or a number of channels that doesn't fit `source`.
+    """
+    for space in (source, target):
+        if space not in COLOR_CHANNELS:
+            raise ValueError(f"unknown colour space {space!r}; known are {', '.join(COLOR_CHANNELS)}")
+    if image.shape[-1] != COLOR_CHANNELS[source]:
+        raise ValueError(f"a {source} image has {COLOR_CHANNELS[source]} channels, this one has {image.shape[-1]}")
+    if source == target:
+        return image
+    if source == "BGR":
+        return convert_color(image[..., ::-1], "RGB", target) if target != "RGB" else image[..., ::-1].copy()
+    if target == "BGR":
+        return np.ascontiguousarray(convert_color(image, source, "RGB")[..., ::-1])
+    if (source, target) == ("GRAY", "RGB"):
+        return np.repeat(image, 3, axis=-1)
+    return _transform(image, _MATRICES[source, target])
+
+
+_MATRICES = {
+    ("RGB", "YCbCr"): _YCBCR_OF_RGB,
+    ("YCbCr", "RGB"): _RGB_OF_YCBCR,
+    ("RGB", "GRAY"): _GRAY_OF_RGB,
+    ("YCbCr", "GRAY"): _GRAY_OF_YCBCR,
+    ("GRAY", "YCbCr"): _YCBCR_OF_GRAY,
+}
+
+
+def _transform(image: Array, matrix: npt.NDArray[np.float64]) -> Array:
+    rows = np.ascontiguousarray(image, np.float32).reshape(-1, 1, image.shape[-1])
+    result = cv2.transform(rows, matrix).reshape(*image.shape[:-1], len(matrix))
+    return convert(result, image.dtype)

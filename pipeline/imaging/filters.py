@@ -1,0 +1,232 @@
+"""Resampling filters and the weights that they give one axis of an image.
+
+An output pixel is a weighted sum of a few neighbouring input pixels. Neighbouring outputs share most of their
+inputs, so the outputs of an axis are grouped into blocks, each a small dense matrix over one window of the input.
+All windows have the same length and lie at equal distances, so one strided matrix product computes every block:
+no per-pixel Python, and a whole axis is a single call that runs without the GIL.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["AxisPlan", "Filter", "filter_name", "nearest_indices", "plan_axis"]
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+# DALI's filters other than the triangle are tables with this many entries per unit, interpolated linearly.
+_TABLE_STEPS = 32
+_BLOCK_SIZES = (6, 8, 12, 16, 24, 32)
+# What a block costs besides its multiplications, in multiplications per pixel of the other axis; measured.
+_BLOCK_OVERHEAD = 60
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A symmetric kernel: its value at a distance in pixels, and the distance from which on it is zero."""
+
+    support: int
+    values: Callable[[Floats], Floats]
+
+
+def _triangle(x: Floats) -> Floats:
+    return np.maximum(0.0, 1.0 - np.abs(x))
+
+
+def _tabulated(support: int, function: Callable[[Floats], Floats]) -> Filter:
+    steps = np.arange(-support * _TABLE_STEPS, support * _TABLE_STEPS + 1) / _TABLE_STEPS
+    table = function(steps)
+
+    def values(x: Floats) -> Floats:
+        return np.where((x >= -support) & (x < support), np.interp(x, steps, table), 0.0)
+
+    return Filter(support, values)
+
+
+def _catmull_rom(x: Floats) -> Floats:
+    x = np.abs(x)
+    return np.where(x <= 1, (1.5 * x - 2.5) * x * x + 1, np.where(x < 2, ((2.5 - 0.5 * x) * x - 4) * x + 2, 0.0))
+
+
+def _lanczos3(x: Floats) -> Floats:
+    return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
+
+
+_LINEAR = Filter(1, _triangle)
+_FILTERS = {
+    "linear": _LINEAR,
+    "triangular": _LINEAR,
+    "cubic": _tabulated(2, _catmull_rom),
+    "gaussian": _tabulated(1, lambda x: np.exp(-4 * x * x)),
+    "lanczos3": _tabulated(3, _lanczos3),
+}
+# In the order of DALI's DALIInterpType.
+_NAMES = ("nearest", "linear", "cubic", "lanczos3", "triangular", "gaussian")
+
+
+def filter_name(interp: Any) -> str:
+    """Gives the name of an interpolation: ``"linear"`` for ``INTERP_LINEAR``, its value 1, or ``"linear"``.
+
+    Raises:
+        ValueError: there is no such interpolation.
+    """
+    if isinstance(interp, str):
+        name = interp.lower().removeprefix("interp_")
+        name = "nearest" if name == "nn" else name
+        if name in _NAMES:
+            return name
+    elif 0 <= int(interp) < len(_NAMES):
+        return _NAMES[int(interp)]
+    raise ValueError(f"unknown interpolation {interp!r}; known are {', '.join(_NAMES)}")
+
+
+@dataclass(frozen=True, eq=False)
+class AxisPlan:
+    """How to compute an axis of `size` outputs as blocks.
+
+    Block b computes outputs ``b * rows .. (b + 1) * rows`` from the inputs ``start + b * step .. + taps``. Windows
+    may reach `before` pixels below the first and `after` beyond the last input, where all weights are zero.
+
+    Attributes:
+        size: number of outputs; the last block may compute more, which are to be dropped.
+        weights: float32 of shape (blocks, rows, taps).
+        transposed: the same as (blocks, taps, rows), contiguous.
+    """
+
+    size: int
+    start: int
+    step: int
+    before: int
+    after: int
+    weights: npt.NDArray[np.float32]
+    transposed: npt.NDArray[np.float32]
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks."""
+        return int(self.weights.shape[0])
+
+    @property
+    def rows(self) -> int:
+        """Outputs of a block."""
+        return int(self.weights.shape[1])
+
+    @property
+    def taps(self) -> int:
+        """Inputs of a block."""
+        return int(self.weights.shape[2])
+
+
+def plan_axis(extent: int, size: int, low: float, high: float, name: str, antialias: bool) -> tuple[int, int, AxisPlan]:
+    """Plans the resampling of one axis.
+
+    Args:
+        extent: number of input pixels. Taps outside take the value of the nearest edge pixel.
+        size: number of outputs.
+        low: where the first output's window begins, in input pixels from the edge of pixel 0.
+        high: where the last one ends; less than `low` flips.
+        name: the filter, as `filter_name` gives it, not ``"nearest"``.
+        antialias: whether the filter is stretched when the axis gets smaller.
+
+    Returns:
+        The first and the last (exclusive) input pixel that matter, and the plan over the pixels between.
+    """
+    stretch = max(1.0, abs(high - low) / size) if antialias else 1.0
+    reach = _FILTERS[name].support * stretch + 1.0
+    first = min(max(math.floor(min(low, high) - reach), 0), extent - 1)
+    last = max(min(math.ceil(max(low, high) + reach), extent), first + 1)
+    # Relative to `first`, windows at different places in the image share a plan, as long as no edge is near.
+    return first, last, _plan(last - first, size, low - first, high - first, name, antialias)
+
+
+@lru_cache(maxsize=4096)
+def _plan(extent: int, size: int, low: float, high: float, name: str, antialias: bool) -> AxisPlan:
+    indices, weights = _taps(extent, size, low, high, name, antialias)
+    used = np.where(weights != 0, indices, indices[:, :1] * 0 + extent).min(axis=1)
+    ends = np.where(weights != 0, indices + 1, 0).max(axis=1)
+    rows, start, step, taps = _choose_blocks(size, used, ends)
+    blocks = -(-size // rows)
+    block = np.arange(size) // rows
+    cells = (np.arange(size)[:, None] * taps) + indices - (start + block * step)[:, None]
+    keep = weights != 0
+    flat = np.bincount(cells[keep], weights[keep], blocks * rows * taps)
+    dense = flat.reshape(blocks, rows, taps).astype(np.float32)
+    starts = (start, start + (blocks - 1) * step)
+    return AxisPlan(
+        size=size,
+        start=start,
+        step=step,
+        before=max(0, -min(starts)),
+        after=max(0, max(starts) + taps - extent),
+        weights=dense,
+        transposed=np.ascontiguousarray(dense.transpose(0, 2, 1)),
+    )
+
+
+def _taps(extent: int, size: int, low: float, high: float, name: str, antialias: bool) -> tuple[Integers, Floats]:
+    """Input index and weight of every tap of every output, both of shape (size, taps)."""
+    scale = (high - low) / size
+    stretch = max(1.0, abs(scale)) if antialias else 1.0
+    kernel = _FILTERS[name]
+    reach = kernel.support * stretch
+    centers = low + (np.arange(size) + 0.5) * scale
+    firsts = np.floor(centers - reach - 0.5).astype(np.int64)
+    indices = firsts[:, None] + np.arange(math.ceil(2 * reach) + 2)
+    weights = kernel.values((indices + 0.5 - centers[:, None]) / stretch)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return np.clip(indices, 0, extent - 1), weights
+
+
+def _choose_blocks(size: int, used: Integers, ends: Integers) -> tuple[int, int, int, int]:
+    """Picks the cheapest (rows, start, step, taps); `used` and `ends` bound the inputs of each output."""
+    best: tuple[int, int, int, int] | None = None
+    best_cost = math.inf
+    for rows in _BLOCK_SIZES:
+        if rows > size and best is not None:
+            break
+        rows = min(rows, size)
+        heads = np.arange(0, size, rows)
+        tails = np.minimum(heads + rows, size) - 1
+        lowest, highest = np.minimum(used[heads], used[tails]), np.maximum(ends[heads], ends[tails])
+        step = round((lowest[-1] - lowest[0]) / max(1, len(heads) - 1))
+        drift = step * np.arange(len(heads))
+        start = int((lowest - drift).min())
+        taps = int((highest - drift).max()) - start
+        cost = len(heads) * (rows * taps + _BLOCK_OVERHEAD)
+        if cost < best_cost:
+            best, best_cost = (rows, start, step, taps), cost
+    if best is None:
+        raise ValueError("an axis needs at least one output")
+    return best
+
+
+@lru_cache(maxsize=4096)
+def nearest_indices(extent: int, size: int, low: float, high: float, accumulate: bool) -> npt.NDArray[np.intp]:
+    """Input index of each output of nearest-neighbour resampling.
+
+    Args:
+        extent: number of input pixels.
+        size: number of outputs.
+        low: as for `plan_axis`.
+        high: as for `plan_axis`.
+        accumulate: adds up the positions in float32, as DALI does for rows, instead of multiplying (columns).
+            It only decides ties.
+    """
+    scale = np.float32((high - low) / size)
+    if accumulate:
+        steps = np.full(size, scale, np.float32)
+        steps[0] = np.float32(low) + np.float32(0.5) * scale
+        centers = np.cumsum(steps, dtype=np.float32)
+    else:
+        begin = np.float32(low) + np.float32(0.5) * scale
+        centers = (np.arange(size) * np.float64(scale) + np.float64(begin)).astype(np.float32)
+    indices: npt.NDArray[np.intp] = np.clip(np.floor(centers), 0, extent - 1).astype(np.intp)
+    return indices

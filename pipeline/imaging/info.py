@@ -1,0 +1,175 @@
+"""What the header of an encoded picture says, read without decoding it."""
+
+from __future__ import annotations
+
+import io
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, UnidentifiedImageError
+
+from pipeline.errors import DecodeError
+
+__all__ = ["Encoded", "ImageInfo", "as_bytes", "jpeg_info", "peek"]
+
+Encoded = npt.NDArray[np.uint8] | bytes | bytearray | memoryview
+
+_ORIENTATION_TAG = 0x0112
+_JPEG_START = b"\xff\xd8\xff"
+_LONGEST_SEGMENT = 1 << 16
+# Channels of pillow's modes, as this package decodes them with ANY_DATA.
+_CHANNELS = {"1": 1, "L": 1, "F": 1, "I": 1, "I;16": 1, "I;16B": 1, "LA": 4, "RGBA": 4, "CMYK": 4, "PA": 4}
+
+
+@dataclass(frozen=True)
+class ImageInfo:
+    """The header of an encoded picture.
+
+    Attributes:
+        height: in pixels, as stored: before the orientation is applied.
+        width: in pixels, as stored.
+        channels: of the stored picture; a palette counts as 3.
+        format: lower case: jpeg, png, bmp, webp, tiff, ppm, gif, jpeg2000 ...
+        orientation: EXIF's 1 to 8; 1 where nothing is said.
+    """
+
+    height: int
+    width: int
+    channels: int
+    format: str
+    orientation: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels once the orientation is applied."""
+        if self.orientation >= 5:
+            return self.width, self.height, self.channels
+        return self.height, self.width, self.channels
+
+
+def as_bytes(encoded: Encoded) -> memoryview:
+    """Gives a byte view of encoded data, without a copy where it is contiguous.
+
+    Raises:
+        DecodeError: it is empty, not of bytes, or has more than one axis.
+    """
+    if isinstance(encoded, np.ndarray):
+        if encoded.dtype.itemsize != 1 or encoded.ndim != 1:
+            raise DecodeError(
+                f"encoded data must be a 1-D uint8 array, not one of shape {encoded.shape} and dtype {encoded.dtype}"
+            )
+        encoded = memoryview(np.ascontiguousarray(encoded).data)
+    view = memoryview(encoded)
+    if not view.c_contiguous or view.ndim != 1 or view.format != "B":
+        view = memoryview(bytes(view))
+    if not view.nbytes:
+        raise DecodeError("the encoded data is empty")
+    return view
+
+
+def peek(encoded: Encoded) -> ImageInfo:
+    """Reads the header of an encoded picture.
+
+    Args:
+        encoded: 1-D uint8 array or bytes.
+
+    Raises:
+        DecodeError: the data is empty, of no known format, or its header is damaged.
+
+    Example:
+        >>> from PIL import Image, UnidentifiedImageError
+        >>> buffer = io.BytesIO()
+        >>> Image.new("RGB", (4, 2)).save(buffer, "PNG")
+        >>> peek(buffer.getvalue())
+        ImageInfo(height=2, width=4, channels=3, format='png', orientation=1)
+    """
+    view = as_bytes(encoded)
+    if bytes(view[:3]) == _JPEG_START:
+        return jpeg_info(view)
+    with open_image(view) as image:
+        orientation = read_orientation(image)
+        channels = _CHANNELS.get(image.mode, 3)
+        height, width = image.height, image.width
+        if image.format == "TIFF" and orientation >= 5:
+            height, width = width, height  # Pillow gives a TIFF's size as it is once turned.
+        return ImageInfo(height, width, channels, str(image.format).lower(), orientation)
+
+
+def open_image(view: memoryview) -> Image.Image:
+    """Opens an encoded picture with pillow, which reads the header only.
+
+    Raises:
+        DecodeError: the format is unknown or the header is damaged.
+    """
+    try:
+        return Image.open(io.BytesIO(view))
+    except UnidentifiedImageError as error:
+        start = bytes(view[:8]).hex(" ")
+        raise DecodeError(f"not a picture in a known format: {view.nbytes} bytes that begin with {start}") from error
+    except (OSError, ValueError, SyntaxError, struct.error, Image.DecompressionBombError) as error:
+        raise DecodeError(f"the picture's header is damaged: {error}") from error
+
+
+def read_orientation(image: Image.Image) -> int:
+    """Gives the EXIF orientation of a picture that pillow opened."""
+    try:
+        value: Any = image.getexif().get(_ORIENTATION_TAG, 1)
+    except (OSError, ValueError, SyntaxError, struct.error, KeyError, TypeError):
+        return 1  # Damaged metadata is no reason to refuse the picture.
+    return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def jpeg_info(view: memoryview) -> ImageInfo:
+    """Reads a JPEG's header by walking its markers up to the frame; a few microseconds.
+
+    Raises:
+        DecodeError: the data ends before the frame header, or is no sequence of markers.
+    """
+    orientation = 1
+    position, end = 2, view.nbytes
+    while position + 4 <= end:
+        if view[position] != 0xFF:
+            # Some writers leave bytes between segments; decoders skip them with a warning, and so do we.
+            skipped = bytes(view[position : position + _LONGEST_SEGMENT]).find(b"\xff")
+            if skipped < 0:
+                break
+            position += skipped
+            continue
+        marker = view[position + 1]
+        if marker == 0xFF or marker == 0x00 or 0xD0 <= marker <= 0xD8 or marker == 0x01:
+            position += 1 if marker == 0xFF else 2
+            continue
+        length = view[position + 2] << 8 | view[position + 3]
+        body = view[position + 4 : position + 2 + length]
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            if len(body) < 6:
+                break
+            height, width, channels = struct.unpack_from(">HHB", body, 1)
+            if not height or not width:
+                raise DecodeError(f"the JPEG's header gives a size of {width} by {height}")
+            return ImageInfo(height, width, channels, "jpeg", orientation)
+        if marker == 0xE1 and orientation == 1 and bytes(body[:6]) == b"Exif\0\0":
+            orientation = _exif_orientation(body[6:])
+        elif marker in (0xD9, 0xDA):
+            break
+        position += 2 + max(length, 2)
+    raise DecodeError(f"the JPEG of {end} bytes ends, or is damaged, before its size is given")
+
+
+def _exif_orientation(tiff: memoryview) -> int:
+    """Gives the orientation in the first directory of a TIFF structure, 1 if there is none."""
+    order = {b"II": "<", b"MM": ">"}.get(bytes(tiff[:2]))
+    if order is None or len(tiff) < 8:
+        return 1
+    (offset,) = struct.unpack_from(order + "I", tiff, 4)
+    if offset + 2 > len(tiff):
+        return 1
+    (entries,) = struct.unpack_from(order + "H", tiff, offset)
+    for entry in range(offset + 2, min(offset + 2 + 12 * entries, len(tiff) - 11), 12):
+        tag, kind, _, value = struct.unpack_from(order + "HHIH", tiff, entry)
+        if tag == _ORIENTATION_TAG:
+            return value if kind == 3 and 1 <= value <= 8 else 1
+    return 1

@@ -1,0 +1,98 @@
+"""Integer windows of arrays, and what to do where a window leaves the array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["POLICIES", "extract"]
+
+Array = npt.NDArray[Any]
+
+POLICIES = ("error", "pad", "trim_to_shape")
+
+
+def extract(
+    array: Array,
+    start: Sequence[int],
+    shape: Sequence[int],
+    *,
+    policy: str = "error",
+    fill: float | Sequence[float] = 0,
+    channel_axis: int = -1,
+    out: Array | None = None,
+) -> Array:
+    """Cuts the window ``start[i] .. start[i] + shape[i]`` of every axis out of an array.
+
+    Args:
+        array: any dtype; at least as many axes as the window, whose axes are the array's first ones.
+        start: first index of each axis; may be negative or beyond the end.
+        shape: extent of each axis.
+        policy: ``"error"`` refuses a window that leaves the array, ``"pad"`` fills what is outside,
+            ``"trim_to_shape"`` gives the part that is inside.
+        fill: one value, or one per channel, for ``"pad"``; clamped to the range of the dtype.
+        channel_axis: the axis that a sequence of fill values runs along.
+        out: where to write, of the resulting shape.
+
+    Returns:
+        A view of `array` when the window lies inside and no `out` is given, else an array of its own.
+
+    Raises:
+        ValueError: the window leaves the array under ``"error"``, an unknown policy, a wrong number of fill values.
+
+    Example:
+        >>> extract(np.arange(4), [2], [3], policy="pad", fill=9)
+        array([2, 3, 9])
+    """
+    if policy not in POLICIES:
+        raise ValueError(f"unknown out-of-bounds policy {policy!r}; known are {', '.join(POLICIES)}")
+    if len(start) != len(shape) or len(start) > array.ndim:
+        raise ValueError(f"a window of {len(start)} starts and {len(shape)} extents doesn't fit {array.ndim} axes")
+    if any(extent < 0 for extent in shape):
+        raise ValueError(f"a window can't have the negative shape {tuple(shape)}")
+    inside = tuple(
+        (min(max(first, 0), limit), min(max(first + extent, 0), limit))
+        for first, extent, limit in zip(start, shape, array.shape, strict=False)
+    )
+    found = array[tuple(slice(low, high) for low, high in inside)]
+    whole = all(
+        low == first and high == first + extent for (low, high), first, extent in zip(inside, start, shape, strict=True)
+    )
+    if whole or policy == "trim_to_shape":
+        if out is None:
+            return found
+        np.copyto(out, found)
+        return out
+    if policy == "error":
+        raise ValueError(
+            f"the window at {tuple(start)} of shape {tuple(shape)} leaves the array of shape {array.shape}; "
+            f'choose out_of_bounds_policy="pad" or "trim_to_shape" if that is intended'
+        )
+    if out is None:
+        out = np.empty((*shape, *array.shape[len(start) :]), array.dtype)
+    paste_fill(out, fill, channel_axis)
+    target = tuple(slice(low - first, high - first) for (low, high), first in zip(inside, start, strict=True))
+    if found.size:
+        out[target] = found
+    return out
+
+
+def paste_fill(out: Array, fill: float | Sequence[float], channel_axis: int) -> None:
+    """Fills an array with one value, or with one value per channel, clamped to the range of its dtype."""
+    values = np.atleast_1d(np.asarray(fill, np.float64))
+    if out.dtype.kind in "iu":
+        limits = np.iinfo(out.dtype)
+        # Clamped before the cast; DALI truncates fill values and leaves those out of range undefined.
+        values = np.clip(np.trunc(values), float(limits.min), float(limits.max))
+    if values.size == 1:
+        out[...] = values[0]
+        return
+    channels = out.shape[channel_axis]
+    if values.ndim != 1 or values.size != channels:
+        raise ValueError(f"{values.size} fill values were given for {channels} channels")
+    along = [1] * out.ndim
+    along[channel_axis] = channels
+    out[...] = values.reshape(along).astype(out.dtype)

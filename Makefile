@@ -1,0 +1,68 @@
+# Two commands suffice on a fresh machine with Python 3.10 or newer: make demo, make test.
+#
+#   make PYTHON=python3.12 ...    another interpreter for a new environment
+#   make VENV=/elsewhere ...      another place for it
+#   make test ARGS="-k crop -x"   further arguments for the command that the target runs
+
+PYTHON ?= python3
+VENV   ?= .venv
+CUDA   ?= cuda13
+ARGS   ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+# A stamp is named after the extras that are installed when it exists.
+DEMO := $(VENV)/.installed-demo
+DEV  := $(VENV)/.installed-test,demo,parity
+GPU  := $(VENV)/.installed-test,demo,parity,$(CUDA)
+DOCS := $(VENV)/.installed-docs
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint format bench test-gpu bench-gpu docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: $(DEMO) ## run the whole product once: make pictures, train on them, compare with a plain DataLoader
+	$(BIN)/dali-proxy demo $(ARGS)
+
+test: $(DEV) ## run the tests that need no GPU
+	$(BIN)/python -m pytest -m "not gpu" $(ARGS)
+
+lint: $(DEV) ## check style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(DEV) ## mend what ruff can mend by itself
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(DEV) ## compare with torch's DataLoader and NVIDIA's proxy on the CPU
+	$(BIN)/dali-proxy bench $(ARGS)
+
+test-gpu: $(GPU) ## run the tests that need a GPU
+	$(BIN)/python -m pytest -m gpu $(ARGS)
+
+bench-gpu: $(GPU) ## the same comparison on GPU 0
+	$(BIN)/dali-proxy bench --device-id 0 $(ARGS)
+
+docs: $(DOCS) ## build the documentation into site/
+	$(BIN)/mkdocs build --strict $(ARGS)
+
+clean: ## remove the environment and everything that was built
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find dali_proxy pipeline tests -name __pycache__ -prune -exec rm -rf {} +
+
+# pip is the last thing that venv writes, so it stands for a whole environment.
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed, this is \
+	%d.%d: try make PYTHON=python3.12" % sys.version_info[:2])'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-%: pyproject.toml constraints.txt | $(BIN)/pip
+	@echo "Installing dali-proxy[$*] into $(VENV) (the first time downloads PyTorch, which takes minutes) ..."
+	@$(PIP) install --quiet --constraint constraints.txt --editable '.[$*]'
+	@touch '$@'

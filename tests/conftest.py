@@ -1,0 +1,129 @@
+"""What every test has: real pictures, a temporary folder of its own, a check of what it leaves behind."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.leftovers import Snapshot, end_processes, wait_until_nothing_is_left
+
+ROOT = Path(__file__).resolve().parent.parent
+CLASSES = 3
+PICTURES_PER_CLASS = 8
+
+
+def _gpu_is_there() -> bool:
+    # The device files tell without a CUDA context, which forked children could not use.
+    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
+
+
+def _gpu_is_asked_for(config: pytest.Config) -> bool:
+    words = config.getoption("markexpr").replace("(", " ").replace(")", " ").split()
+    return "gpu" in words and "not gpu" not in " ".join(words)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests that need a GPU out, unless there is one and they were asked for."""
+    if _gpu_is_asked_for(config) and _gpu_is_there():
+        return
+    left_out = [item for item in items if item.get_closest_marker("gpu")]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say why tests that were asked for don't run."""
+    there = "found" if _gpu_is_there() else "none found"
+    chosen = "tests chosen" if _gpu_is_asked_for(config) and _gpu_is_there() else "tests left out"
+    return f"NVIDIA GPU: {there}, {chosen}; DALI_extra: {_find_dali_extra() or 'none'}"
+
+
+def _find_dali_extra() -> Path | None:
+    if path := os.environ.get("DALI_EXTRA_PATH"):
+        return Path(path)
+    beside = (ROOT.parent / "dali_extra", ROOT.parent / "shared" / "data" / "dali_extra")
+    return next((folder for folder in beside if folder.is_dir()), None)
+
+
+@pytest.fixture(scope="session")
+def dali_extra() -> Path | None:
+    """NVIDIA's DALI_extra data: from DALI_EXTRA_PATH, or a folder beside the checkout; None without it."""
+    return _find_dali_extra()
+
+
+@pytest.fixture(scope="session")
+def jpeg_folder(tmp_path_factory: pytest.TempPathFactory, dali_extra: Path | None) -> Path:
+    """A tree of 24 small JPEGs of different sizes in 3 class folders, cut from real photographs."""
+    random = np.random.default_rng(20)
+    folder = tmp_path_factory.mktemp("jpegs")
+    for name, photograph in _photographs(dali_extra):
+        (folder / name).mkdir()
+        for index in range(PICTURES_PER_CLASS):
+            width, height = random.integers(96, 288, size=2).tolist()
+            left = random.integers(0, photograph.width - width, endpoint=True)
+            top = random.integers(0, photograph.height - height, endpoint=True)
+            picture = photograph.crop((left, top, left + width, top + height))
+            picture.save(folder / name / f"{index:03}.jpg", quality=90)
+    return folder
+
+
+def _photographs(dali_extra: Path | None) -> Iterator[tuple[str, Image.Image]]:
+    """One photograph a class, from `dali_extra`, or without it from those that scikit-image ships."""
+    if dali_extra is None:
+        from skimage import data
+
+        for name in ("astronaut", "chelsea", "coffee"):
+            yield name, Image.fromarray(getattr(data, name)())
+        return
+    classes = sorted(path for path in (dali_extra / "db" / "single" / "jpeg").iterdir() if path.is_dir())
+    for folder in classes[:CLASSES]:
+        with Image.open(min(folder.glob("*.jpg"))) as photograph:
+            yield folder.name, photograph.convert("RGB")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Gives the session, and every process that it starts, a temporary folder of its own.
+
+    So runs side by side don't see each other's files, and a process that lost its parent is known as ours.
+    """
+    folder = tmp_path_factory.mktemp("t", numbered=False)  # a short name: paths of sockets end at 107 bytes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        patch.setattr(tempfile, "tempdir", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def told_leftovers(temporary_folder: Path) -> set[str]:
+    """What tests have left behind so far, so that each thing is told once."""
+    return set()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_by_module(request: pytest.FixtureRequest, told_leftovers: set[str]) -> Iterator[None]:
+    """Fails when the fixtures of a module leave something behind."""
+    yield from _fail_on_leftovers(request, told_leftovers)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request: pytest.FixtureRequest, told_leftovers: set[str]) -> Iterator[None]:
+    """Fails when a test leaves something behind."""
+    yield from _fail_on_leftovers(request, told_leftovers)
+
+
+def _fail_on_leftovers(request: pytest.FixtureRequest, told: set[str]) -> Iterator[None]:
+    # On the GPU, descriptors are not looked at: the driver opens some and keeps them.
+    descriptors = not _gpu_is_asked_for(request.config)
+    before = Snapshot.take(descriptors=descriptors)
+    yield
+    if left := wait_until_nothing_is_left(before, known=told, descriptors=descriptors):
+        told.update(left)
+        end_processes(before)
+        pytest.fail(f"{request.node.name} left behind:\n  " + "\n  ".join(left), pytrace=False)

@@ -1,0 +1,82 @@
+"""What the shared fixtures promise."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests import conftest
+
+CARELESS = """
+import os
+
+def test_careless():
+    os.memfd_create("forgotten")
+"""
+
+ON_THE_GPU = """
+import pytest
+
+@pytest.mark.gpu
+def test_on_the_gpu():
+    pass
+
+def test_anywhere():
+    pass
+"""
+
+
+def run_pytest(folder: Path, test: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run one test file in a session of its own, under the same fixtures."""
+    (folder / "test_it.py").write_text(test)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.conftest"]
+    command += ["-c", str(conftest.ROOT / "pyproject.toml"), f"--confcutdir={folder}", str(folder)]
+    return subprocess.run(
+        [*command, *arguments], cwd=conftest.ROOT, capture_output=True, text=True, timeout=50, check=False
+    )
+
+
+def test_a_test_that_leaves_something_fails(tmp_path: Path) -> None:
+    run = run_pytest(tmp_path, CARELESS)
+    assert re.search(r"test_careless left behind:\n +descriptor \d+: /memfd:forgotten \(deleted\)", run.stdout)
+    assert "1 passed, 1 error" in run.stdout, "what a test left is not told again of its module"
+    assert run.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "summary"),
+    [
+        ((), "1 passed, 1 deselected"),
+        (("-m", "not gpu"), "1 passed, 1 deselected"),
+        (("-m", "gpu"), "1 passed, 1 deselected" if conftest._gpu_is_there() else "2 deselected"),
+    ],
+)
+def test_gpu_tests_run_only_when_asked_for(tmp_path: Path, arguments: tuple[str, ...], summary: str) -> None:
+    run = run_pytest(tmp_path, ON_THE_GPU, *arguments)
+    assert run.stdout.splitlines()[-1].startswith(summary), run.stdout + run.stderr
+
+
+def test_jpeg_folder(jpeg_folder: Path) -> None:
+    files = sorted(jpeg_folder.glob("*/*.jpg"))
+    assert len(files) == conftest.CLASSES * conftest.PICTURES_PER_CLASS == 24
+    assert len({path.parent for path in files}) == conftest.CLASSES
+    sizes = set()
+    for path in files:
+        with Image.open(path) as picture:
+            assert picture.mode == "RGB"
+            assert np.asarray(picture).std() > 1
+            sizes.add(picture.size)
+    assert len(sizes) == len(files)
+
+
+def test_photographs_without_dali_extra() -> None:
+    pytest.importorskip("skimage")
+    photographs = dict(conftest._photographs(None))
+    assert len(photographs) == conftest.CLASSES
+    assert all(min(picture.size) >= 288 for picture in photographs.values())

@@ -1,0 +1,167 @@
+"""The rules of the house that a program can check."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("dali_proxy", "pipeline")
+MOST_LINES = 400
+
+REFUSE_TORCH = """
+import sys
+
+class TorchWasImported(BaseException):
+    pass
+
+def refuse(event, arguments):
+    if event == "import" and arguments[0].partition(".")[0] == "torch":
+        raise TorchWasImported
+
+sys.addaudithook(refuse)
+import {module}
+"""
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """The file of every module of both packages, by the module's full name."""
+    found = {}
+    for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def tree(module: str) -> ast.Module:
+    path = modules()[module]
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports(module: str, statements: Iterator[ast.AST]) -> Iterator[tuple[str, int]]:
+    """What the import statements among `statements` name, as modules of ours where possible, and the lines."""
+    for statement in statements:
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                yield alias.name, statement.lineno
+        elif isinstance(statement, ast.ImportFrom):
+            source = absolute(module, statement)
+            for alias in statement.names:
+                inner = f"{source}.{alias.name}"
+                yield inner if inner in modules() else source, statement.lineno
+
+
+def absolute(module: str, statement: ast.ImportFrom) -> str:
+    """The full name of the module that a `from ... import` statement reads."""
+    if not statement.level:
+        return statement.module or ""
+    is_package = modules()[module].name == "__init__.py"
+    parts = module.split(".")
+    base = parts[: len(parts) - statement.level + is_package]
+    return ".".join([*base, statement.module] if statement.module else base)
+
+
+def executed_on_import(statements: list[ast.stmt]) -> Iterator[ast.AST]:
+    """The statements that an import of the module runs: no functions' bodies, nothing for type checkers."""
+    for statement in statements:
+        yield statement
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if isinstance(statement, ast.If) and "TYPE_CHECKING" in ast.unparse(statement.test):
+            yield from executed_on_import(statement.orelse)
+            continue
+        for block in ("body", "orelse", "finalbody"):
+            yield from executed_on_import(getattr(statement, block, []))
+        for handler in getattr(statement, "handlers", []):
+            yield from executed_on_import(handler.body)
+
+
+def public_names(module: str) -> tuple[list[str], int] | None:
+    """The list in `__all__` and its line, or None where the module has none that is written out."""
+    for statement in tree(module).body:
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
+            return list(ast.literal_eval(statement.value)), statement.lineno
+    return None
+
+
+def where(module: str, line: int) -> str:
+    return f"{modules()[module].relative_to(ROOT)}:{line}"
+
+
+def test_pipeline_never_imports_dali_proxy() -> None:
+    wrong = [
+        where(module, line)
+        for module in modules()
+        if module.partition(".")[0] == "pipeline"
+        for name, line in imports(module, ast.walk(tree(module)))
+        if name.partition(".")[0] == "dali_proxy"
+    ]
+    assert not wrong, f"imports go from dali_proxy to pipeline, never back: {wrong}"
+
+
+def test_imports_have_no_circles() -> None:
+    graph = {
+        module: {
+            name
+            for name, _ in imports(module, executed_on_import(tree(module).body))
+            if name in modules() and name != module
+        }
+        for module in modules()
+    }
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(f"circular imports: {' <- '.join(error.args[1])}", pytrace=False)
+
+
+@pytest.mark.parametrize("module", ["pipeline", "dali_proxy", "dali_proxy.host"])
+def test_torch_is_not_imported_by(module: str) -> None:
+    """The host process must start fast, and never needs torch."""
+    program = REFUSE_TORCH.format(module=module)
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert run.returncode == 0, f"`import {module}` failed or imported torch, and this is how:\n{run.stderr}"
+
+
+def test_public_names_are_sorted() -> None:
+    wrong = []
+    for module in modules():
+        names = public_names(module)
+        if names is None:
+            continue
+        if names[0] != sorted(set(names[0])):
+            wrong.append(f"{where(module, names[1])} should be {sorted(set(names[0]))}")
+    assert not wrong, "__all__ is sorted and names nothing twice:\n" + "\n".join(wrong)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_package_says_what_is_public(package: str) -> None:
+    assert package in modules(), f"{package}/__init__.py is missing"
+    assert public_names(package), f"{package}/__init__.py has no __all__"
+
+
+def test_no_module_is_too_long() -> None:
+    lengths = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in modules().values()}
+    wrong = [f"{path.relative_to(ROOT)}: {lines}" for path, lines in lengths.items() if lines > MOST_LINES]
+    assert not wrong, f"a module has at most {MOST_LINES} lines; which second noun lives in {wrong}?"
+
+
+def test_every_folder_is_a_package() -> None:
+    folders = {path.parent for path in modules().values()}
+    wrong = [str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").exists()]
+    assert not wrong, f"folders without __init__.py are not part of the distribution: {wrong}"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_package_is_typed(package: str) -> None:
+    assert (ROOT / package / "py.typed").exists()

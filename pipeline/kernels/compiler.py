@@ -13,7 +13,7 @@ from pipeline.kernels.errors import KernelCompileError, cuda_call, load_cupy
 __all__ = ["OPTIONS", "get_kernel", "macro_options", "read_source"]
 
 #: Options of every compilation; CuPy adds the architecture and -ftz=true.
-OPTIONS = ("--std=c++17",)
+OPTIONS = ("-std=c++17",)
 
 _kernels: dict[tuple[str, str, tuple[tuple[str, str], ...], int], Any] = {}
 _lock = threading.Lock()

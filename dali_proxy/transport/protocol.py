@@ -14,6 +14,7 @@ from pipeline.ipc.messages import U8, U16, U32, U64, Codec, MaxLength
 
 __all__ = [
     "CODEC",
+    "CUDA_SLOTS",
     "DTYPES",
     "AttachRing",
     "CloseSession",
@@ -23,6 +24,7 @@ __all__ = [
     "Goodbye",
     "Hello",
     "InputBatch",
+    "OpenSession",
     "OutputBatch",
     "Release",
     "Result",
@@ -42,6 +44,9 @@ DTYPES = {
         "float16", "float32", "float64", "bool",
     )
 }  # fmt: skip
+
+#: Slots of CUDA memory are numbered from here in messages.
+CUDA_SLOTS = 1 << 24
 
 _MAX_NDIM = 16
 _MAX_SAMPLES = 1 << 20
@@ -199,6 +204,13 @@ class Release:
 
 
 @dataclass(frozen=True)
+class OpenSession:
+    """Consumer to server: an iterator begins; its requests carry this number, and end with this consumer."""
+
+    session: U64
+
+
+@dataclass(frozen=True)
 class CloseSession:
     """Consumer to server: an iterator has ended; what it had in flight is not wanted."""
 
@@ -216,7 +228,7 @@ class OutputBatch:
         layout: names of the dimensions of a sample.
         dense: whether it is one array with the batch dimension in front.
         ndim: number of dimensions of the arrays: of the whole when it is dense, else of each sample.
-        table: ``int64[n, 1 + ndim]`` as bytes, a row for each array (one when dense): offset in the slot in bytes, shape.
+        table: ``int64[n, 1 + ndim]`` as bytes, a row for each array (one when dense): offset in the slot, shape.
         slot: number of the slot.
         generation: which use of the slot by this consumer it is; 1 to 127.
         nbytes: size of the slot.
@@ -248,11 +260,19 @@ class OutputBatch:
 
 @dataclass(frozen=True)
 class Result:
-    """Server to consumer: what was fetched."""
+    """Server to consumer: what was fetched.
+
+    Attributes:
+        client: whose request.
+        seq: which request.
+        outputs: one for each output of the pipeline.
+        detached: slots that won't be used any more, as in `SlotsDetached`; to be forgotten first.
+    """
 
     client: U64
     seq: U64
     outputs: tuple[OutputBatch, ...]
+    detached: tuple[U32, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -337,6 +357,7 @@ CODEC = Codec(
         12: StatsRequest,
         13: Stats,
         14: Goodbye,
+        15: OpenSession,
     }
 )
 

@@ -6,7 +6,7 @@ import os
 import weakref
 from typing import Protocol
 
-__all__ = ["ForkAware", "drop_in_child"]
+__all__ = ["ForkAware", "drop_in_child", "fork_count"]
 
 
 class ForkAware(Protocol):
@@ -16,6 +16,7 @@ class ForkAware(Protocol):
         """Lets go of it in a forked child: takes no lock (whose holder may be gone) and raises nothing."""
 
 
+_forks = 0
 _inherited: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 
 
@@ -24,10 +25,20 @@ def drop_in_child(thing: ForkAware) -> None:
     _inherited.add(thing)
 
 
+def fork_count() -> int:
+    """How often this process has forked so far: memory that was lent before has perhaps a second holder since."""
+    return _forks
+
+
+def _before_fork() -> None:
+    global _forks
+    _forks += 1
+
+
 def _after_fork_in_child() -> None:
     for thing in list(_inherited):
         thing.drop_inherited()
     _inherited.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork_in_child)
+os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)

@@ -1,0 +1,163 @@
+"""Result slots on a GPU, the consumer's side: torch tensors over memory of the server's."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dali_proxy.transport.protocol import CUDA_SLOTS, OutputBatch
+from dali_proxy.transport.slot_view import Loan, check_rows
+from dali_proxy.transport.slots import RETIRED
+from pipeline.ipc.errors import ProtocolError
+from pipeline.ipc.memory import SharedBlock
+from pipeline.kernels.errors import CudaError, load_cupy
+from pipeline.kernels.ipc import BufferHandle, ImportedBuffer
+
+if TYPE_CHECKING:
+    import torch
+
+    from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["CudaSlotView", "local_tensors"]
+
+_HANDLE = 64  # bytes of each of the three handles of a slot
+
+
+class _Imported:
+    """A slot that is mapped here, and how many loans of it are out."""
+
+    __slots__ = ("buffer", "detached", "loans", "number")
+
+    def __init__(self, number: int, buffer: ImportedBuffer) -> None:
+        self.number = number
+        self.buffer = buffer
+        self.loans = 0
+        self.detached = False
+
+
+class _LentMemory:
+    """What torch makes a tensor of, and keeps: when the tensor dies, the slot may be reused once the stream is done."""
+
+    __slots__ = ("__cuda_array_interface__", "_closable", "_imported", "_loan", "_stream_ptr")
+
+    def __init__(self, imported: _Imported, loan: Loan, stream_ptr: int, closable: deque[_Imported]) -> None:
+        self._imported = imported
+        self._loan = loan
+        self._stream_ptr = stream_ptr
+        self._closable = closable
+        imported.loans += 1
+        self.__cuda_array_interface__ = {
+            "version": 2,
+            "data": (imported.buffer.pointer, False),
+            "shape": (imported.buffer.nbytes,),
+            "typestr": "|u1",
+        }
+
+    def __del__(self) -> None:
+        imported = self._imported
+        if not self._loan.ours:
+            return
+        try:
+            imported.buffer.record_free(self._stream_ptr)
+        except (CudaError, AttributeError, TypeError, ImportError):
+            # The context is gone, or the interpreter is going: there is no stream left to wait for.
+            pass
+        imported.loans -= 1
+        if imported.detached and not imported.loans:
+            self._closable.append(imported)  # closing may wait for the GPU; no finalizer should
+        # The loan dies after this, and only then the server sees that the slot is free.
+
+
+class CudaSlotView:
+    """Maps the CUDA slots that a server lends to this process. Used by one thread at a time.
+
+    Args:
+        control_fd: descriptor of the control page; owned from now on.
+        control_nbytes: its size.
+    """
+
+    def __init__(self, control_fd: int, control_nbytes: int) -> None:
+        control = SharedBlock.attach(control_fd, control_nbytes)
+        self._page = control.array
+        control.close()
+        self._slots: dict[int, _Imported] = {}
+        self._closable: deque[_Imported] = deque()
+
+    def open(self, output: OutputBatch) -> torch.Tensor | list[torch.Tensor]:
+        """Return the tensor of a dense output, or the list of its samples. The current stream waits for the data.
+
+        Raises:
+            CudaError: the memory can't be mapped.
+            ProtocolError: what the server says can't be.
+        """
+        import torch
+
+        self._close_unused()
+        number = output.slot - CUDA_SLOTS
+        if not 0 <= number < len(self._page) or output.generation >= RETIRED:
+            raise ProtocolError(f"there is no slot {number} of generation {output.generation}")
+        if output.attach:
+            self._slots[number] = self._attach(number, output)
+        imported = self._slots.get(number)
+        if imported is None:
+            raise ProtocolError(f"slot {number} is not attached")
+        dtype, table = output.unpack()
+        rows = check_rows(table, dtype.itemsize, imported.buffer.nbytes, output.dense)
+        stream_ptr = int(torch.cuda.current_stream(output.device_id).cuda_stream)
+        imported.buffer.wait_ready(stream_ptr)
+        loan = Loan(self._page, number, output.generation)
+        memory = torch.as_tensor(
+            _LentMemory(imported, loan, stream_ptr, self._closable), device=f"cuda:{output.device_id}"
+        )
+        torch_dtype = getattr(torch, dtype.name)
+        tensors = []
+        for offset, *shape in rows:
+            nbytes = dtype.itemsize
+            for length in shape:
+                nbytes *= length
+            tensors.append(memory[offset : offset + nbytes].view(torch_dtype).view(shape))
+        return tensors[0] if output.dense else tensors
+
+    def detach(self, slots: Sequence[int]) -> None:
+        """Unmap slots that the server won't use again, once no tensor lies in them, and tell it so."""
+        for number in slots:
+            imported = self._slots.pop(number, None)
+            if imported is not None:
+                imported.detached = True
+                if not imported.loans:
+                    self._closable.append(imported)
+        self._close_unused()
+
+    def close(self) -> None:
+        """Unmap what no tensor lies in."""
+        self.detach(list(self._slots))
+
+    def _attach(self, number: int, output: OutputBatch) -> _Imported:
+        if len(output.handle) != 3 * _HANDLE:
+            raise ProtocolError("a new CUDA slot came without its handles")
+        memory, ready, free = (output.handle[start : start + _HANDLE] for start in range(0, 3 * _HANDLE, _HANDLE))
+        return _Imported(number, ImportedBuffer(BufferHandle(output.device_id, output.nbytes, memory, ready, free)))
+
+    def _close_unused(self) -> None:
+        while self._closable:
+            import torch
+
+            imported = self._closable.popleft()
+            torch.cuda.synchronize(imported.buffer.device_id)
+            imported.buffer.close()
+            self._page[imported.number] = RETIRED  # with generation 0: it is mapped no more
+
+
+def local_tensors(output: TensorListGPU) -> torch.Tensor | list[torch.Tensor]:
+    """Return torch tensors over a batch of this process, after which the current stream is ordered."""
+    import torch
+
+    if output.ready is not None:
+        stream = torch.cuda.current_stream(output.device_id())
+        load_cupy().cuda.ExternalStream(stream.cuda_stream).wait_event(output.ready)
+    if output.dense is not None:
+        tensor: torch.Tensor = torch.from_dlpack(output.dense)
+        return tensor
+    tensors = [torch.from_dlpack(sample) for sample in output.samples]
+    return torch.stack(tensors) if output.is_dense_tensor() else tensors

@@ -1,0 +1,208 @@
+"""The server's side of results: outputs are staged in slots, then published to the consumer that fetches them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dali_proxy.transport.exchange import LocalExchange
+from dali_proxy.transport.protocol import CUDA_SLOTS, DTYPES, OutputBatch, Result
+from dali_proxy.transport.slots import Borrower, Slot, SlotPool
+from pipeline.ipc.errors import ProtocolError
+from pipeline.ipc.memory import SharedBlock
+from pipeline.ipc.ring import ALIGNMENT
+from pipeline.tensors.cpu import TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
+
+if TYPE_CHECKING:
+    from dali_proxy.transport.cuda_slots import CudaPublisher
+
+__all__ = ["Consumer", "ResultPublisher", "StagedResult"]
+
+
+class Consumer:
+    """What the server knows of one consumer: the slots that it was lent. Made by `ResultPublisher.consumer`.
+
+    Attributes:
+        control_fds: descriptors for its `Welcome`.
+        control_nbytes: size of each control page.
+    """
+
+    def __init__(self, borrowers: Sequence[Borrower[Any]]) -> None:
+        self.borrowers = tuple(borrowers)
+        self.control_fds = tuple(borrower.control.fd for borrower in borrowers)
+        self.control_nbytes = borrowers[0].control.nbytes
+
+    def take_detached(self) -> tuple[int, ...]:
+        """Return what a `SlotsDetached` message has to say; empty for no message. `publish` says it as well."""
+        cpu, *cuda = (borrower.take_detached() for borrower in self.borrowers)
+        return cpu + tuple(number + CUDA_SLOTS for numbers in cuda for number in numbers)
+
+    def close(self) -> None:
+        """End the account: the consumer is gone. What it still holds is never reused."""
+        for borrower in self.borrowers:
+            borrower.close()
+
+
+class StagedResult:
+    """The outputs of a batch, lying in slots, until somebody fetches them or nobody wants them. Thread-safe.
+
+    Attributes:
+        nbytes: bytes that it occupies.
+    """
+
+    def __init__(self, parts: Sequence[tuple[OutputBatch, Slot[Any] | None, Any]]) -> None:
+        self._parts = list(parts)
+        self.nbytes = sum(output.nbytes for output, _, _ in parts)
+
+    def take(self) -> list[tuple[OutputBatch, Slot[Any] | None, Any]]:
+        """Return the outputs, once; an empty list afterwards."""
+        parts, self._parts = self._parts, []
+        return parts
+
+    def discard(self) -> None:
+        """Give the slots back; does nothing once it was published."""
+        for _, slot, _ in self.take():
+            if slot is not None:
+                slot.discard()
+
+
+class ResultPublisher:
+    """The server's side: puts outputs into slots, and lends these to consumers. Thread-safe.
+
+    Args:
+        device_id: the GPU that outputs may lie on, or None.
+        local: where GPU outputs are handed over if the consumer is this process (``mode="thread"``).
+    """
+
+    def __init__(self, device_id: int | None = None, local: LocalExchange | None = None) -> None:
+        self.pool: SlotPool[SharedBlock] = SlotPool(SharedBlock.create)
+        self._local = local
+        self._cuda: CudaPublisher | None = None
+        if device_id is not None and local is None:
+            from dali_proxy.transport.cuda_slots import CudaPublisher
+
+            self._cuda = CudaPublisher(device_id)
+
+    def allocate(self, output: int, nbytes: int) -> Slot[SharedBlock]:
+        """Return a slot for an output on the CPU, so that an executor writes there what will be staged."""
+        return self.pool.allocate(nbytes)
+
+    def consumer(self) -> Consumer:
+        """Make the account of a consumer that has connected."""
+        pools = [self.pool] if self._cuda is None else [self.pool, self._cuda.pool]
+        return Consumer([pool.borrower() for pool in pools])
+
+    def stage(self, outputs: Sequence[TensorListCPU | TensorListGPU]) -> StagedResult:
+        """Put the outputs of a batch into slots; without a copy where they lie in one already.
+
+        It may copy: call it on a thread that has the time, not on the one that serves all clients.
+
+        Raises:
+            IPCError: there is no memory.
+        """
+        parts: list[tuple[OutputBatch, Slot[Any] | None, Any]] = []
+        try:
+            for output in outputs:
+                taken = [slot for _, slot, _ in parts]
+                parts.append(
+                    self._stage_cpu(output, taken) if isinstance(output, TensorListCPU) else self._stage_gpu(output)
+                )
+        except BaseException:
+            StagedResult(parts).discard()
+            raise
+        return StagedResult(parts)
+
+    def publish(
+        self, consumer: Consumer, client: int, seq: int, staged: StagedResult
+    ) -> tuple[Result, tuple[int, ...]]:
+        """Lend a staged result to a consumer. Return the message and its descriptors; send both at once.
+
+        Raises:
+            IPCError: the consumer holds too many results, or is gone.
+        """
+        detached = consumer.take_detached()
+        messages: list[OutputBatch] = []
+        fds: list[int] = []
+        for output, slot, thing in staged.take():
+            if slot is None:
+                assert self._local is not None  # _stage_gpu made it so
+                messages.append(replace(output, slot=self._local.put(thing)))
+            elif slot.pool is self.pool:
+                generation, attach = self.pool.lend(slot, consumer.borrowers[0])
+                messages.append(replace(output, generation=generation, attach=attach))
+                if attach:
+                    fds.append(slot.memory.fd)
+            else:
+                generation, attach = slot.pool.lend(slot, consumer.borrowers[1])
+                handle = output.handle if attach else b""
+                messages.append(replace(output, generation=generation, attach=attach, handle=handle))
+        return Result(client, seq, tuple(messages), detached), tuple(fds)
+
+    def trim(self) -> None:
+        """Give up idle slots; each consumer should then be told what its `take_detached` says."""
+        self.pool.trim()
+        if self._cuda is not None:
+            self._cuda.pool.trim()
+
+    def close(self) -> None:
+        """Give back all memory of this process. Tensors that consumers hold on the CPU stay valid."""
+        self.pool.close()
+        if self._cuda is not None:
+            self._cuda.close()
+
+    def _stage_cpu(
+        self, output: TensorListCPU, taken: Sequence[Slot[Any] | None]
+    ) -> tuple[OutputBatch, Slot[Any] | None, Any]:
+        slot = output.owner
+        if output.dense is not None and isinstance(slot, Slot) and slot not in taken and slot.array is not None:
+            offset = output.dense.ctypes.data - slot.array.ctypes.data
+            if output.dense.flags.c_contiguous and 0 <= offset <= slot.array.nbytes - output.dense.nbytes:
+                return _describe(output, slot, output.dense.dtype, [(offset, *output.dense.shape)], True), slot, None
+        samples = output.samples
+        dtype = samples[0].dtype if output.dense is None else output.dense.dtype
+        dense = output.is_dense_tensor()
+        step = 1 if dense else ALIGNMENT
+        offsets = np.cumsum([0, *(-(-sample.nbytes // step) * step for sample in samples)]).tolist()
+        slot = self.pool.allocate(offsets[-1])
+        try:
+            for sample, offset in zip(samples, offsets, strict=False):
+                np.ndarray(sample.shape, dtype, buffer=slot.array, offset=offset)[...] = sample
+        except BaseException:
+            slot.discard()
+            raise
+        if dense:
+            rows = [(0, len(samples), *samples[0].shape)]
+        else:
+            rows = [(offset, *sample.shape) for offset, sample in zip(offsets, samples, strict=False)]
+        return _describe(output, slot, dtype, rows, dense), slot, None
+
+    def _stage_gpu(self, output: TensorListGPU) -> tuple[OutputBatch, Slot[Any] | None, Any]:
+        if self._local is not None:
+            return OutputBatch("local", 0, "uint8", "", True, 0, b"", 0), None, output
+        if self._cuda is None:
+            raise ProtocolError("an output lies on a GPU, and the server was made for none")
+        described, slot = self._cuda.stage(output)
+        return described, slot, None
+
+
+def _describe(
+    output: TensorListCPU, slot: Slot[Any], dtype: np.dtype[Any], rows: Sequence[Sequence[int]], dense: bool
+) -> OutputBatch:
+    if dtype.name not in DTYPES:
+        raise ProtocolError(f"results of {dtype} can't be sent")
+    table = np.array(rows, np.int64)
+    return OutputBatch(
+        device="cpu",
+        device_id=0,
+        dtype=dtype.name,
+        layout=output.layout(),
+        dense=dense,
+        ndim=table.shape[1] - 1,
+        table=table.tobytes(),
+        slot=slot.number,
+        nbytes=slot.memory.nbytes,
+    )

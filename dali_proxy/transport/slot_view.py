@@ -1,0 +1,125 @@
+"""The consumer's side of result slots on the CPU: arrays over them, which give their slot back when they die."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dali_proxy.transport.protocol import OutputBatch
+from dali_proxy.transport.slots import RETIRED
+from pipeline.ipc.errors import ProtocolError
+from pipeline.ipc.forking import fork_count
+from pipeline.ipc.memory import SharedBlock
+
+__all__ = ["Loan", "SlotView", "check_rows"]
+
+
+class Loan:
+    """A slot while tensors over it live: returns it when it dies, by a byte store and nothing else.
+
+    A child process that was forked meanwhile has the tensors too. It must not return the slot; and when the parent
+    does, the child may still read, so the memory is then retired instead of reused.
+    """
+
+    __slots__ = ("_forks", "_generation", "_number", "_page", "_pid")
+
+    def __init__(self, page: npt.NDArray[np.uint8], number: int, generation: int) -> None:
+        self._page = page
+        self._number = number
+        self._generation = generation
+        self._forks = fork_count()
+        self._pid = os.getpid()
+
+    @property
+    def ours(self) -> bool:
+        """Whether this process took it; a forked child didn't."""
+        return os.getpid() == self._pid
+
+    def __del__(
+        self, getpid: Callable[[], int] = os.getpid, forks: Callable[[], int] = fork_count, retired: int = RETIRED
+    ) -> None:  # bound here: globals are gone at interpreter exit
+        if getpid() == self._pid:
+            self._page[self._number] = self._generation | (retired if forks() != self._forks else 0)
+
+
+class _LentArray:
+    """What NumPy arrays over a slot are made of, and keep: the loan and the mapping."""
+
+    __slots__ = ("__array_interface__", "_loan", "_mapping")
+
+    def __init__(self, loan: Loan, mapping: npt.NDArray[np.uint8]) -> None:
+        self._loan = loan
+        self._mapping = mapping
+        self.__array_interface__ = mapping.__array_interface__
+
+
+class SlotView:
+    """Maps the slots that a server lends to this process.
+
+    Args:
+        control_fd: descriptor of the control page; owned from now on.
+        control_nbytes: its size.
+    """
+
+    def __init__(self, control_fd: int, control_nbytes: int) -> None:
+        control = SharedBlock.attach(control_fd, control_nbytes)
+        #: The control page: a byte for each slot.
+        self.page = control.array
+        control.close()
+        self._mappings: dict[int, npt.NDArray[np.uint8]] = {}
+
+    def open(self, output: OutputBatch, fds: Iterator[int]) -> npt.NDArray[Any] | list[npt.NDArray[Any]]:
+        """Return the array of a dense output, or the list of its samples. Memory stays theirs while they live.
+
+        Args:
+            output: from the server; describes a loan that wasn't opened before.
+            fds: descriptors that came with the message; one is taken if the slot is new.
+
+        Raises:
+            ProtocolError: what the server says can't be.
+        """
+        if output.slot >= len(self.page) or output.generation >= RETIRED:
+            raise ProtocolError(f"there is no slot {output.slot} of generation {output.generation}")
+        if output.attach:
+            fd = next(fds, -1)
+            if fd < 0:
+                raise ProtocolError("a new slot came without its descriptor")
+            block = SharedBlock.attach(fd, output.nbytes)
+            self._mappings[output.slot] = block.array
+            block.close()
+        mapping = self._mappings.get(output.slot)
+        if mapping is None:
+            raise ProtocolError(f"slot {output.slot} is not attached")
+        memory = np.asarray(_LentArray(Loan(self.page, output.slot, output.generation), mapping))
+        dtype, table = output.unpack()
+        rows = check_rows(table, dtype.itemsize, len(mapping), output.dense)
+        arrays: list[npt.NDArray[Any]] = [np.ndarray(row[1:], dtype, buffer=memory, offset=row[0]) for row in rows]
+        return arrays[0] if output.dense else arrays
+
+    def detach(self, slots: Sequence[int]) -> None:
+        """Forget slots that the server won't use again."""
+        for slot in slots:
+            self._mappings.pop(slot, None)
+
+    def close(self) -> None:
+        """Forget all slots. Arrays over them stay valid."""
+        self._mappings.clear()
+
+
+def check_rows(table: npt.NDArray[np.int64], itemsize: int, nbytes: int, dense: bool) -> list[list[int]]:
+    """Return the rows ``offset, *shape`` of a table, every one inside of `nbytes` bytes.
+
+    Raises:
+        ProtocolError: one isn't; or a dense output has more than one row.
+    """
+    offsets, shapes = table[:, 0], table[:, 1:]
+    ends = np.prod(shapes, axis=1, dtype=np.float64) * itemsize + offsets  # float64 can't wrap around
+    good = (offsets >= 0) & (offsets % itemsize == 0) & (ends <= nbytes) & (shapes >= 0).all(axis=1)
+    if not good.all() or (dense and len(table) != 1) or (shapes >= 1 << 48).any():
+        raise ProtocolError("an array of a result does not lie in its slot")
+    rows: list[list[int]] = table.tolist()
+    return rows

@@ -79,7 +79,8 @@ def _float_to_int(array: Array, out: Array) -> None:
     work = array.astype(np.float32) if array.dtype == np.float16 else array
     # trunc(x + 0.5) is wrong where x + 0.5 rounds up by itself (0.49999997, odd numbers beyond 2**23).
     rounded = np.trunc(work)
-    rounded += np.copysign(np.abs(work - rounded) >= 0.5, work)
+    with np.errstate(invalid="ignore"):
+        rounded += np.copysign(np.abs(work - rounded) >= 0.5, work)
     if out.dtype.kind == "b":
         np.not_equal(rounded, 0, out=out)
         return

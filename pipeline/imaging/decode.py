@@ -63,6 +63,7 @@ def decode(
         fast_idct: the faster, less exact inverse DCT of libjpeg-turbo.
         min_size: (height, width), before the orientation is applied; a JPEG may be decoded at 1/2, 1/4 or 1/8 of its
             size where the result is not smaller than this. None decodes it as it is. Not together with `region`.
+            A pixel then stands for a square of 2, 4 or 8: multiply coordinates by that, not by the ratio of sizes.
         out: where to write, C-contiguous uint8 of the resulting shape.
 
     Returns:

@@ -1,0 +1,34 @@
+"""Runs one DALI operator on the CPU, to compare with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from nvidia.dali import fn as dali_fn
+from nvidia.dali import pipeline_def
+
+Array = npt.NDArray[Any]
+
+
+def run(
+    operator: Callable[..., Any], samples: Sequence[Array], *, layout: str | None = None, **arguments: Any
+) -> list[Array]:
+    """Give what a DALI operator makes of some samples."""
+    options = {} if layout is None else {"layout": layout}
+
+    @pipeline_def(batch_size=len(samples), num_threads=1, device_id=None, prefetch_queue_depth=1)
+    def graph() -> Any:
+        return operator(dali_fn.external_source(source=lambda: list(samples), batch=True, **options), **arguments)
+
+    pipe = graph()
+    pipe.build()
+    (outputs,) = pipe.run()
+    return [np.array(outputs.at(index)) for index in range(len(samples))]
+
+
+def decode(encoded: bytes, **arguments: Any) -> Array:
+    """Decode a picture as DALI does."""
+    return run(dali_fn.decoders.image, [np.frombuffer(encoded, np.uint8)], **arguments)[0]

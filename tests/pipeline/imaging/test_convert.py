@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from nvidia.dali import fn as dali_fn
+from nvidia.dali import types as dali_types
+
+from pipeline.imaging.convert import COLOR_CHANNELS, convert, convert_color
+from tests.pipeline.imaging import oracle
+
+DALI_TYPES = {
+    "bool": dali_types.BOOL,
+    "uint8": dali_types.UINT8,
+    "int8": dali_types.INT8,
+    "uint16": dali_types.UINT16,
+    "int16": dali_types.INT16,
+    "uint32": dali_types.UINT32,
+    "int32": dali_types.INT32,
+    "uint64": dali_types.UINT64,
+    "int64": dali_types.INT64,
+    "float16": dali_types.FLOAT16,
+    "float32": dali_types.FLOAT,
+    "float64": dali_types.FLOAT64,
+}
+FLOATS = [0.5, 1.5, 2.5, -0.5, -1.5, 127.5, 300, -300, 1e10, -1e10, 3e38, np.inf, -np.inf, 0.49999997, 8388609, 0]
+
+
+def samples(dtype: str) -> Any:
+    if np.dtype(dtype).kind == "f":
+        with np.errstate(over="ignore"):
+            return np.array(FLOATS).astype(dtype)
+    if dtype == "bool":
+        return np.array([True, False])
+    limits = np.iinfo(dtype)
+    values = [limits.min, limits.max, 0, 1, 127, limits.max // 2, limits.max - 1]
+    return np.array(values, dtype)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("source", DALI_TYPES)
+def test_casts_as_dali_does(source: str) -> None:
+    values = samples(source)
+    for target, kind in DALI_TYPES.items():
+        if target == source:
+            continue
+        (expected,) = oracle.run(dali_fn.cast, [values], dtype=kind)
+        found = convert(values, target)
+        assert found.dtype == np.dtype(target)
+        np.testing.assert_array_equal(found, expected, err_msg=f"{source} to {target}")
+
+
+def test_nan_becomes_zero() -> None:
+    for target in ("uint8", "int32", "int64", "uint64"):
+        assert convert(np.array([np.nan, 2.5]), target).tolist() == [0, 3]
+    assert np.isnan(convert(np.array([np.nan]), "float16")).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    values=hnp.arrays(np.float64, hnp.array_shapes(max_dims=4, max_side=5), elements=st.floats(-400, 400)),
+    target=st.sampled_from(["uint8", "int8", "int16", "uint32", "int64"]),
+)
+def test_rounds_half_away_and_clamps(values: Any, target: str) -> None:
+    limits = np.iinfo(target)
+    exact = np.sign(values) * np.floor(np.abs(values) + 0.5)
+    out = np.empty(values.shape, target)
+    assert convert(values, target, out=out) is out
+    np.testing.assert_array_equal(out, np.clip(exact, float(limits.min), float(limits.max)).astype(target))
+
+
+def test_same_dtype_is_not_copied() -> None:
+    values = np.arange(3)
+    assert convert(values, values.dtype) is values
+    out = np.empty_like(values)
+    assert convert(values, values.dtype, out=out) is out
+    assert out.tolist() == [0, 1, 2]
+
+
+COLORS = np.stack(np.meshgrid(*[np.arange(0, 256, 5)] * 3, indexing="ij"), -1).reshape(52, -1, 3).astype(np.uint8)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("source", COLOR_CHANNELS)
+@pytest.mark.parametrize("target", COLOR_CHANNELS)
+def test_converts_colors_as_dali_does(source: str, target: str) -> None:
+    image = np.arange(256, dtype=np.uint8).reshape(1, 256, 1) if source == "GRAY" else COLORS
+    found = convert_color(image, source, target)
+    if source == target:
+        assert found is image
+        return
+    (expected,) = oracle.run(
+        dali_fn.color_space_conversion,
+        [image],
+        layout="HWC",
+        image_type=getattr(dali_types, source),
+        output_type=getattr(dali_types, target),
+    )
+    difference = np.abs(found.astype(int) - expected)
+    assert found.shape == expected.shape
+    assert difference.max() <= 1
+    assert (difference > 0).mean() < 1 / 300
+
+
+def test_says_what_is_wrong_with_colors() -> None:
+    with pytest.raises(ValueError, match="unknown colour space"):
+        convert_color(COLORS, "RGB", "HSV")
+    with pytest.raises(ValueError, match="has 1 channels"):
+        convert_color(COLORS, "GRAY", "RGB")

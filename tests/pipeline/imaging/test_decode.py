@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import simplejpeg
+from nvidia.dali import types as dali_types
+from PIL import Image
+
+from pipeline.errors import DecodeError, PipelineError
+from pipeline.imaging.decode import OUTPUT_TYPES, decode
+from pipeline.imaging.info import peek
+from pipeline.types import DALIImageType
+from tests.pipeline.imaging import oracle
+from tests.pipeline.imaging.pictures import encodings, pillow, smooth, with_orientation
+
+ENCODED = encodings()
+JPEG = pillow(smooth(100, 120), "JPEG", quality=90)
+
+# Sums of rounded numbers: scaling from 16 bits, conversion to gray or YCbCr from RGB that was rounded before.
+MAY_DIFFER_BY_1 = {
+    ("jpeg cmyk", "GRAY"),
+    ("png 16 rgb", "YCbCr"),
+    ("png 16 gray", "YCbCr"),
+    ("ppm 16", "YCbCr"),
+    ("tiff 16 gray", "YCbCr"),
+}
+# DALI can't decode a CMYK JPEG to ANY_DATA, and DALI 2.4 ends the process for a gray one.
+DALI_FAILS = {("jpeg cmyk", "ANY_DATA"), ("jpeg gray", "ANY_DATA")}
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("output_type", OUTPUT_TYPES)
+@pytest.mark.parametrize("name", ENCODED)
+def test_decodes_what_dali_decodes(name: str, output_type: str) -> None:
+    if (name, output_type) in DALI_FAILS:
+        pytest.skip("DALI does not decode this")
+    expected = oracle.decode(ENCODED[name], output_type=getattr(dali_types, output_type))
+    found = decode(np.frombuffer(ENCODED[name], np.uint8), output_type=output_type)
+    assert found.dtype == np.uint8
+    assert found.shape == expected.shape
+    assert np.abs(found.astype(int) - expected).max() <= ((name, output_type) in MAY_DIFFER_BY_1)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_applies_exif_orientation_as_dali_does(kind: str, orientation: int) -> None:
+    encoded = with_orientation(smooth(), kind, orientation)
+    for adjust in (True, False):
+        expected = oracle.decode(encoded, adjust_orientation=adjust)
+        np.testing.assert_array_equal(decode(encoded, adjust_orientation=adjust), expected)
+    info = peek(encoded)
+    assert info.orientation == orientation
+    assert (info.height, info.width) == (30, 40)
+    assert info.shape == decode(encoded).shape
+
+
+@pytest.mark.parity
+def test_fast_idct_is_that_of_dali() -> None:
+    exact, fast = decode(JPEG), decode(JPEG, fast_idct=True)
+    np.testing.assert_array_equal(fast, oracle.decode(JPEG, use_fast_idct=True))
+    assert (exact != fast).any()
+
+
+@pytest.mark.parametrize("name", ENCODED)
+def test_peek_agrees_with_decode(name: str) -> None:
+    info = peek(ENCODED[name])
+    pixels = decode(ENCODED[name], output_type="ANY_DATA")
+    assert info.shape == pixels.shape
+    assert info.format == {"jpeg 2000": "jpeg2000", "pgm text": "ppm", "pbm": "ppm"}.get(name, name.split()[0])
+
+
+def test_reads_the_first_frame_of_a_gif() -> None:
+    frames = [Image.fromarray(smooth(seed=seed)).quantize(32) for seed in (1, 2)]
+    buffer = io.BytesIO()
+    frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:])
+    np.testing.assert_array_equal(decode(buffer.getvalue()), np.asarray(frames[0].convert("RGB")))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "progressive", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000", "GIF"])
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.95])
+def test_refuses_truncated_pictures(kind: str, share: float) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 80, 3), dtype=np.uint8)
+    options = {"format": "JPEG", "progressive": True} if kind == "progressive" else {"format": kind}
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, **options)
+    encoded = buffer.getvalue()
+    with pytest.raises(DecodeError):
+        decode(encoded[: int(len(encoded) * share)])
+
+
+@pytest.mark.parametrize("missing", [1, 2, 20, 500])
+def test_a_jpeg_without_its_end_is_truncated(missing: int) -> None:
+    with pytest.raises(DecodeError, match="truncated"):
+        decode(JPEG[:-missing])
+
+
+@pytest.mark.parametrize(
+    ("encoded", "reason"),
+    [
+        (b"", "empty"),
+        (b"hello world" * 9, "not a picture"),
+        (b"\xff\xd8\xff" + b"x" * 500, "before its size"),
+        (b"\xff\xd8\xff\xe0\x00\x10JFIF", "before its size"),
+        (b"\x89PNG\r\n\x1a\n" + b"\0" * 60, "PNG|picture"),
+    ],
+)
+def test_says_what_is_wrong_with_the_data(encoded: bytes, reason: str) -> None:
+    for function in (peek, decode):
+        with pytest.raises(DecodeError, match=reason):
+            function(encoded)
+    assert issubclass(DecodeError, PipelineError)
+
+
+def test_refuses_arrays_that_hold_no_bytes() -> None:
+    with pytest.raises(DecodeError, match="1-D uint8"):
+        decode(np.zeros((4, 4), np.uint8))
+    with pytest.raises(DecodeError, match="1-D uint8"):
+        decode(np.zeros(9, np.float32))  # type: ignore[arg-type]
+
+
+@pytest.mark.parity
+def test_gets_over_damage_that_dali_gets_over() -> None:
+    damaged = bytearray(JPEG)
+    middle = len(damaged) // 2
+    damaged[middle : middle + 2] = b"\xff\xd5"
+    np.testing.assert_array_equal(decode(bytes(damaged)), oracle.decode(bytes(damaged)))
+    np.testing.assert_array_equal(decode(JPEG + b"trailing"), decode(JPEG))
+
+
+def test_skips_bytes_between_the_segments_of_a_jpeg() -> None:
+    start = JPEG.index(b"\xff\xda")
+    np.testing.assert_array_equal(decode(JPEG[:start] + b"\0\0\0" + JPEG[start:]), decode(JPEG))
+
+
+def test_every_kind_of_buffer() -> None:
+    expected = decode(JPEG)
+    spaced = np.repeat(np.frombuffer(JPEG, np.uint8), 2)[::2]
+    for encoded in (bytearray(JPEG), memoryview(JPEG), np.frombuffer(JPEG, np.uint8), spaced):
+        np.testing.assert_array_equal(decode(encoded), expected)
+
+
+@pytest.mark.parametrize("name", ["jpeg 420", "jpeg gray", "jpeg cmyk", "png rgb"])
+@pytest.mark.parametrize("output_type", OUTPUT_TYPES)
+def test_writes_into_the_given_memory(name: str, output_type: str) -> None:
+    expected = decode(ENCODED[name], output_type=output_type)
+    out = np.empty_like(expected)
+    assert decode(ENCODED[name], output_type=output_type, out=out) is out
+    np.testing.assert_array_equal(out, expected)
+    with pytest.raises(ValueError, match="out has shape"):
+        decode(ENCODED[name], output_type=output_type, out=np.empty((3, 3, 3), np.uint8))
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_region_is_a_part_of_the_upright_picture(orientation: int) -> None:
+    encoded = with_orientation(smooth(), "JPEG", orientation)
+    whole = decode(encoded)
+    np.testing.assert_array_equal(decode(encoded, region=(5, 7, 11, 13)), whole[5:16, 7:20])
+    out = np.empty((11, 13, 3), np.uint8)
+    np.testing.assert_array_equal(decode(encoded, region=(5, 7, 11, 13), out=out), whole[5:16, 7:20])
+    for region in ((0, 0, 41, 5), (-1, 0, 5, 5), (0, 0, 0, 5)):
+        with pytest.raises(ValueError, match="leaves the picture"):
+            decode(encoded, region=region)
+
+
+@pytest.mark.parametrize(
+    ("min_size", "shape"),
+    [((100, 120), (100, 120)), ((51, 10), (100, 120)), ((50, 60), (50, 60)), ((10, 30), (25, 30)), ((1, 1), (13, 15))],
+)
+def test_min_size_scales_by_powers_of_two(min_size: tuple[int, int], shape: tuple[int, int]) -> None:
+    pixels = decode(JPEG, min_size=min_size)
+    assert pixels.shape == (*shape, 3)
+    out = np.empty_like(pixels)
+    np.testing.assert_array_equal(decode(JPEG, min_size=min_size, out=out), pixels)
+    # A pixel stands for a square of `factor` pixels; the last one for a square that reaches beyond the picture.
+    factor = round(100 / shape[0])
+    rows, columns = 100 // factor, 120 // factor
+    full = decode(JPEG)[: rows * factor, : columns * factor].astype(float)
+    means = full.reshape(rows, factor, columns, factor, 3).mean(axis=(1, 3))
+    assert np.abs(means - pixels[:rows, :columns]).mean() < 2
+
+
+def test_fancy_upsampling_is_the_default() -> None:
+    np.testing.assert_array_equal(decode(JPEG), simplejpeg.decode_jpeg(JPEG))
+    np.testing.assert_array_equal(decode(JPEG, fancy_upsampling=False), simplejpeg.decode_jpeg(JPEG, fastupsample=True))
+
+
+def test_output_type_may_be_an_enum_member() -> None:
+    for kind in OUTPUT_TYPES:
+        np.testing.assert_array_equal(decode(JPEG, output_type=DALIImageType[kind]), decode(JPEG, output_type=kind))
+    with pytest.raises(ValueError, match="unknown output_type"):
+        decode(JPEG, output_type="HSV")
+    with pytest.raises(ValueError, match="exclude"):
+        decode(JPEG, region=(0, 0, 1, 1), min_size=(1, 1))

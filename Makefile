@@ -41,20 +41,20 @@ format: $(DEV) ## mend what ruff can mend by itself
 	$(BIN)/ruff format .
 
 bench: $(DEV) ## compare with torch's DataLoader and NVIDIA's proxy on the CPU
-	$(BIN)/dali-proxy bench $(ARGS)
+	$(BIN)/python -m benchmarks $(ARGS)
 
 test-gpu: $(GPU) ## run the tests that need a GPU
 	$(BIN)/python -m pytest -m gpu $(ARGS)
 
 bench-gpu: $(GPU) ## the same comparison on GPU 0
-	$(BIN)/dali-proxy bench --device-id 0 $(ARGS)
+	$(BIN)/python -m benchmarks --device cuda:0 $(ARGS)
 
 docs: $(DOCS) ## build the documentation into site/
 	$(BIN)/mkdocs build --strict $(ARGS)
 
 clean: ## remove the environment and everything that was built
 	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find dali_proxy pipeline tests -name __pycache__ -prune -exec rm -rf {} +
+	find dali_proxy pipeline tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 # pip is the last thing that venv writes, so it stands for a whole environment.
 $(BIN)/pip:

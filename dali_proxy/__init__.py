@@ -1,0 +1,78 @@
+"""torch's side of the pipeline: datasets hand expensive work to a server and get ordinary tensors, in order.
+
+Names are loaded when they are first used, so that the server's own process never imports torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dali_proxy.errors import (
+        BatchError,
+        BatchSizeError,
+        PlaceholderError,
+        ProxyCallError,
+        ProxyError,
+        SampleTypeError,
+        ServerClosedError,
+        ServerDiedError,
+        StaleReferenceError,
+    )
+    from dali_proxy.loader import DataLoader
+    from dali_proxy.proxy import Proxy
+    from dali_proxy.refs import BatchRef, SampleRef
+    from dali_proxy.server import DALIServer
+    from dali_proxy.telemetry import OperatorTimes, ServerStats
+
+__all__ = [
+    "BatchError",
+    "BatchRef",
+    "BatchSizeError",
+    "DALIServer",
+    "DataLoader",
+    "OperatorTimes",
+    "PlaceholderError",
+    "Proxy",
+    "ProxyCallError",
+    "ProxyError",
+    "SampleRef",
+    "SampleTypeError",
+    "ServerClosedError",
+    "ServerDiedError",
+    "ServerStats",
+    "StaleReferenceError",
+]
+
+_MODULES = {
+    "BatchError": "errors",
+    "BatchRef": "refs",
+    "BatchSizeError": "errors",
+    "DALIServer": "server",
+    "DataLoader": "loader",
+    "OperatorTimes": "telemetry",
+    "PlaceholderError": "errors",
+    "Proxy": "proxy",
+    "ProxyCallError": "errors",
+    "ProxyError": "errors",
+    "SampleRef": "refs",
+    "SampleTypeError": "errors",
+    "ServerClosedError": "errors",
+    "ServerDiedError": "errors",
+    "ServerStats": "telemetry",
+    "StaleReferenceError": "errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,71 @@
+"""Turns the placeholders of samples into those of a batch, in torch's collation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dali_proxy.context import BatchContext, current_context, set_context
+from dali_proxy.nested import find, replace
+from dali_proxy.refs import BatchRef, SampleRef
+
+__all__ = ["Collate", "collate_sample_refs", "register_with_torch"]
+
+
+def collate_sample_refs(batch: Sequence[SampleRef], *, collate_fn_map: Any = None) -> BatchRef:
+    """Submit one output of a batch of samples; torch's `default_collate` calls this for `SampleRef`s."""
+    outputs = {ref.output for ref in batch}
+    if len(outputs) != 1:
+        raise ValueError(f"a batch mixes the pipeline's outputs {sorted(outputs)}: collate them one by one")
+    ticket = batch[0].sample.client.submit([ref.sample for ref in batch])
+    return BatchRef(ticket, outputs.pop())
+
+
+def register_with_torch() -> None:
+    """Teach `torch.utils.data.default_collate` what to do with `SampleRef`s."""
+    from torch.utils.data._utils.collate import default_collate_fn_map  # documented, though its module isn't public
+
+    default_collate_fn_map[SampleRef] = collate_sample_refs
+
+
+class Collate:
+    """Wraps the user's collate function: submits what it left uncollated, and ends the batch's context.
+
+    Args:
+        collate_fn: the user's.
+        context: what batches belong to when the dataset noted nothing (datapipes, which can't be wrapped).
+    """
+
+    def __init__(self, collate_fn: Callable[[Any], Any], context: BatchContext) -> None:
+        self.collate_fn = collate_fn
+        self.context = context
+
+    def __call__(self, samples: Any) -> Any:
+        if current_context() is None:
+            set_context(BatchContext(self.context.session, self.context.epoch, self.context.batch))
+            self.context.batch += 1
+        try:
+            return _submit_rest(self.collate_fn(samples))
+        finally:
+            set_context(None)
+
+
+def _submit_rest(data: Any) -> Any:
+    """Submit the samples that no collation took, as one batch; each becomes a reference to one item of it."""
+    refs: list[SampleRef] = find(data, SampleRef)
+    if not refs:
+        return data
+    samples = list({ref.sample.number: ref.sample for ref in refs}.values())
+    client = samples[0].client
+    places: dict[int, tuple[Any, int]] = {}
+    limit = client.endpoint.max_batch_size
+    for start in range(0, len(samples), limit):
+        part = samples[start : start + limit]
+        ticket = client.submit(part)
+        places.update({sample.number: (ticket, item) for item, sample in enumerate(part)})
+
+    def item_of(ref: SampleRef) -> BatchRef:
+        ticket, item = places[ref.sample.number]
+        return BatchRef(ticket, ref.output, item)
+
+    return replace(data, SampleRef, item_of)

@@ -1,0 +1,275 @@
+"""The side of a process that wants results: fetches them, gives back what it doesn't want, asks for statistics."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from dali_proxy.endpoint import Endpoint, open_channel
+from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
+from dali_proxy.failures import rebuild
+from dali_proxy.tickets import Ticket, discard_through, forget_discard
+from dali_proxy.transport.exchange import LocalExchange
+from dali_proxy.transport.opener import ResultOpener
+from dali_proxy.transport.protocol import (
+    CloseSession,
+    Failure,
+    Fetch,
+    Goodbye,
+    OpenSession,
+    Release,
+    Result,
+    SlotsDetached,
+    Stats,
+    StatsRequest,
+)
+from pipeline.errors import PipelineError
+from pipeline.ipc.channel import Received
+from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
+
+__all__ = ["ConsumerClient"]
+
+_GLANCE = 0.5  # seconds between looks at the deadline while waiting
+
+T = TypeVar("T")
+Key = tuple[Any, ...]
+
+
+class ConsumerClient:
+    """A process's connection to a server for fetching results. Thread-safe.
+
+    Threads that wait take turns at the socket: one receives for all, the others wait until it has their answer.
+
+    Args:
+        endpoint: which server.
+        how_it_ended: says how the server ended, when it is known to have ended.
+        local: the server's, if it runs in this process.
+
+    Attributes:
+        server: token of the server's start that this client is connected to.
+        waited: seconds that threads waited for results.
+    """
+
+    def __init__(self, endpoint: Endpoint, how_it_ended: Callable[[], str], local: LocalExchange | None = None) -> None:
+        self._endpoint = endpoint
+        self._how_it_ended = how_it_ended
+        self._channel, received = open_channel(endpoint, "consumer", "main")
+        self._opener = ResultOpener(received.fds, received.message.control_nbytes, local)
+        self.server: bytes = received.message.server
+        self.waited = 0.0
+        self._changed = threading.Condition()  # guards the five below
+        self._asked: set[Key] = set()
+        self._answers: dict[Key, Any] = {}
+        self._receiving = False
+        self._end: ProxyError | None = None
+        self._goodbye = ""
+        self._tokens = itertools.count()
+        self._unwanted: deque[tuple[int, int]] = deque()  # these two are filled by finalizers too
+        self._ended_sessions: deque[int] = deque()
+        self._talking = threading.local()  # .now: whether this thread is inside the channel, which has locks
+        discard_through(self.server, self._discard)
+
+    def outputs(self, ticket: Ticket) -> tuple[Any, ...]:
+        """Return the outputs of a batch, waiting for it; the same objects every time.
+
+        Raises:
+            BatchError: the batch failed.
+            StaleReferenceError: the batch is unknown to this start of the server.
+            ServerDiedError: the server is gone.
+        """
+        if ticket.error is not None:
+            raise ticket.error
+        if ticket.outputs is not None:
+            return ticket.outputs
+        if ticket.server != self.server:
+            raise StaleReferenceError("the batch belongs to another server, or to an earlier start of this one")
+        begin = time.perf_counter()
+        try:
+            answer = self._ask(("batch", ticket.client, ticket.seq), Fetch(ticket.client, ticket.seq))
+        finally:
+            self.waited += time.perf_counter() - begin
+        ticket.claimed = True
+        if isinstance(answer, Exception):
+            ticket.error = answer
+            raise answer
+        ticket.outputs = answer
+        return ticket.outputs
+
+    def check(self) -> None:
+        """Raise if the connection has ended.
+
+        Raises:
+            ServerClosedError, ServerDiedError: it has.
+        """
+        if self._end is not None:
+            raise self._end
+
+    def open_session(self, session: int) -> None:
+        """Say that an iterator begins: what is submitted for it belongs to this process."""
+        with self._talk():
+            self._channel.send(OpenSession(session), timeout=self._endpoint.timeout)
+
+    def close_session(self, session: int) -> None:
+        """Say that an iterator has ended: what is left of it is cancelled. May be called by finalizers."""
+        self._ended_sessions.append(session)
+        self._flush_if_safe()
+
+    def statistics(self) -> dict[str, Any]:
+        """Ask the server for its counters."""
+        token = next(self._tokens)
+        answer: dict[str, Any] = self._ask(("stats", token), StatsRequest(token))
+        return answer
+
+    def close(self) -> None:
+        """Disconnect. Tensors that were fetched stay valid."""
+        forget_discard(self.server, self._discard)
+        self._flush_if_safe()
+        with self._changed:
+            self._end = self._end or ServerClosedError("the server was stopped")
+        self._channel.close()
+        self._opener.close()
+
+    def _ask(self, key: Key, question: Any) -> Any:
+        with self._changed:
+            if self._end is not None:
+                raise self._end
+            new = key not in self._asked
+            self._asked.add(key)
+        if new:
+            self._send(question)
+        deadline = None if self._endpoint.timeout is None else time.monotonic() + self._endpoint.timeout
+        while True:
+            with self._changed:
+                while self._receiving and key not in self._answers and self._end is None:
+                    self._changed.wait(_GLANCE)
+                    self._check_deadline(deadline)
+                if key in self._answers:
+                    self._asked.discard(key)
+                    return self._answers.pop(key)
+                if self._end is not None:
+                    raise self._end
+                self._receiving = True
+            try:
+                self._receive_one()
+            finally:
+                with self._changed:
+                    self._receiving = False
+                    self._changed.notify_all()
+            self._check_deadline(deadline)
+
+    def _check_deadline(self, deadline: float | None) -> None:
+        if deadline is not None and time.monotonic() > deadline:
+            raise ProxyError(
+                f"the server (process {self._channel.peer_pid}) lives but gave no answer in "
+                f"{self._endpoint.timeout:g} s; DALIServer(timeout=...) is the limit"
+            )
+
+    def _receive_one(self) -> None:
+        """Receive and file one message; waits a moment at most. Only one thread at a time is here."""
+        try:
+            with self._talk():
+                received = self._channel.receive(timeout=_GLANCE)
+            self._file(received)
+        except ChannelTimeoutError:
+            return
+        except ChannelClosedError as error:
+            with self._changed:
+                self._end = self._end or self._explain_end(error)
+
+    def _file(self, received: Received) -> None:
+        message = received.message
+        if isinstance(message, Result):
+            self._answer(("batch", message.client, message.seq), self._open(message, received.fds))
+            return
+        received.close_fds()
+        if isinstance(message, Failure):
+            self._answer(("batch", message.client, message.seq), rebuild(message))
+        elif isinstance(message, Stats):
+            self._answer(("stats", message.token), json.loads(message.text))
+        elif isinstance(message, SlotsDetached):
+            self._opener.detach(message.slots)
+        elif isinstance(message, Goodbye):
+            self._goodbye = message.reason
+
+    def _open(self, result: Result, fds: tuple[int, ...]) -> Any:
+        try:
+            return self._opener.open(result, fds)
+        except (PipelineError, OSError) as error:
+            return ProxyError(f"a batch was made, but its memory can't be opened here: {error}")
+
+    def _answer(self, key: Key, answer: Any) -> None:
+        with self._changed:
+            if key in self._asked:  # else whoever asked has gone, and the answer with it
+                self._answers[key] = answer
+
+    def _explain_end(self, error: ChannelClosedError) -> ProxyError:
+        if self._goodbye:
+            return ServerClosedError(f"the server is closed: {self._goodbye}")
+        return ServerDiedError(f"the server is gone: {self._how_it_ended() or error}")
+
+    def _send(self, message: Any) -> None:
+        try:
+            with self._talk():
+                self._flush()
+                self._channel.send(message, timeout=self._endpoint.timeout)
+        except ChannelClosedError as error:
+            with self._changed:
+                self._end = self._end or self._explain_end(error)
+            raise self._end from error
+
+    @contextmanager
+    def _talk(self) -> Iterator[None]:
+        """Marks this thread as being inside the channel; afterwards sends what finalizers left meanwhile."""
+        if getattr(self._talking, "now", False):
+            yield
+            return
+        self._talking.now = True
+        try:
+            yield
+        finally:
+            self._talking.now = False
+
+    def _discard(self, client: int, seq: int) -> None:
+        """A ticket died unused. A finalizer calls this, at any place of any thread."""
+        self._unwanted.append((client, seq))
+        self._flush_if_safe()
+
+    def _flush_if_safe(self) -> None:
+        # Inside the channel its locks are held by this very thread, and what is left is sent with the next message.
+        # Elsewhere they are free, or held for a moment by a thread that needs nothing of us.
+        if getattr(self._talking, "now", False) or sys.is_finalizing():
+            return
+        try:
+            with self._talk():
+                self._flush()
+        except IPCError:
+            return  # the server is gone, and with it what we wanted it to know
+
+    def _flush(self) -> None:
+        requests = _drain(self._unwanted)
+        if requests:
+            with self._changed:
+                for client, seq in requests:
+                    self._asked.discard(("batch", client, seq))
+                    self._answers.pop(("batch", client, seq), None)
+            self._channel.post(Release.pack(requests))
+        for session in _drain(self._ended_sessions):
+            self._channel.post(CloseSession(session))
+
+
+def _drain(items: deque[T]) -> list[T]:
+    """Take all items out of a deque that other threads, and finalizers, fill and drain at the same time."""
+    taken = []
+    while items:
+        try:
+            taken.append(items.popleft())
+        except IndexError:
+            break  # another thread was faster
+    return taken

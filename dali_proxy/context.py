@@ -1,0 +1,44 @@
+"""The batch that a thread is making: what numbered samplers and datasets tell the proxy."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["BatchContext", "current_context", "set_context"]
+
+
+@dataclass(eq=False)
+class BatchContext:
+    """The batch that a thread is making.
+
+    Attributes:
+        session: number of the iterator that wants it; 0 for none.
+        epoch: number of the epoch, from 0.
+        batch: number of the batch within its epoch, from 0.
+        indices: dataset indices of its samples, or None where the dataset counts for itself.
+        index: the dataset index that is being read now, as text; empty if unknown.
+        requests: how many requests were submitted for this batch; the next one is that view.
+    """
+
+    session: int = 0
+    epoch: int = 0
+    batch: int = 0
+    indices: Any = None
+    index: str = ""
+    requests: int = 0
+
+
+_thread = threading.local()
+
+
+def current_context() -> BatchContext | None:
+    """Return the batch that this thread is making, or None (a loader that isn't ours)."""
+    context: BatchContext | None = getattr(_thread, "context", None)
+    return context
+
+
+def set_context(context: BatchContext | None) -> None:
+    """Note which batch this thread is making."""
+    _thread.context = context

@@ -1,0 +1,97 @@
+"""Where a server is, and the way to it: what a worker needs to know, and all that travels to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
+from dali_proxy.transport.protocol import CODEC, Hello, Welcome
+from pipeline.ipc.channel import Channel, Received
+from pipeline.ipc.connecting import connect
+from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError
+
+__all__ = ["Endpoint", "InputSpec", "open_channel", "server_errors"]
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """An input of a pipeline, as its `external_source` declares it.
+
+    Attributes:
+        name: of the input.
+        dtype: NumPy name of the dtype that it must have; None for any.
+        ndim: number of dimensions that a sample must have; None for any.
+    """
+
+    name: str
+    dtype: str | None = None
+    ndim: int | None = None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A server's address and what its clients have to know of its pipeline.
+
+    Attributes:
+        path: of the server's socket.
+        key: proves that a client may connect.
+        inputs: the pipeline's inputs.
+        outputs: number of the pipeline's outputs.
+        max_batch_size: the pipeline's.
+        ring_bytes: shared memory for samples that each worker begins with.
+        ring_bytes_limit: what that may grow to.
+        timeout: seconds to wait for a server that lives but doesn't answer; None for ever.
+    """
+
+    path: str
+    key: bytes = field(repr=False)
+    inputs: tuple[InputSpec, ...]
+    outputs: int
+    max_batch_size: int
+    ring_bytes: int = 64 << 20
+    ring_bytes_limit: int = 1 << 30
+    timeout: float | None = None
+
+
+def open_channel(endpoint: Endpoint, role: str, name: str) -> tuple[Channel, Received]:
+    """Connect to a server; return the channel and the `Welcome` that was received, with its descriptors.
+
+    Args:
+        endpoint: which server.
+        role: "worker" or "consumer".
+        name: of this process, for people.
+
+    Raises:
+        ServerClosedError: no server is running there.
+    """
+    try:
+        channel = connect(endpoint.path, endpoint.key, CODEC)
+    except ChannelClosedError as error:
+        raise ServerClosedError(
+            f"the server is not running: use it inside `with DALIServer(...)`, or call start() ({error})"
+        ) from None
+    try:
+        with server_errors():
+            channel.send(Hello(role, os.getpid(), name), timeout=10)
+            received = channel.receive(timeout=10)
+            if not isinstance(received.message, Welcome):
+                received.close_fds()
+                raise ProxyError(f"the server answered {type(received.message).__name__} to a greeting")
+    except BaseException:
+        channel.close()
+        raise
+    return channel, received
+
+
+@contextmanager
+def server_errors() -> Iterator[None]:
+    """Turn the errors of a channel into those of the server that it leads to."""
+    try:
+        yield
+    except ChannelClosedError as error:
+        raise ServerDiedError(f"the server is gone: {error}") from error
+    except ChannelTimeoutError as error:
+        raise ProxyError(f"the server lives but does not answer: {error}") from error

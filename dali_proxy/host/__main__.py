@@ -1,0 +1,94 @@
+"""The host's process: `python -m dali_proxy.host FD`, started by `ProcessHost` and of no use by itself."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import traceback
+
+from dali_proxy.host.control import CONTROL_CODEC, PARENT_PYTHONPATH, Ready, Start, StartFailed, Stop
+from dali_proxy.host.host import Host
+from dali_proxy.host.options import HostOptions
+from pipeline import Pipeline
+from pipeline.ipc.channel import Channel, Received
+from pipeline.ipc.errors import ChannelClosedError, IPCError
+from pipeline.ipc.memory import SharedBlock
+
+_PATIENCE = 8.0  # seconds that batches on their way may take when the host ends
+
+
+def main() -> int:
+    """Run the host that the parent describes, until the parent says stop or is gone."""
+    if len(sys.argv) != 2 or not sys.argv[1].isdigit():
+        sys.stderr.write("dali_proxy.host is started by DALIServer, not by hand\n")
+        return 2
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    control = Channel(socket.socket(fileno=int(sys.argv[1])), CONTROL_CODEC)
+    received = control.receive(timeout=60)
+    start = received.message
+    _restore_environment(start)
+    try:
+        host = Host(
+            Pipeline.from_host_bytes(_read(received)),
+            HostOptions(start.path, start.key, start.server, start.unclaimed_bytes),
+        )
+    except Exception as error:  # noqa: BLE001  # whatever it is, the parent raises it
+        control.send(StartFailed.of(error, traceback.format_exc()[-100_000:]), timeout=10)
+        return 1
+    signal.signal(signal.SIGTERM, lambda *_: host.stop("its process was terminated"))
+    orphaned = _serve(host, control)
+    # What still runs is the executor. It must not keep the process for ever.
+    watchdog = threading.Timer(_PATIENCE, os._exit, (1,))
+    watchdog.daemon = True
+    watchdog.start()
+    host.close()
+    if orphaned:  # nobody else is left to remove it
+        shutil.rmtree(os.path.dirname(start.path), ignore_errors=True)
+    return 0
+
+
+def _restore_environment(start: Start) -> None:
+    sys.path[:] = start.sys_path
+    inherited = os.environ.pop(PARENT_PYTHONPATH, "")
+    os.environ.pop("PYTHONSAFEPATH", None)
+    if inherited:
+        os.environ["PYTHONPATH"] = inherited
+    else:
+        os.environ.pop("PYTHONPATH", None)
+
+
+def _read(received: Received) -> bytes:
+    block = SharedBlock.attach(received.fds[0], received.message.nbytes or 1)
+    data = block.array[: received.message.nbytes].tobytes()
+    block.close()
+    return data
+
+
+def _serve(host: Host, control: Channel) -> bool:
+    """Serve until told to stop. Returns whether the parent is gone."""
+    orphaned = False
+    fd = control.fileno()
+
+    def listen() -> None:
+        nonlocal orphaned
+        try:
+            stop = any(isinstance(received.message, Stop) for received in control.receive_ready())
+        except IPCError as error:
+            orphaned = isinstance(error, ChannelClosedError)
+            stop = True
+        if stop:
+            host.unwatch(fd)
+            host.stop("it was stopped" if not orphaned else "the process that started it has ended")
+
+    host.watch(fd, listen)
+    control.send(Ready(os.getpid()), timeout=10)
+    host.run()
+    return orphaned
+
+
+if __name__ == "__main__":
+    sys.exit(main())

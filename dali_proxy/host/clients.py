@@ -1,0 +1,71 @@
+"""What the host knows of each process that is connected to it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from dali_proxy.transport.publisher import Consumer as Account
+from pipeline.ipc.channel import Channel
+from pipeline.ipc.completion import CompletionWriter
+from pipeline.ipc.ring_reader import RingReader
+
+if TYPE_CHECKING:
+    from dali_proxy.host.requests import Request
+
+__all__ = ["Consumer", "Worker"]
+
+
+class Worker:
+    """A process that submits batches.
+
+    Attributes:
+        channel: the connection.
+        client: its number; never used again while this server runs.
+        name: for people, such as "worker 0".
+        pid: of the process.
+        ring: its shared memory.
+        completions: tells it which requests have been read.
+        queue: its requests that wait for the executor, in order.
+        submitted: how many requests it has submitted.
+        waited: seconds that it waited for room in its shared memory.
+        gone: whether it has disconnected.
+        awaited: fetches of requests that it hasn't submitted yet: its number of the request -> who asked.
+    """
+
+    def __init__(self, channel: Channel, client: int, name: str) -> None:
+        self.channel = channel
+        self.client = client
+        self.name = name
+        self.pid = channel.peer_pid
+        self.ring = RingReader()
+        self.completions = CompletionWriter()
+        self.queue: deque[Request] = deque()
+        self.submitted = 0
+        self.waited = 0.0
+        self.gone = False
+        self.awaited: dict[int, Consumer] = {}
+
+    def disconnect(self) -> None:
+        """Forget what only a living worker needs. Requests that it has submitted stay."""
+        self.gone = True
+        self.ring.close()  # requests keep the mappings that they read
+        self.completions.close()
+
+    def __repr__(self) -> str:
+        return f"{self.name} (pid {self.pid})"
+
+
+class Consumer:
+    """A process that fetches results.
+
+    Attributes:
+        channel: the connection.
+        account: the memory that was lent to it.
+        sessions: its iterators that have not ended.
+    """
+
+    def __init__(self, channel: Channel, account: Account) -> None:
+        self.channel = channel
+        self.account = account
+        self.sessions: set[int] = set()

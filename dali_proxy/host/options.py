@@ -1,0 +1,24 @@
+"""How a host runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["HostOptions"]
+
+
+@dataclass(frozen=True)
+class HostOptions:
+    """How a host runs.
+
+    Attributes:
+        path: of the socket that it listens at; the directory is there and private.
+        key: what clients must know.
+        server: token of this start.
+        unclaimed_bytes: most memory of results that nobody may want any more; the oldest are dropped.
+    """
+
+    path: str
+    key: bytes = field(repr=False)
+    server: bytes
+    unclaimed_bytes: int = 2 << 30

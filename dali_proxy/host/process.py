@@ -1,0 +1,135 @@
+"""A host in a process of its own: the parent's side."""
+
+from __future__ import annotations
+
+import os
+import signal
+import site
+import subprocess
+import sys
+from pathlib import Path
+
+from dali_proxy.errors import ProxyError, ServerDiedError
+from dali_proxy.host.control import CONTROL_CODEC, PARENT_PYTHONPATH, Ready, Start, StartFailed, Stop
+from dali_proxy.host.options import HostOptions
+from dali_proxy.transport.exchange import LocalExchange
+from pipeline.ipc.channel import Channel
+from pipeline.ipc.errors import ChannelClosedError, IPCError
+from pipeline.ipc.memory import SharedBlock
+
+__all__ = ["ProcessHost"]
+
+_STOP_PATIENCE = 10.0  # seconds that the host has to end in order, before it is killed
+
+
+class ProcessHost:
+    """Starts `python -m dali_proxy.host` and waits until it serves. `ThreadHost` has the same interface.
+
+    The child is a fresh interpreter: the user's `__main__` is not imported again. It is in a session of its own, so
+    that Ctrl-C reaches this process only, and it ends by itself when this process dies.
+
+    Args:
+        pipeline: the pipeline, as `Pipeline.serialize_for_host` made it.
+        options: how to run.
+        start_timeout: seconds that it may take to start.
+
+    Raises:
+        BuildError: the pipeline can't run here.
+        ServerDiedError: the process ended before it served.
+
+    Attributes:
+        pid: of the host's process.
+        local: None: results on a GPU are shared between the processes.
+    """
+
+    local: LocalExchange | None = None
+
+    def __init__(self, pipeline: bytes, options: HostOptions, start_timeout: float = 120.0) -> None:
+        self._control, theirs = Channel.pair(CONTROL_CODEC)
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "dali_proxy.host", str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    env=_environment(),
+                    start_new_session=True,
+                )
+        except BaseException:
+            self._control.close()
+            raise
+        self.pid = self._process.pid
+        try:
+            self._start(pipeline, options, start_timeout)
+        except BaseException:
+            self._kill()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def how_it_ended(self) -> str:
+        """Say how the process ended; empty while it runs."""
+        try:
+            code = self._process.wait(0.5)  # its end is seen on sockets a little earlier than by its parent
+        except subprocess.TimeoutExpired:
+            return ""
+        if code < 0:
+            return f"its process (pid {self.pid}) was killed by {signal.Signals(-code).name}"
+        return f"its process (pid {self.pid}) ended with exit code {code}"
+
+    def stop(self, reason: str) -> None:
+        """End it in order; kill it if that takes too long."""
+        try:
+            self._control.send(Stop(), timeout=1)
+        except IPCError:
+            pass  # it has ended already
+        try:
+            self._process.wait(_STOP_PATIENCE)
+        except subprocess.TimeoutExpired:
+            pass
+        self._kill()
+
+    def _start(self, pipeline: bytes, options: HostOptions, timeout: float) -> None:
+        block = SharedBlock.create(max(len(pipeline), 1))
+        try:
+            block.array[: len(pipeline)] = memoryview(pipeline)
+            message = Start(
+                nbytes=len(pipeline),
+                sys_path=tuple(sys.path),
+                path=options.path,
+                key=options.key,
+                server=options.server,
+                unclaimed_bytes=options.unclaimed_bytes,
+            )
+            self._control.send(message, (block.fd,), timeout=timeout)
+            answer = self._control.receive(timeout).message
+        except ChannelClosedError as error:
+            how = self.how_it_ended() or str(error)
+            raise ServerDiedError(f"the server did not start: {how}; see its output above") from error
+        finally:
+            block.close()
+        if isinstance(answer, StartFailed):
+            raise answer.rebuild() from ProxyError(f"in the server's process\n\n{answer.text}")
+        if not isinstance(answer, Ready):
+            raise ProxyError(f"the server's process answered {type(answer).__name__}")
+
+    def _kill(self) -> None:
+        self._control.close()
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """The child's environment: it must find this package, wherever the parent found it."""
+    package = str(Path(__file__).resolve().parents[2])
+    inherited = os.environ.get("PYTHONPATH", "")
+    paths = [inherited] if package in (*site.getsitepackages(), site.getusersitepackages()) else [package, inherited]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        "PYTHONSAFEPATH": "1",  # the working directory may hold modules with the names of others
+        PARENT_PYTHONPATH: inherited,
+    }

@@ -1,0 +1,68 @@
+"""A batch in the host, from its submission to its delivery."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from pipeline.executor.request import TensorList
+from pipeline.rng import BatchKey
+
+if TYPE_CHECKING:
+    from dali_proxy.host.clients import Consumer, Worker
+    from dali_proxy.transport.protocol import Failure
+    from dali_proxy.transport.publisher import StagedResult
+
+__all__ = ["Request", "State"]
+
+
+class State(Enum):
+    """Where a request is. It only moves forward."""
+
+    QUEUED = "waits for the executor"
+    RUNNING = "is in the executor"
+    DONE = "waits to be fetched"
+    GONE = "was delivered or dropped"
+
+
+@dataclass(eq=False)
+class Request:
+    """A batch that a worker submitted.
+
+    Attributes:
+        worker: who submitted it.
+        seq: the worker's number of it.
+        session: the iterator that it was made for; 0 for none.
+        key: which batch it is, for random numbers.
+        size: number of samples.
+        indices: dataset indices of the samples, as text.
+        inputs: a batch for each input of the pipeline; emptied when they were read.
+        state: where it is.
+        staged: what the executor made, when it is DONE and went well.
+        failure: what went wrong, when it is DONE and did not.
+        waiter: who has asked for it already, or None.
+    """
+
+    worker: Worker
+    seq: int
+    session: int
+    key: BatchKey
+    size: int
+    indices: tuple[str, ...]
+    inputs: dict[str, TensorList] = field(default_factory=dict)
+    state: State = State.QUEUED
+    staged: StagedResult | None = None
+    failure: Failure | None = None
+    waiter: Consumer | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the outputs."""
+        return 0 if self.staged is None else self.staged.nbytes
+
+    def discard(self) -> None:
+        """Give the memory of the outputs back."""
+        staged, self.staged = self.staged, None
+        if staged is not None:
+            staged.discard()

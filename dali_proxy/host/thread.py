@@ -1,0 +1,55 @@
+"""A host on a thread of the calling process."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from dali_proxy.errors import ProxyError
+from dali_proxy.host.host import Host
+from dali_proxy.host.options import HostOptions
+from dali_proxy.transport.exchange import LocalExchange
+from pipeline import Pipeline
+
+__all__ = ["ThreadHost"]
+
+_PATIENCE = 30.0  # seconds that a batch on its way may take when the host stops
+
+
+class ThreadHost:
+    """Runs a `Host` on a thread. `ProcessHost` has the same interface.
+
+    Args:
+        pipeline: the pipeline, as `Pipeline.serialize_for_host` made it.
+        options: how to run.
+
+    Raises:
+        BuildError: the pipeline can't run here.
+
+    Attributes:
+        pid: of this process.
+        local: takes results on a GPU, which can't be shared with the process that made them.
+    """
+
+    def __init__(self, pipeline: bytes, options: HostOptions) -> None:
+        self.pid = os.getpid()
+        self.local = LocalExchange()
+        self._host = Host(Pipeline.from_host_bytes(pipeline), options, self.local)
+        self._thread = threading.Thread(target=self._host.run, name="dali-proxy-host", daemon=True)
+        self._thread.start()
+
+    @property
+    def alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def how_it_ended(self) -> str:
+        """Say how the host ended; empty while it runs."""
+        return "" if self.alive else "its thread has ended"
+
+    def stop(self, reason: str) -> None:
+        """End it in order."""
+        self._host.stop(reason)
+        self._thread.join(_PATIENCE)
+        if self._thread.is_alive():
+            raise ProxyError(f"the server's thread did not end in {_PATIENCE:g} s")
+        self._host.close()

@@ -1,0 +1,184 @@
+"""`DataLoader`: torch's, with the server in front."""
+
+from __future__ import annotations
+
+import inspect
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.utils.data
+from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
+
+from dali_proxy.collate import Collate
+from dali_proxy.consumer import ConsumerClient
+from dali_proxy.context import BatchContext
+from dali_proxy.numbering import NumberedDataset, NumberedIterableDataset, NumberedSampler, WorkerInit
+from dali_proxy.produce import produce
+from dali_proxy.server import DALIServer
+from pipeline.errors import ArgumentTypeError
+
+__all__ = ["DataLoader", "LoaderIterator"]
+
+
+class DataLoader(torch.utils.data.DataLoader[Any]):
+    """torch's `DataLoader` over a dataset that uses `server.proxy`: it yields tensors instead of placeholders.
+
+    Everything that torch's loader has works as there: samplers, any number of workers and start method, persistent
+    workers, pinned memory, iterable datasets, collate functions.
+
+    Args:
+        dali_server: the server; it is started if it doesn't run when the first iteration begins.
+        dataset: the dataset.
+        *args: as for `torch.utils.data.DataLoader`.
+        **kwargs: as for `torch.utils.data.DataLoader`.
+
+    Example:
+        >>> loader = DataLoader(server, dataset, batch_size=64, num_workers=2, shuffle=True)  # doctest: +SKIP
+    """
+
+    def __init__(self, dali_server: DALIServer, dataset: Any, *args: Any, **kwargs: Any) -> None:
+        if not isinstance(dali_server, DALIServer):
+            raise ArgumentTypeError(f"DataLoader needs a DALIServer first, not {type(dali_server).__name__}")
+        super().__init__(dataset, *args, **kwargs)
+        self.dali_server = dali_server
+        self._epoch = 0
+        self._lasting: LoaderIterator | None = None  # of persistent workers: there is one, as with torch
+
+    def __iter__(self) -> LoaderIterator:  # type: ignore[override]
+        """Begin an epoch."""
+        self.dali_server.start()
+        epoch, self._epoch = self._epoch, self._epoch + 1
+        if not (self.persistent_workers and self.num_workers > 0):
+            return LoaderIterator(self, epoch)
+        if self._lasting is None:
+            self._lasting = LoaderIterator(self, epoch)
+        else:
+            self._lasting.restart(epoch)
+        return self._lasting
+
+
+def _signature() -> inspect.Signature:
+    parameters = list(inspect.signature(torch.utils.data.DataLoader.__init__).parameters.values())
+    server = inspect.Parameter("dali_server", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=DALIServer)
+    return inspect.Signature([server, *parameters[1:]])
+
+
+DataLoader.__signature__ = _signature()  # type: ignore[attr-defined]
+
+
+class LoaderIterator(Iterator[Any]):
+    """One epoch over a `DataLoader` (with persistent workers: one after the other).
+
+    Args:
+        loader: the loader.
+        epoch: number of the epoch.
+    """
+
+    def __init__(self, loader: DataLoader, epoch: int) -> None:
+        self._server = loader.dali_server
+        self._session = secrets.randbits(63)
+        self._persistent = loader.persistent_workers and loader.num_workers > 0
+        self._pin = loader.pin_memory and torch.accelerator.is_available()
+        self._length = loader
+        self._inner_loader, self._sampler = _inner_loader(loader, self._session, epoch)
+        self._consumer: ConsumerClient | None = None
+        self._inner: Iterator[Any] | None = None
+        self._handed_over = 0.0
+        self.restart(epoch)
+
+    def restart(self, epoch: int) -> None:
+        """Begin an epoch; what is left of the last one is dropped."""
+        self._close_session()
+        self._consumer = self._server.consumer
+        self._consumer.open_session(self._session)
+        if self._sampler is not None:
+            self._sampler.epoch = epoch
+        self._inner = iter(self._inner_loader)
+        self._handed_over = 0.0
+
+    def __next__(self) -> Any:
+        begin = time.perf_counter()
+        times = self._server.loop_times
+        if self._handed_over:
+            times.training += begin - self._handed_over
+        if self._inner is None or self._consumer is None:
+            raise StopIteration
+        self._consumer.check()
+        try:
+            batch = next(self._inner)
+        except StopIteration:
+            self.close()
+            raise
+        finally:
+            times.worker_wait += time.perf_counter() - begin
+        try:
+            return produce(batch, self._consumer, pin=self._pin)
+        finally:
+            self._handed_over = time.perf_counter()
+
+    def __len__(self) -> int:
+        return len(self._length)
+
+    def close(self) -> None:
+        """End the epoch: what was made for it and not used is dropped."""
+        self._handed_over = 0.0
+        if not self._persistent:
+            self._inner = None
+            self._close_session()
+
+    def _close_session(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close_session(self._session)
+            self._consumer = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_consumer", None) is not None:
+            self._close_session()
+
+
+class _InnerLoader(torch.utils.data.DataLoader[Any]):
+    """torch's loader, for wrapped datasets and samplers."""
+
+    def check_worker_number_rationality(self) -> None:
+        """Warn about nothing: the outer loader has done so."""
+
+
+def _inner_loader(loader: DataLoader, session: int, epoch: int) -> tuple[_InnerLoader, NumberedSampler | None]:
+    """Build the loader that makes placeholders, and return it with the sampler that numbers its batches."""
+    options: dict[str, Any] = {
+        "num_workers": loader.num_workers,
+        "collate_fn": Collate(loader.collate_fn, BatchContext(session, epoch)),
+        "pin_memory": loader.pin_memory,
+        "timeout": loader.timeout,
+        "worker_init_fn": WorkerInit(loader.worker_init_fn),
+        "multiprocessing_context": loader.multiprocessing_context,
+        "generator": loader.generator,
+        "persistent_workers": loader.persistent_workers,
+        "in_order": loader.in_order,
+    }
+    if loader.num_workers > 0:
+        options["prefetch_factor"] = loader.prefetch_factor
+    if loader.pin_memory_device:
+        options["pin_memory_device"] = loader.pin_memory_device
+    dataset: Any = loader.dataset
+    if isinstance(dataset, IterDataPipe | MapDataPipe):  # torch shards these by their type, so they stay as they are
+        if isinstance(dataset, MapDataPipe):
+            options.update(_sampling(loader, loader.batch_sampler, loader.sampler))
+        else:
+            options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
+        return _InnerLoader(dataset, **options), None
+    if isinstance(dataset, IterableDataset):
+        wrapped = NumberedIterableDataset(dataset, session, epoch, loader.batch_size)
+        return _InnerLoader(wrapped, batch_size=loader.batch_size, drop_last=loader.drop_last, **options), None
+    sampler = NumberedSampler(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
+    options.update(_sampling(loader, sampler, sampler))
+    return _InnerLoader(NumberedDataset(dataset, session), **options), sampler
+
+
+def _sampling(loader: DataLoader, batch_sampler: Any, sampler: Any) -> dict[str, Any]:
+    if loader.batch_sampler is None:
+        return {"batch_size": None, "sampler": sampler}
+    return {"batch_sampler": batch_sampler}

@@ -1,0 +1,164 @@
+"""Finds and replaces objects deep inside whatever a dataset or a collate function returns."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from typing import Any
+
+__all__ = ["find", "replace"]
+
+_LEAF_TYPES = (str, bytes, bytearray, memoryview, int, float, complex, type(None), type, range)
+# Objects of these packages hold no references to batches, and many other things.
+_LEAF_PACKAGES = frozenset(
+    ("builtins", "cupy", "dali_proxy", "functools", "numpy", "pathlib", "PIL", "torch", "types", "typing")
+)
+
+
+def find(data: Any, kind: type) -> list[Any]:
+    """Return the objects of type `kind` in a nested structure, each once, in the order of their appearance.
+
+    Looks into tuples, lists, deques, mappings and the attributes of objects (dataclasses, `__slots__`, `__dict__`).
+
+    Example:
+        >>> find({"a": (1, 2.0), "b": [3]}, int)
+        [1, 3]
+    """
+    if isinstance(data, kind):
+        return [data]
+    found: dict[int, Any] = {}
+    _holders(data, kind, found)
+    return list(found.values())
+
+
+def replace(data: Any, kind: type, new: Callable[[Any], Any]) -> Any:
+    """Return `data` with every object `x` of type `kind` replaced by `new(x)`.
+
+    Containers and objects that hold one, however deep, are copied (the type stays); all others are kept as they are.
+    What was shared stays shared, and cycles are allowed.
+
+    Example:
+        >>> replace({"a": (1, 2.0)}, int, str)
+        {'a': ('1', 2.0)}
+    """
+    if isinstance(data, kind):
+        return new(data)
+    found: dict[int, Any] = {}
+    holders = _holders(data, kind, found)
+    if not found:
+        return data
+    return _Copier(kind, new, holders).copy(data)
+
+
+def _children(data: Any) -> Iterator[Any]:
+    if isinstance(data, tuple | list | deque):
+        yield from data
+    elif isinstance(data, Mapping):
+        yield from data.values()
+    else:
+        for name in _attributes(data):
+            yield getattr(data, name)
+
+
+def _attributes(data: Any) -> list[str]:
+    """Names of the attributes that an object itself holds, in `__dict__` or slots."""
+    names = list(getattr(data, "__dict__", ()))
+    for base in type(data).__mro__:
+        slots = base.__dict__.get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            name = f"_{base.__name__.lstrip('_')}{slot}" if slot.startswith("__") and slot[-2:] != "__" else slot
+            if slot not in ("__dict__", "__weakref__") and hasattr(data, name):
+                names.append(name)
+    return names
+
+
+def _is_leaf(data: Any) -> bool:
+    if isinstance(data, tuple | list | deque | Mapping):
+        return False
+    return isinstance(data, _LEAF_TYPES) or type(data).__module__.partition(".")[0] in _LEAF_PACKAGES
+
+
+def _holders(root: Any, kind: type, found: dict[int, Any]) -> set[int]:
+    """Fill `found` with the objects of `kind` under `root`; return the ids of all containers that reach one."""
+    if _is_leaf(root):
+        return set()
+    parents: dict[int, list[int]] = {id(root): []}
+    alive = [root]  # attributes may be made on access: ids are only valid while we hold the objects
+    stack = [(id(root), _children(root))]
+    while stack:
+        parent, children = stack[-1]
+        for child in children:
+            if id(child) in parents:
+                parents[id(child)].append(parent)
+            elif isinstance(child, kind):
+                found[id(child)] = child
+                parents[id(child)] = [parent]
+            elif not _is_leaf(child):
+                parents[id(child)] = [parent]
+                alive.append(child)
+                stack.append((id(child), _children(child)))
+                break
+        else:
+            stack.pop()
+    holders: set[int] = set()
+    waiting = [parent for item in found for parent in parents[item]]
+    while waiting:
+        holder = waiting.pop()
+        if holder not in holders:
+            holders.add(holder)
+            waiting.extend(parents[holder])
+    return holders
+
+
+class _Copier:
+    """Copies the holders, and nothing else."""
+
+    def __init__(self, kind: type, new: Callable[[Any], Any], holders: set[int]) -> None:
+        self._kind = kind
+        self._new = new
+        self._holders = holders
+        self._done: dict[int, Any] = {}
+        self._alive: list[Any] = []
+
+    def copy(self, data: Any) -> Any:
+        key = id(data)
+        if key in self._done:
+            return self._done[key]
+        if isinstance(data, self._kind):
+            result = self._done[key] = self._new(data)
+            return result
+        if key not in self._holders:
+            return data
+        self._alive.append(data)
+        if isinstance(data, tuple):
+            self._done[key] = data  # a cycle through a tuple ends here
+            result = self._done[key] = self._tuple(data)
+            return result
+        if isinstance(data, Mapping) and not isinstance(data, MutableMapping):
+            result = self._done[key] = self._mapping(data)
+            return result
+        result = self._done[key] = copy.copy(data)  # before its children, which may refer back to it
+        if isinstance(data, list | deque):
+            for position, child in enumerate(data):
+                result[position] = self.copy(child)
+        elif isinstance(data, MutableMapping):
+            for name in data:
+                result[name] = self.copy(data[name])
+        else:
+            for name in _attributes(data):
+                object.__setattr__(result, name, self.copy(getattr(data, name)))
+        return result
+
+    def _tuple(self, data: tuple[Any, ...]) -> Any:
+        values = [self.copy(child) for child in data]
+        if hasattr(data, "_make"):  # a named tuple
+            return data._make(values)
+        return type(data)(values)
+
+    def _mapping(self, data: Mapping[Any, Any]) -> Any:
+        values = {name: self.copy(child) for name, child in data.items()}
+        try:
+            return type(data)(values)  # type: ignore[call-arg]
+        except TypeError:  # its constructor takes something else
+            return values

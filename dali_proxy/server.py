@@ -1,0 +1,253 @@
+"""`DALIServer`: the user's handle of a server."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+import threading
+import weakref
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from dali_proxy.endpoint import Endpoint, InputSpec
+from dali_proxy.errors import ProxyError, ServerClosedError
+from dali_proxy.host import HostOptions, ProcessHost, ThreadHost
+from dali_proxy.telemetry import ServerStats
+from dali_proxy.worker import close_worker_client
+from pipeline import Pipeline
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError
+from pipeline.types import to_numpy_type
+
+if TYPE_CHECKING:
+    from dali_proxy.consumer import ConsumerClient
+    from dali_proxy.proxy import Proxy
+
+__all__ = ["DALIServer"]
+
+_HOSTS = {"process": ProcessHost, "thread": ThreadHost}
+
+
+@dataclass
+class LoopTimes:
+    """What loaders of this process measured, in seconds: waiting for workers, and being waited for."""
+
+    worker_wait: float = 0.0
+    training: float = 0.0
+
+
+@dataclass
+class _Life:
+    """What has to be ended when the server is, by whoever ends it first."""
+
+    directory: str
+    endpoint: Endpoint
+    owner: int = field(default_factory=os.getpid)
+    host: ProcessHost | ThreadHost | None = None
+    consumer: ConsumerClient | None = None
+
+    def stop(self, reason: str) -> None:
+        """Stop what runs; does nothing in a forked child, and when nothing runs."""
+        if os.getpid() != self.owner:
+            return
+        host, self.host = self.host, None
+        consumer, self.consumer = self.consumer, None
+        close_worker_client(self.endpoint)
+        if consumer is not None:
+            consumer.close()
+        if host is not None:
+            host.stop(reason)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+class DALIServer:
+    """Runs a pipeline for the samples of torch datasets.
+
+    Use it as a context manager, or call `start` and `stop`. Inside, `proxy` goes into the dataset and `DataLoader`
+    over it. A server that was stopped can be started again.
+
+    Args:
+        pipeline: what to run. It needs at least one `external_source` without a source: its inputs are the proxy's.
+        deterministic: accepted for compatibility: with `dali_proxy.DataLoader` results never depend on the number
+            of workers, or on who was faster.
+        mode: "process" runs the pipeline in a process of its own, which shares neither the GIL nor the CUDA context
+            with the training; "thread" runs it on threads of this one.
+        ring_bytes: shared memory for samples that each worker begins with; it grows when a batch needs more.
+        ring_bytes_limit: what that may grow to.
+        unclaimed_bytes: most memory of results that a loader other than ours left behind.
+        timeout: seconds that the server may take for a batch; None for as long as it lives.
+
+    Raises:
+        GraphError: the pipeline has no input.
+
+    Example:
+        >>> with DALIServer(image_pipe(batch_size=64, num_threads=2, device_id=None)) as server:  # doctest: +SKIP
+        ...     dataset = ImageDataset(folder, transform=server.proxy)
+        ...     for images, labels in DataLoader(server, dataset, batch_size=64, num_workers=2):
+        ...         train(images, labels)
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        deterministic: bool = False,
+        *,
+        mode: Literal["process", "thread"] = "process",
+        ring_bytes: int = 64 << 20,
+        ring_bytes_limit: int = 1 << 30,
+        unclaimed_bytes: int = 2 << 30,
+        timeout: float | None = 300.0,
+    ) -> None:
+        if not isinstance(pipeline, Pipeline):
+            raise ArgumentTypeError(f"DALIServer needs a Pipeline, not {type(pipeline).__name__}")
+        if mode not in _HOSTS:
+            raise ArgumentValueError(f'DALIServer: mode must be "process" or "thread", not {mode!r}')
+        self.pipeline = pipeline
+        self.deterministic = deterministic
+        self.mode = mode
+        self.loop_times = LoopTimes()
+        self._unclaimed_bytes = unclaimed_bytes
+        directory = tempfile.mkdtemp(prefix="dali-proxy-")
+        endpoint = Endpoint(
+            path=os.path.join(directory, "socket"),
+            key=secrets.token_bytes(32),
+            inputs=_inputs(pipeline),
+            outputs=len(pipeline.output_devices),
+            max_batch_size=pipeline.max_batch_size,
+            ring_bytes=min(ring_bytes, ring_bytes_limit),
+            ring_bytes_limit=ring_bytes_limit,
+            timeout=timeout,
+        )
+        self._life = _Life(directory, endpoint)
+        self._lock = threading.RLock()
+        weakref.finalize(self, self._life.stop, "its handle is gone")  # also when the interpreter ends
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The server's address."""
+        return self._life.endpoint
+
+    @cached_property
+    def proxy(self) -> Proxy:
+        """What a dataset calls with the inputs of one sample; see `Proxy`."""
+        from dali_proxy.proxy import Proxy
+
+        return Proxy(self.endpoint)
+
+    @property
+    def running(self) -> bool:
+        """Whether the server runs."""
+        return self._life.host is not None and self._life.host.alive
+
+    @property
+    def pid(self) -> int | None:
+        """The process that the pipeline runs in, or None when it doesn't run."""
+        return self._life.host.pid if self._life.host is not None else None
+
+    @property
+    def consumer(self) -> ConsumerClient:
+        """This process's connection for results.
+
+        Raises:
+            ServerClosedError: the server isn't running.
+        """
+        with self._lock:
+            if self._life.host is None:
+                raise ServerClosedError(
+                    "the server is not running: use it inside `with DALIServer(...)`, or call start()"
+                )
+            if self._life.consumer is None:
+                from dali_proxy.consumer import ConsumerClient
+
+                host = self._life.host
+                self._life.consumer = ConsumerClient(self.endpoint, host.how_it_ended, host.local)
+            return self._life.consumer
+
+    def start(self) -> None:
+        """Start the server, and wait until it serves. Does nothing while it runs.
+
+        Raises:
+            BuildError: the pipeline can't run here: the GPU, a library or a file is missing.
+            ServerDiedError: the server's process ended while it started.
+        """
+        with self._lock:
+            if os.getpid() != self._life.owner:
+                raise ProxyError("a server can be started only in the process that made it")
+            if self.running:
+                return
+            self._life.stop("it is started again")  # what is left when it died
+            os.makedirs(self._life.directory, mode=0o700)
+            options = HostOptions(
+                path=self.endpoint.path,
+                key=self.endpoint.key,
+                server=secrets.token_bytes(16),
+                unclaimed_bytes=self._unclaimed_bytes,
+            )
+            try:
+                self._life.host = _HOSTS[self.mode](self.pipeline.serialize_for_host(), options)
+            except BaseException:
+                shutil.rmtree(self._life.directory, ignore_errors=True)
+                raise
+
+    def stop(self) -> None:
+        """Stop the server. Tensors that it made stay valid; who still waits for one gets a `ServerClosedError`."""
+        with self._lock:
+            self._life.stop("it was stopped")
+
+    start_thread = start
+    stop_thread = stop
+    close = stop
+
+    def __enter__(self) -> DALIServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def produce_data(self, batch: Any) -> Any:
+        """Turn the placeholders in a batch of torch's own `DataLoader` into tensors.
+
+        `dali_proxy.DataLoader` does so by itself.
+
+        Args:
+            batch: what the loader yielded: any nesting of tuples, lists, mappings, dataclasses and objects.
+
+        Raises:
+            BatchError: the batch failed in the server; the next one is not affected.
+        """
+        from dali_proxy.produce import produce
+
+        return produce(batch, self.consumer)
+
+    def stats(self) -> ServerStats:
+        """Return the server's counters since it was started."""
+        consumer = self.consumer
+        return ServerStats.of_report(
+            consumer.statistics(),
+            result_wait=consumer.waited,
+            worker_wait=self.loop_times.worker_wait,
+            training=self.loop_times.training,
+        )
+
+    def __repr__(self) -> str:
+        state = f"running, pid {self.pid}" if self.running else "not running"
+        return f"<DALIServer {', '.join(spec.name for spec in self.endpoint.inputs)} ({self.mode}, {state})>"
+
+
+def _inputs(pipeline: Pipeline) -> tuple[InputSpec, ...]:
+    specs = []
+    for name, node in pipeline.inputs.items():
+        dtype = node.argument("dtype")
+        specs.append(InputSpec(name, None if dtype is None else to_numpy_type(dtype).name, node.argument("ndim")))
+    if not specs:
+        raise GraphError(
+            "the pipeline has no input, so there is nothing that the proxy could be called with: "
+            "use fn.external_source(name=...) with no source"
+        )
+    return tuple(specs)

@@ -1,0 +1,114 @@
+"""What a server did so far, and which part of the whole limits its speed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["OperatorTimes", "ServerStats"]
+
+_WAITING = 0.1  # share of the time that training may wait before something else is the limit
+_BUSY = 0.7  # share of the time that the executor works when it is the limit
+
+
+@dataclass(frozen=True)
+class OperatorTimes:
+    """Time that one step of the pipeline took: an operator, or a chain of operators that run together.
+
+    Attributes:
+        batches: how often it ran.
+        seconds: wall time in all.
+    """
+
+    batches: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ServerStats:
+    """Counters of a server since its last start. All times are in seconds.
+
+    Subtract an earlier one from a later one for the time between them.
+
+    Attributes:
+        seconds: since the start.
+        batches: that came to an end, failed ones included.
+        samples: in those.
+        errors: batches that failed.
+        dropped: batches that nobody wanted any more.
+        bytes_in: of samples.
+        bytes_out: of results.
+        workers: processes that are connected to submit batches.
+        queued: requests that wait for the executor now.
+        running: requests that are in the executor now.
+        waiting_results: requests that were not fetched yet, now.
+        depth: most requests that may be in the executor at once.
+        busy: time during which the executor had something to do.
+        occupancy: integral over time of the requests in the executor; divide by `seconds` for their mean number.
+        host: processor time of the thread that talks to the processes.
+        ring_wait: time that workers waited for room in their shared memory, summed over workers.
+        result_wait: time that this process waited for results that were submitted and not ready.
+        worker_wait: time that loaders of this process waited for workers to submit a batch.
+        training: time that passed between batches in loops over loaders of this process.
+        operators: times of the pipeline's steps, by their names.
+    """
+
+    seconds: float = 0.0
+    batches: int = 0
+    samples: int = 0
+    errors: int = 0
+    dropped: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    workers: int = 0
+    queued: int = 0
+    running: int = 0
+    waiting_results: int = 0
+    depth: int = 0
+    busy: float = 0.0
+    occupancy: float = 0.0
+    host: float = 0.0
+    ring_wait: float = 0.0
+    result_wait: float = 0.0
+    worker_wait: float = 0.0
+    training: float = 0.0
+    operators: Mapping[str, OperatorTimes] = field(default_factory=dict)
+
+    @property
+    def limited_by(self) -> str:
+        """Which part limits the speed: "training", "pipeline" or "workers"; empty while nothing was loaded.
+
+        Training limits when it hardly waits. Else the pipeline does if it works nearly all the time that anything
+        is waited for, and the workers if it doesn't: then it waits for them too.
+        """
+        waited = self.result_wait + self.worker_wait
+        total = waited + self.training
+        if total <= 0 or not self.batches:
+            return ""
+        if waited < _WAITING * total:
+            return "training"
+        return "pipeline" if self.busy >= _BUSY * min(total, self.seconds) else "workers"
+
+    def __sub__(self, earlier: ServerStats) -> ServerStats:
+        """What happened between two moments; what is counted "now" is that of the later one."""
+        now = ("workers", "queued", "running", "waiting_results", "depth", "operators")
+        differences: dict[str, Any] = {
+            name: value if name in now else value - getattr(earlier, name) for name, value in vars(self).items()
+        }
+        none = OperatorTimes(0, 0.0)
+        differences["operators"] = {
+            name: OperatorTimes(
+                times.batches - earlier.operators.get(name, none).batches,
+                times.seconds - earlier.operators.get(name, none).seconds,
+            )
+            for name, times in self.operators.items()
+        }
+        return ServerStats(**differences)
+
+    @classmethod
+    def of_report(cls, report: Mapping[str, Any], **waits: float) -> ServerStats:
+        """Make one of the host's report and the times that were measured in this process."""
+        operators = {name: OperatorTimes(**times) for name, times in report["operators"].items()}
+        fields: dict[str, Any] = {**report, **waits, "operators": operators}
+        return cls(**fields)

@@ -1,0 +1,83 @@
+"""A ticket names one submitted batch, wherever it travels, and gives the batch back when nobody wants it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["Ticket", "discard_through", "forget_discard"]
+
+Discard = Callable[[int, int], None]
+
+# How this process tells a server that a batch is not wanted: server token -> function(client, seq). It has to be
+# process-wide, because tickets come out of pickles and know nothing but the server's token.
+_discards: dict[bytes, Discard] = {}
+os.register_at_fork(after_in_child=_discards.clear)
+
+
+def discard_through(server: bytes, discard: Discard, *, replace: bool = True) -> None:
+    """From now on, tickets of `server` that die unused in this process call `discard(client, seq)`.
+
+    The function is called by finalizers: it must not take a lock that it may have to wait for.
+    """
+    if replace or server not in _discards:
+        _discards[server] = discard
+
+
+def forget_discard(server: bytes, discard: Discard) -> None:
+    """Undo `discard_through`, unless somebody else registered since."""
+    if _discards.get(server) == discard:
+        del _discards[server]
+
+
+class Ticket:
+    """One batch that was submitted to a server: (server, client, sequence number).
+
+    Shared by the references of all outputs of the batch. Its outputs are fetched once and kept here. A ticket that
+    dies without having been fetched, or sent on in a pickle, tells the server so.
+
+    Attributes:
+        server: token of the server's start that knows the batch.
+        client: the server's number of the client that submitted it.
+        seq: the client's number of the batch.
+        size: number of samples.
+        claimed: whether this object is no longer responsible for the batch.
+        outputs: what was fetched, one entry an output, or None.
+        error: the exception that came instead of outputs, or None.
+    """
+
+    __slots__ = ("__weakref__", "claimed", "client", "error", "outputs", "seq", "server", "size")
+
+    def __init__(self, server: bytes, client: int, seq: int, size: int, error: Exception | None = None) -> None:
+        self.server = server
+        self.client = client
+        self.seq = seq
+        self.size = size
+        self.error = error
+        self.claimed = error is not None
+        self.outputs: tuple[Any, ...] | None = None
+
+    @classmethod
+    def of_error(cls, error: Exception) -> Ticket:
+        """Return a ticket for a batch that couldn't be submitted; the error is raised where the batch is wanted."""
+        return cls(b"", 0, 0, 0, error)
+
+    def __repr__(self) -> str:
+        return f"Ticket(client={self.client}, seq={self.seq}, size={self.size})"
+
+    def __copy__(self) -> Ticket:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Ticket:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        self.claimed = True  # whoever reads the pickle is responsible from now on
+        return (Ticket, (self.server, self.client, self.seq, self.size, self.error))
+
+    def __del__(self) -> None:
+        if not self.claimed:
+            discard = _discards.get(self.server)
+            if discard is not None:
+                discard(self.client, self.seq)

@@ -1,0 +1,256 @@
+"""The side of a process that makes samples: writes them to shared memory and submits batches of them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy.typing as npt
+
+from dali_proxy.context import BatchContext, current_context
+from dali_proxy.endpoint import Endpoint, open_channel, server_errors
+from dali_proxy.errors import BatchSizeError, SampleTypeError, StaleReferenceError
+from dali_proxy.samples import Sample
+from dali_proxy.tickets import Ticket, discard_through, forget_discard
+from dali_proxy.transport.protocol import AttachRing, DetachRing, InputBatch, Release, Submit, clip
+from pipeline.ipc.completion import CompletionReader
+from pipeline.ipc.memory import SharedBlock
+from pipeline.ipc.ring import Ring
+
+__all__ = ["WorkerClient", "close_worker_client", "worker_client"]
+
+
+class WorkerClient:
+    """One process's connection to a server for submitting batches. Thread-safe.
+
+    Args:
+        endpoint: which server.
+
+    Attributes:
+        ring: the shared memory that samples are written to.
+        server: token of the server's start that this client is connected to.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self.name = _process_name()
+        self._channel, received = open_channel(endpoint, "worker", self.name)
+        self.server: bytes = received.message.server
+        self.client: int = received.message.client
+        page, doorbell = received.fds
+        self.ring = Ring(
+            endpoint.ring_bytes,
+            limit=endpoint.ring_bytes_limit,
+            completions=CompletionReader(page, doorbell, self._channel),
+            attach=self._attach,
+            detach=self._detach,
+            timeout=endpoint.timeout,
+        )
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()  # requests are sent in the order of their numbers
+        # The requests of the batch that is being made, by the numbers of their samples: outputs of one pipeline are
+        # collated one after the other, and belong to one request. An entry ends with its ticket.
+        self._recent: weakref.WeakValueDictionary[tuple[int, ...], Ticket] = weakref.WeakValueDictionary()
+        self._recent_context: BatchContext | None = None
+        self._unwanted: deque[tuple[int, int]] = deque()  # filled by finalizers
+        discard_through(self.server, self._discard, replace=False)  # a consumer's is prompter
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server still listens."""
+        return self._channel.alive()
+
+    def sample(self, arrays: Sequence[npt.NDArray[Any]]) -> Sample:
+        """Copy the inputs of one sample to shared memory.
+
+        Raises:
+            ServerDiedError: the server went away while this waited for room.
+            RingFullError: the samples that are in use don't fit `ring_bytes_limit`.
+        """
+        blocks = []
+        try:
+            with server_errors():
+                for array in arrays:
+                    blocks.append(self.ring.write(array))
+        except BaseException:
+            for block in blocks:
+                self.ring.release(block)
+            raise
+        context = current_context()
+        return Sample(
+            self,
+            next(self._numbers),
+            tuple(blocks),
+            tuple(array.dtype.name for array in arrays),
+            tuple(array.shape for array in arrays),
+            context.index if context is not None else "",
+        )
+
+    def submit(self, samples: Sequence[Sample]) -> Ticket:
+        """Submit a batch; it is the same one when the same samples of the same batch are submitted again.
+
+        Raises:
+            BatchSizeError: there are more samples than the pipeline takes.
+            SampleTypeError: the samples differ in dtype or number of dimensions.
+            StaleReferenceError: a sample belongs to another process or an earlier start of the server.
+            ServerDiedError: the server is gone.
+        """
+        self._check(samples)
+        context = current_context()
+        key = tuple(sample.number for sample in samples)
+        with self._lock:
+            if context is not self._recent_context:
+                self._recent.clear()
+                self._recent_context = context
+            ticket = self._recent.get(key)
+            if ticket is None:
+                ticket = self._recent[key] = self._send(samples, context)
+            return ticket
+
+    def close(self) -> None:
+        """Disconnect. What was submitted stays valid."""
+        forget_discard(self.server, self._discard)
+        self._channel.close()
+        self.ring.close()
+
+    def _send(self, samples: Sequence[Sample], context: BatchContext | None) -> Ticket:
+        inputs = tuple(
+            InputBatch.pack(
+                samples[0].dtypes[number],
+                [
+                    (sample.blocks[number].ring_id, sample.blocks[number].offset, *sample.shapes[number])
+                    for sample in samples
+                ],
+            )
+            for number in range(len(self.endpoint.inputs))
+        )
+        with server_errors():
+            seq = self.ring.submit([block for sample in samples for block in sample.blocks])
+            session, epoch, batch, view = 0, 0, seq, 0
+            if context is not None:
+                session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
+                context.requests += 1
+            self._flush_unwanted()
+            self._channel.send(
+                Submit(
+                    seq=seq,
+                    session=session,
+                    epoch=epoch,
+                    batch=batch,
+                    view=view,
+                    batch_size=len(samples),
+                    indices=_indices(samples, context),
+                    inputs=inputs,
+                    waited_ns=self.ring.waited_ns,
+                )
+            )
+        return Ticket(self.server, self.client, seq, len(samples))
+
+    def _check(self, samples: Sequence[Sample]) -> None:
+        size, limit = len(samples), self.endpoint.max_batch_size
+        if size > limit:
+            raise BatchSizeError(
+                f"a batch of {size} samples was given to a pipeline of batch_size={limit}: make the loader's "
+                f"batch_size at most {limit}, or the pipeline's batch_size at least {size}"
+            )
+        first = samples[0]
+        for position, sample in enumerate(samples):
+            if sample.client is not self:
+                raise StaleReferenceError(
+                    f"sample {position} was made in another process or before the server's last start: "
+                    "call the proxy again for it"
+                )
+            if sample.dtypes != first.dtypes or any(
+                len(shape) != len(first_shape) for shape, first_shape in zip(sample.shapes, first.shapes, strict=True)
+            ):
+                raise SampleTypeError(
+                    "the samples of a batch must agree in dtype and number of dimensions, but of the inputs "
+                    f"({', '.join(spec.name for spec in self.endpoint.inputs)}) sample 0{_at(first)} has "
+                    f"{_kinds(first)}, and sample {position}{_at(sample)} has {_kinds(sample)}"
+                )
+
+    def _attach(self, ring_id: int, block: SharedBlock) -> None:
+        self._channel.send(AttachRing(ring_id, block.nbytes), (block.fd,))
+
+    def _detach(self, ring_id: int) -> None:
+        self._channel.send(DetachRing(ring_id))
+
+    def _discard(self, client: int, seq: int) -> None:
+        self._unwanted.append((client, seq))  # a finalizer calls this: it takes no lock
+
+    def _flush_unwanted(self) -> None:
+        if self._unwanted:
+            count = len(self._unwanted)
+            requests = [self._unwanted.popleft() for _ in range(count)]
+            self._channel.send(Release.pack(requests))
+
+
+def _indices(samples: Sequence[Sample], context: BatchContext | None) -> tuple[str, ...]:
+    indices = tuple(clip(sample.index) for sample in samples)
+    if not any(indices) and context is not None:
+        try:  # a dataset with __getitems__ returns its samples in the order of the indices
+            if len(context.indices) == len(samples):
+                indices = tuple(clip(str(index)) for index in context.indices)
+        except TypeError:
+            pass  # the sampler's batches are no sequences
+    return indices
+
+
+def _kinds(sample: Sample) -> str:
+    return ", ".join(
+        f"{dtype} with {len(shape)} dimensions" for dtype, shape in zip(sample.dtypes, sample.shapes, strict=True)
+    )
+
+
+def _at(sample: Sample) -> str:
+    return f" (dataset index {sample.index})" if sample.index else ""
+
+
+def _process_name() -> str:
+    torch_data = sys.modules.get("torch.utils.data")
+    info = None if torch_data is None else torch_data.get_worker_info()
+    return "main" if info is None else f"worker {info.id}"
+
+
+# A process has one connection to a server, however many proxies and loaders use it.
+_clients: dict[str, WorkerClient] = {}
+_clients_lock = threading.Lock()
+
+
+def worker_client(endpoint: Endpoint) -> WorkerClient:
+    """Return this process's connection to a server; connect the first time, and after a restart.
+
+    Raises:
+        ServerClosedError: the server isn't running.
+    """
+    with _clients_lock:
+        client = _clients.get(endpoint.path)
+        if client is not None and not client.alive:
+            client.close()
+            client = None
+        if client is None:
+            client = _clients[endpoint.path] = WorkerClient(endpoint)
+        return client
+
+
+def close_worker_client(endpoint: Endpoint) -> None:
+    """End this process's connection to a server, if there is one."""
+    with _clients_lock:
+        client = _clients.pop(endpoint.path, None)
+    if client is not None:
+        client.close()
+
+
+def _forget_inherited() -> None:
+    global _clients_lock
+    _clients_lock = threading.Lock()
+    _clients.clear()
+
+
+os.register_at_fork(after_in_child=_forget_inherited)

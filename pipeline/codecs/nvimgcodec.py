@@ -23,6 +23,10 @@ __all__ = ["DecodedBatch", "GpuDecoder"]
 _FORMATS = {RGB: ("SRGB", "I_RGB"), BGR: ("SRGB", "I_BGR"), GRAY: ("GRAY", "I_Y")}
 _CHANNELS = {RGB: 3, BGR: 3, GRAY: 1}
 
+# Streams that were decoded on. nvImageCodec frees an image on its stream, whenever the last reference to the image goes:
+# the stream must still be there then, so it is never destroyed.
+_STREAMS: dict[int, Any] = {}
+
 
 @dataclass(eq=False)
 class DecodedBatch:
@@ -161,6 +165,8 @@ class GpuDecoder:
             raise PipelineError("decoding on the GPU needs a stream")
         if regions is not None and len(regions) != len(encoded):
             raise PipelineError(f"{len(regions)} regions for {len(encoded)} pictures")
+        if stream is not None:
+            _STREAMS.setdefault(int(stream.ptr), stream)
         failures: dict[int, SampleFailure] = {}
         sources = [self._source(i, data, regions, failures) for i, data in enumerate(encoded)]
         good = [i for i, source in enumerate(sources) if source is not None]

@@ -44,8 +44,9 @@ def open_device(graph: Graph, config: ExecutorConfig) -> Device:
 class StreamSlot:
     """A CUDA stream that batches take in turn. Work of one batch is in order on it; so is work of the next."""
 
-    def __init__(self, stream: Any, device: Device) -> None:
+    def __init__(self, stream: Any, device: Device, number: int) -> None:
         self.stream = stream
+        self.name = f"GPU {device.device_id} stream {number}"
         self._device = device
 
     def record(self) -> Any:
@@ -77,7 +78,8 @@ class Device:
         self.device_id = device_id
         with cupy.cuda.Device(device_id):
             self._slots = [
-                StreamSlot(cupy.cuda.Stream(non_blocking=True, priority=priority), self) for _ in range(max(1, streams))
+                StreamSlot(cupy.cuda.Stream(non_blocking=True, priority=priority), self, number)
+                for number in range(max(1, streams))
             ]
         self._next = 0
         self._pending: queue.SimpleQueue[tuple[Any, list[Any], Callable[[], None] | None] | None] = queue.SimpleQueue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections import deque
@@ -19,7 +20,8 @@ from pipeline.executor.plan import BatchStep, Phase, make_plan
 from pipeline.executor.pool import ThreadPool
 from pipeline.executor.request import BatchRequest, BatchResult, ExecutorConfig, OutputAllocator, TensorList
 from pipeline.executor.statistics import Statistics
-from pipeline.graph.graph import Edge, Graph
+from pipeline.executor.trace import Trace
+from pipeline.graph.graph import Edge, Graph, GraphNode
 from pipeline.operators.base import BatchOperator, SampleOperator, Setup
 from pipeline.operators.registry import implementation
 from pipeline.tensors.cpu import Array
@@ -67,8 +69,9 @@ class _Lane:
 class _Run:
     """A batch and what is left to do for it."""
 
-    def __init__(self, batch: Batch, on_done: OnDone) -> None:
+    def __init__(self, batch: Batch, on_done: OnDone, number: int) -> None:
         self.batch = batch
+        self.number = number
         self.on_done = on_done
         self.phase = 0
         self.started = time.perf_counter()
@@ -95,6 +98,9 @@ class Executor:
         self.statistics = Statistics(graph)
         #: Where the memory of dense outputs on the CPU comes from; None for the executor's own.
         self.output_allocator: OutputAllocator | None = None
+        #: Where to record what runs when; None for nowhere.
+        self.trace: Trace | None = None
+        self._submitted = itertools.count()
         self._plan = make_plan(graph)
         self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
         setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed)
@@ -133,9 +139,7 @@ class Executor:
             raise PipelineError("the executor is closed")
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self._allocate)
-        for node in self.graph.find("external_source"):
-            batch.values[Edge(node.index)] = request.inputs[node.name]
-        self._advance(_Run(batch, on_done))
+        self._advance(_Run(batch, on_done, next(self._submitted)))
 
     def close(self) -> None:
         """Finish what was started, then end all threads and free the device. May be called twice."""
@@ -209,21 +213,26 @@ class Executor:
     def _run_steps(self, run: _Run, phase: Phase) -> None:
         batch = run.batch
         for number, step in enumerate(phase.steps):
+            trace = self.trace
+            mark = trace.mark(batch.stream) if trace is not None and phase.device == "gpu" else None
             begin = time.perf_counter()
             if isinstance(step, BatchStep):
                 self._run_batch_step(batch, step)
-                nodes: tuple[Any, ...] = (step.node,)
+                nodes: tuple[GraphNode, ...] = (step.node,)
             else:
                 self._chains[id(step)].run(batch)
                 nodes = step.nodes
-            self.statistics.step(nodes, batch.values, time.perf_counter() - begin)
+            end = time.perf_counter()
+            name = self.statistics.step(nodes, batch.values, end - begin)
+            if trace is not None:
+                trace.add(name, run.number, begin, end)
+                if mark is not None:
+                    trace.add_on_gpu(name, run.number, run.slot.name, mark, trace.mark(batch.stream))
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
 
     def _run_batch_step(self, batch: Batch, step: BatchStep) -> None:
         node = step.node
-        if node.operator == "external_source":
-            return  # its value came with the request
         operator = self._operators[node.index]
         assert isinstance(operator, BatchOperator)
         try:

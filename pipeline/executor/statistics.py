@@ -48,8 +48,8 @@ class Statistics:
         self.failed = 0
         self.seconds = 0.0
 
-    def step(self, nodes: tuple[GraphNode, ...], values: Mapping[Edge, TensorList], seconds: float) -> None:
-        """Count one run of a step."""
+    def step(self, nodes: tuple[GraphNode, ...], values: Mapping[Edge, TensorList], seconds: float) -> str:
+        """Count one run of a step; returns the step's name."""
         made = sum(values[edge].nbytes for edge in (Edge(node.index) for node in nodes) if edge in values)
         with self._lock:
             key = tuple(node.index for node in nodes)
@@ -59,6 +59,7 @@ class Statistics:
             times.batches += 1
             times.seconds += seconds
             times.largest_output = max(times.largest_output, made)
+            return times.name
 
     def batch(self, seconds: float, failed: bool) -> None:
         """Count one batch that ended."""

@@ -30,16 +30,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Makes the parser of the command line."""
-    top = argparse.ArgumentParser(
-        prog="dali-proxy", description="Data loading for PyTorch with a pipeline of its own."
-    )
+    top = argparse.ArgumentParser(prog="dali-proxy", description="Data loading for PyTorch with a pipeline of its own.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     run = commands.add_parser("demo", help="train a small network on real pictures, in under two minutes")
     run.add_argument("--device", default="auto", help="auto (default), cpu, or cuda:0")
-    run.add_argument(
-        "--data", type=Path, help="use the pictures in this folder, or write them there if it has none"
-    )
+    run.add_argument("--data", type=Path, help="use the pictures in this folder, or write them there if it has none")
     run.add_argument("--keep", action="store_true", help="don't remove the pictures at the end")
     run.add_argument("--picture", type=Path, help="where to save the picture of a batch (default: here)")
     run.add_argument("--epochs", type=int, help="how often to go through the pictures")

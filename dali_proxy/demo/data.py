@@ -104,9 +104,7 @@ def write_crops(folder: Path, crops: Crops) -> Iterator[Path]:
                 yield path
 
 
-def crop_box(
-    size: tuple[int, int], *, held_out: bool, dice: random.Random
-) -> tuple[float, float, float, float]:
+def crop_box(size: tuple[int, int], *, held_out: bool, dice: random.Random) -> tuple[float, float, float, float]:
     """Chooses where to cut one crop.
 
     Args:

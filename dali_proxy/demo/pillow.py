@@ -20,15 +20,13 @@ class PillowAugment:
     """
 
     def __init__(self) -> None:
-        self.mean = np.float32(MEAN)
-        self.scale = np.float32(1) / np.float32(STD)
+        self.mean = np.array(MEAN, np.float32)
+        self.scale = 1 / np.array(STD, np.float32)
 
     def __call__(self, encoded: npt.NDArray[np.uint8]) -> torch.Tensor:
         """Makes a float32 tensor ``[3, IMAGE_SIZE, IMAGE_SIZE]`` of an encoded picture, uint8 ``[bytes]``."""
         picture = Image.open(io.BytesIO(encoded.tobytes())).convert("RGB")
-        picture = picture.resize(
-            (IMAGE_SIZE, IMAGE_SIZE), Image.Resampling.BILINEAR, box=random_box(picture.size)
-        )
+        picture = picture.resize((IMAGE_SIZE, IMAGE_SIZE), Image.Resampling.BILINEAR, box=random_box(picture.size))
         if torch.rand(()) < 0.5:
             picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
         pixels = (np.asarray(picture, np.float32) - self.mean) * self.scale

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline import fn, pipeline_def, types
-from pipeline.graph import DataNode
+from pipeline import DataNode, fn, pipeline_def, types
 
 IMAGE_SIZE = 128
 """Height and width in pixels of what the network sees."""
@@ -30,9 +29,10 @@ def training_pipe(decoder: str) -> DataNode:
         encoded, device=decoder, random_area=CROP_AREA, random_aspect_ratio=CROP_ASPECT_RATIO
     )
     images = fn.resize(images, size=(IMAGE_SIZE, IMAGE_SIZE), interp_type=types.INTERP_LINEAR)
-    return fn.crop_mirror_normalize(
+    output: DataNode = fn.crop_mirror_normalize(
         images, dtype=types.FLOAT, output_layout="CHW", mean=MEAN, std=STD, mirror=fn.random.coin_flip()
     )
+    return output
 
 
 @pipeline_def
@@ -41,4 +41,5 @@ def evaluation_pipe(decoder: str) -> DataNode:
     encoded = fn.external_source(name="images", no_copy=True)
     images = fn.decoders.image(encoded, device=decoder)
     images = fn.resize(images, size=(IMAGE_SIZE, IMAGE_SIZE), interp_type=types.INTERP_LINEAR)
-    return fn.crop_mirror_normalize(images, dtype=types.FLOAT, output_layout="CHW", mean=MEAN, std=STD)
+    output: DataNode = fn.crop_mirror_normalize(images, dtype=types.FLOAT, output_layout="CHW", mean=MEAN, std=STD)
+    return output

@@ -68,9 +68,7 @@ class Steps:
         s = self.settings
         with self.server(augment=False) as server:
             dataset = CropDataset(folder, transform=server.proxy)
-            loader = dali_proxy.DataLoader(
-                server, dataset, batch_size=s.batch_size, num_workers=s.num_workers
-            )
+            loader = dali_proxy.DataLoader(server, dataset, batch_size=s.batch_size, num_workers=s.num_workers)
             return accuracy(network, loader)
 
     def compare(self, folder: Path) -> Comparison:
@@ -95,9 +93,7 @@ class Steps:
         with self.server(augment=True) as server:
             dataset = CropDataset(folder, transform=server.proxy)
             order = torch.Generator().manual_seed(s.seed)
-            loader = dali_proxy.DataLoader(
-                server, dataset, batch_size=s.batch_size, shuffle=True, generator=order
-            )
+            loader = dali_proxy.DataLoader(server, dataset, batch_size=s.batch_size, shuffle=True, generator=order)
             images, labels = next(iter(loader))
         captions = [dataset.classes[label] for label in labels.tolist()]
         batch_picture(images, captions).save(s.picture)

@@ -62,7 +62,7 @@ def train(network: nn.Module, batches: Batches, *, epochs: int, steps: int, quie
                 arrived = time.perf_counter()
                 loss = functional.cross_entropy(network(images.to(device)), labels.to(device))
                 optimizer.zero_grad()
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
                 optimizer.step()
                 schedule.step()
                 losses.append(loss.item())  # waits for the GPU, so that its work counts as computing

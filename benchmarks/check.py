@@ -1,0 +1,85 @@
+"""Whether a rival's batches are right, looked at before it is timed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from benchmarks.datasets import expected_arrays
+from benchmarks.rivals.base import Batch
+from benchmarks.workload import ARRAY_SHAPES, IMAGE_SIZE, Setup
+
+BATCHES = 8
+TOLERANCE = 0.15
+"""By how much means and deviations of two rivals may differ, in units of a normalised pixel: their crops differ."""
+
+
+class WrongOutputError(RuntimeError):
+    """A rival's batches are not what they should be."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Mean and standard deviation of each channel over some batches."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+def check_stream(stream: Iterator[Batch], setup: Setup) -> Statistics | None:
+    """Takes the first batches of a stream and looks at them.
+
+    Returns:
+        The statistics of pictures, to compare with another rival's; None for arrays, whose values are known.
+
+    Raises:
+        WrongOutputError: Shape, type, order or values are wrong.
+    """
+    taken = []
+    for number, (images, indices) in enumerate(itertools.islice(stream, BATCHES)):
+        first = number * setup.batch_size
+        if indices.tolist() != list(range(first, first + setup.batch_size)):
+            raise WrongOutputError(f"batch {number} has the samples {indices.tolist()}")
+        if str(images.device) != setup.device:
+            raise WrongOutputError(f"the batch is on {images.device}, not on {setup.device}")
+        if setup.kind in ARRAY_SHAPES:
+            _check_arrays(images, indices, setup.kind)
+        else:
+            taken.append(_check_pictures(images, setup.batch_size))
+    if not taken:
+        return None
+    pixels = torch.cat(taken)
+    return Statistics(tuple(pixels.mean((0, 2, 3)).tolist()), tuple(pixels.std((0, 2, 3)).tolist()))
+
+
+def check_agreement(statistics: dict[str, Statistics]) -> None:
+    """Compares the statistics of rivals, each with the first.
+
+    Raises:
+        WrongOutputError: Two of them differ by more than random crops can explain.
+    """
+    for name, found in statistics.items():
+        first, reference = next(iter(statistics.items()))
+        pairs = zip((*reference.mean, *reference.std), (*found.mean, *found.std), strict=True)
+        if max(abs(a - b) for a, b in pairs) > TOLERANCE:
+            raise WrongOutputError(f"the pixels of {name} ({found}) differ from those of {first} ({reference})")
+
+
+def _check_arrays(images: torch.Tensor, indices: torch.Tensor, kind: str) -> None:
+    expected = torch.from_numpy(expected_arrays(kind))
+    if not torch.equal(images.cpu(), expected[indices.cpu() % len(expected)]):
+        raise WrongOutputError("the arrays arrived changed")
+
+
+def _check_pictures(images: torch.Tensor, batch_size: int) -> torch.Tensor:
+    shape = (batch_size, 3, IMAGE_SIZE, IMAGE_SIZE)
+    if tuple(images.shape) != shape or images.dtype != torch.float32:
+        raise WrongOutputError(f"a batch is {images.dtype} {tuple(images.shape)}, not float32 {shape}")
+    # Every fourth pixel is enough; a copy, as the stream may write over its batch.
+    pixels = images[:, :, ::4, ::4].cpu().clone()
+    if not torch.isfinite(pixels).all():
+        raise WrongOutputError("a batch has pixels that are not finite")
+    return pixels

@@ -1,0 +1,70 @@
+"""Plain torch Datasets, one for each kind of thing that a dataset hands over. Every rival uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import simplejpeg
+from torch.utils.data import Dataset
+
+from benchmarks.workload import ARRAY_SHAPES, EPOCH, Setup
+
+Transform = Callable[[np.ndarray], Any]
+
+DISTINCT_ARRAYS = 16
+
+
+class PictureDataset(Dataset[tuple[Any, int]]):
+    """Pairs of a picture and its index, as many as ``EPOCH``, from few files: the page cache holds them.
+
+    Args:
+        setup: Its kind says what the transform gets: a path as uint8 ``[characters]``, an encoded picture as uint8
+            ``[bytes]``, or a decoded one as uint8 ``[H, W, 3]``, decoded in the worker by libjpeg-turbo.
+        transform: Makes the sample.
+    """
+
+    def __init__(self, setup: Setup, transform: Transform) -> None:
+        self.kind = setup.kind
+        self.transform = transform
+        self.files = sorted(str(path) for path in setup.folder.iterdir())
+
+    def __len__(self) -> int:
+        return EPOCH
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return self.transform(self.read(self.files[index % len(self.files)])), index
+
+    def read(self, path: str) -> np.ndarray:
+        """Gives what the transform gets."""
+        if self.kind == "paths":
+            return np.frombuffer(path.encode(), np.uint8)
+        encoded = np.fromfile(path, np.uint8)
+        if self.kind == "bytes":
+            return encoded
+        return simplejpeg.decode_jpeg(encoded, fastdct=True, fastupsample=True)
+
+
+class ArrayDataset(Dataset[tuple[Any, int]]):
+    """Pairs of a uint8 array and its index. The arrays are ready: reading one costs nothing."""
+
+    def __init__(self, setup: Setup, transform: Transform) -> None:
+        self.transform = transform
+        self.arrays = expected_arrays(setup.kind)
+
+    def __len__(self) -> int:
+        return EPOCH
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return self.transform(self.arrays[index % len(self.arrays)]), index
+
+
+def expected_arrays(kind: str) -> np.ndarray:
+    """The arrays of :class:`ArrayDataset`, uint8 ``[DISTINCT_ARRAYS, *ARRAY_SHAPES[kind]]``."""
+    return np.random.default_rng(0).integers(0, 256, (DISTINCT_ARRAYS, *ARRAY_SHAPES[kind]), np.uint8)
+
+
+def make_dataset(setup: Setup, transform: Transform) -> PictureDataset | ArrayDataset:
+    """Makes the dataset of a kind."""
+    return ArrayDataset(setup, transform) if setup.kind in ARRAY_SHAPES else PictureDataset(setup, transform)

@@ -1,0 +1,89 @@
+"""Measuring a stream of batches: its rate, and what it costs."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import psutil
+import torch
+
+from benchmarks.rivals.base import Batch
+
+WARM_UP = 10
+"""Batches that are taken before the clock starts: what was prefetched while another rival ran isn't speed."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One measurement of one rival.
+
+    Attributes:
+        samples: How many samples arrived.
+        seconds: In what time.
+        cpu_seconds: What this process and all below it used of the CPU meanwhile, user and system.
+        other_cpu_seconds: What the rest of the machine used: noise.
+    """
+
+    samples: int
+    seconds: float
+    cpu_seconds: float
+    other_cpu_seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Samples a second."""
+        return self.samples / self.seconds
+
+    @property
+    def cpu_per_sample(self) -> float:
+        """Seconds of the CPU for one sample."""
+        return self.cpu_seconds / self.samples
+
+
+def measure(stream: Iterator[Batch], seconds: float) -> Measurement:
+    """Takes batches for some time.
+
+    Args:
+        stream: An endless stream of batches.
+        seconds: For how long to take them. The batch that is on its way at the end is waited for.
+    """
+    for _ in itertools.islice(stream, WARM_UP):
+        pass
+    _synchronize()
+    samples = 0
+    tree, machine = tree_cpu(), machine_cpu()
+    begin = time.perf_counter()
+    while (elapsed := time.perf_counter() - begin) < seconds:
+        images, _ = next(stream)
+        samples += len(images)
+    _synchronize()
+    elapsed = time.perf_counter() - begin
+    used = tree_cpu() - tree
+    return Measurement(samples, elapsed, used, max(0.0, machine_cpu() - machine - used))
+
+
+def tree_cpu() -> float:
+    """Seconds of the CPU, user and system, that this process and its living descendants have used."""
+    me = psutil.Process()
+    total = 0.0
+    for process in (me, *me.children(recursive=True)):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system
+    return total
+
+
+def machine_cpu() -> float:
+    """Seconds that all cores of this machine were busy, since it started."""
+    times = psutil.cpu_times()
+    return times.user + times.nice + times.system
+
+
+def _synchronize() -> None:
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        torch.cuda.synchronize()

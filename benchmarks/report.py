@@ -1,0 +1,88 @@
+"""The results as a table to read and as JSON to keep."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import date
+from pathlib import Path
+
+from benchmarks.machine import describe_machine, describe_versions, short_name
+from benchmarks.runner import KindResult
+
+TITLES = {
+    "paths": "file paths",
+    "bytes": "encoded bytes",
+    "decoded": "decoded pictures",
+    "arrays-60KB": "transport alone, 60 KB arrays",
+    "arrays-562KB": "transport alone, 562 KB arrays",
+}
+
+
+def table(result: KindResult, reference: str) -> str:
+    """Writes what one kind gave as lines of text.
+
+    Args:
+        result: What was measured.
+        reference: The rival whose rate the last column compares with the others'.
+
+    Returns:
+        A table with a row for each rival: median rate, range, CPU time, and how many times as fast the reference is.
+    """
+    title = TITLES[result.setup.kind]
+    lines = [f"{title:<32}{'samples/s':>10}  {'range':<16}{'CPU ms/sample':>14}  {reference} is"]
+    for name, rounds in result.rounds.items():
+        rates = [measurement.rate for measurement in rounds]
+        cpu = statistics.median(measurement.cpu_per_sample for measurement in rounds) * 1e3
+        spread = f"{min(rates):,.0f}..{max(rates):,.0f}"
+        line = f"  {name:<30}{statistics.median(rates):>10,.0f}  {spread:<16}{cpu:>14.2f}"
+        if reference in result.rounds and name != reference:
+            ratios = result.ratios(name, reference)
+            line += f"  {statistics.median(ratios):.2f} x ({min(ratios):.2f}..{max(ratios):.2f})"
+        lines.append(line)
+    for name, reason in result.failures.items():
+        lines.append(f"  {name:<30} left out: {reason.strip().splitlines()[-1]}")
+    return "\n".join(lines)
+
+
+def as_json(results: Sequence[KindResult], reference: str, command: str, picture_bytes: float) -> dict[str, object]:
+    """Puts everything that was measured into one JSON object, whose fields ``results/README.md`` explains."""
+    return {
+        "date": date.today().isoformat(),
+        "command": command,
+        "machine": describe_machine(),
+        "versions": describe_versions(),
+        "picture_bytes_mean": round(picture_bytes),
+        "reference": reference,
+        "kinds": {result.setup.kind: _kind_as_json(result, reference) for result in results},
+    }
+
+
+def save(document: dict[str, object], folder: Path, device_id: int | None) -> Path:
+    """Writes ``<date>-<device>.json``, replacing one of the same day and device.
+
+    Returns:
+        The path of the file.
+    """
+    path = folder / f"{document['date']}-{short_name(device_id)}.json"
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def _kind_as_json(result: KindResult, reference: str) -> dict[str, object]:
+    setup = {key: value for key, value in asdict(result.setup).items() if key not in ("kind", "folder")}
+    rivals: dict[str, object] = {}
+    for name, rounds in result.rounds.items():
+        entry: dict[str, object] = {
+            "rate": round(result.rate(name), 1),
+            "rounds": [{key: round(value, 4) for key, value in asdict(one).items()} for one in rounds],
+        }
+        if reference in result.rounds and name != reference:
+            ratios = result.ratios(name, reference)
+            entry["reference_ratio"] = round(statistics.median(ratios), 3)
+            entry["reference_ratio_range"] = [round(min(ratios), 3), round(max(ratios), 3)]
+        rivals[name] = entry
+    failures = {name: reason.strip().splitlines()[-1] for name, reason in result.failures.items()}
+    return {"setup": setup, "rivals": rivals, "failures": failures}

@@ -1,0 +1,13 @@
+"""What is compared: one file a rival. To add one, write its file and name it here."""
+
+from __future__ import annotations
+
+from benchmarks.rivals.base import Rival
+from benchmarks.rivals.nvidia_proxy import NvidiaProxy
+from benchmarks.rivals.ours import Ours
+from benchmarks.rivals.torch_best import TorchBest
+from benchmarks.rivals.torch_pillow import TorchPillow
+
+RIVALS: dict[str, Rival] = {rival.name: rival for rival in (Ours(), NvidiaProxy(), TorchPillow(), TorchBest())}
+
+__all__ = ["RIVALS", "Rival"]

@@ -1,0 +1,39 @@
+"""What a rival is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import torch
+
+from benchmarks.workload import Setup
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+
+class Rival(Protocol):
+    """A way to load the workload.
+
+    How long it takes, and what it costs, is measured by others: a rival only opens a stream of batches.
+
+    Attributes:
+        name: Its name in tables and on the command line.
+        kinds: The kinds of input that it can load.
+        devices: Where its batches can lie: ``"cpu"``, ``"cuda"``.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    devices: tuple[str, ...]
+
+    def unavailable(self) -> str | None:
+        """Tells why it can't run here, None where it can."""
+
+    def stream(self, setup: Setup) -> Iterator[Batch]:
+        """Gives batches in the order of the dataset, for as long as it is asked.
+
+        A batch is float32 pictures ``[N, 3, 224, 224]``, normalised, on the device, or uint8 arrays ``[N, ...]``; and
+        the N indices of its samples. It need not stay valid when the next one is asked for. Closing the generator
+        ends everything that the rival started.
+        """

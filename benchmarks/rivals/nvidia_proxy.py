@@ -1,0 +1,53 @@
+"""NVIDIA DALI's proxy, set up as its documentation does."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+
+import torch
+
+from benchmarks.datasets import make_dataset
+from benchmarks.graph import make_pipeline
+from benchmarks.rivals.base import Batch
+from benchmarks.workload import KINDS, Setup
+
+
+class NvidiaProxy:
+    """``nvidia.dali.plugin.pytorch.experimental.proxy`` with the same graph and the same dataset as ours.
+
+    It marks ranges with NVTX, which a torch built without CUDA refuses. Where that is so, the marks do nothing: nobody
+    looks at them here, and the proxy runs as it does elsewhere.
+    """
+
+    name = "nvidia-proxy"
+    kinds = KINDS
+    devices = ("cpu", "cuda")
+
+    def unavailable(self) -> str | None:
+        """It needs DALI, which we don't depend on."""
+        try:
+            found = importlib.util.find_spec("nvidia.dali") is not None
+        except ModuleNotFoundError:
+            found = False
+        return None if found else "nvidia-dali is not installed"
+
+    def stream(self, setup: Setup) -> Iterator[Batch]:
+        """Loads through NVIDIA's server."""
+        if torch.version.cuda is None:
+            torch.cuda.nvtx.range_push = lambda message: 0
+            torch.cuda.nvtx.range_pop = lambda: 0
+        from nvidia import dali
+        from nvidia.dali.plugin.pytorch.experimental import proxy
+
+        # Twice the workers is what the documentation of its DALIServer takes.
+        pipeline = make_pipeline(dali, setup, prefetch_queue_depth=2 * setup.workers)
+        with proxy.DALIServer(pipeline) as server:
+            dataset = make_dataset(setup, server.proxy)
+            yield from proxy.DataLoader(
+                server,
+                dataset,
+                batch_size=setup.batch_size,
+                num_workers=setup.workers,
+                multiprocessing_context="fork",  # its proxy can't be pickled
+            )

@@ -1,0 +1,63 @@
+"""torch's DataLoader as most people use it: pillow in the workers, a float32 tensor a sample."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader
+
+from benchmarks.crop import random_window
+from benchmarks.datasets import make_dataset
+from benchmarks.rivals.base import Batch
+from benchmarks.workload import ARRAY_SHAPES, IMAGE_SIZE, KINDS, MEAN, STD, Setup
+
+
+class TorchPillow:
+    """The plain DataLoader: the default collate, the default prefetching, pinned memory where there is a GPU."""
+
+    name = "torch-pillow"
+    kinds = KINDS
+    devices = ("cpu", "cuda")
+
+    def unavailable(self) -> str | None:
+        """It can always run."""
+        return None
+
+    def stream(self, setup: Setup) -> Iterator[Batch]:
+        """Loads with a DataLoader and copies its batches to the device."""
+        dataset = make_dataset(setup, torch.from_numpy if setup.kind in ARRAY_SHAPES else PillowTransform(setup.kind))
+        pin = setup.device_id is not None
+        loader = DataLoader(dataset, batch_size=setup.batch_size, num_workers=setup.workers, pin_memory=pin)
+        for images, indices in loader:
+            yield images.to(setup.device, non_blocking=True), indices
+
+
+class PillowTransform:
+    """Decodes, crops, resizes, mirrors and normalises one picture, with antialiasing as pillow does."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.mean = np.array(MEAN, np.float32)
+        self.scale = 1 / np.array(STD, np.float32)
+
+    def __call__(self, sample: np.ndarray) -> torch.Tensor:
+        """Makes float32 ``[3, 224, 224]`` of a path, an encoded or a decoded picture."""
+        picture = self.open(sample)
+        x, y, width, height = random_window(*picture.size)
+        box = (x, y, x + width, y + height)
+        picture = picture.resize((IMAGE_SIZE, IMAGE_SIZE), Image.Resampling.BILINEAR, box=box)
+        if torch.rand(()) < 0.5:
+            picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        pixels = (np.asarray(picture, np.float32) - self.mean) * self.scale
+        return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
+
+    def open(self, sample: np.ndarray) -> Image.Image:
+        """Gives the picture that a sample stands for."""
+        if self.kind == "decoded":
+            return Image.fromarray(sample)
+        source = sample.tobytes()
+        return Image.open(source.decode() if self.kind == "paths" else io.BytesIO(source)).convert("RGB")

@@ -1,0 +1,97 @@
+"""Measures rivals in turn, round after round, so that what else the machine does meets all of them alike."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+from benchmarks.check import check_agreement
+from benchmarks.child import Child, RivalError
+from benchmarks.measurement import Measurement
+from benchmarks.rivals import RIVALS
+from benchmarks.workload import Setup
+
+
+@dataclass
+class KindResult:
+    """What one kind of input gave.
+
+    Attributes:
+        setup: What was loaded, and how.
+        rounds: The measurements of each rival, one a round.
+        failures: Why rivals that are missing in ``rounds`` are.
+    """
+
+    setup: Setup
+    rounds: dict[str, list[Measurement]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    def rate(self, name: str) -> float:
+        """The median of a rival's rates, in samples a second."""
+        return statistics.median(measurement.rate for measurement in self.rounds[name])
+
+    def ratios(self, name: str, reference: str) -> list[float]:
+        """The rate of ``reference`` in units of the rate of ``name``, one figure a round."""
+        pairs = zip(self.rounds[reference], self.rounds[name], strict=True)
+        return [ours.rate / theirs.rate for ours, theirs in pairs]
+
+
+def run_kind(
+    names: Sequence[str], setup: Setup, *, rounds: int, seconds: float, say: Callable[[str], None]
+) -> KindResult:
+    """Starts every rival, checks its batches, and measures them in turn.
+
+    A rival that fails or hangs is left out and named in the failures; the others go on.
+
+    Args:
+        names: Which rivals.
+        setup: What they load.
+        rounds: How often each is measured.
+        seconds: How long one measurement lasts.
+        say: Told what is being done.
+
+    Returns:
+        What was measured.
+    """
+    result = KindResult(setup)
+    with ExitStack() as stack:
+        children: dict[str, Child] = {}
+        statistics_of = {}
+        for name in names:
+            if reason := _cannot(name, setup):
+                result.failures[name] = reason
+                continue
+            say(f"{setup.kind}: {name} starts")
+            child = stack.enter_context(Child(name, setup))
+            try:
+                statistics_of[name] = child.check()
+            except RivalError as error:
+                result.failures[name] = str(error)
+                continue
+            children[name] = child
+        check_agreement({name: found for name, found in statistics_of.items() if found is not None})
+        measured: dict[str, list[Measurement]] = {name: [] for name in children}
+        for number in range(rounds):
+            # Each round begins with another rival, so that none always follows the same one.
+            order = list(children)
+            shift = number % max(len(order), 1)
+            for name in order[shift:] + order[:shift]:
+                say(f"{setup.kind}: round {number + 1} of {rounds}, {name}")
+                try:
+                    measured[name].append(children[name].measure(seconds))
+                except RivalError as error:
+                    result.failures[name] = str(error)
+                    children.pop(name).close()
+    result.rounds = {name: done for name, done in measured.items() if name in children}
+    return result
+
+
+def _cannot(name: str, setup: Setup) -> str | None:
+    rival = RIVALS[name]
+    if setup.kind not in rival.kinds:
+        return "does not load this kind"
+    if setup.device.split(":")[0] not in rival.devices:
+        return f"does not run on {setup.device}"
+    return rival.unavailable()

@@ -1,0 +1,98 @@
+"""What is loaded: JPEGs like ImageNet's, and plain arrays for the transport alone."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from dali_proxy.demo.data import photograph_paths
+
+IMAGE_SIZE = 224
+CROP_AREA = (0.08, 1.0)
+CROP_ASPECT_RATIO = (3 / 4, 4 / 3)
+MEAN = (0.485 * 255, 0.456 * 255, 0.406 * 255)
+STD = (0.229 * 255, 0.224 * 255, 0.225 * 255)
+
+PICTURE_KINDS = ("paths", "bytes", "decoded")
+"""What a dataset hands over: a file's path, its bytes, or the picture that it decoded."""
+
+ARRAY_SHAPES = {"arrays-60KB": (60_000,), "arrays-562KB": (375, 500, 3)}
+"""Shapes of uint8 arrays that are handed over as they are: the transport alone."""
+
+KINDS = (*PICTURE_KINDS, *ARRAY_SHAPES)
+
+EPOCH = 1 << 22
+"""Samples in an epoch: more than any measurement takes, so that none meets the end of an epoch."""
+
+FILES = 512
+JPEG_QUALITY = 90
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One way to run a rival.
+
+    Attributes:
+        kind: What the dataset hands over, one of ``KINDS``.
+        folder: The JPEGs.
+        batch_size: Samples in a batch.
+        workers: Dataset worker processes.
+        threads: Threads of the pipeline, where a rival has one.
+        device_id: The GPU, or None for the CPU.
+    """
+
+    kind: str
+    folder: Path
+    batch_size: int = 64
+    workers: int = 2
+    threads: int = 2
+    device_id: int | None = None
+
+    @property
+    def device(self) -> str:
+        """The device's name in torch."""
+        return "cpu" if self.device_id is None else f"cuda:{self.device_id}"
+
+
+def prepare_pictures(files: int = FILES) -> Path:
+    """Makes the JPEGs once, below the temporary directory of this machine.
+
+    They are cut from a dozen photographs and are 400 x 300 to 640 x 480 pixels large, about 60 KB each.
+
+    Args:
+        files: How many to make.
+
+    Returns:
+        The folder that holds them.
+    """
+    source = "extra" if os.environ.get("DALI_EXTRA_PATH") else "bundled"
+    folder = Path(tempfile.gettempdir()) / f"dali-proxy-benchmark-{os.getuid()}" / f"{source}-{files}-{JPEG_QUALITY}"
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(mode=0o700, exist_ok=True)
+    unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
+    dice = random.Random(0)
+    photographs = []
+    for path in photograph_paths(12).values():
+        with Image.open(path) as opened:
+            photographs.append(opened.convert("RGB"))
+    for number in range(files):
+        photograph = dice.choice(photographs)
+        width = dice.randint(400, 640)
+        height = round(width * 3 / 4)
+        size = min(photograph.width, photograph.height * 4 / 3) * dice.uniform(0.8, 1.0)
+        x, y = dice.uniform(0, photograph.width - size), dice.uniform(0, photograph.height - size * 3 / 4)
+        box = (x, y, x + size, y + size * 3 / 4)
+        picture = photograph.resize((width, height), Image.Resampling.LANCZOS, box=box)
+        picture.save(unfinished / f"{number:05d}.jpg", quality=JPEG_QUALITY)
+    try:
+        unfinished.rename(folder)
+    except OSError:  # another run made them meanwhile
+        shutil.rmtree(unfinished)
+    return folder

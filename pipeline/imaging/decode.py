@@ -29,7 +29,7 @@ OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")
 # Formats that OpenCV decodes as DALI does; TIFF is one of pillow's, since OpenCV multiplies colours by alpha there.
 _OPENCV_FORMATS = frozenset({"png", "bmp", "webp", "ppm", "jpeg2000"})
 _OPENCV_FLAGS = {
-    "RGB": cv2.IMREAD_COLOR_RGB,
+    "RGB": cv2.IMREAD_COLOR,
     "GRAY": cv2.IMREAD_GRAYSCALE,
     "ANY_DATA": cv2.IMREAD_UNCHANGED,
 }
@@ -184,13 +184,16 @@ def _decode_damaged_jpeg(view: memoryview, colors: str, options: dict[str, Any],
     except ValueError:
         pass
     # Bytes between a JPEG's segments stop simplejpeg, but not OpenCV.
-    options.pop("buffer", None)
     flags = _OPENCV_FLAGS["GRAY" if colors == "GRAY" else "RGB"] | cv2.IMREAD_IGNORE_ORIENTATION
     found = cv2.imdecode(np.frombuffer(view, np.uint8), flags)
     if found is None:
         raise DecodeError(f"the JPEG is damaged: {cause}") from cause
-    pixels = _with_channels(found)
-    return pixels[..., ::-1] if colors == "BGR" else pixels
+    options.pop("buffer", None)
+    return _with_channels(found) if colors != "RGB" else _recolored(found, cv2.COLOR_BGR2RGB)
+
+
+def _recolored(pixels: Array, code: int) -> Array:
+    return np.asarray(cv2.cvtColor(pixels, code))
 
 
 def _with_channels(pixels: Array) -> Array:
@@ -208,8 +211,13 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str) -> Pixels:
         pixels = _decode_with_pillow(view, wanted)
     else:
         pixels = _with_channels(_to_bytes(found))
-        if wanted == "ANY_DATA" and pixels.shape[2] >= 3:
-            pixels = pixels[..., [2, 1, 0, 3][: info.channels if info.channels > 1 else pixels.shape[2]]]
+        if pixels.shape[2] == 4 and info.channels == 4:
+            pixels = _recolored(pixels, cv2.COLOR_BGRA2RGBA)
+        elif pixels.shape[2] == 4:
+            # OpenCV adds an alpha channel where a palette has a transparent colour; DALI does not.
+            pixels = _recolored(pixels, cv2.COLOR_BGRA2RGB)
+        elif pixels.shape[2] == 3:
+            pixels = _recolored(pixels, cv2.COLOR_BGR2RGB)
     if kind in ("BGR", "YCbCr"):
         pixels = convert_color(pixels, "RGB", kind)
     return np.ascontiguousarray(pixels)

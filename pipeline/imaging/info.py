@@ -18,6 +18,7 @@ __all__ = ["Encoded", "ImageInfo", "as_bytes", "jpeg_info", "peek"]
 Encoded = npt.NDArray[np.uint8] | bytes | bytearray | memoryview
 
 _ORIENTATION_TAG = 0x0112
+_WIDTH_TAG, _HEIGHT_TAG = 0x0100, 0x0101
 _JPEG_START = b"\xff\xd8\xff"
 _LONGEST_SEGMENT = 1 << 16
 # Channels of pillow's modes, as this package decodes them with ANY_DATA.
@@ -93,8 +94,10 @@ def peek(encoded: Encoded) -> ImageInfo:
         orientation = read_orientation(image)
         channels = _CHANNELS.get(image.mode, 3)
         height, width = image.height, image.width
-        if image.format == "TIFF" and orientation >= 5:
-            height, width = width, height  # Pillow gives a TIFF's size as it is once turned.
+        if image.format == "TIFF":
+            # Some releases of pillow give a TIFF's size as it is once turned.
+            tags: Any = image.getexif()
+            height, width = int(tags.get(_HEIGHT_TAG, height)), int(tags.get(_WIDTH_TAG, width))
         return ImageInfo(height, width, channels, str(image.format).lower(), orientation)
 
 

@@ -23,8 +23,8 @@ __all__ = ["DecodedBatch", "GpuDecoder"]
 _FORMATS = {RGB: ("SRGB", "I_RGB"), BGR: ("SRGB", "I_BGR"), GRAY: ("GRAY", "I_Y")}
 _CHANNELS = {RGB: 3, BGR: 3, GRAY: 1}
 
-# Streams that were decoded on. nvImageCodec frees an image on its stream, whenever the last reference to the image goes:
-# the stream must still be there then, so it is never destroyed.
+# Streams that were decoded on. nvImageCodec frees an image on its stream, whenever the last reference to the image
+# goes: the stream must still be there then, so it is never destroyed.
 _STREAMS: dict[int, Any] = {}
 
 

@@ -62,10 +62,8 @@ class PipelineArguments:
     def queue_depths(self) -> tuple[int, int]:
         """Batches in the CPU stage and in the GPU stage at once."""
         depth: Any = self.prefetch_queue_depth
-        sizes: tuple[int, int] = (
-            (depth.get("cpu_size"), depth.get("gpu_size")) if isinstance(depth, dict) else (depth, depth)
-        )
-        return sizes
+        sizes: Any = (depth.get("cpu_size"), depth.get("gpu_size")) if isinstance(depth, dict) else (depth, depth)
+        return sizes[0], sizes[1]
 
     def executor_config(self) -> ExecutorConfig:
         """Return how the executor is to run.

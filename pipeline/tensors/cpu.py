@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import ctypes
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from pipeline.errors import InputError
 from pipeline.tensors.layout import check_layout
 from pipeline.types import DALIDataType, to_dali_type
 
-__all__ = ["Array", "TensorCPU", "TensorListCPU"]
+__all__ = ["Array", "TensorCPU", "TensorListCPU", "as_host_array"]
 
 Array = npt.NDArray[Any]
 
@@ -30,7 +31,7 @@ class TensorCPU:
     """
 
     def __init__(self, data: Any, layout: str = "") -> None:
-        self._array = np.asarray(data)
+        self._array = as_host_array(data)
         self._dtype = to_dali_type(self._array.dtype)
         self._layout = check_layout(layout, self._array.ndim, "TensorCPU")
 
@@ -54,6 +55,22 @@ class TensorCPU:
     def as_cpu(self) -> TensorCPU:
         """Return itself: the data is on the CPU already."""
         return self
+
+    def as_gpu(self, device_id: int = 0) -> Any:
+        """Copy the sample to a GPU; returns a `TensorGPU`."""
+        from pipeline.tensors.gpu import TensorGPU
+
+        return TensorGPU.from_host(self._array, self._layout, device_id)
+
+    def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False) -> None:
+        """Copy the data, in C order, to memory at an address.
+
+        Args:
+            ptr: address of `nbytes` bytes of host memory, as an int or a `ctypes.c_void_p`.
+            cuda_stream: accepted for compatibility.
+            non_blocking: accepted for compatibility.
+        """
+        _copy_to(ptr, [self._array])
 
     def data_ptr(self) -> int:
         """Return the address of the first element."""
@@ -80,7 +97,7 @@ class TensorCPU:
         return self._array.__dlpack_device__()
 
     def __repr__(self) -> str:
-        return f"TensorCPU(\n{self._array!r},\nlayout={self._layout!r})"
+        return f"TensorCPU(\n{_shortly(self._array)},\nshape={self.shape()}, {self._dtype!r}, layout={self._layout!r})"
 
 
 class TensorListCPU:
@@ -118,7 +135,7 @@ class TensorListCPU:
             self._ndim = source.ndim - 1
             dtype = source.dtype
         else:
-            samples = [np.asarray(sample) for sample in source]
+            samples = [as_host_array(sample) for sample in source]
             if not samples:
                 raise InputError("a batch needs at least one sample")
             dtype, self._ndim = samples[0].dtype, samples[0].ndim
@@ -203,6 +220,32 @@ class TensorListCPU:
         """Return itself: the data is on the CPU already."""
         return self
 
+    def as_gpu(self, device_id: int = 0) -> Any:
+        """Copy the batch to a GPU; returns a `TensorListGPU`."""
+        from pipeline.tensors.gpu import TensorListGPU
+
+        return TensorListGPU.from_host(self, device_id)
+
+    def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False) -> None:
+        """Copy the samples, in C order and one after the other, to memory at an address.
+
+        Args:
+            ptr: address of `nbytes` bytes of host memory, as an int or a `ctypes.c_void_p`.
+            cuda_stream: accepted for compatibility.
+            non_blocking: accepted for compatibility.
+        """
+        _copy_to(ptr, self._samples)
+
+    def data_ptr(self) -> int:
+        """Return the address of the first element of a batch that is one array.
+
+        Raises:
+            ValueError: when the samples lie in different places.
+        """
+        if self._dense is None:
+            raise ValueError("the samples of this batch lie in different places: use batch[index].data_ptr()")
+        return int(self._dense.ctypes.data)
+
     def at(self, index: int) -> Array:
         """Return a sample as a NumPy array."""
         return self._samples[index]
@@ -222,6 +265,30 @@ class TensorListCPU:
         return np.asarray(self.as_array(), dtype=dtype)
 
     def __repr__(self) -> str:
+        data = _shortly(self._dense) if self._dense is not None else "\n".join(map(_shortly, self._samples[:3]))
         shapes = self.shape()
         text = f"{shapes[:4]}{', ...' if len(shapes) > 4 else ''}"
-        return f"TensorListCPU({len(self)} samples of {self._dtype!r}, layout={self._layout!r}, shapes={text})"
+        return (
+            f"TensorListCPU(\n{data},\n{len(self)} samples of {self._dtype!r}, layout={self._layout!r}, shapes={text})"
+        )
+
+
+def as_host_array(data: Any) -> Array:
+    """Return data on the CPU as an array, without a copy where there can be none: arrays, DLPack, ``__array__``."""
+    if hasattr(data, "__dlpack__") and not hasattr(data, "__array__"):
+        return np.from_dlpack(data)
+    return np.asarray(data)
+
+
+def _copy_to(ptr: Any, arrays: Iterable[Array]) -> None:
+    address = int(getattr(ptr, "value", ptr) or 0)
+    if not address:
+        raise ValueError("copy_to_external() needs the address of memory, not NULL")
+    for array in arrays:
+        contiguous = np.ascontiguousarray(array)
+        ctypes.memmove(address, contiguous.ctypes.data, contiguous.nbytes)
+        address += contiguous.nbytes
+
+
+def _shortly(array: Array) -> str:
+    return np.array2string(np.asarray(array), threshold=32, edgeitems=2, precision=4)

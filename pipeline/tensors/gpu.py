@@ -65,6 +65,29 @@ class TensorGPU:
         """Return the CuPy array, with no copy. Its data may be read after `ready`."""
         return self._array
 
+    @classmethod
+    def from_host(cls, array: Any, layout: str = "", device_id: int = 0) -> TensorGPU:
+        """Copy a NumPy array to a GPU."""
+        import cupy
+
+        with cupy.cuda.Device(device_id):
+            return cls(cupy.asarray(array), layout)
+
+    def as_gpu(self) -> TensorGPU:
+        """Return itself: the data is on the GPU already."""
+        return self
+
+    def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False) -> None:
+        """Copy the data, in C order, to device memory at an address.
+
+        Args:
+            ptr: address of `nbytes` bytes of device memory, as an int or a `ctypes.c_void_p`.
+            cuda_stream: the stream to copy on, as an int or an object with a `ptr` or `cuda_stream`; by default the
+                current one of CuPy.
+            non_blocking: whether to return before the copy is done.
+        """
+        _copy_to(ptr, [self._array], self._ready, cuda_stream, non_blocking)
+
     def as_cpu(self) -> TensorCPU:
         """Copy the sample to the host; waits until it is computed."""
         _synchronize(self._ready)
@@ -103,7 +126,7 @@ class TensorListGPU:
         self.owner: Any = None
         #: CUDA event after which the data may be read, or None.
         self.ready = ready
-        self._dense = None
+        self._dense: Any = None
         self._samples: Sequence[Any] | None = None
         if hasattr(data, "dtype"):
             self._dense = data
@@ -133,9 +156,7 @@ class TensorListGPU:
     def samples(self) -> Sequence[Any]:
         """The samples as CuPy arrays, without copies."""
         if self._samples is None:
-            dense = self._dense
-            assert dense is not None
-            self._samples = [dense[index] for index in range(len(dense))]
+            self._samples = [self._dense[index] for index in range(len(self._dense))]
         return self._samples
 
     @property
@@ -146,7 +167,8 @@ class TensorListGPU:
     @property
     def nbytes(self) -> int:
         """Size of the data in bytes."""
-        return sum(int(sample.nbytes) for sample in self.samples) if self._dense is None else int(self._dense.nbytes)
+        arrays = self.samples if self._dense is None else [self._dense]
+        return sum(int(array.nbytes) for array in arrays)
 
     def layout(self) -> str:
         """Return the names of the dimensions, or an empty string."""
@@ -166,7 +188,7 @@ class TensorListGPU:
 
     def device_id(self) -> int:
         """Return the number of the GPU."""
-        array = self._dense if self._dense is not None else self.samples[0]
+        array: Any = self._dense if self._dense is not None else self.samples[0]
         return int(array.device.id)
 
     def is_dense_tensor(self) -> bool:
@@ -192,6 +214,24 @@ class TensorListGPU:
         """Return the batch as one `TensorGPU`, the batch dimension in front ("N" in the layout)."""
         return TensorGPU(self.as_array(), "N" + self._layout if self._layout else "", self.ready)
 
+    @classmethod
+    def from_host(cls, batch: TensorListCPU, device_id: int = 0) -> TensorListGPU:
+        """Copy a batch to a GPU."""
+        import cupy
+
+        with cupy.cuda.Device(device_id):
+            if batch.dense is not None:
+                return cls(cupy.asarray(batch.dense), batch.layout())
+            return cls([cupy.asarray(sample) for sample in batch.samples], batch.layout())
+
+    def as_gpu(self) -> TensorListGPU:
+        """Return itself: the data is on the GPU already."""
+        return self
+
+    def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False) -> None:
+        """Copy the samples, in C order and one after the other, to device memory; see `TensorGPU.copy_to_external`."""
+        _copy_to(ptr, [self._dense] if self._dense is not None else self.samples, self.ready, cuda_stream, non_blocking)
+
     def as_cpu(self) -> TensorListCPU:
         """Copy the batch to the host; waits until it is computed."""
         _synchronize(self.ready)
@@ -207,7 +247,7 @@ class TensorListGPU:
         return TensorGPU(self.samples[index], self._layout, self.ready)
 
     def __len__(self) -> int:
-        return len(self._dense) if self._dense is not None else len(self.samples)
+        return int(self._dense.shape[0]) if self._dense is not None else len(self.samples)
 
     def __iter__(self) -> Iterator[TensorGPU]:
         return (self[index] for index in range(len(self)))
@@ -221,3 +261,24 @@ class TensorListGPU:
 def _synchronize(event: Any) -> None:
     if event is not None:
         event.synchronize()
+
+
+def _copy_to(ptr: Any, arrays: Sequence[Any], ready: Any, cuda_stream: Any, non_blocking: bool) -> None:
+    import cupy
+
+    address = int(getattr(ptr, "value", ptr) or 0)
+    if not address:
+        raise ValueError("copy_to_external() needs the address of memory, not NULL")
+    handle = getattr(cuda_stream, "cuda_stream", getattr(cuda_stream, "ptr", cuda_stream))
+    stream = cupy.cuda.get_current_stream() if handle is None else cupy.cuda.ExternalStream(int(handle))
+    if ready is not None:
+        stream.wait_event(ready)
+    with stream:
+        for array in arrays:
+            contiguous = cupy.ascontiguousarray(array)
+            cupy.cuda.runtime.memcpyAsync(
+                address, contiguous.data.ptr, contiguous.nbytes, cupy.cuda.runtime.memcpyDeviceToDevice, stream.ptr
+            )
+            address += contiguous.nbytes
+    if not non_blocking:
+        stream.synchronize()

@@ -130,13 +130,13 @@ class TensorListGPU:
         self._samples: Sequence[Any] | None = None
         if hasattr(data, "dtype"):
             self._dense = data
-            self._ndim = data.ndim - 1
+            self._ndim = int(data.ndim) - 1
             dtype = data.dtype
         else:
             self._samples = list(data)
             if not self._samples:
                 raise InputError("a batch needs at least one sample")
-            dtype, self._ndim = self._samples[0].dtype, self._samples[0].ndim
+            dtype, self._ndim = self._samples[0].dtype, int(self._samples[0].ndim)
             if any(sample.dtype != dtype or sample.ndim != self._ndim for sample in self._samples):
                 raise InputError("the samples of a batch must have one dtype and number of dimensions")
         self._dtype = to_dali_type(dtype)

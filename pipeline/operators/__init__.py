@@ -2,16 +2,49 @@
 
 from pipeline.operators import (
     arithmetic,
+    cast,
     constant,
+    copying,
+    crop,
+    crop_mirror_normalize,
+    decoders,
     external_source,
+    file_read,
+    flip,
+    peek_image_shape,
+    random_crop,
     random_numbers,
+    resize,
+    shapes,
+    slicing,
     subscript,
     transfer,
+    transpose,
 )
 from pipeline.operators.functions import class_name, fill_namespace, make_class, make_function
 from pipeline.operators.registry import all_schemas
 
 #: Modules whose import fills the registry.
-FAMILIES = (arithmetic, constant, external_source, random_numbers, subscript, transfer)
+FAMILIES = (
+    arithmetic,
+    cast,
+    constant,
+    copying,
+    crop,
+    crop_mirror_normalize,
+    decoders,
+    external_source,
+    file_read,
+    flip,
+    peek_image_shape,
+    random_crop,
+    random_numbers,
+    resize,
+    shapes,
+    slicing,
+    subscript,
+    transfer,
+    transpose,
+)
 
 __all__ = ["FAMILIES", "all_schemas", "class_name", "fill_namespace", "make_class", "make_function"]

@@ -1,0 +1,58 @@
+"""Changes the dtype of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline.executor.batch import Batch
+from pipeline.imaging import convert
+from pipeline.kernels import strided_copy
+from pipeline.operators.base import OutputSpec, SampleOperator
+from pipeline.operators.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline.operators.registry import implements, register
+from pipeline.operators.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline.operators.specs import describe, known_extents
+from pipeline.tensors.cpu import Array
+from pipeline.types import to_numpy_type
+
+__all__ = ["CAST"]
+
+CAST = register(
+    OperatorSchema(
+        name="cast",
+        doc="Converts to another dtype. To integers, values are rounded (halves away from zero) and clamped.",
+        inputs=(Input("data", "Samples of any shape."),),
+        arguments=(Argument("dtype", Kind.DTYPE, "Dtype of the output.", REQUIRED),),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+@implements(CAST, "cpu")
+class CastCpu(SampleOperator[np.dtype[Any]]):
+    """Hands samples on where they have the dtype already."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[np.dtype[Any], Sequence[OutputSpec]]:
+        dtype = to_numpy_type(self.node.argument("dtype"))
+        return dtype, [describe(inputs[0].layout, known_extents(batch, self.node, inputs), dtype)]
+
+    def run(self, state: np.dtype[Any], sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        return convert(inputs[0], state, out)
+
+
+@implements(CAST, "gpu")
+class CastGpu(GpuOperator):
+    """One launch a batch."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        source = samples_of(data)
+        dtype = to_numpy_type(self.node.argument("dtype"))
+        if dtype == source.dtype:
+            return [data]
+        made, target = allocate(source.shapes, dtype, data.layout())
+        strided_copy(self.kernels, batch.stream, source, target)
+        return [made]

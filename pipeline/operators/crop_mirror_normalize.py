@@ -1,0 +1,259 @@
+"""Crops, mirrors and normalises pictures: the last step before a network, in one pass over the pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline import imaging
+from pipeline.errors import ArgumentValueError, PipelineError
+from pipeline.executor.batch import Batch
+from pipeline.graph.graph import GraphNode
+from pipeline.kernels import strided_copy
+from pipeline.operators.base import OutputSpec, SampleOperator
+from pipeline.operators.crop_arguments import CROP_ARGUMENTS, CropWindows
+from pipeline.operators.gpu_operator import GpuOperator, allocate, fail, samples_of
+from pipeline.operators.layouts import CROP_LAYOUTS, choose_layout
+from pipeline.operators.normalization import NORMALIZATION_ARGUMENTS, gains_and_offsets, padded_channels
+from pipeline.operators.output_dtype import dtype_arguments, output_dtype
+from pipeline.operators.registry import implements, register
+from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
+from pipeline.operators.specs import Extents, describe, known_extents
+from pipeline.operators.windows import (
+    POLICIES,
+    fill_argument,
+    fill_values,
+    inside,
+    leaves,
+    policy_argument,
+    policy_of,
+    trim,
+)
+from pipeline.tensors.cpu import Array
+from pipeline.types import FLOAT, FLOAT16, INT8, UINT8, to_dali_type
+
+__all__ = ["CROP_MIRROR_NORMALIZE"]
+
+CROP_MIRROR_NORMALIZE = register(
+    OperatorSchema(
+        name="crop_mirror_normalize",
+        doc="""Crops a window, mirrors it if asked, normalises pixels and changes layout and dtype, in one pass.
+
+The output is (pixel - mean) / std * scale + shift. Without crop arguments the window is the whole picture.""",
+        inputs=(Input("data", f"Pictures, of one of the layouts {', '.join(CROP_LAYOUTS)}; HWC without a layout."),),
+        arguments=(
+            *CROP_ARGUMENTS,
+            *NORMALIZATION_ARGUMENTS,
+            Argument("mirror", Kind.INT, "Nonzero swaps left and right of the window.", 0, per_sample=True),
+            Argument("output_layout", Kind.LAYOUT, "Any order of the input's layout; empty keeps it.", "CHW"),
+            policy_argument(POLICIES),
+            fill_argument(),
+            *dtype_arguments("Dtype of the output: FLOAT, FLOAT16, INT8 or UINT8. Integers are rounded.", FLOAT),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+_DTYPES = (FLOAT, FLOAT16, INT8, UINT8)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What is the same for all samples.
+
+    Attributes:
+        layout: of the input.
+        perm: for each dimension of the output, the one of the input.
+        dtype: of the output.
+        policy: for windows that leave their picture.
+        fill: values outside and of added channels; zero where nothing else is asked for.
+        pad: whether channels are added.
+    """
+
+    layout: str
+    perm: tuple[int, ...]
+    dtype: np.dtype[Any]
+    policy: str
+    fill: tuple[float, ...]
+    pad: bool
+
+    @classmethod
+    def of(cls, node: GraphNode, layout: str) -> _Plan:
+        dtype = output_dtype(node)
+        assert dtype is not None
+        if to_dali_type(dtype) not in _DTYPES:
+            raise ArgumentValueError(f"argument 'dtype' must be FLOAT, FLOAT16, INT8 or UINT8, not {dtype}")
+        output_layout = node.argument("output_layout") or layout
+        if sorted(output_layout) != sorted(layout):
+            raise ArgumentValueError(
+                f"argument 'output_layout' is {output_layout!r}, no permutation of the input's layout {layout!r}"
+            )
+        policy = policy_of(node.argument("out_of_bounds_policy"))
+        fill = node.argument("fill_values") if policy == "pad" else (0.0,)
+        perm = tuple(layout.index(letter) for letter in output_layout)
+        return cls(layout, perm, dtype, policy, fill, node.argument("pad_output"))
+
+    @property
+    def channel_axis(self) -> int:
+        return self.layout.index("C")
+
+    @property
+    def output_layout(self) -> str:
+        return "".join(self.layout[axis] for axis in self.perm)
+
+    def window(self, windows: CropWindows, sample: int, shape: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return where a sample's window begins and its extents, after the policy."""
+        start, extent = windows.place(sample, shape)
+        if self.policy != "pad" and not inside(start, extent, shape):
+            if self.policy == "error":
+                raise leaves(start, extent, shape)
+            start, extent = trim(start, extent, shape)
+        extent[self.channel_axis] = channels = padded_channels(shape[self.channel_axis], self.pad)
+        fill_values(self.fill, channels)
+        return start, extent
+
+    def extents(self, windows: CropWindows, known: Extents | None) -> Extents | None:
+        """Return what is known of the output's shapes."""
+        found = None if self.policy == "trim_to_shape" else windows.extents(known)
+        if found is None:
+            return None
+        channels = found[self.channel_axis]
+        padded = None if channels is None else padded_channels(channels, self.pad)
+        return tuple(padded if axis == self.channel_axis else found[axis] for axis in self.perm)
+
+
+@dataclass(frozen=True)
+class _State:
+    plan: _Plan
+    windows: CropWindows
+    mirror: list[bool]
+    gains: list[list[float]]
+    offsets: list[list[float]]
+
+
+@implements(CROP_MIRROR_NORMALIZE, "cpu")
+class CropMirrorNormalizeCpu(SampleOperator[_State]):
+    """Writes each pixel once, straight into the batch."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
+        arguments = batch.arguments(self.node)
+        known = known_extents(batch, self.node, inputs)
+        layout = choose_layout(inputs[0].layout, None if known is None else len(known), CROP_LAYOUTS)
+        plan = _Plan.of(self.node, layout)
+        windows = CropWindows(arguments, batch.size, layout)
+        mirror = arguments.scalars("mirror")
+        assert mirror is not None
+        gains, offsets = (table.tolist() for table in gains_and_offsets(arguments))
+        state = _State(plan, windows, (mirror != 0).tolist(), gains, offsets)
+        return state, [describe(plan.output_layout, plan.extents(windows, known), plan.dtype)]
+
+    def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        image, plan = inputs[0], state.plan
+        start, extent = plan.window(state.windows, sample, image.shape)
+        if out is None:
+            out = np.empty([extent[axis] for axis in plan.perm], plan.dtype)
+        channels = image.shape[plan.channel_axis]
+        options: dict[str, Any] = {
+            "mirror": state.mirror[sample],
+            "scale": _first(state.gains[sample], channels),
+            "bias": _first(state.offsets[sample], channels),
+            "fill": plan.fill if len(plan.fill) > 1 else plan.fill[0],
+        }
+        layout = plan.layout
+        if layout == "HWC" and plan.perm == (2, 0, 1):
+            window = (start[0], start[1], extent[0], extent[1])
+            return imaging.crop_mirror_normalize(image, out, window=window, layout="CHW", **options)
+        _frames(image, out, plan, start, extent, options)
+        return out
+
+
+def _frames(
+    image: Array, out: Array, plan: _Plan, start: list[int], extent: list[int], options: dict[str, Any]
+) -> None:
+    """Make each frame of a sequence or slice of a volume by itself, whatever the order of its axes."""
+    layout = plan.layout
+    outer = [axis for axis, letter in enumerate(layout) if letter not in "HWC"]
+    rows, columns, channels = (layout.index(letter) for letter in "HWC")
+    frames = image.transpose(*outer, rows, columns, channels)
+    places = {axis: position for position, axis in enumerate(plan.perm)}
+    planes = out.transpose(*(places[axis] for axis in (*outer, channels, rows, columns)))
+    window = (start[rows], start[columns], extent[rows], extent[columns])
+    for index in np.ndindex(*planes.shape[: len(outer)]):
+        source = tuple(start[axis] + number for axis, number in zip(outer, index, strict=True))
+        if inside(source, [1] * len(outer), frames.shape[: len(outer)]):
+            imaging.crop_mirror_normalize(frames[source], planes[index], window=window, layout="CHW", **options)
+        else:  # a slice before or behind the volume: a window beside an empty picture
+            nothing = frames[(0,) * len(outer)][:0]
+            imaging.crop_mirror_normalize(nothing, planes[index], window=window, layout="CHW", **options)
+
+
+def _first(values: list[float], channels: int) -> list[float]:
+    """Return the values of a picture's channels: DALI also takes some for the channels that padding adds."""
+    return values[:channels] if len(values) == padded_channels(channels, pad=True) else values
+
+
+@implements(CROP_MIRROR_NORMALIZE, "gpu")
+class CropMirrorNormalizeGpu(GpuOperator):
+    """One launch a batch."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        arguments = batch.arguments(self.node)
+        plan = _Plan.of(self.node, choose_layout(data.layout(), data.ndim, CROP_LAYOUTS))
+        windows = CropWindows(arguments, batch.size, plan.layout)
+        source = samples_of(data)
+        starts, extents = self._place(plan, windows, source.shapes.tolist())
+        mirror = arguments.scalars("mirror")
+        assert mirror is not None
+        width = plan.layout.index("W")
+        steps = np.ones_like(starts)
+        backwards = mirror != 0
+        steps[backwards, width] = -1
+        starts[backwards, width] += extents[backwards, width] - 1
+
+        made, target = allocate(np.ascontiguousarray(extents[:, list(plan.perm)]), plan.dtype, plan.output_layout)
+        gains, offsets = gains_and_offsets(arguments)
+        channels = int(extents[:, plan.channel_axis].max())
+        constant = not (arguments.per_sample("mean") or arguments.per_sample("std"))
+        outside = plan.policy == "pad" or plan.pad
+        strided_copy(
+            self.kernels,
+            batch.stream,
+            source,
+            target,
+            start=starts,
+            step=steps,
+            axes=plan.perm,
+            channel_axis=plan.perm.index(plan.channel_axis),
+            scale=_table(gains, channels, constant),
+            bias=_table(offsets, channels, constant),
+            fill=np.asarray(plan.fill if len(plan.fill) > 1 else plan.fill[0]) if outside else None,
+        )
+        return [made]
+
+    def _place(self, plan: _Plan, windows: CropWindows, shapes: list[list[int]]) -> tuple[Array, Array]:
+        placed: list[tuple[list[int], list[int]]] = []
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, shape in enumerate(shapes):
+            try:
+                placed.append(plan.window(windows, sample, shape))
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        starts, extents = (np.array(column, np.int64) for column in zip(*placed, strict=True))
+        return starts, extents
+
+
+def _table(values: Array, channels: int, constant: bool) -> Array:
+    """Return values as the kernel takes them: (1,) or (channels,) for all samples, else (N, 1) or (N, channels)."""
+    rows = values[:1] if constant else values
+    if rows.shape[1] > 1:
+        if rows.shape[1] > channels or padded_channels(rows.shape[1], pad=True) != padded_channels(channels, pad=True):
+            raise ArgumentValueError(f"mean or std has {rows.shape[1]} values, the pictures have {channels} channels")
+        # Channels that padding adds hold fill values; what normalises them doesn't matter.
+        rows = np.pad(rows, ((0, 0), (0, channels - rows.shape[1])), constant_values=1.0)
+    result: Array = rows[0] if constant else rows
+    return result

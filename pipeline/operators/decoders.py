@@ -1,0 +1,193 @@
+"""Decoders of pictures: whole ones, and random windows of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pipeline.codecs import DecodedBatch, GpuDecoder
+from pipeline.errors import ArgumentValueError, PipelineError
+from pipeline.executor.batch import Batch
+from pipeline.graph.graph import GraphNode
+from pipeline.imaging import convert, decode, peek
+from pipeline.kernels import strided_copy
+from pipeline.kernels.views import Lease
+from pipeline.operators.base import OutputSpec, SampleOperator, Setup
+from pipeline.operators.decoder_arguments import DECODER_ARGUMENTS
+from pipeline.operators.encoded import channels_of, flat_bytes
+from pipeline.operators.gpu_operator import GpuOperator, allocate, fail
+from pipeline.operators.output_dtype import check_dtype
+from pipeline.operators.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
+from pipeline.operators.registry import implements, register
+from pipeline.operators.schema import Input, OperatorSchema
+from pipeline.operators.specs import describe
+from pipeline.tensors.cpu import Array
+from pipeline.tensors.gpu import TensorListGPU
+from pipeline.types import FLOAT, INT8, INT16, INT32, UINT8, UINT16, UINT32
+
+__all__ = ["IMAGE", "IMAGE_RANDOM_CROP"]
+
+_ENCODED = Input("encoded", "Encoded pictures: bytes of JPEG, PNG, WebP, TIFF, BMP, PNM, JPEG 2000 and other files.")
+_DTYPES = (UINT8, INT8, UINT16, INT16, INT32, UINT32, FLOAT)
+
+IMAGE = register(
+    OperatorSchema(
+        name="decoders.image",
+        doc="Decodes pictures to HWC. device='mixed' reads bytes on the CPU and decodes on the GPU.",
+        inputs=(_ENCODED,),
+        arguments=DECODER_ARGUMENTS,
+        devices=("cpu", "mixed"),
+    )
+)
+
+IMAGE_RANDOM_CROP = register(
+    OperatorSchema(
+        name="decoders.image_random_crop",
+        doc="""Decodes a window of each picture, of random area, aspect ratio and position, to HWC.
+
+The window is that of `fn.random_crop_generator` with the same seed.""",
+        inputs=(_ENCODED,),
+        arguments=(*DECODER_ARGUMENTS, *RANDOM_CROP_ARGUMENTS),
+        devices=("cpu", "mixed"),
+    )
+)
+
+
+def _full_scale(dtype: np.dtype[Any]) -> float:
+    """Return what 255 becomes."""
+    return 1.0 if dtype.kind == "f" else float(np.iinfo(dtype).max)
+
+
+@dataclass(frozen=True)
+class _State:
+    options: dict[str, Any]
+    table: Array | None
+    windows: RandomWindows | None
+
+
+@implements(IMAGE, "cpu")
+@implements(IMAGE_RANDOM_CROP, "cpu")
+class ImageDecoder(SampleOperator[_State]):
+    """Decodes a picture a call, at the speed of libjpeg-turbo."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._dtype = check_dtype(node.argument("dtype"), _DTYPES)
+        levels = np.arange(256, dtype=np.float32) * np.float32(_full_scale(self._dtype) / 255)
+        self._table = None if self._dtype == np.uint8 else convert(levels, self._dtype)
+        self._options = {
+            "output_type": node.argument("output_type").name,
+            "adjust_orientation": node.argument("adjust_orientation"),
+            "fast_idct": node.argument("use_fast_idct"),
+        }
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
+        random = self.node.operator == IMAGE_RANDOM_CROP.name
+        windows = RandomWindows(self.node, batch) if random else None
+        channels = channels_of(self.node.argument("output_type"))
+        made = describe("HWC", (None, None, channels), self._dtype)
+        return _State(self._options, self._table, windows), [made]
+
+    def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        encoded = flat_bytes(inputs[0])
+        if state.windows is None:
+            pixels: Array = decode(encoded, **state.options)
+        else:
+            height, width = shown_size(encoded, state.options["adjust_orientation"])
+            region = state.windows.choose(sample, height, width)
+            pixels = decode(encoded, region=region, **state.options)
+        return pixels if state.table is None else state.table[pixels]
+
+
+def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
+    """Return height and width of an encoded picture as it will be decoded."""
+    info = peek(encoded)
+    return info.shape[:2] if adjust_orientation else (info.height, info.width)
+
+
+@implements(IMAGE, "mixed")
+@implements(IMAGE_RANDOM_CROP, "mixed")
+class MixedImageDecoder(GpuOperator):
+    """Decodes a batch a call with nvImageCodec. Decoders' memory is reused when the last view of a batch is gone."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._dtype = check_dtype(node.argument("dtype"), _DTYPES)
+        self._output_type = node.argument("output_type")
+        self._adjust = node.argument("adjust_orientation")
+        if self._output_type.name not in ("RGB", "BGR", "GRAY"):
+            raise ArgumentValueError(
+                f"{node.display}: device='mixed' decodes to RGB, BGR or GRAY, not {self._output_type!r}; "
+                "device='cpu' decodes to all"
+            )
+        self._decoder = GpuDecoder(
+            setup.device_id,
+            setup.num_threads,
+            node.argument("hw_decoder_load"),
+            fancy_upsampling=node.argument("jpeg_fancy_upsampling"),
+        )
+        #: Batches that nothing reads any more. Filled by finalizers, which may run anywhere and so take no lock.
+        self._finished: deque[DecodedBatch] = deque()
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        while self._finished:
+            self._finished.popleft().release()
+        encoded = [flat_bytes(sample) for sample in inputs[0].samples]
+        decoded = self._decoder.decode(
+            encoded,
+            batch.stream,
+            output_type=self._output_type,
+            regions=self._regions(batch, encoded),
+            use_exif=self._adjust,
+        )
+        if decoded.failures:
+            decoded.release()
+            fail([(failure.sample, _as_pipeline_error(failure.error)) for failure in decoded.failures])
+        if self._dtype == np.uint8:
+            return [self._lend(decoded)]
+        made, target = allocate(decoded.samples.shapes, self._dtype, "HWC")
+        strided_copy(self.kernels, batch.stream, decoded.samples, target, scale=_full_scale(self._dtype) / 255)
+        decoded.release()
+        return [made]
+
+    def close(self) -> None:
+        """Free the decoder. The executor calls it, after the last batch."""
+        self._decoder.close()
+        super().close()
+
+    def _regions(self, batch: Batch, encoded: Sequence[Array]) -> list[tuple[int, int, int, int] | None] | None:
+        if self.node.operator != IMAGE_RANDOM_CROP.name:
+            return None
+        windows = RandomWindows(self.node, batch)
+        regions: list[tuple[int, int, int, int] | None] = []
+        for sample, data in enumerate(encoded):
+            try:
+                y, x, height, width = windows.choose(sample, *shown_size(data, self._adjust))
+                regions.append((y, x, y + height, x + width))
+            except PipelineError:
+                regions.append(None)  # the decoder says what is wrong with it
+        return regions
+
+    def _lend(self, decoded: DecodedBatch) -> TensorListGPU:
+        """Return the pictures as a batch; when its arrays and all views of them are gone, so is the decoded batch."""
+        import cupy
+
+        samples = decoded.samples
+        lease = Lease(partial(self._finished.append, decoded))
+        arrays = []
+        columns = (samples.pointers.tolist(), samples.shapes.tolist(), samples.strides.tolist())
+        for pointer, shape, strides in zip(*columns, strict=True):
+            memory = cupy.cuda.UnownedMemory(pointer, shape[0] * strides[0], lease, self.setup.device_id)
+            arrays.append(
+                cupy.ndarray(tuple(shape), np.uint8, cupy.cuda.MemoryPointer(memory, 0), strides=tuple(strides))
+            )
+        return TensorListGPU(arrays, "HWC")
+
+
+def _as_pipeline_error(error: BaseException) -> PipelineError:
+    return error if isinstance(error, PipelineError) else PipelineError(f"{type(error).__name__}: {error}")

@@ -1,0 +1,64 @@
+"""Reads files whose paths are data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+
+from pipeline.errors import ArgumentTypeError, PipelineError
+from pipeline.executor.batch import Batch
+from pipeline.operators.base import OutputSpec, SampleOperator
+from pipeline.operators.registry import implements, register
+from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
+from pipeline.operators.specs import describe
+from pipeline.tensors.cpu import Array
+
+__all__ = ["FILE_READ"]
+
+_SCHEME = "file://"
+
+FILE_READ = register(
+    OperatorSchema(
+        name="io.file.read",
+        doc="""Reads whole files, on the threads of the CPU stage.
+
+A path is a 1-D array of its bytes: `np.frombuffer(os.fsencode(path), np.uint8)`. The output is the file's bytes.""",
+        inputs=(Input("filepaths", "Paths: 1-D uint8 or int8 arrays of UTF-8."),),
+        arguments=(
+            Argument("dont_use_mmap", Kind.BOOL, "Accepted for compatibility; files are always read.", False),
+            Argument("use_o_direct", Kind.BOOL, "Accepted for compatibility.", False),
+        ),
+    )
+)
+
+
+@implements(FILE_READ, "cpu")
+class FileRead(SampleOperator[None]):
+    """One read call a file, into memory of its size."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
+        dtype = inputs[0].dtype
+        if dtype is not None and dtype not in (np.uint8, np.int8):
+            raise ArgumentTypeError(f"a path must be an array of uint8 or int8, not {dtype}")
+        return None, [describe("", (None,), np.dtype(np.uint8))]
+
+    def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        path = os.fsdecode(inputs[0].tobytes().rstrip(b"\0"))
+        if not path:
+            raise PipelineError("the path of the file is empty")
+        try:
+            with open(path.removeprefix(_SCHEME), "rb", buffering=0) as file:
+                content = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
+                count = 0
+                while count < content.size:
+                    read = file.readinto(content[count:].data)
+                    if not read:
+                        raise PipelineError(f"the file {path!r} became shorter while it was read")
+                    count += read
+        except OSError as error:
+            raise PipelineError(f"can't read the file {path!r}: {error.strerror or error}") from error
+        if not content.size:
+            raise PipelineError(f"the file {path!r} is empty")
+        return content

@@ -1,0 +1,81 @@
+"""What operators on the GPU share: a context for launches, descriptions of batches, and memory for results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import BuildError, OperatorError, PipelineError, SampleFailure
+from pipeline.graph.graph import GraphNode
+from pipeline.kernels import KernelContext, Samples
+from pipeline.operators.base import BatchOperator, Setup
+from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["GpuOperator", "allocate", "fail", "samples_of", "shape_table"]
+
+
+class GpuOperator(BatchOperator):
+    """An operator that launches kernels, at most a few for a whole batch.
+
+    Args:
+        node: the node of the graph.
+        setup: sizes and devices.
+    """
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        if setup.device_id is None:
+            raise BuildError(f"{node.display} runs on the GPU, and the pipeline has device_id=None")
+        self.kernels = KernelContext(setup.device_id)
+
+    def close(self) -> None:
+        """Free what launches shared. The executor calls it, after the last batch."""
+        self.kernels.close()
+
+
+def samples_of(data: TensorListGPU) -> Samples:
+    """Describe a batch for the kernels."""
+    return Samples.dense(data.dense) if data.dense is not None else Samples.of(data.samples)
+
+
+def shape_table(data: TensorListGPU) -> npt.NDArray[np.int64]:
+    """Return the shapes of a batch as (N, ndim)."""
+    return np.array(data.shape(), np.int64).reshape(len(data), data.ndim)
+
+
+def allocate(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str = "") -> tuple[TensorListGPU, Samples]:
+    """Return memory for a batch on the current stream: one array when all shapes agree, else views of one buffer.
+
+    Args:
+        shapes: (N, ndim).
+        dtype: of all samples.
+        layout: of the batch.
+    """
+    import cupy
+
+    if (shapes == shapes[0]).all():
+        made = TensorListGPU(cupy.empty((len(shapes), *shapes[0].tolist()), dtype), layout)
+        return made, Samples.dense(made.dense)
+    samples, size = Samples.packed(0, shapes, dtype)
+    memory = cupy.cuda.alloc(max(1, size))
+    arrays = [
+        cupy.ndarray(tuple(shape), dtype, memptr=memory + offset)
+        for shape, offset in zip(shapes.tolist(), samples.pointers.tolist(), strict=True)
+    ]
+    placed = Samples(samples.pointers + memory.ptr, samples.shapes, samples.strides, samples.dtype)
+    return TensorListGPU(arrays, layout), placed
+
+
+def fail(failures: Sequence[tuple[int, PipelineError]]) -> None:
+    """Raise the error of a batch of which samples can't be made; does nothing when there are none.
+
+    Raises:
+        OperatorError: with the failed samples.
+    """
+    if failures:
+        raise OperatorError(
+            str(failures[0][1]), failures=tuple(SampleFailure(sample, error) for sample, error in failures)
+        ) from failures[0][1]

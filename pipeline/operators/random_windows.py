@@ -1,0 +1,96 @@
+"""Random windows by area and aspect ratio, as for training on ImageNet: declared and drawn once for all operators."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pipeline.errors import ArgumentValueError
+from pipeline.executor.batch import Batch
+from pipeline.graph.graph import GraphNode
+from pipeline.operators.schema import Argument, Kind
+
+__all__ = ["RANDOM_CROP_ARGUMENTS", "RandomWindows"]
+
+RANDOM_CROP_ARGUMENTS = (
+    Argument("random_area", Kind.FLOATS, "Range of the window's area, as a fraction of the picture's.", (0.08, 1.0)),
+    Argument(
+        "random_aspect_ratio",
+        Kind.FLOATS,
+        "Range of the window's width / height, drawn uniformly in its logarithm.",
+        (0.75, 1.333333),
+    ),
+    Argument(
+        "num_attempts",
+        Kind.INT,
+        "How often area and aspect ratio are drawn until the window fits the picture; then the largest window "
+        "of an allowed aspect ratio is taken.",
+        10,
+    ),
+)
+
+
+class RandomWindows:
+    """The random windows of a batch: numbers are drawn beforehand, windows chosen once pictures' sizes are known.
+
+    Every sample uses up the same count of numbers, so the window of a sample depends on its position and its
+    picture, neither on the size of the batch nor on other pictures.
+
+    Args:
+        node: an operator with `RANDOM_CROP_ARGUMENTS`.
+        batch: that is about to run.
+
+    Raises:
+        ArgumentValueError: for ranges that are empty or no ranges.
+    """
+
+    def __init__(self, node: GraphNode, batch: Batch) -> None:
+        low_area, high_area = _range(node, "random_area")
+        low_ratio, high_ratio = self._ratios = _range(node, "random_aspect_ratio")
+        if low_ratio <= 0:
+            raise ArgumentValueError(f"argument 'random_aspect_ratio' must be positive, not {low_ratio:g}")
+        attempts = max(0, node.argument("num_attempts"))
+        self._largest_area = high_area
+        drawn = batch.generator(node).random((batch.size, 2 * attempts + 2))
+        area = np.maximum(low_area + drawn[:, :attempts] * (high_area - low_area), 0)
+        ratio = np.exp(math.log(low_ratio) + drawn[:, attempts:-2] * (math.log(high_ratio) - math.log(low_ratio)))
+        # Heights and widths of the attempts, by sample, where the picture's area is 1.
+        self._heights: list[list[float]] = np.sqrt(area / ratio).tolist()
+        self._widths: list[list[float]] = np.sqrt(area * ratio).tolist()
+        self._places: list[list[float]] = drawn[:, -2:].tolist()
+
+    def choose(self, sample: int, height: int, width: int) -> tuple[int, int, int, int]:
+        """Return the window (y, x, height, width) of a sample, in pixels; nothing of a picture that has none."""
+        if height <= 0 or width <= 0:
+            return 0, 0, 0, 0
+        unit = math.sqrt(height * width)
+        for tall, wide in zip(self._heights[sample], self._widths[sample], strict=True):
+            h, w = max(1, int(tall * unit + 0.5)), max(1, int(wide * unit + 0.5))
+            if h <= height and w <= width:
+                break
+        else:
+            h, w = self._fitting(height, width)
+        at_y, at_x = self._places[sample]
+        return int(at_y * (height - h + 1)), int(at_x * (width - w + 1)), h, w
+
+    def _fitting(self, height: int, width: int) -> tuple[int, int]:
+        """Return the largest window of an allowed aspect ratio, shrunk to the largest allowed area."""
+        low, high = self._ratios
+        h, w = float(height), float(width)
+        if w > h * high:
+            w = h * high
+        elif w < h * low:
+            h = w / low
+        area = max(self._largest_area, 0.0) * height * width
+        if h * w > area:
+            shrink = math.sqrt(area / (h * w))
+            h, w = h * shrink, w * shrink
+        return min(height, max(1, int(h + 0.5))), min(width, max(1, int(w + 0.5)))
+
+
+def _range(node: GraphNode, name: str) -> tuple[float, float]:
+    values = node.argument(name)
+    if len(values) not in (1, 2) or not all(map(math.isfinite, values)) or values[0] > values[-1]:
+        raise ArgumentValueError(f"argument {name!r} must be a range (low, high), not {values!r}")
+    return values[0], values[-1]

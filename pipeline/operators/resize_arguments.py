@@ -1,0 +1,207 @@
+"""The arguments of resizing: which size and which region, in DALI's terms, for any number of spatial axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pipeline.errors import ArgumentValueError, PipelineError
+from pipeline.executor.arguments import Arguments
+from pipeline.operators.schema import Argument, Kind
+from pipeline.operators.windows import round_half_away
+
+__all__ = ["RESIZE_ARGUMENTS", "ResizeGeometry", "Resized"]
+
+_AXIS_ARGUMENTS = {"D": "resize_z", "H": "resize_y", "W": "resize_x"}
+
+RESIZE_ARGUMENTS = (
+    Argument(
+        "size",
+        Kind.FLOATS,
+        "Size of the output in pixels, (height, width) or (depth, height, width); 0 leaves an axis to `mode`, a "
+        "negative number flips it.",
+        per_sample=True,
+    ),
+    Argument("resize_x", Kind.FLOAT, "Width of the output in pixels; 0 leaves it to `mode`.", 0.0, per_sample=True),
+    Argument("resize_y", Kind.FLOAT, "Height of the output in pixels; 0 leaves it to `mode`.", 0.0, per_sample=True),
+    Argument("resize_z", Kind.FLOAT, "Depth of the output in voxels; 0 leaves it to `mode`.", 0.0, per_sample=True),
+    Argument(
+        "resize_shorter", Kind.FLOAT, "Length of the output's shorter side in pixels; keeps the aspect ratio.", 0.0,
+        per_sample=True,
+    ),
+    Argument(
+        "resize_longer", Kind.FLOAT, "Length of the output's longer side in pixels; keeps the aspect ratio.", 0.0,
+        per_sample=True,
+    ),
+    Argument("max_size", Kind.FLOATS, "Largest size of the output in pixels: one for all axes, or one each."),
+    Argument(
+        "mode",
+        Kind.STRING,
+        "'default' scales axes without a size by the mean of the others' factors, 'stretch' keeps them; 'not_larger' "
+        "and 'not_smaller' keep the aspect ratio and take the smallest or the largest factor.",
+        "default",
+        choices=("default", "stretch", "not_larger", "not_smaller"),
+    ),
+    Argument(
+        "subpixel_scale",
+        Kind.BOOL,
+        "Where the output's size was rounded, shift the borders of the input's region so that the scale stays exact.",
+        True,
+    ),
+    Argument(
+        "roi_start", Kind.FLOATS, "Where the region to resize begins, in pixels, in the order of `size`.",
+        per_sample=True,
+    ),
+    Argument("roi_end", Kind.FLOATS, "Where the region ends; before its start flips the axis.", per_sample=True),
+    Argument("roi_relative", Kind.BOOL, "The region is given in fractions of the input's extents.", False),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Resized:
+    """How to resize one sample, by spatial axis.
+
+    Attributes:
+        size: of the output.
+        low: where the input's region begins, in pixels; after `high` flips.
+        high: where it ends.
+        whole: whether the region is just the whole input.
+    """
+
+    size: tuple[int, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    whole: bool
+
+
+class ResizeGeometry:
+    """Sizes and regions of a batch, by the arguments of `RESIZE_ARGUMENTS`.
+
+    Args:
+        arguments: of the operator for this batch.
+        batch_size: number of samples.
+        axes: letters of the spatial axes, "HW" or "DHW".
+
+    Raises:
+        ArgumentValueError: for arguments that exclude or miss each other, or are no numbers.
+    """
+
+    def __init__(self, arguments: Arguments, batch_size: int, axes: str) -> None:
+        self._axes = axes
+        self._mode: str = arguments.constant("mode")
+        self._subpixel: bool = arguments.constant("subpixel_scale")
+        self._relative: bool = arguments.constant("roi_relative")
+        sizes = self._read_sizes(arguments, batch_size)
+        if not np.isfinite(sizes).all():
+            sample = int(np.argmax(~np.isfinite(sizes).all(axis=1)))
+            raise ArgumentValueError(f"the size is no number for sample {sample}: {sizes[sample].tolist()}")
+        self._sizes: list[list[float]] = sizes.tolist()
+        self._largest = self._read_largest(arguments)
+        self._region = self._read_region(arguments)
+
+    @property
+    def fixed_size(self) -> tuple[int, ...] | None:
+        """The size of all outputs, where it depends on no input."""
+        first = self._sizes[0]
+        if self._mode not in ("default", "stretch") or 0 in first or any(size != first for size in self._sizes):
+            return None
+        return tuple(map(_whole, self._limited([abs(size) for size in first])))
+
+    def solve(self, sample: int, extents: Sequence[int]) -> Resized:
+        """Return size and region of a sample, given the extents of its spatial axes.
+
+        Raises:
+            PipelineError: when the sample is empty.
+        """
+        if 0 in extents:
+            raise PipelineError(f"can't resize an empty picture, of {' x '.join(map(str, extents))}")
+        asked = self._sizes[sample]
+        if self._region is None:
+            low, high = [0.0] * len(extents), [float(extent) for extent in extents]
+            lengths = high
+        else:
+            starts, ends = self._region
+            factors = extents if self._relative else [1] * len(extents)
+            low = [start * factor for start, factor in zip(starts[sample], factors, strict=True)]
+            high = [end * factor for end, factor in zip(ends[sample], factors, strict=True)]
+            lengths = [abs(end - start) for start, end in zip(low, high, strict=True)]
+        exact = self._scaled([abs(size) for size in asked], lengths)
+        size = tuple(map(_whole, exact))
+        whole = self._region is None
+        for axis, (wanted, count) in enumerate(zip(exact, size, strict=True)):
+            if self._subpixel and wanted != count and wanted > 0:
+                centre, half = (low[axis] + high[axis]) / 2, (high[axis] - low[axis]) / 2 * count / wanted
+                low[axis], high[axis] = centre - half, centre + half
+                whole = False
+            if asked[axis] < 0:
+                low[axis], high[axis] = high[axis], low[axis]
+                whole = False
+        return Resized(size, tuple(low), tuple(high), whole)
+
+    def _scaled(self, asked: list[float], lengths: Sequence[float]) -> list[float]:
+        """Return the size before rounding; `asked` is 0 where the mode decides."""
+        scales = [size / length for size, length in zip(asked, lengths, strict=True) if size and length]
+        if self._mode in ("not_larger", "not_smaller"):
+            scale = (min if self._mode == "not_larger" else max)(scales, default=1.0)
+            if self._largest is not None:
+                limits = [limit / length for limit, length in zip(self._largest, lengths, strict=True) if length]
+                scale = min([scale, *limits])
+            return [length * scale for length in lengths]
+        # For one axis given, this keeps the aspect ratio.
+        scale = sum(scales) / len(scales) if scales and self._mode == "default" else 1.0
+        return self._limited([size or length * scale for size, length in zip(asked, lengths, strict=True)])
+
+    def _limited(self, sizes: list[float]) -> list[float]:
+        if self._largest is None:
+            return sizes
+        return [min(size, limit) for size, limit in zip(sizes, self._largest, strict=True)]
+
+    def _read_sizes(self, arguments: Arguments, batch_size: int) -> np.ndarray:
+        names = [name for name in ("size", "resize_shorter", "resize_longer") if arguments.given(name)]
+        by_axis = [name for name in _AXIS_ARGUMENTS.values() if arguments.given(name)]
+        if len(names) + bool(by_axis) != 1:
+            given = ", ".join(map(repr, names + by_axis)) or "none of them"
+            raise ArgumentValueError(
+                f"exactly one of 'size', 'resize_shorter', 'resize_longer' and 'resize_x', 'resize_y', 'resize_z' "
+                f"says the size; given: {given}"
+            )
+        if names == ["size"]:
+            sizes = arguments.vectors("size", len(self._axes))
+            assert sizes is not None
+            return sizes
+        result = np.zeros((batch_size, len(self._axes)))
+        if by_axis:
+            for column, letter in enumerate(self._axes):
+                result[:, column] = arguments.scalars(_AXIS_ARGUMENTS[letter])
+            return result
+        if arguments.given("mode"):
+            raise ArgumentValueError(f"arguments {names[0]!r} and 'mode' can't be used together")
+        self._mode = "not_smaller" if names == ["resize_shorter"] else "not_larger"
+        result[:] = arguments.vectors(names[0], 1)
+        return result
+
+    def _read_largest(self, arguments: Arguments) -> tuple[float, ...] | None:
+        largest: tuple[float, ...] | None = arguments.constant("max_size")
+        if largest is None:
+            return None
+        if len(largest) not in (1, len(self._axes)) or not all(limit > 0 for limit in largest):
+            raise ArgumentValueError(
+                f"argument 'max_size' must be 1 or {len(self._axes)} positive numbers, not {list(largest)}"
+            )
+        return largest * len(self._axes) if len(largest) == 1 else largest
+
+    def _read_region(self, arguments: Arguments) -> tuple[list[list[float]], list[list[float]]] | None:
+        start, end = (arguments.vectors(name, len(self._axes)) for name in ("roi_start", "roi_end"))
+        if start is None and end is None:
+            return None
+        if start is None or end is None:
+            raise ArgumentValueError("arguments 'roi_start' and 'roi_end' must be given together")
+        if not (np.isfinite(start).all() and np.isfinite(end).all()):
+            raise ArgumentValueError("arguments 'roi_start' and 'roi_end' must be finite numbers")
+        return start.tolist(), end.tolist()
+
+
+def _whole(size: float) -> int:
+    return max(1, round_half_away(size))

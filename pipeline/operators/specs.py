@@ -1,0 +1,59 @@
+"""What operators on samples tell each other before a batch runs: shapes of which some extents may be unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline.executor.batch import Batch
+from pipeline.graph.graph import GraphNode
+from pipeline.operators.base import OutputSpec
+
+__all__ = ["Extents", "PartialSpec", "describe", "known_extents"]
+
+#: Extents of the samples of a batch along each dimension; None where they are unknown or differ.
+Extents = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class PartialSpec(OutputSpec):
+    """An output of which more is known than nothing: a decoder knows the channels, but neither height nor width.
+
+    Attributes:
+        extents: of the samples, or None when even the number of dimensions is unknown.
+    """
+
+    extents: Extents | None = None
+
+
+def describe(layout: str, extents: Sequence[int | None] | None, dtype: np.dtype[Any] | None) -> PartialSpec:
+    """Return the description of an output; it is dense when all is known."""
+    if extents is None:
+        return PartialSpec(layout, None, dtype, None)
+    known = [extent for extent in extents if extent is not None]
+    shape = tuple(known) if len(known) == len(extents) else None
+    return PartialSpec(layout, shape, dtype, tuple(extents))
+
+
+def known_extents(batch: Batch, node: GraphNode, inputs: Sequence[OutputSpec], position: int = 0) -> Extents | None:
+    """Return what is known of the shapes of an input; None when even the number of dimensions is unknown.
+
+    Args:
+        batch: that is about to run.
+        node: the operator.
+        inputs: what its `start` got.
+        position: of the input.
+    """
+    spec = inputs[position]
+    if spec.shape is not None:
+        return spec.shape
+    if isinstance(spec, PartialSpec):
+        return spec.extents
+    value = batch.values.get(node.inputs[position])
+    if value is None:
+        return None
+    columns = zip(*value.shape(), strict=True) if value.ndim else ()
+    return tuple(column[0] if len(set(column)) == 1 else None for column in columns)

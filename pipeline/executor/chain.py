@@ -96,7 +96,7 @@ class _ChainOfBatch:
             inputs = [local[edge] if edge in local else self._given[edge][sample] for edge in sources]
             edge = Edge(node.index)
             target = self._dense.get(edge)
-            out = None if target is None else target[0][sample]
+            out = None if target is None else target[0][sample, ...]
             try:
                 made = operator.run(state, sample, inputs, out)
                 if isinstance(made, tuple):

@@ -28,16 +28,12 @@ def main() -> int:
         f"{options.threads} pipeline threads, {options.rounds} rounds in turn\n"
     )
     results = []
-    measurements = len(options.kinds) * options.rounds * len(options.rivals)
-    with tqdm(total=measurements, bar_format="{desc}", leave=False, disable=None) as line:
+    rivals = [RIVALS[name] for name in options.rivals]
+    with tqdm(bar_format="{desc}", leave=False, disable=None) as line:
         for kind in options.kinds:
             setup = Setup(kind, folder, options.batch_size, options.workers, options.threads, device_id)
             result = run_kind(
-                options.rivals,
-                setup,
-                rounds=options.rounds,
-                seconds=options.seconds,
-                say=line.set_description_str,
+                rivals, setup, rounds=options.rounds, seconds=options.seconds, say=line.set_description_str
             )
             tqdm.write(table(result, options.reference) + "\n")
             results.append(result)

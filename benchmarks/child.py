@@ -12,12 +12,11 @@ import psutil
 
 from benchmarks.check import Statistics, check_stream
 from benchmarks.measurement import Measurement, measure
-from benchmarks.rivals import RIVALS
+from benchmarks.rivals.base import Rival
 from benchmarks.workload import Setup
 
-START_TIMEOUT = 90.0
 GRACE = 30.0
-"""Seconds that an answer may take beyond what it measures, and an orderly end may take."""
+"""Seconds that a rival may take to start, to give an answer beyond what it measures, and to end by itself."""
 
 
 class RivalError(RuntimeError):
@@ -28,15 +27,17 @@ class Child:
     """Runs one rival with one setup in a fresh process, and keeps its stream open between measurements.
 
     Args:
-        name: Name of the rival.
+        rival: The rival.
         setup: What it loads.
+        grace: Seconds of patience for each step.
     """
 
-    def __init__(self, name: str, setup: Setup) -> None:
-        self.name = name
+    def __init__(self, rival: Rival, setup: Setup, grace: float = GRACE) -> None:
+        self.name = rival.name
+        self.grace = grace
         context = multiprocessing.get_context("spawn")
         self._connection, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(name, setup, other))
+        self._process = context.Process(target=_serve, args=(rival, setup, other))
         self._process.start()
         other.close()
 
@@ -46,7 +47,7 @@ class Child:
         Raises:
             RivalError: It failed, its batches are wrong, or it took too long.
         """
-        answer = self._answer(START_TIMEOUT)
+        answer = self._answer(self.grace)
         assert answer is None or isinstance(answer, Statistics)
         return answer
 
@@ -57,7 +58,7 @@ class Child:
             RivalError: It failed or gave no answer in time.
         """
         self._connection.send(seconds)
-        answer = self._answer(seconds + GRACE)
+        answer = self._answer(seconds + self.grace)
         assert isinstance(answer, Measurement)
         return answer
 
@@ -65,7 +66,7 @@ class Child:
         """Ends the process, and whatever it started, by force if it must."""
         family = self._family()
         self._connection.close()
-        self._process.join(GRACE)
+        self._process.join(self.grace)
         for process in {*family, *self._family()}:
             if process.is_running():
                 process.kill()
@@ -98,15 +99,15 @@ class Child:
         return answer
 
 
-def _serve(name: str, setup: Setup, connection: Connection) -> None:
+def _serve(rival: Rival, setup: Setup, connection: Connection) -> None:
     # A spawned process hands its own start method on. Workers start as they do in a user's script.
     multiprocessing.set_start_method(None, force=True)
-    try:
-        with closing(RIVALS[name].stream(setup)) as stream:
+    with closing(rival.stream(setup)) as stream:
+        try:
             connection.send(check_stream(stream, setup))
             while True:
                 connection.send(measure(stream, connection.recv()))
-    except EOFError:  # the runner has what it wanted
-        return
-    except Exception:  # noqa: BLE001  # whatever a rival raises is told to the runner
-        connection.send(traceback.format_exc())
+        except EOFError:  # the runner has what it wanted
+            return
+        except Exception:  # noqa: BLE001  # whatever a rival raises is told to the runner
+            connection.send(traceback.format_exc())

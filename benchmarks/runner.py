@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from benchmarks.check import check_agreement
 from benchmarks.child import Child, RivalError
 from benchmarks.measurement import Measurement
-from benchmarks.rivals import RIVALS
+from benchmarks.rivals.base import Rival
 from benchmarks.workload import Setup
 
 
@@ -39,14 +39,14 @@ class KindResult:
 
 
 def run_kind(
-    names: Sequence[str], setup: Setup, *, rounds: int, seconds: float, say: Callable[[str], None]
+    rivals: Sequence[Rival], setup: Setup, *, rounds: int, seconds: float, say: Callable[[str], None]
 ) -> KindResult:
     """Starts every rival, checks its batches, and measures them in turn.
 
     A rival that fails or hangs is left out and named in the failures; the others go on.
 
     Args:
-        names: Which rivals.
+        rivals: Who takes part.
         setup: What they load.
         rounds: How often each is measured.
         seconds: How long one measurement lasts.
@@ -59,12 +59,13 @@ def run_kind(
     with ExitStack() as stack:
         children: dict[str, Child] = {}
         statistics_of = {}
-        for name in names:
-            if reason := _cannot(name, setup):
+        for rival in rivals:
+            name = rival.name
+            if reason := _cannot(rival, setup):
                 result.failures[name] = reason
                 continue
             say(f"{setup.kind}: {name} starts")
-            child = stack.enter_context(Child(name, setup))
+            child = stack.enter_context(Child(rival, setup))
             try:
                 statistics_of[name] = child.check()
             except RivalError as error:
@@ -88,8 +89,7 @@ def run_kind(
     return result
 
 
-def _cannot(name: str, setup: Setup) -> str | None:
-    rival = RIVALS[name]
+def _cannot(rival: Rival, setup: Setup) -> str | None:
     if setup.kind not in rival.kinds:
         return "does not load this kind"
     if setup.device.split(":")[0] not in rival.devices:

@@ -11,6 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+NEEDED = (
+    "torch", "numpy", "pillow", "opencv-python-headless", "simplejpeg", "msgpack", "cloudpickle", "psutil", "tqdm",
+)  # fmt: skip
+
 Status = Literal["ok", "missing", "optional"]
 
 
@@ -43,14 +47,9 @@ def examine() -> Iterator[Check]:
         yield Check("shared memory", "ok", "memfd")
     else:
         yield Check("shared memory", "optional", "no memfd_create here: named shared memory is used")
-    for name in ("torch", "numpy", "psutil"):
+    for name in NEEDED:
         yield _library(name, "missing", f"pip install {name}")
-    for name, hint in (
-        ("simplejpeg", "JPEGs are decoded by pillow, about half as fast"),
-        ("opencv-python-headless", "pictures are resized by a slower library"),
-        ("scikit-image", "the demo takes its photographs from it: pip install 'dali-proxy[demo]'"),
-    ):
-        yield _library(name, "optional", hint)
+    yield _library("scikit-image", "optional", "the demo takes its photographs from it: pip install 'dali-proxy[demo]'")
     problem = gpu_problem()
     yield Check("gpu", "ok", gpu_name()) if problem is None else Check("gpu", "optional", problem)
 
@@ -62,7 +61,7 @@ def gpu_problem(device_id: int = 0) -> str | None:
         device_id: Number of the GPU.
 
     Returns:
-        None where it can be used, else the reason, in words that follow "for".
+        None where it can be used, else the reason, in a few words.
     """
     import torch
 

@@ -62,7 +62,7 @@ def _device_id(name: str) -> int | None:
         return None
     if name == "auto":
         problem = gpu_problem()
-        print("Device: cuda:0." if problem is None else f"Device: the CPU, for {problem}.")
+        print("Device: cuda:0." if problem is None else f"Device: the CPU ({problem}).")
         return 0 if problem is None else None
     kind, _, number = name.partition(":")
     if kind != "cuda" or not number.isdigit():
@@ -93,7 +93,7 @@ def _pictures(settings: Settings) -> Iterator[Path]:
 def _write(folder: Path, settings: Settings) -> None:
     crops = settings.crops
     total = crops.photographs * (crops.train_per_photograph + crops.held_out_per_photograph)
-    for _ in tqdm(write_crops(folder, crops), "writing JPEGs", total, unit="picture", disable=settings.quiet):
+    for _ in tqdm(write_crops(folder, crops), "writing JPEGs", total, unit="picture", disable=settings.quiet or None):
         pass
 
 

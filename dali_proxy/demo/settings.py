@@ -28,7 +28,7 @@ class Settings:
         rounds: How many pairs of measurements the comparison takes.
         seconds: Length of one measurement.
         seed: Seed of the network, the shuffling and the augmentation.
-        quiet: Whether to leave the progress bars out.
+        quiet: Whether to leave the progress bars out; outside of a terminal there are none.
     """
 
     device: str = "auto"

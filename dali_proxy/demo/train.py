@@ -44,7 +44,7 @@ def train(network: nn.Module, batches: Batches, *, epochs: int, steps: int, quie
         batches: Iterated once an epoch, gives pictures and labels.
         epochs: How often to go through the batches.
         steps: Number of batches in one epoch.
-        quiet: Whether to leave the progress bar out.
+        quiet: Whether to leave the progress bar out; outside of a terminal there is none.
 
     Returns:
         What was measured on the way.
@@ -54,7 +54,7 @@ def train(network: nn.Module, batches: Batches, *, epochs: int, steps: int, quie
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=epochs * steps)
     pictures, waiting, computing, mean_loss = 0, 0.0, 0.0, 0.0
     network.train()
-    with tqdm(total=epochs * steps, desc="training", unit="batch", disable=quiet) as bar:
+    with tqdm(total=epochs * steps, desc="training", unit="batch", disable=quiet or None) as bar:
         for epoch in range(epochs):
             losses = []
             mark = time.perf_counter()

@@ -1,0 +1,63 @@
+"""Rivals that misbehave. They are in a module of their own, which the processes of the benchmarks can import."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import torch
+
+from benchmarks.rivals.base import Batch
+from benchmarks.workload import ARRAY_SHAPES, Setup
+
+
+class Broken:
+    kinds = tuple(ARRAY_SHAPES)
+    devices = ("cpu",)
+
+    def unavailable(self) -> str | None:
+        return None
+
+    def good_batch(self, setup: Setup, number: int) -> Batch:
+        from benchmarks.datasets import expected_arrays
+
+        indices = torch.arange(number * setup.batch_size, (number + 1) * setup.batch_size)
+        arrays = torch.from_numpy(expected_arrays(setup.kind))
+        return arrays[indices % len(arrays)], indices
+
+
+class Hanging(Broken):
+    """Gives no batch, and leaves a process of its own running."""
+
+    name = "hanging"
+
+    def stream(self, setup: Setup) -> Iterator[Batch]:
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        threading.Event().wait()
+        yield self.good_batch(setup, 0)
+
+
+class Raising(Broken):
+    """Raises in the third batch after the check."""
+
+    name = "raising"
+
+    def stream(self, setup: Setup) -> Iterator[Batch]:
+        for number in range(10):
+            yield self.good_batch(setup, number)
+        raise OSError("the disk is gone")
+
+
+class Shuffling(Broken):
+    """Gives the right arrays in the wrong order."""
+
+    name = "shuffling"
+
+    def stream(self, setup: Setup) -> Iterator[Batch]:
+        number = 0
+        while True:
+            images, indices = self.good_batch(setup, number)
+            yield images.flip(0), indices
+            number += 1

@@ -1,0 +1,51 @@
+"""The benchmarks from beginning to end, with the rivals that are always there and very little time."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchmarks", *words]
+    environment = {**os.environ, "TMPDIR": str(folder)}  # where the JPEGs are made
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_table_and_json(tmp_path: Path) -> None:
+    words = ["--files", "24", "--rounds", "2", "--seconds", "0.2", "--batch-size", "8", "--kinds", "bytes", "arrays-60KB"]
+    done = run(tmp_path, *words, "--rivals", "dali-proxy", "torch-pillow", "torch-best", "--output", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert "encoded bytes" in done.stdout
+    assert "left out: does not load this kind" in done.stdout
+
+    (saved,) = tmp_path.glob("*.json")
+    text = saved.read_text()
+    assert str(tmp_path) not in text
+    assert str(ROOT) not in text
+    document = json.loads(text)
+    assert document["machine"]["cores"] >= 1
+    bytes_kind = document["kinds"]["bytes"]
+    assert bytes_kind["setup"]["batch_size"] == 8
+    assert set(bytes_kind["rivals"]) == {"dali-proxy", "torch-pillow", "torch-best"}
+    plain = bytes_kind["rivals"]["torch-pillow"]
+    assert len(plain["rounds"]) == 2
+    assert all(one["samples"] > 0 and one["cpu_seconds"] >= 0 for one in plain["rounds"])
+    low, high = plain["reference_ratio_range"]
+    assert low <= plain["reference_ratio"] <= high
+    assert document["kinds"]["arrays-60KB"]["failures"] == {"torch-best": "does not load this kind"}
+
+
+def test_help_names_the_rivals(tmp_path: Path) -> None:
+    done = run(tmp_path, "--help")
+    assert done.returncode == 0
+    assert "nvidia-proxy" in done.stdout

@@ -1,0 +1,64 @@
+"""The command ``dali-proxy``, in processes of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dali_proxy.doctor import Check, examine, gpu_problem
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def run(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "dali_proxy.cli", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=50, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--help"], "doctor"),
+        (["demo", "--help"], "--picture"),
+        (["bench", "--help"], "--rivals"),
+        (["doctor", "--help"], "usage"),
+    ],
+)
+def test_help(words: list[str], expected: str) -> None:
+    done = run(*words)
+    assert done.returncode == 0, done.stderr
+    assert expected in done.stdout
+
+
+def test_a_command_is_needed() -> None:
+    done = run()
+    assert done.returncode == 2
+    assert "COMMAND" in done.stderr
+
+
+def test_doctor_says_what_is_there() -> None:
+    done = run("doctor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "torch" in done.stdout
+    assert done.stdout.rstrip().endswith("Ready.")
+
+
+def test_an_unknown_device_is_one_line_and_no_traceback() -> None:
+    done = run("demo", "--device", "tpu")
+    assert done.returncode == 1
+    assert done.stderr.strip() == "dali-proxy demo: unknown device 'tpu': say auto, cpu or cuda:0"
+
+
+def test_checks_are_named_once() -> None:
+    checks = list(examine())
+    assert all(isinstance(check, Check) for check in checks)
+    names = [check.name for check in checks]
+    assert len(set(names)) == len(names)
+    assert {check.status for check in checks} <= {"ok", "missing", "optional"}
+
+
+def test_a_gpu_that_is_not_there_has_a_reason() -> None:
+    assert gpu_problem(99)

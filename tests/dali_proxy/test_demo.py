@@ -1,0 +1,153 @@
+"""The demo from beginning to end, and its parts."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from dali_proxy.demo import Settings, run_demo
+from dali_proxy.demo.compare import Comparison, EndlessSampler, compare
+from dali_proxy.demo.data import CROP_SIZE, HELD_OUT_BAND, Crops, crop_box, photograph_paths, write_crops
+from dali_proxy.demo.dataset import CropDataset
+from dali_proxy.demo.picture import batch_picture, denormalised
+from dali_proxy.demo.pillow import PillowAugment
+from dali_proxy.demo.pipes import IMAGE_SIZE, MEAN, STD
+
+CROPS = Crops(photographs=4, train_per_photograph=16, held_out_per_photograph=8)
+
+
+@pytest.fixture
+def bundled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The photographs that scikit-image ships, whatever the environment names."""
+    monkeypatch.delenv("DALI_EXTRA_PATH", raising=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.usefixtures("bundled")
+def test_it_learns_and_says_so(tmp_path: Path, temporary_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "batch.png"
+    settings = Settings(
+        device="cpu", picture=picture, crops=CROPS, epochs=10, batch_size=16, rounds=2, seconds=0.2, quiet=True
+    )
+    summary = run_demo(settings)
+
+    assert summary.chance == 1 / 4
+    assert summary.accuracy > 0.6
+    assert summary.training.pictures == 10 * 64
+    assert summary.training.waiting > 0
+    assert summary.training.computing > 0
+    assert len(summary.comparison.ratios) == 2
+    assert summary.comparison.median_ratio > 0
+    with Image.open(picture) as grid:
+        assert grid.format == "PNG"
+        assert grid.size == (8 * (IMAGE_SIZE + 4) + 4, 2 * (IMAGE_SIZE + 14 + 4) + 4)
+    assert not list(temporary_folder.glob("dali-proxy-demo-*"))
+
+    said = capsys.readouterr().out
+    assert "guessing would reach 25.0%" in said
+    assert "limited this run" in said
+    assert "torch DataLoader, pillow" in said
+    assert str(picture) in said
+
+
+@pytest.mark.usefixtures("bundled")
+def test_there_are_a_dozen_photographs_without_a_download() -> None:
+    paths = photograph_paths(12)
+    assert len(paths) == 12
+    assert all(path.is_file() for path in paths.values())
+
+
+def test_photographs_of_dali_extra(dali_extra: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if dali_extra is None:
+        pytest.skip("needs DALI_extra")
+    monkeypatch.setenv("DALI_EXTRA_PATH", str(dali_extra))
+    assert all(path.is_relative_to(dali_extra) for path in photograph_paths(12).values())
+
+
+def test_too_few_photographs_is_an_error_that_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DALI_EXTRA_PATH", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="needs 12 photographs and found 0: install scikit-image"):
+        photograph_paths(12)
+
+
+@pytest.mark.parametrize("size", [(512, 512), (640, 300), (300, 640)])
+def test_no_training_crop_touches_the_held_out_band(size: tuple[int, int]) -> None:
+    dice = random.Random(0)
+    begin, end = (part * size[0] for part in HELD_OUT_BAND)
+    for _ in range(200):
+        left, top, right, bottom = crop_box(size, held_out=False, dice=dice)
+        assert right <= begin or left >= end
+        assert 0 <= left < right <= size[0]
+        assert 0 <= top < bottom <= size[1]
+        left, top, right, bottom = crop_box(size, held_out=True, dice=dice)
+        assert begin <= left < right <= end
+        assert 0 <= top < bottom <= size[1]
+        assert (right - left) / (bottom - top) == pytest.approx(CROP_SIZE[0] / CROP_SIZE[1])
+
+
+@pytest.mark.usefixtures("bundled")
+def test_the_same_seed_writes_the_same_pictures(tmp_path: Path) -> None:
+    crops = Crops(photographs=2, train_per_photograph=2, held_out_per_photograph=1)
+    first = [path.read_bytes() for path in write_crops(tmp_path / "a", crops)]
+    again = [path.read_bytes() for path in write_crops(tmp_path / "b", crops)]
+    assert len(first) == 6
+    assert first == again
+    dataset = CropDataset(tmp_path / "a" / "train", PillowAugment())
+    assert len(dataset) == 4
+    assert [label for _, label in dataset] == [0, 0, 1, 1]
+
+
+def test_pillow_does_what_the_pipeline_does(jpeg_folder: Path) -> None:
+    image, _ = CropDataset(jpeg_folder, PillowAugment())[0]
+    assert image.shape == (3, IMAGE_SIZE, IMAGE_SIZE)
+    assert image.dtype == torch.float32
+    assert -3 < image.min() < image.max() < 3
+
+
+def test_the_picture_shows_what_was_normalised() -> None:
+    pixels = torch.randint(0, 256, (3, 3, 8, 8), dtype=torch.uint8)
+    mean, std = (torch.tensor(channels).view(3, 1, 1) for channels in (MEAN, STD))
+    images = (pixels.float() - mean) / std
+    expected = pixels.permute(0, 2, 3, 1).numpy()
+    np.testing.assert_array_equal(denormalised(images), expected)
+    grid = batch_picture(images, ["a", "b", "c"], columns=2)
+    assert grid.size == (2 * 12 + 4, 2 * 26 + 4)
+    np.testing.assert_array_equal(np.asarray(grid)[4:12, 16:24], expected[1])
+
+
+def test_rounds_of_the_two_loaders_alternate() -> None:
+    order: list[str] = []
+
+    def loader(name: str) -> object:
+        while True:
+            if order[-1:] != [name]:
+                order.append(name)
+            yield torch.zeros(4), None
+
+    found = compare(loader("ours"), loader("plain"), seconds=0.01, rounds=3)  # type: ignore[arg-type]
+    assert order == ["ours", "plain", "ours", "plain"]
+    assert len(found.ratios) == 3
+
+
+def test_the_ratio_is_taken_round_by_round() -> None:
+    found = Comparison(ours=(200.0, 100.0, 90.0), plain=(100.0, 50.0, 30.0))
+    assert found.ratios == (2.0, 2.0, 3.0)
+    assert found.median_ratio == 2.0
+
+
+def test_the_endless_sampler_goes_through_every_sample_again_and_again() -> None:
+    indices = iter(EndlessSampler(5, seed=1))
+    rounds = [[next(indices) for _ in range(5)] for _ in range(3)]
+    assert [sorted(one) for one in rounds] == [[0, 1, 2, 3, 4]] * 3
+    assert rounds[0] != rounds[1] or rounds[1] != rounds[2]
+
+
+def test_an_unknown_device_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="unknown device 'tpu': say auto, cpu or cuda:0"):
+        run_demo(Settings(device="tpu", picture=tmp_path / "x.png"))

@@ -77,8 +77,11 @@ class _ChainOfBatch:
             if edge.node not in members and edge not in self._given:
                 value = self._batch.values[edge]
                 assert isinstance(value, TensorListCPU)
-                self._given[edge] = value.samples
                 dense = value.dense
+                if dense is not None and value.ndim == 0:  # indexing would give scalars, not arrays
+                    self._given[edge] = [dense[sample, ...] for sample in range(len(dense))]
+                else:
+                    self._given[edge] = value.samples
                 self._specs[edge] = OutputSpec(
                     value.layout(), None if dense is None else dense.shape[1:], value.samples[0].dtype
                 )

@@ -65,7 +65,8 @@ def convert(array: Array, dtype: npt.DTypeLike, out: Array | None = None) -> Arr
         with np.errstate(over="ignore"):
             np.copyto(out, array, casting="unsafe")
     elif array.dtype.kind == "f":
-        _float_to_int(array, out)
+        # NumPy makes scalars of arrays without dimensions.
+        _float_to_int(np.atleast_1d(array), np.atleast_1d(out))
     elif target.kind == "b":
         np.not_equal(array, 0, out=out)
     elif np.can_cast(array.dtype, target):

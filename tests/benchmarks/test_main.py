@@ -22,8 +22,10 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_table_and_json(tmp_path: Path) -> None:
-    words = ["--files", "24", "--rounds", "2", "--seconds", "0.2", "--batch-size", "8", "--kinds", "bytes", "arrays-60KB"]
-    done = run(tmp_path, *words, "--rivals", "dali-proxy", "torch-pillow", "torch-best", "--output", str(tmp_path))
+    size = ["--files", "24", "--rounds", "2", "--seconds", "0.2", "--batch-size", "8"]
+    kinds = ["--kinds", "bytes", "arrays-60KB"]
+    rivals = ["--rivals", "dali-proxy", "torch-pillow", "torch-best"]
+    done = run(tmp_path, *size, *kinds, *rivals, "--output", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "encoded bytes" in done.stdout
     assert "left out: does not load this kind" in done.stdout

@@ -152,12 +152,13 @@ class CudaSlotView:
 def local_tensors(output: TensorListGPU) -> torch.Tensor | list[torch.Tensor]:
     """Return torch tensors over a batch of this process, after which the current stream is ordered."""
     import torch
+    from torch.utils.dlpack import from_dlpack
 
     if output.ready is not None:
         stream = torch.cuda.current_stream(output.device_id())
         load_cupy().cuda.ExternalStream(stream.cuda_stream).wait_event(output.ready)
     if output.dense is not None:
-        tensor: torch.Tensor = torch.from_dlpack(output.dense)
+        tensor: torch.Tensor = from_dlpack(output.dense)
         return tensor
-    tensors = [torch.from_dlpack(sample) for sample in output.samples]
+    tensors = [from_dlpack(sample) for sample in output.samples]
     return torch.stack(tensors) if output.is_dense_tensor() else tensors

@@ -93,7 +93,7 @@ class ResultPublisher:
 
     def consumer(self) -> Consumer:
         """Make the account of a consumer that has connected."""
-        pools = [self.pool] if self._cuda is None else [self.pool, self._cuda.pool]
+        pools: list[SlotPool[Any]] = [self.pool] if self._cuda is None else [self.pool, self._cuda.pool]
         return Consumer([pool.borrower() for pool in pools])
 
     def stage(self, outputs: Sequence[TensorListCPU | TensorListGPU]) -> StagedResult:
@@ -124,23 +124,29 @@ class ResultPublisher:
         Raises:
             IPCError: the consumer holds too many results, or is gone.
         """
-        detached = consumer.take_detached()
+        parts = staged.take()
+        lent: list[tuple[Slot[Any], Borrower[Any]]] = []
         messages: list[OutputBatch] = []
         fds: list[int] = []
-        for output, slot, thing in staged.take():
-            if slot is None:
-                assert self._local is not None  # _stage_gpu made it so
-                messages.append(replace(output, slot=self._local.put(thing)))
-            elif slot.pool is self.pool:
-                generation, attach = self.pool.lend(slot, consumer.borrowers[0])
-                messages.append(replace(output, generation=generation, attach=attach))
-                if attach:
-                    fds.append(slot.memory.fd)
-            else:
-                generation, attach = slot.pool.lend(slot, consumer.borrowers[1])
+        try:
+            for output, slot, thing in parts:
+                if slot is None:
+                    assert self._local is not None  # _stage_gpu made it so
+                    messages.append(replace(output, slot=self._local.put(thing)))
+                    continue
+                borrower = consumer.borrowers[0 if slot.pool is self.pool else 1]
+                generation, attach = slot.pool.lend(slot, borrower)
+                lent.append((slot, borrower))
                 handle = output.handle if attach else b""
                 messages.append(replace(output, generation=generation, attach=attach, handle=handle))
-        return Result(client, seq, tuple(messages), detached), tuple(fds)
+                if attach and slot.pool is self.pool:
+                    fds.append(slot.memory.fd)
+        except BaseException:
+            for slot, borrower in lent:
+                slot.pool.recall(slot, borrower)
+            StagedResult(parts[len(messages) :]).discard()
+            raise
+        return Result(client, seq, tuple(messages), consumer.take_detached()), tuple(fds)
 
     def trim(self) -> None:
         """Give up idle slots; each consumer should then be told what its `take_detached` says."""

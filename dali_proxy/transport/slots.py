@@ -184,6 +184,14 @@ class SlotPool(Generic[M]):
             slot.array = None
             return generation, attach
 
+    def recall(self, slot: Slot[M], borrower: Borrower[M]) -> None:
+        """Take back a loan of which the borrower was never told."""
+        with self._lock:
+            if borrower in self._borrowers and borrower.attached.get(slot.number) is slot:
+                del borrower.attached[slot.number]
+                borrower.generations[slot.number] = 0
+                self._make_idle(slot)
+
     def end(self, borrower: Borrower[M]) -> None:
         """Close a borrower's account. What it holds is given up, not reused: its tensors may live on."""
         with self._lock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import array
-import os
 import select
 import socket
 import threading
@@ -17,7 +16,6 @@ from typing import Any
 from pipeline.ipc.authentication import ServerHandshake
 from pipeline.ipc.errors import (
     ChannelClosedError,
-    ChannelOverflowError,
     ChannelTimeoutError,
     DescriptorLimitError,
     IPCError,
@@ -25,8 +23,8 @@ from pipeline.ipc.errors import (
 )
 from pipeline.ipc.forking import drop_in_child
 from pipeline.ipc.frames import MAX_FDS, Frame, FrameParser, close_all, encode_frame
-from pipeline.ipc.memory import as_descriptor_error
 from pipeline.ipc.messages import Codec
+from pipeline.ipc.outgoing import Outgoing
 
 __all__ = ["Channel", "Received"]
 
@@ -45,17 +43,6 @@ class Received:
 
     def close_fds(self) -> None:
         close_all(self.fds)
-
-
-class _Outgoing:
-    """A frame of which some bytes wait for the peer to read."""
-
-    __slots__ = ("data", "fds", "started")
-
-    def __init__(self, data: bytes) -> None:
-        self.data = memoryview(data)
-        self.started = False  # its descriptors went with the first byte
-        self.fds: tuple[int, ...] = ()  # duplicates, ours to close once they are sent
 
 
 class Channel:
@@ -92,14 +79,11 @@ class Channel:
         self.on_backlog: Callable[[], None] | None = None
         self._sock = sock
         self._codec = codec
-        self._max_outgoing = max_outgoing
-        self._lock = threading.Lock()  # guards _outgoing and what is written, _users, _closed
+        self._lock = threading.Lock()  # guards _outgoing, _users, _closed
         self._receive_lock = threading.Lock()
         self._parser = FrameParser()
         self._ready: deque[Received] = deque()
-        self._outgoing: deque[_Outgoing] = deque()
-        self._queued = 0  # frames that were ever queued
-        self._written = 0  # frames of those that the kernel has; _queued - _written == len(_outgoing)
+        self._outgoing = Outgoing(sock, peer_pid, max_outgoing)
         self._users = 0  # threads that use the socket: the last one closes it, so its number isn't reused under them
         self._closed = False
         self._handshake = handshake
@@ -151,7 +135,7 @@ class Channel:
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._using():
             ticket = self._write(self._encode(message, fds), fds)
-            while self._written < ticket:
+            while self._outgoing.written < ticket:
                 self._wait_until(select.POLLOUT, deadline, "to read")
                 self.flush()
 
@@ -171,7 +155,7 @@ class Channel:
         """Writes what the peer has room for. Returns whether nothing is left."""
         with self._lock:
             self._check_open()
-            return self._flush()
+            return self._outgoing.flush()
 
     def receive(self, timeout: float | None = None) -> Received:
         """Waits for the next message.
@@ -222,7 +206,7 @@ class Channel:
             if self._closed:
                 return
             try:
-                self._flush()
+                self._outgoing.flush()
                 self._sock.shutdown(socket.SHUT_RDWR)
             except (OSError, IPCError):
                 pass  # the peer is gone already
@@ -252,10 +236,8 @@ class Channel:
         self._parser.close()
         for received in self._ready:
             received.close_fds()
-        for frame in self._outgoing:
-            close_all(frame.fds)
+        self._outgoing.close()
         self._ready.clear()
-        self._outgoing.clear()
 
     @contextmanager
     def _using(self) -> Iterator[None]:
@@ -284,61 +266,9 @@ class Channel:
         return encode_frame(number, body, len(fds))
 
     def _write(self, data: bytes, fds: Sequence[int]) -> int:
-        """Queues a frame and writes what fits. Returns the value of `_written` that says that it is out."""
         with self._lock:
             self._check_open()
-            waiting = sum(len(frame.data) for frame in self._outgoing)
-            if waiting and waiting + len(data) > self._max_outgoing:
-                raise ChannelOverflowError(f"process {self.peer_pid} doesn't read: {waiting} bytes wait for it")
-            frame = _Outgoing(data)
-            done = not self._outgoing and self._push(frame, fds)
-            if not done:
-                if not frame.started:
-                    frame.fds = self._duplicate(fds)
-                self._outgoing.append(frame)
-            self._queued += 1
-            self._written += done
-            return self._queued
-
-    def _flush(self) -> bool:
-        while self._outgoing:
-            frame = self._outgoing[0]
-            done = self._push(frame, frame.fds)
-            if frame.started:
-                close_all(frame.fds)
-                frame.fds = ()
-            if not done:
-                return False
-            self._outgoing.popleft()
-            self._written += 1
-        return True
-
-    def _push(self, frame: _Outgoing, fds: Sequence[int]) -> bool:
-        """Writes a frame until the socket is full. Returns whether all of it is out."""
-        while frame.data:
-            rights = array.array("i", () if frame.started else fds)
-            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if rights else []
-            try:
-                count = self._sock.sendmsg([frame.data], ancillary, socket.MSG_NOSIGNAL)
-            except BlockingIOError:
-                return False
-            except (BrokenPipeError, ConnectionResetError):
-                raise self._gone() from None
-            except OSError as error:
-                raise as_descriptor_error(error, f"could not write to process {self.peer_pid}") from error
-            frame.started = True
-            frame.data = frame.data[count:]
-        return True
-
-    def _duplicate(self, fds: Sequence[int]) -> tuple[int, ...]:
-        copies: list[int] = []
-        try:
-            for fd in fds:
-                copies.append(os.dup(fd))
-        except OSError as error:
-            close_all(copies)
-            raise as_descriptor_error(error, f"could not keep descriptors for process {self.peer_pid}") from error
-        return tuple(copies)
+            return self._outgoing.put(data, fds)
 
     def _wait(self, events: int, timeout: float | None) -> int:
         """Polls. Returns what there is of `events` and of signs that the peer is gone."""

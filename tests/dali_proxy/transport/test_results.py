@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import gc
+import os
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from dali_proxy.transport.protocol import DTYPES, OutputBatch, Result
+from dali_proxy.transport.results import LocalExchange, ResultOpener, ResultPublisher
+from pipeline.ipc.errors import IPCError, ProtocolError
+from pipeline.tensors import TensorListCPU
+
+
+class Consumer:
+    def __init__(self, publisher):
+        self.publisher = publisher
+        self.account = publisher.consumer()
+        self.opener = ResultOpener([os.dup(fd) for fd in self.account.control_fds], self.account.control_nbytes)
+
+    def fetch(self, staged):
+        result, fds = self.publisher.publish(self.account, 1, 2, staged)
+        assert (result.client, result.seq) == (1, 2)
+        return self.opener.open(result, [os.dup(fd) for fd in fds])
+
+    def close(self):
+        self.opener.close()
+        self.account.close()
+
+
+@pytest.fixture
+def publisher():
+    publisher = ResultPublisher()
+    yield publisher
+    publisher.close()
+
+
+@pytest.fixture
+def consumer(publisher):
+    consumer = Consumer(publisher)
+    yield consumer
+    consumer.close()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_dense_output_is_one_tensor(publisher, consumer, dtype):
+    data = np.arange(24).reshape(2, 3, 4).astype(dtype)
+    (tensor,) = consumer.fetch(publisher.stage([TensorListCPU(data)]))
+    assert tensor.dtype == getattr(torch, dtype)
+    np.testing.assert_array_equal(tensor.numpy(), data)
+
+
+def test_ragged_outputs_are_lists_of_tensors(publisher, consumer):
+    samples = [np.full((length, 3), length, np.float32) for length in (5, 1, 0, 9)]
+    scalars, ragged = consumer.fetch(publisher.stage([TensorListCPU([np.array(3)] * 4), TensorListCPU(samples)]))
+    assert scalars.tolist() == [3, 3, 3, 3]
+    for tensor, sample in zip(ragged, samples, strict=True):
+        np.testing.assert_array_equal(tensor.numpy(), sample)
+        assert tensor.data_ptr() % 64 == 0
+
+
+def test_an_output_that_lies_in_a_slot_is_not_copied(publisher, consumer):
+    slot = publisher.allocate(0, 600)
+    output = TensorListCPU(slot.array.reshape(10, 60))
+    output.dense[:] = 3
+    output.owner = slot
+    staged = publisher.stage([output])
+    assert publisher.pool.stats().slots == 1
+    output.dense[5] = 4  # seen by the consumer, so it is the same memory
+    (tensor,) = consumer.fetch(staged)
+    assert tensor[5, 0] == 4
+    assert tensor[4, 0] == 3
+
+
+def test_part_of_a_slot(publisher, consumer):
+    slot = publisher.allocate(0, 640)
+    slot.array[:] = np.arange(640) % 251
+    output = TensorListCPU(slot.array.reshape(10, 64)[4:6])
+    output.owner = slot
+    (tensor,) = consumer.fetch(publisher.stage([output]))
+    np.testing.assert_array_equal(tensor.numpy().ravel(), np.arange(256, 384) % 251)
+
+
+def test_one_output_twice_is_two_tensors(publisher, consumer):
+    slot = publisher.allocate(0, 64)
+    output = TensorListCPU(slot.array.reshape(8, 8))
+    output.dense[:] = 1
+    output.owner = slot
+    one, two = consumer.fetch(publisher.stage([output, output]))
+    one[:] = 5
+    assert (two == 1).all()
+
+
+def test_a_strided_output_in_a_slot_is_copied(publisher, consumer):
+    slot = publisher.allocate(0, 64)
+    slot.array[:] = np.arange(64)
+    output = TensorListCPU(slot.array.reshape(8, 8).T)
+    output.owner = slot
+    (tensor,) = consumer.fetch(publisher.stage([output]))
+    np.testing.assert_array_equal(tensor.numpy(), np.arange(64).reshape(8, 8).T)
+
+
+def test_tensors_are_the_users_to_keep(publisher, consumer):
+    kept = [consumer.fetch(publisher.stage([TensorListCPU(np.full((4, 100), n))]))[0][1:] for n in range(30)]
+    consumer.close()
+    publisher.close()
+    for n, tensor in enumerate(kept):
+        assert (tensor == n).all()
+        tensor += 1
+
+
+def test_memory_is_bounded_by_what_is_held(publisher, consumer):
+    for number in range(500):
+        (tensor,) = consumer.fetch(publisher.stage([TensorListCPU(np.full((8, 8), number))]))
+        assert tensor[3, 3] == number
+    assert publisher.pool.stats().slots <= 2
+
+
+def test_a_staged_result_that_nobody_wants(publisher, consumer):
+    staged = publisher.stage([TensorListCPU(np.zeros((2, 2))), TensorListCPU(np.zeros((2, 2)))])
+    assert staged.nbytes > 0
+    staged.discard()
+    staged.discard()
+    assert publisher.pool.stats().idle == 2
+
+
+def test_a_failure_while_staging_leaves_nothing(publisher):
+    class Broken(TensorListCPU):
+        @property
+        def samples(self):
+            raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError):
+        publisher.stage([TensorListCPU(np.zeros((2, 2))), Broken([np.zeros(2), np.zeros(3)])])
+    stats = publisher.pool.stats()
+    assert stats.slots == stats.idle
+
+
+def test_tensors_may_die_in_any_thread_and_in_cycles(publisher, consumer):
+    def take():
+        (tensor,) = consumer.fetch(publisher.stage([TensorListCPU(np.zeros((2, 2)))]))
+        cycle = [tensor]
+        cycle.append(cycle)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    gc.collect()
+    assert publisher.pool.stats().lent == 0
+
+
+def test_detached_slots_come_with_the_next_result(publisher, consumer):
+    consumer.fetch(publisher.stage([TensorListCPU(np.zeros(2**16))]))
+    publisher.trim()
+    result, fds = publisher.publish(consumer.account, 1, 2, publisher.stage([TensorListCPU(np.zeros(3))]))
+    (tensor,) = consumer.opener.open(result, [os.dup(fd) for fd in fds])
+    assert tensor.shape == (3,)
+    assert consumer.account.take_detached() == ()
+
+
+def test_descriptors_of_a_result_that_is_refused_are_closed(consumer):
+    bad = OutputBatch("cpu", 0, "uint8", "", True, 1, bytes(16), 0, 1, 4096, True)
+    for outputs in ((bad,), (OutputBatch("moon", 0, "uint8", "", True, 1, bytes(16), 0),)):
+        reader, writer = os.pipe()
+        with pytest.raises(ProtocolError):
+            consumer.opener.open(Result(0, 0, outputs), [reader, writer])
+        for fd in (reader, writer):
+            with pytest.raises(OSError, match="Bad file"):
+                os.fstat(fd)
+
+
+def test_a_consumer_that_is_gone_gets_nothing(publisher, consumer):
+    staged = publisher.stage([TensorListCPU(np.zeros(3))])
+    consumer.close()
+    with pytest.raises(IPCError, match="gone"):
+        publisher.publish(consumer.account, 1, 2, staged)
+    assert publisher.pool.stats().idle == 1
+
+
+def test_a_result_that_can_not_be_published_as_a_whole_gives_its_slots_back(publisher, consumer, monkeypatch):
+    monkeypatch.setattr("dali_proxy.transport.slots.CONTROL_NBYTES", 1)
+    arrays = [TensorListCPU(np.zeros((2, 2))) for _ in range(3)]
+    with pytest.raises(IPCError, match="drop batches"):
+        publisher.publish(consumer.account, 1, 2, publisher.stage(arrays))
+    assert publisher.pool.stats().idle == 3
+    monkeypatch.undo()
+    consumer.fetch(publisher.stage(arrays[:1]))
+
+
+def test_the_server_imports_no_torch():
+    import subprocess
+    import sys
+
+    code = "import sys, dali_proxy.transport.results, pipeline.ipc.channel_server; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_a_local_object_is_taken_once():
+    exchange = LocalExchange()
+    number = exchange.put("thing")
+    assert exchange.take(number) == "thing"
+    with pytest.raises(ProtocolError):
+        exchange.take(number)

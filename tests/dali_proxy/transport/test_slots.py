@@ -1,0 +1,244 @@
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dali_proxy.transport.protocol import OutputBatch
+from dali_proxy.transport.slot_view import SlotView
+from dali_proxy.transport.slots import CONTROL_NBYTES, RETIRED, SlotPool
+from pipeline.ipc.errors import IPCError, ProtocolError
+from pipeline.ipc.memory import SharedBlock
+from tests.pipeline.ipc.processes import Child
+
+
+class Consumer:
+    def __init__(self, pool):
+        self.pool = pool
+        self.borrower = pool.borrower()
+        self.view = SlotView(os.dup(self.borrower.control.fd), CONTROL_NBYTES)
+
+    def get(self, slot, nbytes=100):
+        generation, attach = self.pool.lend(slot, self.borrower)
+        table = np.array([[0, nbytes]]).tobytes()
+        output = OutputBatch("cpu", 0, "uint8", "", True, 1, table, slot.number, generation, slot.memory.nbytes, attach)
+        return self.view.open(output, iter([os.dup(slot.memory.fd)] if attach else []))
+
+
+@pytest.fixture
+def pool():
+    pool = SlotPool(SharedBlock.create)
+    yield pool
+    pool.close()
+
+
+def filled(pool, value, nbytes=100):
+    slot = pool.allocate(nbytes)
+    slot.array[:] = value
+    return slot
+
+
+def test_what_the_server_writes_the_consumer_reads_and_the_slot_is_reused(pool):
+    consumer = Consumer(pool)
+    for value in range(300):  # more than there are generations
+        array = consumer.get(filled(pool, value % 256))
+        assert (array == value % 256).all()
+        array[:] = 1  # it is the user's
+        del array
+    assert pool.stats().slots == 1
+
+
+def test_an_array_stays_unchanged_while_it_is_held(pool):
+    consumer = Consumer(pool)
+    held = [consumer.get(filled(pool, value)) for value in range(20)]
+    views = [array[10:20] for array in held]
+    del held
+    assert pool.stats().lent == 20
+    for value in range(20, 40):
+        consumer.get(filled(pool, value))
+    for value, view in enumerate(views):
+        assert (view == value).all()
+    assert pool.stats().slots == 21
+    del views, view
+    assert pool.stats().lent == 0
+
+
+def test_arrays_outlive_the_pool_and_the_view(pool):
+    consumer = Consumer(pool)
+    array = consumer.get(filled(pool, 9))
+    consumer.view.close()
+    consumer.borrower.close()
+    pool.close()
+    assert (array == 9).all()
+    del array
+    with pytest.raises(IPCError, match="closed"):
+        pool.allocate(1)
+
+
+def test_what_a_gone_consumer_holds_is_never_reused(pool):
+    consumer, other = Consumer(pool), Consumer(pool)
+    held = consumer.get(filled(pool, 5))
+    consumer.get(filled(pool, 6))  # dropped at once: it may be reused
+    consumer.borrower.close()
+    for value in range(10):
+        assert (other.get(filled(pool, value)) == value).all()
+    assert (held == 5).all()
+    assert pool.stats().slots == 1
+    with pytest.raises(IPCError, match="gone"):
+        pool.lend(pool.allocate(1), consumer.borrower)
+
+
+def test_a_slot_may_go_from_one_consumer_to_another_and_back(pool):
+    one, two = Consumer(pool), Consumer(pool)
+    for value in range(10):
+        assert (one.get(filled(pool, value)) == value).all()
+        assert (two.get(filled(pool, value + 100)) == value + 100).all()
+    assert pool.stats().slots == 1
+
+
+def test_a_discarded_slot_is_reused(pool):
+    slot = pool.allocate(1000)
+    slot.discard()
+    slot.discard()
+    assert pool.allocate(1000) is slot
+    assert pool.allocate(1000) is not slot
+
+
+def test_a_small_output_does_not_take_a_large_slot(pool):
+    large = pool.allocate(10 << 20)
+    large.discard()
+    assert pool.allocate(100) is not large
+    assert pool.allocate(6 << 20) is large
+
+
+def test_surplus_slots_are_given_up_and_the_consumer_is_told(pool):
+    consumer = Consumer(pool)
+    held = [consumer.get(filled(pool, 1)) for _ in range(10)]
+    del held
+    for _ in range(100):
+        consumer.get(filled(pool, 2))
+    assert pool.stats().slots == 1
+    detached = consumer.borrower.take_detached()
+    assert len(detached) == 9
+    assert consumer.borrower.take_detached() == ()
+    consumer.view.detach(detached)
+    fds = len(os.listdir("/proc/self/fd"))
+    held = [consumer.get(filled(pool, value)) for value in range(10)]  # numbers are used again
+    assert [int(array[0]) for array in held] == list(range(10))
+    assert len(os.listdir("/proc/self/fd")) == fds + 9  # the server's; arrays need none
+
+
+def test_trimming_gives_up_what_is_idle_only(pool):
+    consumer = Consumer(pool)
+    held = consumer.get(filled(pool, 1))
+    consumer.get(filled(pool, 2))
+    pool.trim()
+    assert pool.stats().slots == 1
+    assert (held == 1).all()
+
+
+def test_a_number_that_is_attached_anew_is_not_detached_later(pool):
+    consumer = Consumer(pool)
+    consumer.get(filled(pool, 1))
+    pool.trim()
+    array = consumer.get(filled(pool, 2))
+    assert consumer.borrower.take_detached() == ()
+    assert (array == 2).all()
+
+
+def test_memory_that_needs_consent_waits_for_it():
+    pool = SlotPool(SharedBlock.create, needs_consent=True)
+    consumer = Consumer(pool)
+    consumer.get(filled(pool, 1))
+    pool.trim()
+    (number,) = consumer.borrower.take_detached()
+    assert pool.stats().slots == 1
+    consumer.view.page[number] = RETIRED
+    assert pool.stats().slots == 0
+    consumer.get(filled(pool, 1))
+    pool.trim()
+    consumer.borrower.close()
+    assert pool.stats().slots == 0
+    pool.close()
+
+
+def test_a_forked_child_that_drops_an_array_does_not_give_it_back(pool):
+    consumer = Consumer(pool)
+    held = [consumer.get(filled(pool, 3))]
+    Child(held.clear).join()
+    assert pool.stats().lent == 1
+    held.clear()
+    assert pool.stats().lent == 0
+
+
+def test_what_was_held_across_a_fork_is_not_reused(pool):
+    consumer = Consumer(pool)
+    held = [consumer.get(filled(pool, 3))]
+    reader, writer = os.pipe()
+
+    def check():
+        os.read(reader, 1)
+        assert (held[0] == 3).all()
+
+    child = Child(check)
+    held.clear()
+    for _ in range(5):
+        consumer.get(filled(pool, 4))
+    os.write(writer, b"x")
+    child.join()
+    os.close(reader)
+    os.close(writer)
+    assert pool.stats().slots == 1
+
+
+def good_output(**changes):
+    output = OutputBatch("cpu", 0, "int32", "", False, 1, np.array([[0, 10], [64, 5]]).tobytes(), 0, 1, 4096, True)
+    return replace(output, **changes)
+
+
+def test_ragged_outputs_share_one_loan(pool):
+    consumer = Consumer(pool)
+    slot = pool.allocate(4096)
+    slot.array.view(np.int32)[:] = np.arange(1024)
+    generation, _ = pool.lend(slot, consumer.borrower)
+    arrays = consumer.view.open(good_output(generation=generation), iter([os.dup(slot.memory.fd)]))
+    assert [array.tolist() for array in arrays] == [list(range(10)), list(range(16, 21))]
+    del arrays[0]
+    assert pool.stats().lent == 1
+    del arrays
+    assert pool.stats().lent == 0
+
+
+values = st.one_of(st.integers(-10, 5000), st.integers(-(2**63), 2**63 - 1))
+
+
+@given(
+    st.lists(st.tuples(values, values), min_size=1, max_size=3),
+    st.booleans(),
+    st.sampled_from(["int32", "uint8", "nonsense"]),
+    st.integers(0, 255),
+    st.sampled_from([0, 1, 65_536, 2**32 - 1]),
+    st.sampled_from([0, 4095, 4096, 4097, 2**63]),
+    st.booleans(),
+)
+@settings(max_examples=300, deadline=None)
+def test_a_hostile_server_can_not_make_us_read_outside(rows, dense, dtype, generation, slot, nbytes, attach):
+    with SharedBlock.create(CONTROL_NBYTES) as control, SharedBlock.create(4096) as block:
+        view = SlotView(os.dup(control.fd), CONTROL_NBYTES)
+        output = good_output(
+            table=np.array(rows).tobytes(), dense=dense, dtype=dtype, generation=generation, slot=slot, nbytes=nbytes
+        )
+        fds = iter([os.dup(block.fd)])
+        try:
+            arrays = view.open(replace(output, attach=attach), fds)
+        except ProtocolError:
+            return
+        finally:
+            for fd in fds:
+                os.close(fd)
+        for array in [arrays] if dense else arrays:
+            assert array.sum() == 0

@@ -1,0 +1,314 @@
+from __future__ import annotations
+
+import array
+import os
+import resource
+import socket
+import struct
+import threading
+import time
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.ipc.channel import Channel
+from pipeline.ipc.errors import (
+    ChannelClosedError,
+    ChannelOverflowError,
+    ChannelTimeoutError,
+    DescriptorLimitError,
+    ProtocolError,
+)
+from pipeline.ipc.frames import MAX_BODY, FrameParser, encode_frame
+from pipeline.ipc.messages import Codec, MaxLength
+from tests.pipeline.ipc.processes import Child, Gate
+
+
+@dataclass(frozen=True)
+class Note:
+    number: int
+    data: Annotated[bytes, MaxLength(1 << 24)] = b""
+
+
+CODEC = Codec({7: Note})
+
+
+@pytest.fixture
+def channels():
+    left, right = (Channel(sock, CODEC) for sock in socket.socketpair())
+    yield left, right
+    left.close()
+    right.close()
+
+
+@pytest.fixture
+def raw():
+    """A channel, and a bare socket at its other end."""
+    ours, theirs = Channel.pair(CODEC)
+    yield ours, theirs
+    ours.close()
+    theirs.close()
+
+
+def test_messages_arrive_in_order_both_ways(channels):
+    left, right = channels
+    for number in range(100):
+        left.send(Note(number))
+        right.send(Note(-number, b"x" * number))
+    for number in range(100):
+        assert right.receive(1).message == Note(number)
+        assert left.receive(1).message == Note(-number, b"x" * number)
+
+
+def test_a_large_message_needs_a_reader_and_gets_through(channels):
+    left, right = channels
+    data = os.urandom(5 << 20)
+    thread = threading.Thread(target=left.send, args=(Note(1, data),))
+    thread.start()
+    assert right.receive(10).message.data == data
+    thread.join()
+
+
+def test_descriptors_travel_with_their_message(channels):
+    left, right = channels
+    for number in range(20):
+        fd = os.memfd_create(str(number))
+        os.write(fd, b"%d" % number)
+        left.send(Note(number, bytes(number * 1000)), (fd,) * (number % 3))
+        os.close(fd)
+    for number in range(20):
+        received = right.receive(1)
+        assert received.message.number == number
+        assert len(received.fds) == number % 3
+        for fd in received.fds:
+            assert not os.get_inheritable(fd)
+            assert os.pread(fd, 10, 0) == b"%d" % number
+        received.close_fds()
+
+
+def test_posting_never_waits_and_keeps_descriptors_alive(channels):
+    left, right = channels
+    for number in range(40):  # more than the socket takes
+        fd = os.memfd_create(str(number))
+        os.write(fd, b"%d" % number)
+        left.post(Note(number, bytes(100_000)), (fd,))
+        os.close(fd)
+    assert left.backlog
+    seen = 0
+    while seen < 40:
+        for received in right.receive_ready():
+            assert received.message.number == seen
+            assert os.pread(received.fds[0], 10, 0) == b"%d" % seen
+            received.close_fds()
+            seen += 1
+        left.flush()
+    assert not left.backlog
+
+
+def flood(channel):
+    for number in range(1000):
+        channel.post(Note(number, bytes(100_000)))
+
+
+def test_posting_to_one_who_does_not_read_ends(channels):
+    left, _ = channels
+    started = time.monotonic()
+    with pytest.raises(ChannelOverflowError, match="doesn't read"):
+        flood(left)
+    assert time.monotonic() - started < 5
+
+
+def test_deadlines(channels):
+    left, right = channels
+    with pytest.raises(ChannelTimeoutError):
+        left.receive(0.05)
+    with pytest.raises(ChannelTimeoutError):
+        left.send(Note(1, bytes(4 << 20)), timeout=0.05)
+    assert isinstance(ChannelTimeoutError(), TimeoutError)
+    thread = threading.Thread(target=left.send, args=(Note(2),))  # what timed out goes first, and whole
+    thread.start()
+    assert len(right.receive(5).message.data) == 4 << 20
+    assert right.receive(5).message == Note(2)
+    thread.join()
+
+
+def test_the_end_comes_after_what_was_sent(channels):
+    left, right = channels
+    left.send(Note(1))
+    left.close()
+    assert not right.alive()
+    assert right.receive(1).message == Note(1)
+    with pytest.raises(ChannelClosedError):
+        right.receive(1)
+    with pytest.raises(ChannelClosedError):
+        right.send(Note(2))
+    with pytest.raises(ChannelClosedError, match="closed"):
+        left.send(Note(3))
+    assert left.fileno() == -1
+
+
+@pytest.mark.parametrize("waiting", ["receive", "send"])
+def test_closing_wakes_a_thread_that_waits(channels, waiting):
+    left, _ = channels
+    errors = []
+
+    def wait() -> None:
+        try:
+            left.receive() if waiting == "receive" else left.send(Note(1, bytes(8 << 20)))
+        except ChannelClosedError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not left._users:
+        pass
+    left.close()
+    thread.join(5)
+    assert len(errors) == 1
+
+
+def test_a_peer_that_is_killed_is_noticed():
+    ours, theirs = Channel.pair(CODEC)
+    gate = Gate()
+    child = Child(gate.wait)
+    theirs.close()
+    timer = threading.Timer(0.1, child.kill)
+    timer.start()
+    with pytest.raises(ChannelClosedError, match="closed the connection, or died"):
+        ours.receive(10)
+    timer.join()
+    ours.close()
+    gate.close()
+
+
+def test_many_threads_send_and_messages_stay_whole(channels):
+    left, right = channels
+    threads = [
+        threading.Thread(target=lambda k=k: [left.send(Note(k, bytes([k]) * 9000)) for _ in range(50)])
+        for k in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    counts = [0] * 4
+    for _ in range(200):
+        note = right.receive(10).message
+        assert note.data == bytes([note.number]) * 9000
+        counts[note.number] += 1
+    assert counts == [50] * 4
+    for thread in threads:
+        thread.join()
+
+
+def test_a_forked_child_neither_uses_the_channel_nor_keeps_it_open(channels):
+    left, right = channels
+    gate = Gate()
+
+    def use() -> None:
+        with pytest.raises(ChannelClosedError, match="forked"):
+            left.send(Note(1))
+        gate.wait()
+
+    child = Child(use)
+    right.send(Note(5))
+    assert left.receive(1).message == Note(5)
+    left.close()
+    with pytest.raises(ChannelClosedError):  # although the child lives
+        right.receive(5)
+    gate.open()
+    child.join()
+    gate.close()
+
+
+def test_a_message_that_is_refused_closes_the_channel_and_its_descriptors(raw):
+    ours, theirs = raw
+    fds = len(os.listdir("/proc/self/fd"))
+    number, body = CODEC.encode(Note(1))
+    for bad in (encode_frame(8, body, 1), encode_frame(number, body + b"\0", 1)):
+        other, sock = Channel.pair(CODEC)
+        with sock, open(os.devnull) as null:
+            socket.send_fds(sock, [bad], [null.fileno()])
+            with pytest.raises(ProtocolError):
+                other.receive(1)
+            assert other.closed
+            assert sock.recv(1) == b""
+    assert len(os.listdir("/proc/self/fd")) == fds
+    assert ours.alive()
+    assert theirs.fileno() >= 0
+
+
+def header(length, number=7, fds=0):
+    return struct.pack("<IHH", length, number, fds)
+
+
+@pytest.mark.parametrize(
+    "data", [header(MAX_BODY + 1), header(0xFFFFFFFF), header(0, fds=0xFFFF), header(1, fds=1) + b"\x90"]
+)
+def test_headers_over_the_limit_are_refused_at_once(raw, data):
+    ours, theirs = raw
+    theirs.sendall(data)
+    with pytest.raises(ProtocolError):
+        ours.receive(1)
+
+
+def test_descriptors_that_nobody_announced_are_refused(raw):
+    ours, theirs = raw
+    number, body = CODEC.encode(Note(1))
+    with open(os.devnull) as null:
+        socket.send_fds(theirs, [encode_frame(number, body, 0)], [null.fileno()] * 3)
+    with pytest.raises(ProtocolError, match="no message announced"):
+        ours.receive(1)
+
+
+def test_too_many_descriptors_are_refused(raw):
+    ours, theirs = raw
+    number, body = CODEC.encode(Note(1))
+    rights = array.array("i", [0] * 200)
+    theirs.sendmsg([encode_frame(number, body, 1)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    with pytest.raises((ProtocolError, DescriptorLimitError)):
+        ours.receive(1)
+
+
+def test_running_out_of_descriptors_is_told(raw):
+    ours, theirs = raw
+    number, body = CODEC.encode(Note(1))
+    with open(os.devnull) as null:
+        socket.send_fds(theirs, [encode_frame(number, body, 8)], [null.fileno()] * 8)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + 2, hard))
+        with pytest.raises(DescriptorLimitError, match="ulimit -n"):
+            ours.receive(1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@given(st.lists(st.binary(max_size=200), max_size=8), st.integers(1, 50))
+def test_frames_are_found_in_any_pieces(bodies, size):
+    stream = b"".join(encode_frame(7, body, 0) for body in bodies)
+    parser = FrameParser()
+    found = []
+    for start in range(0, len(stream), size):
+        assert parser.missing > 0
+        found += parser.feed(stream[start : start + size])
+    assert [frame.body for frame in found] == bodies
+
+
+def receive_to_the_end(channel):
+    while True:
+        assert isinstance(channel.receive(5).message, Note)
+
+
+@given(st.binary(min_size=1, max_size=300), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_noise_ends_the_channel_or_is_waited_for(data, small):
+    ours, theirs = Channel.pair(CODEC)
+    with ours, theirs:
+        theirs.sendall(header(len(data)) + data if small else data)
+        theirs.shutdown(socket.SHUT_WR)
+        with pytest.raises((ProtocolError, ChannelClosedError)):
+            receive_to_the_end(ours)

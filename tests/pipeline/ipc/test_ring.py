@@ -1,0 +1,358 @@
+from __future__ import annotations
+
+import gc
+import os
+import socket
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.ipc.completion import CompletionReader, CompletionWriter
+from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError, ProtocolError, RingFullError
+from pipeline.ipc.ring import Ring
+from pipeline.ipc.ring_reader import RingReader
+from tests.pipeline.ipc.processes import Child, Gate
+
+KIB = 1024
+
+
+class Pair:
+    """A ring and its reader in one process, joined by calls instead of a channel."""
+
+    def __init__(self, nbytes=64 * KIB, peer=None, **options):
+        self.writer = CompletionWriter()
+        self.reader = RingReader()
+        self.completions = CompletionReader(*map(os.dup, self.writer.fds), peer)
+        self.attached: list[int] = []
+        self.detached: list[int] = []
+        self.ring = Ring(nbytes, completions=self.completions, attach=self.attach, detach=self.detach, **options)
+
+    def attach(self, ring_id, block):
+        self.attached.append(block.nbytes)
+        self.reader.attach(ring_id, os.dup(block.fd), block.nbytes)
+
+    def detach(self, ring_id):
+        self.detached.append(ring_id)
+        self.reader.detach(ring_id)
+
+    def submit(self, *blocks):
+        """Begins a request that alone holds the blocks from now on."""
+        seq = self.ring.submit(blocks)
+        for block in blocks:
+            self.ring.release(block)
+        self.writer.begin(seq)
+        return seq
+
+    def close(self):
+        self.ring.close()
+        self.completions.close()
+        self.writer.close()
+        self.reader.close()
+
+
+@pytest.fixture
+def make_pair():
+    pairs = []
+
+    def make(*args, **options):
+        pairs.append(Pair(*args, **options))
+        return pairs[-1]
+
+    yield make
+    for pair in pairs:
+        pair.close()
+
+
+ARRAYS = [
+    np.arange(24, dtype=np.float32).reshape(2, 3, 4),
+    np.arange(24, dtype=np.int16).reshape(4, 6).T,
+    np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    np.arange(20)[::-2],
+    np.arange(5, dtype=">i4"),
+    np.array([True, False]),
+    np.array(3.5),
+    np.zeros((0, 3), np.uint8),
+    np.broadcast_to(np.uint8(7), (3, 3)),
+]
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
+def test_what_is_written_is_read(make_pair, array):
+    pair = make_pair()
+    block = pair.ring.write(array)
+    assert block.offset % 64 == 0
+    native = array.dtype.newbyteorder("=")
+    view = pair.reader.view(block.ring_id, block.offset, array.shape, native)
+    (same,) = pair.reader.views(np.array([[block.ring_id, block.offset, *array.shape]], np.int64), native)
+    np.testing.assert_array_equal(view, array)
+    np.testing.assert_array_equal(same, array)
+    assert not view.flags.writeable
+
+
+def test_a_sample_is_a_copy_at_once(make_pair):
+    pair = make_pair()
+    buffer = np.zeros(10, np.uint8)
+    block = pair.ring.write(buffer)
+    buffer[:] = 9
+    assert not pair.reader.view(0, block.offset, (10,), np.uint8).any()
+
+
+def test_memory_is_held_by_its_owner_and_by_requests(make_pair):
+    pair = make_pair()
+    block = pair.ring.write(np.ones(1000, np.uint8))
+    first, second = pair.ring.submit([block]), pair.ring.submit([block, block])
+    for seq in (first, second):
+        pair.writer.begin(seq)
+    pair.ring.release(block)
+    assert pair.ring.bytes_used == 1024
+    pair.writer.complete(second)
+    assert pair.ring.bytes_used == 1024  # request 0 still reads it
+    pair.writer.complete(first)
+    assert pair.ring.bytes_used == 0
+    assert pair.ring.in_flight == 0
+
+
+def test_a_block_that_is_kept_does_not_stop_the_ring(make_pair):
+    pair = make_pair(64 * KIB, limit=64 * KIB)
+    kept = pair.ring.write(np.full(KIB, 77, np.uint8))
+    for number in range(300):
+        block = pair.ring.write(np.full(20 * KIB, number % 251, np.uint8))
+        seq = pair.submit(block)
+        assert (pair.reader.view(0, block.offset, (20 * KIB,), np.uint8) == number % 251).all()
+        pair.writer.complete(seq)
+    assert (pair.reader.view(0, kept.offset, (KIB,), np.uint8) == 77).all()
+    assert pair.attached == [64 * KIB]
+
+
+def test_finalizers_release(make_pair):
+    pair = make_pair()
+
+    class Holder:
+        def __init__(self, ring, array):
+            self.ring, self.block = ring, ring.write(array)
+            self.cycle = self
+
+        def __del__(self):
+            self.ring.release(self.block)
+
+    for _ in range(50):
+        Holder(pair.ring, np.zeros(10 * KIB, np.uint8))
+        gc.collect(0)
+    assert pair.ring.bytes_used == 0
+    assert pair.attached == [64 * KIB]
+
+
+def test_a_batch_larger_than_the_ring_makes_it_grow(make_pair):
+    pair = make_pair(64 * KIB, limit=1024 * KIB)
+    blocks = [pair.ring.write(np.full(10 * KIB, number, np.uint8)) for number in range(30)]
+    for number, block in enumerate(blocks):
+        assert (pair.reader.view(block.ring_id, block.offset, (10 * KIB,), np.uint8) == number).all()
+    assert pair.attached == [64 * KIB, 64 * KIB, 128 * KIB, 256 * KIB]
+
+
+def test_one_sample_larger_than_the_ring(make_pair):
+    pair = make_pair(64 * KIB, limit=1024 * KIB)
+    block = pair.ring.write(np.full(700 * KIB, 3, np.uint8))
+    assert pair.reader.view(block.ring_id, block.offset, (700 * KIB,), np.uint8).min() == 3
+    with pytest.raises(RingFullError, match="raise ring_bytes_limit"):
+        pair.ring.write(np.zeros(500 * KIB, np.uint8))
+
+
+def test_a_segment_that_is_not_needed_any_more_is_detached(make_pair):
+    pair = make_pair(64 * KIB, limit=1024 * KIB)
+    small = pair.ring.write(np.zeros(KIB, np.uint8))
+    large = pair.ring.write(np.zeros(500 * KIB, np.uint8))
+    pair.writer.complete(pair.submit(small, large))
+    for _ in range(20):
+        pair.writer.complete(pair.submit(pair.ring.write(np.zeros(KIB, np.uint8))))
+    assert pair.detached == []
+    for _ in range(20):
+        pair.writer.complete(pair.submit(pair.ring.write(np.zeros(KIB, np.uint8))))
+    assert pair.detached == [1]
+    assert pair.ring.capacity == 64 * KIB
+
+
+def test_grows_for_requests_ahead_then_waits(make_pair):
+    pair = make_pair(64 * KIB, limit=10**9, ahead=1, timeout=0.2)
+    for _ in range(2):  # a request of 60 KiB is in flight, one of 60 KiB is being made
+        pair.submit(*[pair.ring.write(np.zeros(20 * KIB, np.uint8)) for _ in range(3)])
+    assert pair.ring.capacity == 128 * KIB
+    with pytest.raises(ChannelTimeoutError, match="request 0 was not read"):
+        pair.ring.write(np.zeros(20 * KIB, np.uint8))
+    assert pair.ring.waited_ns > 100_000_000
+    pair.writer.complete(0)
+    pair.ring.write(np.zeros(20 * KIB, np.uint8))
+
+
+def test_a_full_ring_waits_until_a_request_is_completed(make_pair):
+    pair = make_pair(64 * KIB, limit=64 * KIB, timeout=20)
+    seq = pair.submit(pair.ring.write(np.zeros(60 * KIB, np.uint8)))
+    timer = threading.Timer(0.1, pair.writer.complete, (seq,))
+    timer.start()
+    pair.ring.write(np.zeros(60 * KIB, np.uint8))
+    assert pair.ring.waited_ns > 0
+    timer.join()
+
+
+def test_a_full_ring_notices_that_its_reader_is_gone(make_pair):
+    ours, theirs = socket.socketpair()
+    with ours:
+        pair = make_pair(64 * KIB, limit=64 * KIB, peer=ours)
+        pair.submit(pair.ring.write(np.zeros(60 * KIB, np.uint8)))
+        timer = threading.Timer(0.1, theirs.close)
+        timer.start()
+        started = time.monotonic()
+        with pytest.raises(ChannelClosedError, match="gone"):
+            pair.ring.write(np.zeros(60 * KIB, np.uint8))
+        assert time.monotonic() - started < 3
+        timer.join()
+
+
+def test_a_reader_that_is_killed_ends_the_wait(make_pair):
+    ours, theirs = socket.socketpair()
+    gate = Gate()
+    with ours:
+        child = Child(gate.wait)
+        theirs.close()  # the child has it
+        pair = make_pair(64 * KIB, limit=64 * KIB, peer=ours)
+        pair.submit(pair.ring.write(np.zeros(60 * KIB, np.uint8)))
+        timer = threading.Timer(0.1, child.kill)
+        timer.start()
+        with pytest.raises(ChannelClosedError):
+            pair.ring.write(np.zeros(60 * KIB, np.uint8))
+        timer.join()
+    gate.close()
+
+
+def test_a_forked_child_can_not_use_the_ring_nor_disturb_it(make_pair):
+    pair = make_pair()
+    block = pair.ring.write(np.ones(100, np.uint8))
+
+    def use() -> None:
+        pair.ring.release(block)
+        with pytest.raises(ChannelClosedError, match="forked"):
+            pair.ring.write(np.zeros(10, np.uint8))
+
+    Child(use).join()
+    assert pair.ring.bytes_used == 128
+    assert pair.reader.view(0, block.offset, (100,), np.uint8).all()
+
+
+def test_many_threads_write_at_once(make_pair):
+    pair = make_pair(64 * KIB, limit=4096 * KIB)
+    lock = threading.Lock()
+    failures = []
+
+    def work(number):
+        random = np.random.default_rng(number)
+        for _ in range(100):
+            array = random.integers(0, 255, random.integers(1, 9000), np.uint8)
+            block = pair.ring.write(array)
+            with lock:
+                seq = pair.submit(block)
+            if not np.array_equal(pair.reader.view(block.ring_id, block.offset, array.shape, np.uint8), array):
+                failures.append(seq)
+            pair.writer.complete(seq)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert pair.ring.bytes_used == 0
+
+
+def test_completions_in_any_order_publish_the_prefix(make_pair):
+    pair = make_pair()
+    for _ in range(4):
+        pair.submit()
+    for seq, count in ((2, 0), (0, 1), (0, 1), (1, 3), (3, 4)):
+        pair.writer.complete(seq)
+        assert pair.completions.count == count
+    assert pair.writer.in_flight == 0
+    with pytest.raises(ProtocolError, match="came where 4 was due"):
+        pair.writer.begin(5)
+
+
+def test_a_closed_ring_says_so(make_pair):
+    pair = make_pair()
+    pair.ring.close()
+    with pytest.raises(ChannelClosedError):
+        pair.ring.write(np.zeros(1, np.uint8))
+
+
+rows = st.tuples(
+    st.sampled_from([0, 0, 0, 1, -1]),
+    st.one_of(st.integers(-64, 70_000), st.integers(-(2**63), 2**63 - 1)),
+    st.one_of(st.integers(-2, 70_000), st.integers(-(2**63), 2**63 - 1), st.just(2**32)),
+    st.one_of(st.integers(0, 3), st.integers(-(2**63), 2**63 - 1), st.just(2**32)),
+)
+
+
+@given(st.lists(rows, min_size=1, max_size=4), st.sampled_from(["uint8", "int16", "float64"]))
+@settings(max_examples=400)
+def test_no_row_reaches_outside_of_its_segment(table, dtype):
+    pair = Pair(64 * KIB)
+    try:
+        pair.ring.write(np.zeros(1, np.uint8))
+        inside = all(
+            ring == 0
+            and offset >= 0
+            and offset % np.dtype(dtype).itemsize == 0
+            and a >= 0
+            and b >= 0
+            and offset + a * b * np.dtype(dtype).itemsize <= 64 * KIB
+            for ring, offset, a, b in table
+        )
+        try:
+            views = pair.reader.views(np.array(table, np.int64), dtype)
+        except ProtocolError:
+            # Empty arrays with one huge dimension are refused too.
+            assert not inside or any(max(row[2:]) >= 2**48 for row in table)
+            return
+        assert inside
+        for view in views:
+            assert view.sum() == 0
+        for ring, offset, *shape in table:
+            pair.reader.view(ring, offset, shape, dtype)
+    finally:
+        pair.close()
+
+
+def test_the_reader_refuses_segments_that_repeat_or_are_too_many(make_pair):
+    pair = make_pair()
+    block = pair.ring.write(np.zeros(1, np.uint8))
+    fd = os.dup(block._segment.block.fd) if block._segment.block.fd >= 0 else os.open(os.devnull, os.O_RDONLY)
+    with pytest.raises(ProtocolError, match="number in use"):
+        pair.reader.attach(0, fd, 64 * KIB)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+    with pytest.raises(ProtocolError, match="not attached"):
+        pair.reader.detach(5)
+
+
+def test_views_outlive_detaching_and_pins_end_with_them(make_pair):
+    pinned, unpinned = [], []
+
+    def pin(address, nbytes):
+        pinned.append(nbytes)
+        return lambda: unpinned.append(nbytes)
+
+    reader = RingReader(pin=pin)
+    pair = make_pair()
+    pair.attach = lambda ring_id, block: reader.attach(ring_id, os.dup(block.fd), block.nbytes)
+    pair.ring._attach = pair.attach
+    pair.ring.write(np.full(10, 4, np.uint8))
+    view = reader.view(0, 0, (10,), np.uint8)
+    reader.detach(0)
+    pair.ring.close()
+    assert (view == 4).all()
+    assert pinned == [64 * KIB]
+    assert unpinned == []
+    del view
+    assert unpinned == [64 * KIB]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dali_proxy.transport.exchange import LocalExchange
 from dali_proxy.transport.protocol import CUDA_SLOTS, DTYPES, OutputBatch, Result
@@ -20,7 +21,7 @@ from pipeline.tensors.gpu import TensorListGPU
 if TYPE_CHECKING:
     from dali_proxy.transport.cuda_slots import CudaPublisher
 
-__all__ = ["Consumer", "ResultPublisher", "StagedResult"]
+__all__ = ["Consumer", "OutputBuffer", "ResultPublisher", "StagedResult"]
 
 
 class Consumer:
@@ -47,8 +48,47 @@ class Consumer:
             borrower.close()
 
 
+class OutputBuffer:
+    """Memory of a slot for an executor to write an output to.
+
+    The slot goes back by itself when the last array over the memory dies, unless the output was staged: a batch that
+    fails needs no care.
+
+    Attributes:
+        array: ``uint8[nbytes]``.
+    """
+
+    __slots__ = ("_hold", "array")
+
+    def __init__(self, slot: Slot[SharedBlock], nbytes: int) -> None:
+        self._hold = _Hold(slot, nbytes)
+        self.array: npt.NDArray[np.uint8] = np.asarray(self._hold)
+
+    def take(self) -> Slot[SharedBlock] | None:
+        """Return the slot, which doesn't go back by itself any more; None the second time."""
+        slot, self._hold.slot = self._hold.slot, None
+        return slot
+
+
+class _Hold:
+    """What the arrays of an `OutputBuffer` are made of, and keep."""
+
+    __slots__ = ("__array_interface__", "_mapping", "slot")
+
+    def __init__(self, slot: Slot[SharedBlock], nbytes: int) -> None:
+        self.slot: Slot[SharedBlock] | None = slot
+        self._mapping = slot.memory.array[:nbytes]
+        self.__array_interface__ = self._mapping.__array_interface__
+
+    def __del__(self) -> None:
+        if self.slot is not None:
+            self.slot.pool.abandon(self.slot)
+
+
 class StagedResult:
-    """The outputs of a batch, lying in slots, until somebody fetches them or nobody wants them. Thread-safe.
+    """The outputs of a batch, lying in slots, until somebody fetches them or nobody wants them.
+
+    The slots go back when it dies; `discard` does it at once.
 
     Attributes:
         nbytes: bytes that it occupies.
@@ -69,6 +109,11 @@ class StagedResult:
             if slot is not None:
                 slot.discard()
 
+    def __del__(self) -> None:
+        for _, slot, _ in self._parts:
+            if slot is not None:
+                slot.pool.abandon(slot)
+
 
 class ResultPublisher:
     """The server's side: puts outputs into slots, and lends these to consumers. Thread-safe.
@@ -87,9 +132,9 @@ class ResultPublisher:
 
             self._cuda = CudaPublisher(device_id)
 
-    def allocate(self, output: int, nbytes: int) -> Slot[SharedBlock]:
-        """Return a slot for an output on the CPU, so that an executor writes there what will be staged."""
-        return self.pool.allocate(nbytes)
+    def allocate(self, output: int, nbytes: int) -> OutputBuffer:
+        """Return memory for an output on the CPU, so that an executor writes there what will be staged."""
+        return OutputBuffer(self.pool.allocate(nbytes), nbytes)
 
     def consumer(self) -> Consumer:
         """Make the account of a consumer that has connected."""
@@ -107,10 +152,7 @@ class ResultPublisher:
         parts: list[tuple[OutputBatch, Slot[Any] | None, Any]] = []
         try:
             for output in outputs:
-                taken = [slot for _, slot, _ in parts]
-                parts.append(
-                    self._stage_cpu(output, taken) if isinstance(output, TensorListCPU) else self._stage_gpu(output)
-                )
+                parts.append(self._stage_cpu(output) if isinstance(output, TensorListCPU) else self._stage_gpu(output))
         except BaseException:
             StagedResult(parts).discard()
             raise
@@ -160,14 +202,12 @@ class ResultPublisher:
         if self._cuda is not None:
             self._cuda.close()
 
-    def _stage_cpu(
-        self, output: TensorListCPU, taken: Sequence[Slot[Any] | None]
-    ) -> tuple[OutputBatch, Slot[Any] | None, Any]:
-        slot = output.owner
-        if output.dense is not None and isinstance(slot, Slot) and slot not in taken and slot.array is not None:
-            offset = output.dense.ctypes.data - slot.array.ctypes.data
-            if output.dense.flags.c_contiguous and 0 <= offset <= slot.array.nbytes - output.dense.nbytes:
-                return _describe(output, slot, output.dense.dtype, [(offset, *output.dense.shape)], True), slot, None
+    def _stage_cpu(self, output: TensorListCPU) -> tuple[OutputBatch, Slot[Any] | None, Any]:
+        slot = _slot_of(output)
+        if slot is not None:
+            assert output.dense is not None  # _slot_of made sure
+            rows = [(output.dense.ctypes.data - slot.memory.address, *output.dense.shape)]
+            return _describe(output, slot, output.dense.dtype, rows, True), slot, None
         samples = output.samples
         dtype = samples[0].dtype if output.dense is None else output.dense.dtype
         dense = output.is_dense_tensor()
@@ -193,6 +233,15 @@ class ResultPublisher:
             raise ProtocolError("an output lies on a GPU, and the server was made for none")
         described, slot = self._cuda.stage(output)
         return described, slot, None
+
+
+def _slot_of(output: TensorListCPU) -> Slot[SharedBlock] | None:
+    """The slot that a dense output lies in already, taken out of its `OutputBuffer`; or None."""
+    buffer, dense = output.owner, output.dense
+    if dense is None or not isinstance(buffer, OutputBuffer) or not dense.flags.c_contiguous:
+        return None
+    offset = dense.ctypes.data - buffer.array.ctypes.data
+    return buffer.take() if 0 <= offset <= buffer.array.nbytes - dense.nbytes else None
 
 
 def _describe(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import heapq
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -92,6 +93,7 @@ class SlotPool(Generic[M]):
         self._idle: list[Slot[M]] = []  # the one used last is last
         self._leaving: dict[Slot[M], list[Borrower[M]]] = {}  # given up, and who may still have it mapped
         self._borrowers: list[Borrower[M]] = []
+        self._abandoned: deque[Slot[M]] = deque()  # filled by finalizers
         self._allocations = 0
         self._closed = False
 
@@ -117,12 +119,14 @@ class SlotPool(Generic[M]):
         return slot
 
     def give_back(self, slot: Slot[M]) -> None:
-        """Take back a slot that nobody uses."""
+        """Take back a slot that was never lent. Once the pool is closed, nothing happens."""
         with self._lock:
-            if self._closed:
-                slot.memory.close()
-            elif self._slots.get(slot.number) is slot and slot not in self._idle:
+            if self._slots.get(slot.number) is slot and slot not in self._idle:
                 self._make_idle(slot)
+
+    def abandon(self, slot: Slot[M]) -> None:
+        """Give back a slot, later. It takes no lock, so finalizers may call it."""
+        self._abandoned.append(slot)
 
     def borrower(self) -> Borrower[M]:
         """Make the account of a consumer that has connected."""
@@ -160,6 +164,7 @@ class SlotPool(Generic[M]):
             self._slots.clear()
             self._leaving.clear()
             self._idle.clear()
+            self._abandoned.clear()
 
     def lend(self, slot: Slot[M], borrower: Borrower[M]) -> tuple[int, bool]:
         """Lend an allocated slot. Return the generation of the loan, and whether the slot is new to the borrower."""
@@ -205,7 +210,11 @@ class SlotPool(Generic[M]):
             borrower.control.close()
 
     def _sweep(self) -> None:
-        """Take back what consumers have returned."""
+        """Take back what consumers have returned, and what was abandoned."""
+        while self._abandoned:
+            slot = self._abandoned.popleft()
+            if self._slots.get(slot.number) is slot and slot not in self._idle:
+                self._make_idle(slot)
         for borrower in self._borrowers:
             generations = borrower.generations[: self._next_number]
             page = borrower.page[: self._next_number]

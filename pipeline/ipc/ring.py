@@ -6,22 +6,32 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.ipc.completion import CompletionReader
 from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError, RingFullError
 from pipeline.ipc.extents import Extents
 from pipeline.ipc.forking import drop_in_child
 from pipeline.ipc.memory import SharedBlock
 
-__all__ = ["ALIGNMENT", "Block", "Ring"]
+__all__ = ["ALIGNMENT", "Block", "Completions", "Ring"]
 
 ALIGNMENT = 64  # bytes: a cache line, and what SIMD loads and DMA like
 _SHIFT = 6
 _IDLE_REQUESTS = 32  # a segment that so many requests in a row didn't need is given back
+
+
+class Completions(Protocol):
+    """Says which requests the reader has completed: a `CompletionReader`, for one."""
+
+    @property
+    def count(self) -> int:
+        """How many requests are completed: every one numbered below it is."""
+
+    def wait(self, count: int, timeout: float | None = None) -> None:
+        """Waits until at least `count` requests are completed."""
 
 
 class _Segment:
@@ -84,7 +94,7 @@ class Ring:
         nbytes: int = 64 << 20,
         *,
         limit: int = 1 << 30,
-        completions: CompletionReader,
+        completions: Completions,
         attach: Callable[[int, SharedBlock], None],
         detach: Callable[[int], None],
         ahead: int = 2,

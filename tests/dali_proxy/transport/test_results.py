@@ -62,10 +62,10 @@ def test_ragged_outputs_are_lists_of_tensors(publisher, consumer):
 
 
 def test_an_output_that_lies_in_a_slot_is_not_copied(publisher, consumer):
-    slot = publisher.allocate(0, 600)
-    output = TensorListCPU(slot.array.reshape(10, 60))
+    buffer = publisher.allocate(0, 600)
+    output = TensorListCPU(buffer.array.reshape(10, 60))
     output.dense[:] = 3
-    output.owner = slot
+    output.owner = buffer
     staged = publisher.stage([output])
     assert publisher.pool.stats().slots == 1
     output.dense[5] = 4  # seen by the consumer, so it is the same memory
@@ -75,29 +75,29 @@ def test_an_output_that_lies_in_a_slot_is_not_copied(publisher, consumer):
 
 
 def test_part_of_a_slot(publisher, consumer):
-    slot = publisher.allocate(0, 640)
-    slot.array[:] = np.arange(640) % 251
-    output = TensorListCPU(slot.array.reshape(10, 64)[4:6])
-    output.owner = slot
+    buffer = publisher.allocate(0, 640)
+    buffer.array[:] = np.arange(640) % 251
+    output = TensorListCPU(buffer.array.reshape(10, 64)[4:6])
+    output.owner = buffer
     (tensor,) = consumer.fetch(publisher.stage([output]))
     np.testing.assert_array_equal(tensor.numpy().ravel(), np.arange(256, 384) % 251)
 
 
 def test_one_output_twice_is_two_tensors(publisher, consumer):
-    slot = publisher.allocate(0, 64)
-    output = TensorListCPU(slot.array.reshape(8, 8))
+    buffer = publisher.allocate(0, 64)
+    output = TensorListCPU(buffer.array.reshape(8, 8))
     output.dense[:] = 1
-    output.owner = slot
+    output.owner = buffer
     one, two = consumer.fetch(publisher.stage([output, output]))
     one[:] = 5
     assert (two == 1).all()
 
 
 def test_a_strided_output_in_a_slot_is_copied(publisher, consumer):
-    slot = publisher.allocate(0, 64)
-    slot.array[:] = np.arange(64)
-    output = TensorListCPU(slot.array.reshape(8, 8).T)
-    output.owner = slot
+    buffer = publisher.allocate(0, 64)
+    buffer.array[:] = np.arange(64)
+    output = TensorListCPU(buffer.array.reshape(8, 8).T)
+    output.owner = buffer
     (tensor,) = consumer.fetch(publisher.stage([output]))
     np.testing.assert_array_equal(tensor.numpy(), np.arange(64).reshape(8, 8).T)
 
@@ -124,6 +124,20 @@ def test_a_staged_result_that_nobody_wants(publisher, consumer):
     staged.discard()
     staged.discard()
     assert publisher.pool.stats().idle == 2
+
+
+def test_memory_of_a_batch_that_failed_goes_back_when_nobody_writes_to_it_any_more(publisher):
+    buffer = publisher.allocate(0, 1000)
+    view = buffer.array.reshape(10, 100)[3:]
+    del buffer
+    assert publisher.pool.stats().idle == 0
+    del view
+    assert publisher.pool.stats().idle == 1
+
+
+def test_a_staged_result_that_is_forgotten_goes_back(publisher):
+    publisher.stage([TensorListCPU(np.zeros((2, 2)))])
+    assert publisher.pool.stats().idle == 1
 
 
 def test_a_failure_while_staging_leaves_nothing(publisher):

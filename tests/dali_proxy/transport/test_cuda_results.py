@@ -1,0 +1,138 @@
+"""Results on a GPU: the server is a process of its own, as CUDA memory can't be opened where it was exported."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from dali_proxy.transport.protocol import CODEC, Fetch, SlotsDetached, Stats, StatsRequest, Welcome
+from dali_proxy.transport.results import ResultOpener
+from pipeline.ipc.channel import Channel
+from pipeline.ipc.errors import ChannelClosedError
+
+pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120)]
+
+_SERVER = """
+import json, socket, sys
+import cupy
+from dali_proxy.transport.protocol import CODEC, Fetch, SlotsDetached, Stats, Welcome
+from dali_proxy.transport.results import ResultPublisher
+from pipeline.ipc.channel import Channel
+from pipeline.ipc.errors import ChannelClosedError
+from pipeline.tensors.gpu import TensorListGPU
+
+publisher = ResultPublisher(0)
+consumer = publisher.consumer()
+channel = Channel(socket.socket(fileno=int(sys.argv[1])), CODEC)
+channel.send(Welcome(1, bytes(16), consumer.control_nbytes), consumer.control_fds)
+stream = cupy.cuda.Stream(non_blocking=True)
+try:
+    while True:
+        message = channel.receive(60).message
+        if isinstance(message, Fetch):
+            with stream:
+                dense = cupy.empty((64, 512, 512), cupy.int32)
+                for step in range(20):  # long enough that a reader that did not wait would see it
+                    dense.fill(-step)
+                dense.fill(message.seq)
+                ragged = [cupy.full((length, 3), length, cupy.float16) for length in (4, 1, 7)]
+                ready = stream.record()
+                outputs = [TensorListGPU(dense, "HW", ready), TensorListGPU(ragged, "", ready)]
+                staged = publisher.stage(outputs)
+            channel.send(*publisher.publish(consumer, message.client, message.seq, staged))
+        else:
+            publisher.trim()
+            numbers = consumer.take_detached()
+            if numbers:
+                channel.send(SlotsDetached(numbers))
+            stats = publisher._cuda.pool.stats()
+            channel.send(Stats(message.token, json.dumps([stats.slots, stats.lent])))
+except ChannelClosedError:
+    consumer.close()
+    publisher.close()
+"""
+
+
+class Server:
+    def __init__(self) -> None:
+        self.channel, theirs = Channel.pair(CODEC)
+        root = str(Path(__file__).parents[3])
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
+        with theirs:
+            command = [sys.executable, "-c", _SERVER, str(theirs.fileno())]
+            self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
+        received = self.channel.receive(60)
+        assert isinstance(received.message, Welcome)
+        self.opener = ResultOpener(received.fds, received.message.control_nbytes)
+
+    def fetch(self, seq):
+        self.channel.send(Fetch(1, seq))
+        received = self.channel.receive(60)
+        return self.opener.open(received.message, received.fds)
+
+    def stats(self):
+        self.channel.send(StatsRequest(0))
+        message = self.channel.receive(60).message
+        if isinstance(message, SlotsDetached):
+            self.opener.detach(message.slots)
+            message = self.channel.receive(60).message
+        assert isinstance(message, Stats)
+        return message.text
+
+    def close(self):
+        self.opener.close()
+        self.channel.close()
+        assert self.process.wait(30) == 0
+
+
+@pytest.fixture
+def server():
+    server = Server()
+    yield server
+    server.close()
+
+
+def test_results_arrive_in_order_of_streams(server):
+    for seq in range(50):
+        dense, ragged = server.fetch(seq)
+        low, high = dense.aminmax()
+        assert (int(low), int(high)) == (seq, seq)
+        assert dense.shape == (64, 512, 512)
+        assert [tensor.tolist() for tensor in ragged] == [[[n] * 3] * n for n in (4.0, 1.0, 7.0) for n in (int(n),)]
+    del dense, ragged, low, high
+    server.stats()  # gives up what is idle, once it is unmapped here
+    assert server.stats() == "[0, 0]"
+
+
+def test_what_is_held_is_not_overwritten(server):
+    held = [server.fetch(seq)[0] for seq in range(8)]
+    for seq in range(8, 20):
+        server.fetch(seq)
+    for seq, tensor in enumerate(held):
+        assert torch.equal(tensor, torch.full_like(tensor, seq))
+
+
+def test_a_slot_is_reused_after_the_readers_work_only(server):
+    totals = []
+    for seq in range(30):
+        dense, _ = server.fetch(seq)
+        total = dense.float()
+        for _ in range(20):  # work that still runs when the tensor is dropped
+            total = total * 1.0 + dense - seq
+        totals.append(total)
+        del dense
+    for seq, total in enumerate(totals):
+        assert float(total.min()) == float(total.max()) == seq
+
+
+def test_a_server_that_ends_is_noticed(server):
+    server.process.kill()
+    with pytest.raises(ChannelClosedError):
+        server.fetch(0)
+    server.process.wait()
+    server.process.returncode = 0

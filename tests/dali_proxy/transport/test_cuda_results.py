@@ -103,7 +103,7 @@ def test_results_arrive_in_order_of_streams(server):
         low, high = dense.aminmax()
         assert (int(low), int(high)) == (seq, seq)
         assert dense.shape == (64, 512, 512)
-        assert [tensor.tolist() for tensor in ragged] == [[[n] * 3] * n for n in (4.0, 1.0, 7.0) for n in (int(n),)]
+        assert [tensor.tolist() for tensor in ragged] == [[[n] * 3] * n for n in (4, 1, 7)]
     del dense, ragged, low, high
     server.stats()  # gives up what is idle, once it is unmapped here
     assert server.stats() == "[0, 0]"

@@ -194,8 +194,8 @@ def _choose_blocks(size: int, used: Integers, ends: Integers) -> tuple[int, int,
             break
         rows = min(rows, size)
         heads = np.arange(0, size, rows)
-        tails = np.minimum(heads + rows, size) - 1
-        lowest, highest = np.minimum(used[heads], used[tails]), np.maximum(ends[heads], ends[tails])
+        # Of all outputs of a block: where a weight happens to be exactly 0, an inner one may reach further.
+        lowest, highest = np.minimum.reduceat(used, heads), np.maximum.reduceat(ends, heads)
         step = round((lowest[-1] - lowest[0]) / max(1, len(heads) - 1))
         drift = step * np.arange(len(heads))
         start = int((lowest - drift).min())

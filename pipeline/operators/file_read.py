@@ -59,6 +59,4 @@ class FileRead(SampleOperator[None]):
                     count += read
         except OSError as error:
             raise PipelineError(f"can't read the file {path!r}: {error.strerror or error}") from error
-        if not content.size:
-            raise PipelineError(f"the file {path!r} is empty")
         return content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,8 +40,8 @@ RESIZE_ARGUMENTS = (
     Argument(
         "mode",
         Kind.STRING,
-        "'default' scales axes without a size by the mean of the others' factors, 'stretch' keeps them; 'not_larger' "
-        "and 'not_smaller' keep the aspect ratio and take the smallest or the largest factor.",
+        "'default' scales axes without a size by the geometric mean of the others' factors, 'stretch' keeps them; "
+        "'not_larger' and 'not_smaller' keep the aspect ratio and take the smallest or the largest factor.",
         "default",
         choices=("default", "stretch", "not_larger", "not_smaller"),
     ),
@@ -78,6 +79,8 @@ class Resized:
 
 class ResizeGeometry:
     """Sizes and regions of a batch, by the arguments of `RESIZE_ARGUMENTS`.
+
+    As in DALI, arguments are float32: that decides where a size like 0.9 * 45 is rounded to.
 
     Args:
         arguments: of the operator for this batch.
@@ -135,7 +138,9 @@ class ResizeGeometry:
                 centre, half = (low[axis] + high[axis]) / 2, (high[axis] - low[axis]) / 2 * count / wanted
                 low[axis], high[axis] = centre - half, centre + half
                 whole = False
-            if asked[axis] < 0:
+            # In DALI, a region that runs backwards doesn't flip an axis of which no size was asked for.
+            unasked = asked[axis] == 0 and (self._mode in ("default", "stretch") or not any(asked))
+            if asked[axis] < 0 or (unasked and low[axis] > high[axis]):
                 low[axis], high[axis] = high[axis], low[axis]
                 whole = False
         return Resized(size, tuple(low), tuple(high), whole)
@@ -145,12 +150,18 @@ class ResizeGeometry:
         scales = [size / length for size, length in zip(asked, lengths, strict=True) if size and length]
         if self._mode in ("not_larger", "not_smaller"):
             scale = (min if self._mode == "not_larger" else max)(scales, default=1.0)
+            wanted = asked
             if self._largest is not None:
                 limits = [limit / length for limit, length in zip(self._largest, lengths, strict=True) if length]
-                scale = min([scale, *limits])
-            return [length * scale for length in lengths]
-        # For one axis given, this keeps the aspect ratio.
-        scale = sum(scales) / len(scales) if scales and self._mode == "default" else 1.0
+                if min(limits, default=scale) < scale:
+                    scale, wanted = min(limits), list(self._largest)
+            # The axis that decides gets exactly what was asked for, whatever division and multiplication make of it.
+            return [
+                size if length and size / length == scale else length * scale
+                for size, length in zip(wanted, lengths, strict=True)
+            ]
+        # The geometric mean, as in DALI; for one axis given, it keeps the aspect ratio.
+        scale = math.prod(scales) ** (1 / len(scales)) if scales and self._mode == "default" else 1.0
         return self._limited([size or length * scale for size, length in zip(asked, lengths, strict=True)])
 
     def _limited(self, sizes: list[float]) -> list[float]:
@@ -168,18 +179,18 @@ class ResizeGeometry:
                 f"says the size; given: {given}"
             )
         if names == ["size"]:
-            sizes = arguments.vectors("size", len(self._axes))
+            sizes = arguments.vectors("size", len(self._axes), np.float32)
             assert sizes is not None
             return sizes
         result = np.zeros((batch_size, len(self._axes)))
         if by_axis:
             for column, letter in enumerate(self._axes):
-                result[:, column] = arguments.scalars(_AXIS_ARGUMENTS[letter])
+                result[:, column] = arguments.scalars(_AXIS_ARGUMENTS[letter], np.float32)
             return result
         if arguments.given("mode"):
             raise ArgumentValueError(f"arguments {names[0]!r} and 'mode' can't be used together")
         self._mode = "not_smaller" if names == ["resize_shorter"] else "not_larger"
-        result[:] = arguments.vectors(names[0], 1)
+        result[:] = arguments.vectors(names[0], 1, np.float32)
         return result
 
     def _read_largest(self, arguments: Arguments) -> tuple[float, ...] | None:
@@ -193,7 +204,7 @@ class ResizeGeometry:
         return largest * len(self._axes) if len(largest) == 1 else largest
 
     def _read_region(self, arguments: Arguments) -> tuple[list[list[float]], list[list[float]]] | None:
-        start, end = (arguments.vectors(name, len(self._axes)) for name in ("roi_start", "roi_end"))
+        start, end = (arguments.vectors(name, len(self._axes), np.float32) for name in ("roi_start", "roi_end"))
         if start is None and end is None:
             return None
         if start is None or end is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from dali_proxy.transport.protocol import CUDA_SLOTS, OutputBatch
 from dali_proxy.transport.slot_view import Loan, check_rows
@@ -13,6 +14,7 @@ from pipeline.ipc.errors import ProtocolError
 from pipeline.ipc.memory import SharedBlock
 from pipeline.kernels.errors import CudaError, load_cupy
 from pipeline.kernels.ipc import BufferHandle, ImportedBuffer
+from pipeline.kernels.views import Lease
 
 if TYPE_CHECKING:
     import torch
@@ -150,15 +152,38 @@ class CudaSlotView:
 
 
 def local_tensors(output: TensorListGPU) -> torch.Tensor | list[torch.Tensor]:
-    """Return torch tensors over a batch of this process, after which the current stream is ordered."""
-    import torch
-    from torch.utils.dlpack import from_dlpack
+    """Return torch tensors over a batch of this process, after which the current stream is ordered.
 
+    The batch's memory goes back to the pool of the stream that made it when the last tensor is dropped; that stream
+    then waits for what the current stream still reads.
+    """
+    import torch
+
+    cupy = load_cupy()
+    device_id = output.device_id()
+    reader = cupy.cuda.ExternalStream(torch.cuda.current_stream(device_id).cuda_stream, device_id)
     if output.ready is not None:
-        stream = torch.cuda.current_stream(output.device_id())
-        load_cupy().cuda.ExternalStream(stream.cuda_stream).wait_event(output.ready)
+        reader.wait_event(output.ready)
+    with cupy.cuda.Device(device_id), reader:
+        arrays = [
+            cupy.ascontiguousarray(array) for array in ([output.dense] if output.dense is not None else output.samples)
+        ]
+    lease = Lease(partial(_give_back, output, arrays, reader, device_id))
+    tensors = [
+        torch.as_tensor(lease.view(array.data.ptr, array.shape, array.dtype, device_id), device=f"cuda:{device_id}")
+        for array in arrays
+    ]
     if output.dense is not None:
-        tensor: torch.Tensor = from_dlpack(output.dense)
-        return tensor
-    tensors = [from_dlpack(sample) for sample in output.samples]
+        return tensors[0]
     return torch.stack(tensors) if output.is_dense_tensor() else tensors
+
+
+def _give_back(output: TensorListGPU, arrays: list[Any], reader: Any, device_id: int) -> None:
+    """Order the stream that made a batch after its last reader; its memory is free when these arguments go."""
+    if output.stream is None:
+        return
+    cupy = load_cupy()
+    with cupy.cuda.Device(device_id):
+        event = cupy.cuda.Event(disable_timing=True)
+        event.record(reader)
+        output.stream.wait_event(event)

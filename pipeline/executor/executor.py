@@ -25,6 +25,7 @@ from pipeline.graph.graph import Edge, Graph, GraphNode
 from pipeline.operators.base import BatchOperator, SampleOperator, Setup
 from pipeline.operators.registry import implementation
 from pipeline.tensors.cpu import Array
+from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["Executor"]
 
@@ -275,8 +276,8 @@ class Executor:
         else:
             event = run.slot.record()
             for output in outputs:
-                if hasattr(output, "ready"):
-                    output.ready = event
+                if isinstance(output, TensorListGPU):
+                    output.ready, output.stream = event, run.slot.stream
             with run.slot.stream:  # what the callback issues comes after the batch
                 self._report(run, BatchResult(outputs, error, seconds))
             run.slot.retire(batch.keep_alive, batch.request.on_inputs_read)

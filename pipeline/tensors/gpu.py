@@ -119,13 +119,15 @@ class TensorListGPU:
         ready: CUDA event after which the data may be read, or None when it may be read now.
     """
 
-    __slots__ = ("_dense", "_dtype", "_layout", "_ndim", "_samples", "owner", "ready")
+    __slots__ = ("_dense", "_dtype", "_layout", "_ndim", "_samples", "owner", "ready", "stream")
 
     def __init__(self, data: Any, layout: str = "", ready: Any = None) -> None:
         #: What keeps the memory of the batch, when it isn't CuPy's own: a slot, for one.
         self.owner: Any = None
         #: CUDA event after which the data may be read, or None.
         self.ready = ready
+        #: The CUDA stream that made the data and whose pool its memory returns to, or None.
+        self.stream: Any = None
         self._dense: Any = None
         self._samples: Sequence[Any] | None = None
         if hasattr(data, "dtype"):
@@ -177,7 +179,7 @@ class TensorListGPU:
     def with_layout(self, layout: str) -> TensorListGPU:
         """Return a batch over the same memory with another layout."""
         other = TensorListGPU(self._dense if self._dense is not None else self._samples, layout, self.ready)
-        other.owner = self.owner
+        other.owner, other.stream = self.owner, self.stream
         return other
 
     def shape(self) -> list[tuple[int, ...]]:

@@ -18,6 +18,12 @@ from dali_proxy.demo.steps import Steps
 from dali_proxy.demo.train import Training
 from dali_proxy.doctor import gpu_problem
 
+LIMITS = {
+    "training": "the training itself; loading kept up with it",
+    "pipeline": "the pipeline, which decodes and augments the pictures",
+    "workers": "the dataset's workers, which read the files",
+}
+
 
 def run_demo(settings: Settings | None = None) -> Summary:
     """Runs the demo, saying what it does on standard output.
@@ -38,8 +44,8 @@ def run_demo(settings: Settings | None = None) -> Summary:
     with _pictures(settings) as folder:
         classes = sum(path.is_dir() for path in (folder / "train").iterdir())
         print(f"\n1. Training: tell from which of {classes} photographs a crop was cut.")
-        network, training = steps.train(folder / "train")
-        print(_limit(training))
+        network, training, limited_by = steps.train(folder / "train")
+        print(_limit(training, limited_by))
 
         print("\n2. Held-out crops, from a band in each photograph that no training crop touches.")
         score = steps.judge(network, folder / "held_out")
@@ -53,7 +59,7 @@ def run_demo(settings: Settings | None = None) -> Summary:
         print(f"\n4. One augmented batch, as the network sees it: {settings.picture}")
     seconds = time.perf_counter() - begin
     print(f"\nDone in {seconds:.0f} s.")
-    return Summary(score, 1 / classes, training, comparison, settings.picture, seconds)
+    return Summary(score, 1 / classes, training, limited_by, comparison, settings.picture, seconds)
 
 
 def _device_id(name: str) -> int | None:
@@ -97,16 +103,12 @@ def _write(folder: Path, settings: Settings) -> None:
         pass
 
 
-def _limit(training: Training) -> str:
+def _limit(training: Training, limited_by: str) -> str:
     total = training.waiting + training.computing
     share = training.waiting / total if total else 0.0
-    verdict = {
-        "loading": "Loading the pictures limited this run.",
-        "computing": "Computing the network limited this run, not loading the pictures.",
-    }[training.limit]
     return (
-        f"   {training.pictures:,} pictures in {total:.1f} s: the loop waited for pictures {share:.0%} of the\n"
-        f"   time and computed {1 - share:.0%}. {verdict}"
+        f"   {training.pictures:,} pictures in {total:.1f} s: waited for pictures {share:.0%} of the time, computed"
+        f" {1 - share:.0%}.\n   What limited the speed: {LIMITS.get(limited_by, 'too short to tell')}."
     )
 
 

@@ -53,6 +53,8 @@ class Summary:
         accuracy: Part of the held-out pictures that were told right, 0 to 1.
         chance: What guessing would reach.
         training: What training took.
+        limited_by: Which part limited the speed of training: ``"training"``, ``"pipeline"`` or ``"workers"``, as
+            the server's statistics tell.
         comparison: Throughput beside a plain DataLoader.
         picture: The saved picture of a batch.
         seconds: How long the demo ran.
@@ -61,6 +63,7 @@ class Summary:
     accuracy: float
     chance: float
     training: Training
+    limited_by: str
     comparison: Comparison
     picture: Path
     seconds: float

@@ -45,8 +45,8 @@ class Steps:
             )
         )
 
-    def train(self, folder: Path) -> tuple[nn.Module, Training]:
-        """Trains a new network on the pictures of a folder."""
+    def train(self, folder: Path) -> tuple[nn.Module, Training, str]:
+        """Trains a new network on the pictures of a folder; tells also what limited the speed."""
         s = self.settings
         with self.server(augment=True) as server:
             dataset = CropDataset(folder, transform=server.proxy)
@@ -61,7 +61,8 @@ class Steps:
             )
             torch.manual_seed(s.seed)
             network = small_network(len(dataset.classes)).to(self.device)
-            return network, train(network, loader, epochs=s.epochs, steps=len(loader), quiet=s.quiet)
+            training = train(network, loader, epochs=s.epochs, steps=len(loader), quiet=s.quiet)
+            return network, training, server.stats().limited_by
 
     def judge(self, network: nn.Module, folder: Path) -> float:
         """Tells what part of a folder's pictures a network names rightly, 0 to 1."""

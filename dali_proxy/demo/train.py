@@ -30,11 +30,6 @@ class Training:
     computing: float
     loss: float
 
-    @property
-    def limit(self) -> str:
-        """Which part took the longer: ``"loading"`` or ``"computing"``."""
-        return "loading" if self.waiting > self.computing else "computing"
-
 
 def train(network: nn.Module, batches: Batches, *, epochs: int, steps: int, quiet: bool = False) -> Training:
     """Trains a network, with a progress bar.

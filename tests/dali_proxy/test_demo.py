@@ -42,6 +42,7 @@ def test_it_learns_and_says_so(tmp_path: Path, temporary_folder: Path, capsys: p
     assert summary.training.pictures == 10 * 64
     assert summary.training.waiting > 0
     assert summary.training.computing > 0
+    assert summary.limited_by in ("training", "pipeline", "workers")
     assert len(summary.comparison.ratios) == 2
     assert summary.comparison.median_ratio > 0
     with Image.open(picture) as grid:
@@ -51,7 +52,7 @@ def test_it_learns_and_says_so(tmp_path: Path, temporary_folder: Path, capsys: p
 
     said = capsys.readouterr().out
     assert "guessing would reach 25.0%" in said
-    assert "limited this run" in said
+    assert "What limited the speed: the" in said
     assert "torch DataLoader, pillow" in said
     assert str(picture) in said
 

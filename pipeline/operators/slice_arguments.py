@@ -46,12 +46,14 @@ class _Bound:
     relative: bool = False
     from_start: bool = False
 
-    def value(self, sample: int, position: int, extent: int) -> float:
-        """Return the bound in elements, not rounded yet."""
+    def value(self, sample: int, position: int, extent: int, *, exact: bool = False) -> float:
+        """Return the bound in elements, not rounded to one yet; fractions are multiplied in float32 unless `exact`."""
         assert self.rows is not None
         row = self.rows[sample]
         value = row[position] if len(row) > 1 else row[0]
-        return float(np.float32(value * extent)) if self.relative else value
+        if not self.relative:
+            return value
+        return value * extent if exact else float(np.float32(value * extent))
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,13 @@ class SliceWindows:
         if self._end.rows is None:
             return low, size
         high = self._end.value(sample, position, size)
-        return low, low + high if self._end.from_start else high
+        if not self._end.from_start:
+            return low, high
+        if self._begin.relative and self._end.relative and high >= 0:
+            # DALI rounds the products for each bound to float32, but not for the end that is the sum of two.
+            end = self._begin.value(sample, position, size, exact=True)
+            return low, max(low, end + self._end.value(sample, position, size, exact=True))
+        return low, low + high
 
     def _find_axes(self, arguments: Arguments, batch_size: int) -> list[list[int]]:
         given = arguments.rows("axes", np.int64)

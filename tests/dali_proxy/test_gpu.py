@@ -1,0 +1,125 @@
+"""The main job on a GPU: the same as on the CPU, within the rounding of the decoder."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import dali_proxy
+from pipeline import errors, fn, pipeline_def
+
+pytestmark = pytest.mark.gpu
+
+BATCH = 8
+
+
+@pytest.fixture(scope="module")
+def pictures(jpeg_folder: Any) -> list[np.ndarray[Any, Any]]:
+    """Encoded pictures whose chroma is not subsampled: there decoders differ by rounding only."""
+    encoded = []
+    for path in sorted(jpeg_folder.rglob("*.jpg")):
+        buffer = io.BytesIO()
+        Image.open(path).convert("RGB").save(buffer, "jpeg", quality=92, subsampling=0)
+        encoded.append(np.frombuffer(buffer.getvalue(), np.uint8))
+    return encoded
+
+
+class Encoded(torch.utils.data.Dataset[Any]):
+    def __init__(self, pictures: Any, transform: Any, repeat: int = 3) -> None:
+        self.pictures, self.transform, self.repeat = pictures, transform, repeat
+
+    def __len__(self) -> int:
+        return len(self.pictures) * self.repeat
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(self.pictures[index % len(self.pictures)]), index
+
+
+@pipeline_def(batch_size=BATCH, num_threads=2, seed=3)
+def image_pipe(device: str, random: bool = True) -> Any:
+    encoded = fn.external_source(name="images", no_copy=True)
+    if random:
+        images = fn.decoders.image_random_crop(encoded, device=device, random_area=(0.5, 1.0))
+    else:
+        images = fn.decoders.image(encoded, device=device)
+    images = fn.resize(images, size=(96, 96))
+    mirror = fn.random.coin_flip()
+    return fn.crop_mirror_normalize(images, mirror=mirror, mean=[120.0], std=[60.0])
+
+
+def epoch(pictures: Any, device: str, mode: str, **arguments: Any) -> list[Any]:
+    pipe = image_pipe(device, device_id=None if device == "cpu" else 0, **arguments)
+    with dali_proxy.DALIServer(pipe, mode=mode) as server:
+        dataset = Encoded(pictures, server.proxy)
+        loader = dali_proxy.DataLoader(server, dataset, batch_size=BATCH, num_workers=2)
+        held = list(loader)  # all at once: a slot that was reused too early shows as a wrong batch
+        return [(images.cpu(), indices, images.device.type) for images, indices in held]
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mode", ["process", "thread"])
+@pytest.mark.parametrize("random", [False, True])
+def test_the_gpu_gives_what_the_cpu_gives(pictures: Any, mode: str, random: bool) -> None:
+    expected = epoch(pictures, "cpu", "process", random=random)
+    found = epoch(pictures, "mixed", mode, random=random)
+    assert len(expected) == len(found)
+    worst = mean = 0.0
+    for (images, indices, _), (other, other_indices, kind) in zip(expected, found, strict=True):
+        assert kind == "cuda"
+        assert indices.tolist() == other_indices.tolist()
+        difference = (images - other).abs() * 60  # in levels of 255
+        worst, mean = max(worst, float(difference.max())), max(mean, float(difference.mean()))
+    print(f"\n{mode}, random={random}: largest difference {worst:.2f} of 255, largest mean of a batch {mean:.4f}")
+    assert worst <= 4
+    assert mean < 0.5
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mode", ["process", "thread"])
+def test_work_of_the_training_and_of_the_pipeline_do_not_overwrite_each_other(pictures: Any, mode: str) -> None:
+    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode) as server:
+        dataset = Encoded(pictures, server.proxy, repeat=20)
+        loader = dali_proxy.DataLoader(server, dataset, batch_size=BATCH, num_workers=2, persistent_workers=True)
+        sums = []
+        for _ in range(2):
+            of_epoch = []
+            for images, _ in loader:
+                for _ in range(20):  # keeps the stream busy, so that a slot that is reused too early is seen
+                    images = images * 1.0
+                of_epoch.append(images.double().sum())
+            sums.append(torch.stack(of_epoch).cpu())
+    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode) as server:
+        dataset = Encoded(pictures, server.proxy, repeat=20)
+        loader = dali_proxy.DataLoader(server, dataset, batch_size=BATCH, num_workers=1)
+        again = []
+        for images, _ in loader:
+            torch.cuda.synchronize()
+            again.append(images.double().sum().cpu())
+    assert torch.equal(sums[0], torch.stack(again)), "the same seed, epoch and batches"
+    assert not torch.equal(sums[0], sums[1]), "epochs differ"
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("mode", ["process", "thread"])
+def test_a_corrupt_picture_costs_its_batch_only(pictures: Any, mode: str) -> None:
+    damaged = list(pictures)
+    damaged[BATCH + 2] = damaged[BATCH + 2][:200]
+    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode) as server:
+        iterator = iter(dali_proxy.DataLoader(server, Encoded(damaged, server.proxy, 1), batch_size=BATCH))
+        assert next(iterator)[1].tolist() == list(range(BATCH))
+        with pytest.raises(dali_proxy.BatchError, match=str(BATCH + 2)) as caught:
+            next(iterator)
+        assert str(caught.value.dataset_index) == str(BATCH + 2)
+        assert "decoders.image" in caught.value.operator
+        assert next(iterator)[1].tolist() == list(range(2 * BATCH, 3 * BATCH))
+
+
+def test_a_gpu_that_is_not_there_is_an_error_of_start() -> None:
+    server = dali_proxy.DALIServer(image_pipe("mixed", device_id=77))
+    with pytest.raises(errors.DeviceError, match="device_id=77"):
+        server.start()

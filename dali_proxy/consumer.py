@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import sys
@@ -49,7 +50,7 @@ class ConsumerClient:
 
     Args:
         endpoint: which server.
-        how_it_ended: says how the server ended, when it is known to have ended.
+        how_it_ended: says how the server ended, if this process can know; an empty string if not.
         local: the server's, if it runs in this process.
 
     Attributes:
@@ -57,7 +58,9 @@ class ConsumerClient:
         waited: seconds that threads waited for results.
     """
 
-    def __init__(self, endpoint: Endpoint, how_it_ended: Callable[[], str], local: LocalExchange | None = None) -> None:
+    def __init__(
+        self, endpoint: Endpoint, how_it_ended: Callable[[], str] = str, local: LocalExchange | None = None
+    ) -> None:
         self._endpoint = endpoint
         self._how_it_ended = how_it_ended
         self._channel, received = open_channel(endpoint, "consumer", "main")
@@ -85,7 +88,7 @@ class ConsumerClient:
             ServerDiedError: the server is gone.
         """
         if ticket.error is not None:
-            raise ticket.error
+            raise _fresh(ticket.error)
         if ticket.outputs is not None:
             return ticket.outputs
         if ticket.server != self.server:
@@ -98,7 +101,7 @@ class ConsumerClient:
         ticket.claimed = True
         if isinstance(answer, Exception):
             ticket.error = answer
-            raise answer
+            raise _fresh(answer)
         ticket.outputs = answer
         return ticket.outputs
 
@@ -109,7 +112,7 @@ class ConsumerClient:
             ServerClosedError, ServerDiedError: it has.
         """
         if self._end is not None:
-            raise self._end
+            raise _fresh(self._end)
 
     def open_session(self, session: int) -> None:
         """Say that an iterator begins: what is submitted for it belongs to this process."""
@@ -139,7 +142,7 @@ class ConsumerClient:
     def _ask(self, key: Key, question: Any) -> Any:
         with self._changed:
             if self._end is not None:
-                raise self._end
+                raise _fresh(self._end)
             new = key not in self._asked
             self._asked.add(key)
         if new:
@@ -154,7 +157,7 @@ class ConsumerClient:
                     self._asked.discard(key)
                     return self._answers.pop(key)
                 if self._end is not None:
-                    raise self._end
+                    raise _fresh(self._end)
                 self._receiving = True
             try:
                 self._receive_one()
@@ -222,7 +225,7 @@ class ConsumerClient:
         except ChannelClosedError as error:
             with self._changed:
                 self._end = self._end or self._explain_end(error)
-            raise self._end from error
+            raise _fresh(self._end) from error
 
     @contextmanager
     def _talk(self) -> Iterator[None]:
@@ -262,6 +265,13 @@ class ConsumerClient:
             self._channel.post(Release.pack(requests))
         for session in _drain(self._ended_sessions):
             self._channel.post(CloseSession(session))
+
+
+def _fresh(error: Exception) -> Exception:
+    """Copy an error that is kept: raising it would tie the frames of whoever gets it to whatever keeps it."""
+    copied = copy.copy(error)
+    copied.__cause__ = error.__cause__
+    return copied
 
 
 def _drain(items: deque[T]) -> list[T]:

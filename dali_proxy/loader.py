@@ -14,7 +14,8 @@ from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
 
 from dali_proxy.collate import Collate
 from dali_proxy.consumer import ConsumerClient
-from dali_proxy.context import BatchContext
+from dali_proxy.context import BatchContext, set_context
+from dali_proxy.errors import ServerClosedError, ServerDiedError
 from dali_proxy.numbering import NumberedDataset, NumberedIterableDataset, NumberedSampler, WorkerInit
 from dali_proxy.produce import produce
 from dali_proxy.server import DALIServer
@@ -80,9 +81,10 @@ class LoaderIterator(Iterator[Any]):
     def __init__(self, loader: DataLoader, epoch: int) -> None:
         self._server = loader.dali_server
         self._session = secrets.randbits(63)
+        self._has_workers = loader.num_workers > 0
         self._persistent = loader.persistent_workers and loader.num_workers > 0
         self._pin = loader.pin_memory and torch.accelerator.is_available()
-        self._length = loader
+        # No reference to the loader, which may have one to this: workers end slowly when a cycle is collected.
         self._inner_loader, self._sampler = _inner_loader(loader, self._session, epoch)
         self._consumer: ConsumerClient | None = None
         self._inner: Iterator[Any] | None = None
@@ -112,15 +114,25 @@ class LoaderIterator(Iterator[Any]):
         except StopIteration:
             self.close()
             raise
+        except (ServerClosedError, ServerDiedError) as error:
+            error.__traceback__ = None  # as below
+            raise self._server.end_error() or error from error
+        except Exception as error:
+            # torch raises what happened in a worker from a frame that refers to the exception. Through that cycle its
+            # iterator would live until the next garbage collection, and ending the workers there takes seconds.
+            if self._has_workers:
+                error.__traceback__ = None
+            raise error
         finally:
             times.worker_wait += time.perf_counter() - begin
+            set_context(None)  # without workers, a dataset that raised leaves its own behind
         try:
             return produce(batch, self._consumer, pin=self._pin)
         finally:
             self._handed_over = time.perf_counter()
 
     def __len__(self) -> int:
-        return len(self._length)
+        return len(self._inner_loader)
 
     def close(self) -> None:
         """End the epoch: what was made for it and not used is dropped."""

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from dali_proxy.endpoint import Endpoint, InputSpec
-from dali_proxy.errors import ProxyError, ServerClosedError
+from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from dali_proxy.host import HostOptions, ProcessHost, ThreadHost
 from dali_proxy.telemetry import ServerStats
 from dali_proxy.worker import close_worker_client
@@ -43,24 +43,26 @@ class LoopTimes:
 class _Life:
     """What has to be ended when the server is, by whoever ends it first."""
 
-    directory: str
     endpoint: Endpoint
-    owner: int = field(default_factory=os.getpid)
+    owner: int  # the process that may start and stop it; 0 for a handle that was pickled
     host: ProcessHost | ThreadHost | None = None
-    consumer: ConsumerClient | None = None
+    consumers: dict[int, ConsumerClient] = field(default_factory=dict)  # by process; a forked child has its parent's
+
+    @property
+    def directory(self) -> str:
+        return os.path.dirname(self.endpoint.path)
 
     def stop(self, reason: str) -> None:
-        """Stop what runs; does nothing in a forked child, and when nothing runs."""
-        if os.getpid() != self.owner:
-            return
-        host, self.host = self.host, None
-        consumer, self.consumer = self.consumer, None
-        close_worker_client(self.endpoint)
+        """Disconnect this process, and stop what runs if it is this process's."""
+        consumer = self.consumers.pop(os.getpid(), None)
         if consumer is not None:
             consumer.close()
-        if host is not None:
-            host.stop(reason)
-        shutil.rmtree(self.directory, ignore_errors=True)
+        if os.getpid() == self.owner:
+            close_worker_client(self.endpoint)
+            host, self.host = self.host, None
+            if host is not None:
+                host.stop(reason)
+            shutil.rmtree(self.directory, ignore_errors=True)
 
 
 class DALIServer:
@@ -68,6 +70,8 @@ class DALIServer:
 
     Use it as a context manager, or call `start` and `stop`. Inside, `proxy` goes into the dataset and `DataLoader`
     over it. A server that was stopped can be started again.
+
+    It may be pickled and forked: processes that get it that way use the server, and can't start or stop it.
 
     Args:
         pipeline: what to run. It needs at least one `external_source` without a source: its inputs are the proxy's.
@@ -105,25 +109,28 @@ class DALIServer:
             raise ArgumentTypeError(f"DALIServer needs a Pipeline, not {type(pipeline).__name__}")
         if mode not in _HOSTS:
             raise ArgumentValueError(f'DALIServer: mode must be "process" or "thread", not {mode!r}')
+        inputs = _inputs(pipeline)
         self.pipeline = pipeline
         self.deterministic = deterministic
         self.mode = mode
         self.loop_times = LoopTimes()
         self._unclaimed_bytes = unclaimed_bytes
-        directory = tempfile.mkdtemp(prefix="dali-proxy-")
         endpoint = Endpoint(
-            path=os.path.join(directory, "socket"),
+            path=os.path.join(tempfile.mkdtemp(prefix="dali-proxy-"), "socket"),
             key=secrets.token_bytes(32),
-            inputs=_inputs(pipeline),
+            inputs=inputs,
             outputs=len(pipeline.output_devices),
             max_batch_size=pipeline.max_batch_size,
             ring_bytes=min(ring_bytes, ring_bytes_limit),
             ring_bytes_limit=ring_bytes_limit,
             timeout=timeout,
         )
-        self._life = _Life(directory, endpoint)
+        self._live(_Life(endpoint, os.getpid()))
+
+    def _live(self, life: _Life) -> None:
+        self._life = life
         self._lock = threading.RLock()
-        weakref.finalize(self, self._life.stop, "its handle is gone")  # also when the interpreter ends
+        weakref.finalize(self, life.stop, "its handle is gone")  # also when the interpreter ends
 
     @property
     def endpoint(self) -> Endpoint:
@@ -140,7 +147,9 @@ class DALIServer:
     @property
     def running(self) -> bool:
         """Whether the server runs."""
-        return self._life.host is not None and self._life.host.alive
+        if self._owned:
+            return self._life.host is not None and self._life.host.alive
+        return os.path.exists(self.endpoint.path)
 
     @property
     def pid(self) -> int | None:
@@ -153,18 +162,31 @@ class DALIServer:
 
         Raises:
             ServerClosedError: the server isn't running.
+            ServerDiedError: it died.
         """
+        life = self._life
         with self._lock:
-            if self._life.host is None:
-                raise ServerClosedError(
-                    "the server is not running: use it inside `with DALIServer(...)`, or call start()"
-                )
-            if self._life.consumer is None:
+            consumer = life.consumers.get(os.getpid())
+            if consumer is None:
                 from dali_proxy.consumer import ConsumerClient
 
-                host = self._life.host
-                self._life.consumer = ConsumerClient(self.endpoint, host.how_it_ended, host.local)
-            return self._life.consumer
+                error = self.end_error()
+                if error is not None:
+                    raise error
+                if life.host is not None and self._owned:
+                    consumer = ConsumerClient(self.endpoint, life.host.how_it_ended, life.host.local)
+                else:
+                    consumer = ConsumerClient(self.endpoint)
+                life.consumers[os.getpid()] = consumer
+            return consumer
+
+    def end_error(self) -> ProxyError | None:
+        """Return what to raise when the server doesn't run, or None while it runs."""
+        if self.running:
+            return None
+        if self._owned and self._life.host is not None:
+            return ServerDiedError(f"the server is gone: {self._life.host.how_it_ended()}")
+        return ServerClosedError("the server is not running: use it inside `with DALIServer(...)`, or call start()")
 
     def start(self) -> None:
         """Start the server, and wait until it serves. Does nothing while it runs.
@@ -174,10 +196,10 @@ class DALIServer:
             ServerDiedError: the server's process ended while it started.
         """
         with self._lock:
-            if os.getpid() != self._life.owner:
-                raise ProxyError("a server can be started only in the process that made it")
             if self.running:
                 return
+            if not self._owned:
+                raise ProxyError("the server is not running, and only the process that made it can start it")
             self._life.stop("it is started again")  # what is left when it died
             os.makedirs(self._life.directory, mode=0o700)
             options = HostOptions(
@@ -234,6 +256,22 @@ class DALIServer:
             worker_wait=self.loop_times.worker_wait,
             training=self.loop_times.training,
         )
+
+    @property
+    def _owned(self) -> bool:
+        return os.getpid() == self._life.owner
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("pipeline", "_life", "_lock", "proxy")
+        return {
+            **{name: value for name, value in vars(self).items() if name not in kept},
+            "endpoint": self.endpoint,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        endpoint = state.pop("endpoint")
+        vars(self).update(state)
+        self._live(_Life(endpoint, owner=0))
 
     def __repr__(self) -> str:
         state = f"running, pid {self.pid}" if self.running else "not running"

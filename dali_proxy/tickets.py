@@ -10,25 +10,29 @@ __all__ = ["Ticket", "discard_through", "forget_discard"]
 
 Discard = Callable[[int, int], None]
 
-# How this process tells a server that a batch is not wanted: server token -> function(client, seq). It has to be
-# process-wide, because tickets come out of pickles and know nothing but the server's token.
-_discards: dict[bytes, Discard] = {}
+# How this process tells a server that a batch is not wanted: server token -> functions(client, seq), of which the last
+# is used. It has to be process-wide, because tickets come out of pickles and know nothing but the server's token.
+_discards: dict[bytes, tuple[Discard, ...]] = {}
 os.register_at_fork(after_in_child=_discards.clear)
 
 
-def discard_through(server: bytes, discard: Discard, *, replace: bool = True) -> None:
+def discard_through(server: bytes, discard: Discard, *, preferred: bool = True) -> None:
     """From now on, tickets of `server` that die unused in this process call `discard(client, seq)`.
 
-    The function is called by finalizers: it must not take a lock that it may have to wait for.
+    The function is called by finalizers: it must not take a lock that it may have to wait for. If it isn't preferred,
+    it is called when there is no other.
     """
-    if replace or server not in _discards:
-        _discards[server] = discard
+    others = _discards.get(server, ())
+    _discards[server] = (*others, discard) if preferred else (discard, *others)
 
 
 def forget_discard(server: bytes, discard: Discard) -> None:
-    """Undo `discard_through`, unless somebody else registered since."""
-    if _discards.get(server) == discard:
-        del _discards[server]
+    """Undo `discard_through`."""
+    left = tuple(other for other in _discards.get(server, ()) if other != discard)
+    if left:
+        _discards[server] = left
+    else:
+        _discards.pop(server, None)
 
 
 class Ticket:
@@ -78,6 +82,6 @@ class Ticket:
 
     def __del__(self) -> None:
         if not self.claimed:
-            discard = _discards.get(self.server)
-            if discard is not None:
-                discard(self.client, self.seq)
+            discards = _discards.get(self.server)
+            if discards:
+                discards[-1](self.client, self.seq)

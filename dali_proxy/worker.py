@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from dali_proxy.context import BatchContext, current_context
 from dali_proxy.endpoint import Endpoint, open_channel, server_errors
-from dali_proxy.errors import BatchSizeError, SampleTypeError, StaleReferenceError
+from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError, ServerDiedError, StaleReferenceError
 from dali_proxy.samples import Sample
 from dali_proxy.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.transport.protocol import AttachRing, DetachRing, InputBatch, Release, Submit, clip
@@ -44,10 +44,11 @@ class WorkerClient:
         self.server: bytes = received.message.server
         self.client: int = received.message.client
         page, doorbell = received.fds
+        self._completions = CompletionReader(page, doorbell, self._channel)
         self.ring = Ring(
             endpoint.ring_bytes,
             limit=endpoint.ring_bytes_limit,
-            completions=CompletionReader(page, doorbell, self._channel),
+            completions=self._completions,
             attach=self._attach,
             detach=self._detach,
             timeout=endpoint.timeout,
@@ -59,7 +60,7 @@ class WorkerClient:
         self._recent: weakref.WeakValueDictionary[tuple[int, ...], Ticket] = weakref.WeakValueDictionary()
         self._recent_context: BatchContext | None = None
         self._unwanted: deque[tuple[int, int]] = deque()  # filled by finalizers
-        discard_through(self.server, self._discard, replace=False)  # a consumer's is prompter
+        discard_through(self.server, self._discard, preferred=False)  # a consumer's is prompter
 
     @property
     def alive(self) -> bool:
@@ -118,6 +119,7 @@ class WorkerClient:
         forget_discard(self.server, self._discard)
         self._channel.close()
         self.ring.close()
+        self._completions.close()
 
     def _send(self, samples: Sequence[Sample], context: BatchContext | None) -> Ticket:
         inputs = tuple(
@@ -153,6 +155,10 @@ class WorkerClient:
         return Ticket(self.server, self.client, seq, len(samples))
 
     def _check(self, samples: Sequence[Sample]) -> None:
+        if self._channel.closed:
+            raise StaleReferenceError(
+                "the samples were made before the server's last start or in another process: call the proxy again"
+            )
         size, limit = len(samples), self.endpoint.max_batch_size
         if size > limit:
             raise BatchSizeError(
@@ -228,14 +234,20 @@ def worker_client(endpoint: Endpoint) -> WorkerClient:
 
     Raises:
         ServerClosedError: the server isn't running.
+        ServerDiedError: it isn't running any more.
     """
     with _clients_lock:
         client = _clients.get(endpoint.path)
-        if client is not None and not client.alive:
+        if client is not None and client.alive:
+            return client
+        if client is not None:
             client.close()
-            client = None
-        if client is None:
+        try:
             client = _clients[endpoint.path] = WorkerClient(endpoint)
+        except ServerClosedError as error:
+            if client is None:
+                raise
+            raise ServerDiedError(f"the server that this process was connected to is gone: {error}") from None
         return client
 
 

@@ -1,0 +1,56 @@
+"""Servers for the tests of the torch side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from dali_proxy import DALIServer
+from tests.dali_proxy.indexed import affine, sample
+
+MODES = ("process", "thread")
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> str:
+    """Where the server runs."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module", params=MODES)
+def shared_server(request: pytest.FixtureRequest) -> Iterator[DALIServer | None]:
+    """For "process", a server for all tests of a module, this process connected to it; for "thread", None."""
+    if request.param == "thread":
+        yield None  # its descriptors are this process's, so each test has one of its own
+        return
+    with DALIServer(affine()) as running:
+        running.produce_data(running.proxy(sample(0)))
+        yield running
+
+
+@pytest.fixture
+def server(shared_server: DALIServer | None) -> Iterator[DALIServer]:
+    """A running server of `affine`, in both modes."""
+    if shared_server is not None:
+        yield shared_server
+        return
+    with DALIServer(affine(), mode="thread") as running:
+        yield running
+
+
+@pytest.fixture
+def serve(mode: str) -> Iterator[Callable[..., DALIServer]]:
+    """Starts servers of any pipeline, and stops them at the end."""
+    running: list[DALIServer] = []
+
+    def start(pipeline: Any, **options: Any) -> DALIServer:
+        made = DALIServer(pipeline, mode=mode, **options)  # type: ignore[arg-type]
+        running.append(made)
+        made.start()
+        return made
+
+    yield start
+    for made in running:
+        made.stop()

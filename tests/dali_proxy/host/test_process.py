@@ -1,0 +1,83 @@
+"""The host's process, seen from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dali_proxy.errors import ServerDiedError
+from dali_proxy.host import HostOptions, ProcessHost
+from pipeline.errors import PipelineError
+from tests.dali_proxy.indexed import affine
+
+ROOT = Path(__file__).resolve().parents[3]
+
+PARENT = """
+import sys, time
+from dali_proxy import DALIServer
+from tests.dali_proxy.indexed import affine, sample
+
+server = DALIServer(affine())
+server.start()
+server.produce_data(server.proxy(sample(1)))
+print(server.pid, server.endpoint.path, flush=True)
+time.sleep(100)
+"""
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> HostOptions:
+    return HostOptions(path=str(tmp_path / "socket"), key=b"k" * 32, server=b"s" * 16)
+
+
+def test_it_starts_and_stops(options: HostOptions) -> None:
+    host = ProcessHost(affine().serialize_for_host(), options)
+    assert host.alive
+    assert host.how_it_ended() == ""
+    assert Path(options.path).exists()
+    host.stop("test")
+    assert not host.alive
+    assert "exit code 0" in host.how_it_ended()
+    assert not Path(options.path).exists()
+
+
+def test_what_is_no_pipeline_is_an_error_here(options: HostOptions) -> None:
+    with pytest.raises(PipelineError) as caught:
+        ProcessHost(b"garbage", options)
+    assert not isinstance(caught.value, ServerDiedError)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_it_ends_when_its_parent_does(number: signal.Signals) -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    with parent.stdout as output:
+        pid, path = output.readline().split()
+    host = psutil.Process(int(pid))
+    parent.send_signal(number)
+    parent.wait(10)
+    psutil.wait_procs([host], timeout=5)
+    assert not host.is_running()
+    assert not Path(path).parent.exists()
+
+
+def test_started_by_hand_it_says_what_it_is() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "dali_proxy.host"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert run.returncode == 2
+    assert "DALIServer" in run.stderr
+
+
+def test_it_is_in_a_session_of_its_own(options: HostOptions) -> None:
+    host = ProcessHost(affine().serialize_for_host(), options)
+    assert os.getsid(host.pid) != os.getsid(0)
+    os.kill(host.pid, signal.SIGINT)
+    assert host.alive
+    host.stop("test")

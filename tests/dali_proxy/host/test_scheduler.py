@@ -1,0 +1,83 @@
+"""Who gets the executor next."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+from dali_proxy.host.clients import Worker
+from dali_proxy.host.requests import Request, State
+from dali_proxy.host.scheduler import Scheduler
+from dali_proxy.transport.protocol import CODEC
+from pipeline.ipc.channel import Channel
+from pipeline.rng import BatchKey
+
+
+@pytest.fixture
+def workers() -> Iterator[list[Worker]]:
+    """Three workers; nobody is at the other ends of their connections."""
+    pairs = [socket.socketpair() for _ in range(3)]
+    made = [
+        Worker(Channel(ours, CODEC, peer_pid=os.getpid()), number, f"worker {number}")
+        for number, (ours, _) in enumerate(pairs)
+    ]
+    yield made
+    for worker, (_, theirs) in zip(made, pairs, strict=True):
+        worker.disconnect()
+        worker.channel.close()
+        theirs.close()
+
+
+def request(worker: Worker, seq: int) -> Request:
+    return Request(worker, seq, session=0, key=BatchKey(), size=1, indices=())
+
+
+def test_workers_take_turns_and_stay_in_order(workers: list[Worker]) -> None:
+    started: list[tuple[int, int]] = []
+    scheduler = Scheduler(1, lambda request: started.append((request.worker.client, request.seq)))
+    for worker, count in zip(workers, (4, 1, 2), strict=True):
+        for seq in range(count):
+            scheduler.add(request(worker, seq))
+    assert (scheduler.running, scheduler.queued) == (1, 6)
+    for _ in range(7):
+        scheduler.finished()
+    assert started == [(0, 0), (0, 1), (1, 0), (2, 0), (0, 2), (2, 1), (0, 3)]
+    assert (scheduler.running, scheduler.queued) == (0, 0)
+
+
+def test_no_more_than_depth_run_at_once(workers: list[Worker]) -> None:
+    started: list[Request] = []
+    scheduler = Scheduler(3, started.append)
+    for seq in range(5):
+        scheduler.add(request(workers[0], seq))
+    assert [each.seq for each in started] == [0, 1, 2]
+    assert all(each.state is State.RUNNING for each in started)
+    scheduler.finished()
+    assert [each.seq for each in started] == [0, 1, 2, 3]
+
+
+def test_dropped_requests_do_not_run(workers: list[Worker]) -> None:
+    started: list[int] = []
+    scheduler = Scheduler(1, lambda request: started.append(request.seq))
+    requests = [request(workers[0], seq) for seq in range(4)]
+    for each in requests:
+        scheduler.add(each)
+    for each in (requests[1], requests[3]):
+        scheduler.drop(each)
+    scheduler.finished()
+    scheduler.finished()
+    assert started == [0, 2]
+    assert scheduler.queued == 0
+
+
+def test_occupancy(workers: list[Worker]) -> None:
+    scheduler = Scheduler(2, lambda request: None)
+    scheduler.measure()
+    assert scheduler.busy_seconds == scheduler.occupancy_seconds == 0
+    scheduler.add(request(workers[0], 0))
+    scheduler.add(request(workers[0], 1))
+    scheduler.measure()
+    assert 0 < scheduler.busy_seconds < scheduler.occupancy_seconds

@@ -1,0 +1,183 @@
+"""Datasets and pipelines whose every sample carries its index, so that a swap, loss or repeat of one is seen.
+
+In a module of their own, so that spawned workers can import them.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import Dataset, IterableDataset, get_worker_info
+
+from pipeline import Pipeline, fn, pipeline_def, types
+
+SCALE, SHIFT = 3, 7
+
+
+@pipeline_def(num_threads=2, device_id=None, batch_size=16)
+def affine() -> Any:
+    """One input, one output: 3 x + 7."""
+    return fn.external_source(name="x") * SCALE + SHIFT
+
+
+@pipeline_def(num_threads=2, device_id=None, batch_size=16)
+def sum_and_difference() -> Any:
+    """Two inputs, two outputs."""
+    a, b = fn.external_source(name="a"), fn.external_source(name="b")
+    return a + b, a - b
+
+
+@pipeline_def(num_threads=2, device_id=None, batch_size=16)
+def decoded() -> Any:
+    """Pictures of `jpeg`, decoded."""
+    return fn.decoders.image(fn.external_source(name="encoded"), device="cpu")
+
+
+@pipeline_def(num_threads=2, device_id=None, batch_size=16, seed=5)
+def noisy() -> Any:
+    """Index and a random number."""
+    x = fn.external_source(name="x")
+    return x * 1.0 + fn.random.uniform(range=(0.0, 0.5))
+
+
+@pipeline_def(num_threads=2, device_id=None, batch_size=16)
+def declared() -> Any:
+    """An input that declares what it takes."""
+    return fn.external_source(name="x", dtype=types.UINT8, ndim=1) + 0
+
+
+def sample(index: int, width: int = 3) -> np.ndarray[Any, Any]:
+    """The input of sample `index`: its index, `width` times."""
+    return np.full(width, index, np.int32)
+
+
+def jpeg(index: int) -> bytes:
+    """A grey picture of brightness `index`."""
+    file = io.BytesIO()
+    Image.new("RGB", (16, 16), (index,) * 3).save(file, "JPEG", quality=95)
+    return file.getvalue()
+
+
+class IndexDataset(Dataset[Any]):
+    """Yields (what the transform makes of the sample, index)."""
+
+    def __init__(self, length: int, transform: Any, width: int = 3) -> None:
+        self.length = length
+        self.transform = transform
+        self.width = width
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(sample(index, self.width)), index
+
+
+class BatchedIndexDataset(IndexDataset):
+    """The same with `__getitems__`."""
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        return [self[index] for index in indices]
+
+
+class DictDataset(IndexDataset):
+    """Yields a dictionary with other things beside the placeholder."""
+
+    def __getitem__(self, index: int) -> Any:
+        image, index = super().__getitem__(index)
+        return {"image": image, "label": index, "meta": {"name": f"sample {index}", "weights": torch.ones(2) * index}}
+
+
+class TwoViewsDataset(IndexDataset):
+    """Calls the transform twice for each sample."""
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(sample(index)), self.transform(sample(index + 1000)), index
+
+
+class TwoInputDataset(IndexDataset):
+    """For a pipeline of two inputs and two outputs."""
+
+    def __getitem__(self, index: int) -> Any:
+        total, difference = self.transform(a=sample(index), b=sample(1))
+        return total, difference, index
+
+
+class RaisingDataset(IndexDataset):
+    """Raises for one index."""
+
+    bad = 5
+
+    def __getitem__(self, index: int) -> Any:
+        if index == self.bad:
+            raise KeyError(f"sample {index} is bad")
+        return super().__getitem__(index)
+
+
+class JpegDataset(IndexDataset):
+    """For `decoded`: grey pictures whose brightness is their index; one is corrupt."""
+
+    bad = 13
+
+    def __getitem__(self, index: int) -> Any:
+        return self.transform(b"no picture" if index == self.bad else jpeg(index)), index
+
+
+class IndexStream(IterableDataset[Any]):
+    """An iterable dataset; workers share the indices between them."""
+
+    def __init__(self, length: int, transform: Any) -> None:
+        self.length = length
+        self.transform = transform
+
+    def __iter__(self) -> Iterator[Any]:
+        worker = get_worker_info()
+        first, step = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        for index in range(first, self.length, step):
+            yield self.transform(sample(index)), index
+
+
+class WatchfulDataset(IndexDataset):
+    """Yields whether `get_worker_info` shows this very dataset, and its attribute."""
+
+    marked = 0
+
+    def __getitem__(self, index: int) -> Any:
+        info = get_worker_info()
+        return self.transform(sample(index)), index, info is None or info.dataset is self, self.marked
+
+
+def mark_dataset(worker_id: int) -> None:
+    """A `worker_init_fn` that writes to the worker's dataset."""
+    info = get_worker_info()
+    assert info is not None
+    info.dataset.marked = 100 + worker_id  # type: ignore[attr-defined]
+
+
+def keep_apart(samples: list[Any]) -> list[Any]:
+    """A collate function that collates nothing."""
+    return samples
+
+
+def affine_of(index: torch.Tensor | int) -> Any:
+    """What `affine` makes of a sample's index."""
+    return index * SCALE + SHIFT
+
+
+def check_affine(images: torch.Tensor, indices: torch.Tensor, width: int = 3) -> list[int]:
+    """Check that every sample of a batch is the one that its index says; return the indices."""
+    assert isinstance(images, torch.Tensor)
+    assert images.shape == (len(indices), width)
+    assert torch.equal(images, affine_of(indices)[:, None].expand(-1, width).to(images.dtype))
+    return [int(index) for index in indices]
+
+
+def make(name: str, **arguments: Any) -> Pipeline:
+    """Make one of the pipelines above by name."""
+    made: Pipeline = globals()[name](**arguments)
+    return made

@@ -1,0 +1,343 @@
+"""The loader: every sample arrives, once, in order, whatever the workers, the samplers and the collation."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.utils.data
+from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, WeightedRandomSampler
+
+from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError
+from tests.dali_proxy.indexed import (
+    BatchedIndexDataset,
+    DictDataset,
+    IndexDataset,
+    IndexStream,
+    JpegDataset,
+    RaisingDataset,
+    TwoInputDataset,
+    TwoViewsDataset,
+    WatchfulDataset,
+    affine_of,
+    check_affine,
+    decoded,
+    keep_apart,
+    mark_dataset,
+    noisy,
+    sum_and_difference,
+)
+
+WORKERS = (0, 1, 3)
+
+
+def indices_of(loader: Any) -> list[int]:
+    """Run an epoch, check every sample, and return the indices in their order."""
+    return [index for images, indices in loader for index in check_affine(images, indices)]
+
+
+@pytest.mark.parametrize("num_workers", WORKERS)
+def test_every_sample_arrives_in_order(server: DALIServer, num_workers: int) -> None:
+    loader = DataLoader(server, IndexDataset(53, server.proxy), batch_size=8, num_workers=num_workers)
+    for _ in range(2):
+        assert indices_of(loader) == list(range(53))
+    assert len(loader) == 7
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_drop_last(server: DALIServer, num_workers: int) -> None:
+    dataset = IndexDataset(21, server.proxy)
+    assert indices_of(DataLoader(server, dataset, 8, num_workers=num_workers, drop_last=True)) == list(range(16))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_order_is_that_of_torchs_own_loader(server: DALIServer, num_workers: int) -> None:
+    def orders(loader: Any) -> list[list[int]]:
+        return [[int(index) for batch in loader for index in batch[1]] for _ in range(2)]
+
+    dataset = IndexDataset(40, server.proxy)
+    plain: Any = IndexDataset(40, torch.as_tensor)
+    options: dict[str, Any] = {"batch_size": 7, "shuffle": True, "num_workers": num_workers}
+    theirs = orders(torch.utils.data.DataLoader(plain, generator=torch.Generator().manual_seed(1), **options))
+    ours = orders(DataLoader(server, dataset, generator=torch.Generator().manual_seed(1), **options))
+    assert ours == theirs
+    assert ours[0] != ours[1]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_samplers(server: DALIServer, num_workers: int) -> None:
+    dataset = IndexDataset(30, server.proxy)
+    weighted = WeightedRandomSampler([1.0] * 30, 50, generator=torch.Generator().manual_seed(2))
+    loader = DataLoader(server, dataset, batch_size=16, sampler=weighted, num_workers=num_workers)
+    assert len(indices_of(loader)) == 50  # with repeats, also within a batch
+    assert loader.sampler is weighted
+    batches = BatchSampler(RandomSampler(range(30), generator=torch.Generator().manual_seed(3)), 4, drop_last=False)
+    loader = DataLoader(server, dataset, batch_sampler=batches, num_workers=num_workers)
+    assert sorted(indices_of(loader)) == list(range(30))
+    assert loader.batch_sampler is batches
+    assert loader.batch_size is None
+
+
+def test_batches_of_unequal_sizes(server: DALIServer) -> None:
+    batches: Any = [[0, 1, 2], [3], [4, 5, 6, 7, 8], [0]]
+    loader = DataLoader(server, IndexDataset(9, server.proxy), batch_sampler=batches, num_workers=2)
+    assert [len(indices) for _, indices in loader] == [3, 1, 5, 1]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_batch_size_none_gives_single_samples(server: DALIServer, num_workers: int) -> None:
+    loader = DataLoader(server, IndexDataset(9, server.proxy), batch_size=None, num_workers=num_workers)
+    samples = list(loader)
+    assert [index for _, index in samples] == list(range(9))
+    for image, index in samples:
+        assert image.tolist() == [affine_of(index)] * 3
+    stream = DataLoader(server, IndexStream(9, server.proxy), batch_size=None, num_workers=num_workers)
+    assert sorted(int(image[0]) for image, _ in stream) == [affine_of(index) for index in range(9)]
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("num_workers", WORKERS)
+def test_iterable_dataset(server: DALIServer, num_workers: int, drop_last: bool) -> None:
+    loader = DataLoader(
+        server, IndexStream(31, server.proxy), batch_size=4, num_workers=num_workers, drop_last=drop_last
+    )
+    parts = max(num_workers, 1)
+    whole = sum(len(range(part, 31, parts)) // 4 * 4 for part in range(parts))
+    for _ in range(3):
+        seen = indices_of(loader)
+        assert len(set(seen)) == len(seen) == (whole if drop_last else 31)
+
+
+@pytest.mark.parametrize("dataset", [IndexDataset, IndexStream])
+def test_persistent_workers(server: DALIServer, dataset: Any) -> None:
+    loader = DataLoader(server, dataset(40, server.proxy), batch_size=5, num_workers=2, persistent_workers=True)
+    first = iter(loader)
+    assert sorted(index for images, indices in first for index in check_affine(images, indices)) == list(range(40))
+    second = iter(loader)
+    assert second is first  # as with torch's
+    check_affine(*next(second))
+    for _ in range(2):  # the epoch before was left half-way
+        assert sorted(indices_of(loader)) == list(range(40))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_loop_that_is_left_harms_no_later_one(server: DALIServer, num_workers: int) -> None:
+    loader = DataLoader(server, IndexDataset(64, server.proxy), batch_size=4, num_workers=num_workers, shuffle=True)
+    for _ in range(4):
+        for number, batch in enumerate(loader):
+            check_affine(*batch)
+            if number == 2:
+                break
+    assert sorted(indices_of(loader)) == list(range(64))
+    assert server.stats().waiting_results == 0
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_two_loaders_and_two_iterators_take_turns(server: DALIServer, num_workers: int) -> None:
+    one = DataLoader(server, IndexDataset(24, server.proxy), batch_size=4, num_workers=num_workers)
+    other = DataLoader(server, IndexDataset(24, server.proxy, width=5), batch_size=6, num_workers=num_workers)
+    iterators = [iter(one), iter(one)]
+    others = iter(other)
+    for images, indices in iterators[0]:
+        check_affine(images, indices)
+        check_affine(*next(iterators[1]))
+        batch = next(others, None)
+        if batch is not None:
+            check_affine(*batch, width=5)
+    with pytest.raises(StopIteration):
+        next(iterators[1])
+
+
+def test_getitems_of_the_dataset_is_used(server: DALIServer) -> None:
+    assert indices_of(DataLoader(server, BatchedIndexDataset(20, server.proxy), 8, num_workers=2)) == list(range(20))
+
+
+def test_nested_samples(server: DALIServer) -> None:
+    for batch in DataLoader(server, DictDataset(20, server.proxy), batch_size=8, num_workers=2):
+        indices = check_affine(batch["image"], batch["label"])
+        assert batch["meta"]["name"] == [f"sample {index}" for index in indices]
+        assert torch.equal(batch["meta"]["weights"], batch["label"][:, None] * torch.ones(2))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_two_calls_for_one_sample(server: DALIServer, num_workers: int) -> None:
+    for one, two, indices in DataLoader(server, TwoViewsDataset(20, server.proxy), 8, num_workers=num_workers):
+        check_affine(one, indices)
+        check_affine(two, indices + 1000)
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_collate_that_keeps_samples_apart(server: DALIServer, num_workers: int) -> None:
+    loader = DataLoader(
+        server, TwoViewsDataset(20, server.proxy), batch_size=12, num_workers=num_workers, collate_fn=keep_apart
+    )
+    seen = []
+    for batch in loader:
+        for one, two, index in batch:
+            assert one.tolist() == [affine_of(index)] * 3
+            assert two.tolist() == [affine_of(index + 1000)] * 3
+            seen.append(index)
+    assert seen == list(range(20))
+
+
+def test_collate_that_uses_some_samples_twice_and_drops_others(server: DALIServer) -> None:
+    def collate(samples: list[Any]) -> Any:
+        return torch.utils.data.default_collate([samples[0], samples[-1], samples[0]])
+
+    loader = DataLoader(server, IndexDataset(24, server.proxy), batch_size=8, num_workers=2, collate_fn=collate)
+    assert indices_of(loader) == [0, 7, 0, 8, 15, 8, 16, 23, 16]
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_two_inputs_and_two_outputs(serve: Callable[..., DALIServer], num_workers: int) -> None:
+    server = serve(sum_and_difference())
+    loader = DataLoader(server, TwoInputDataset(20, server.proxy), batch_size=8, num_workers=num_workers)
+    seen = []
+    for total, difference, indices in loader:
+        assert torch.equal(total, (indices[:, None] + 1).expand(-1, 3).int())
+        assert torch.equal(difference, (indices[:, None] - 1).expand(-1, 3).int())
+        seen += indices.tolist()
+    assert seen == list(range(20))
+    assert server.stats().batches == 3  # one request makes both outputs
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_dataset_that_raises(server: DALIServer, num_workers: int) -> None:
+    iterator = iter(DataLoader(server, RaisingDataset(16, server.proxy), batch_size=4, num_workers=num_workers))
+    check_affine(*next(iterator))
+    with pytest.raises(KeyError, match="sample 5 is bad"):
+        next(iterator)
+    assert check_affine(*next(iterator)) == [8, 9, 10, 11]
+    assert check_affine(*next(iterator)) == [12, 13, 14, 15]
+
+
+def check_pictures(images: torch.Tensor, indices: torch.Tensor) -> None:
+    assert images.shape == (len(indices), 16, 16, 3)
+    assert (images.int() - indices[:, None, None, None]).abs().max() <= 1
+
+
+def error_of(iterator: Any) -> BatchError:
+    """The error that comes next; pytest.raises would keep the iterator alive by its traceback."""
+    try:
+        next(iterator)
+    except BatchError as error:
+        return error.with_traceback(None)
+    pytest.fail("no error came")
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_batch_that_fails(serve: Callable[..., DALIServer], num_workers: int) -> None:
+    server = serve(decoded())
+    iterator = iter(DataLoader(server, JpegDataset(24, server.proxy), batch_size=8, num_workers=num_workers))
+    check_pictures(*next(iterator))
+    error = error_of(iterator)
+    assert error.dataset_index == JpegDataset.bad
+    assert error.samples == (5,)
+    assert "indexed.py" in error.source_line
+    assert error.worker.startswith("worker 1" if num_workers else "main")
+    assert error.remote_traceback
+    assert error.__cause__ is not None
+    check_pictures(*next(iterator))
+    assert server.stats().errors == 1
+
+
+def test_worker_info_and_worker_init_fn_see_the_users_dataset(server: DALIServer) -> None:
+    dataset = WatchfulDataset(8, server.proxy)
+    loader = DataLoader(server, dataset, batch_size=4, num_workers=2, worker_init_fn=mark_dataset)
+    assert loader.dataset is dataset
+    for number, (_, _, is_shown, marked) in enumerate(loader):
+        assert is_shown.all()
+        assert marked.tolist() == [100 + number] * 4
+
+
+def random_bits(server: DALIServer, num_workers: int, **options: Any) -> torch.Tensor:
+    loader = DataLoader(server, IndexDataset(30, server.proxy, 1), 8, num_workers=num_workers, **options)
+    return torch.cat([images for _ in range(2) for images, _ in loader])
+
+
+def test_random_numbers_depend_on_no_worker_and_no_mode() -> None:
+    made = []
+    for mode, workers in (("process", (0, 1, 3)), ("thread", (2,))):
+        with DALIServer(noisy(), mode=mode) as server:  # type: ignore[arg-type]
+            made += [random_bits(server, num_workers) for num_workers in workers]
+            made.append(random_bits(server, 2, persistent_workers=True))
+    assert all(torch.equal(bits, made[0]) for bits in made[1:])
+    assert not torch.equal(made[0][:30], made[0][30:])  # epochs differ
+
+
+@pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
+def test_start_methods(start_method: str) -> None:
+    server = DALIServer(sum_and_difference())
+    with server:
+        loader = DataLoader(
+            server,
+            TwoInputDataset(12, server.proxy),
+            batch_size=4,
+            num_workers=1,
+            multiprocessing_context=start_method,
+            worker_init_fn=mark_dataset,
+        )
+        assert [index for total, _, indices in loader for index in (total[:, 0] - 1).tolist()] == list(range(12))
+
+
+def test_loader_starts_the_server_and_again(mode: str) -> None:
+    server = DALIServer(noisy(), mode=mode)  # type: ignore[arg-type]
+    loader = DataLoader(server, IndexDataset(12, server.proxy), batch_size=4, num_workers=1, persistent_workers=True)
+    for _ in range(2):
+        assert not server.running
+        assert [int(index) for _, indices in loader for index in indices] == list(range(12))
+        assert server.running
+        server.stop()
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_leaving_with_while_a_loop_runs(mode: str, num_workers: int) -> None:
+    server = DALIServer(noisy(), mode=mode)  # type: ignore[arg-type]
+    with server:
+        iterator = iter(DataLoader(server, IndexDataset(64, server.proxy), 4, num_workers=num_workers))
+        kept, _ = next(iterator)
+        copied = kept.clone()
+    with pytest.raises(ServerClosedError):
+        next(iterator)
+    with server:
+        loader = DataLoader(server, IndexDataset(64, server.proxy), batch_size=4, num_workers=num_workers)
+        assert sum(len(indices) for _, indices in loader) == 64
+        with pytest.raises(ServerClosedError):
+            next(iterator)
+    assert torch.equal(kept, copied)  # tensors outlive their server
+
+
+def test_tensors_stay_as_they_are_while_they_are_held(server: DALIServer) -> None:
+    loader = DataLoader(server, IndexDataset(64, server.proxy), batch_size=4, num_workers=2)
+    held = list(loader)
+    for images, _ in held[::2]:
+        images += 1  # they are the user's to write to
+    for number, (images, indices) in enumerate(held):
+        check_affine(images - int(number % 2 == 0), indices)
+    del held
+    assert indices_of(loader) == list(range(64))
+
+
+def test_pin_memory_without_a_gpu_warns_only(server: DALIServer) -> None:
+    if torch.accelerator.is_available():
+        pytest.skip("there is one")
+    loader = DataLoader(server, IndexDataset(8, server.proxy), batch_size=4, num_workers=1, pin_memory=True)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert indices_of(loader) == list(range(8))
+    assert any("pin_memory" in str(warning.message) for warning in caught)
+
+
+def test_arguments_are_torchs(server: DALIServer) -> None:
+    dataset = IndexDataset(8, server.proxy)
+    with pytest.raises(ValueError, match="persistent_workers"):
+        DataLoader(server, dataset, persistent_workers=True)
+    with pytest.raises(TypeError):
+        DataLoader(server, dataset, no_such_argument=1)
+    with pytest.raises(TypeError, match="DALIServer"):
+        DataLoader(dataset, dataset, batch_size=4)  # type: ignore[arg-type]
+    loader = DataLoader(server, dataset, 4, False, SequentialSampler(dataset))
+    assert (loader.batch_size, loader.num_workers) == (4, 0)

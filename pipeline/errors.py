@@ -16,10 +16,14 @@ __all__ = [
     "DeviceError",
     "GraphError",
     "InputError",
+    "MissingInputError",
     "OperatorError",
     "PipelineError",
     "SampleFailure",
     "SerializationError",
+    "SourceError",
+    "UnknownInputError",
+    "WorkerError",
 ]
 
 
@@ -49,6 +53,20 @@ class DeviceError(BuildError):
 
 class InputError(PipelineError):
     """Data fed to an input of a pipeline doesn't fit it: name, dtype, ndim or batch size."""
+
+
+class MissingInputError(InputError, IndexError):
+    """A batch was to run, and an input of the pipeline has no data for it."""
+
+
+class UnknownInputError(InputError, KeyError):
+    """Data for an input that the pipeline doesn't have."""
+
+    __str__ = PipelineError.__str__  # a KeyError would show the quoted message
+
+
+class WorkerError(PipelineError):
+    """A worker process of a parallel external source ended, or could not be started."""
 
 
 class DecodeError(PipelineError):
@@ -102,3 +120,35 @@ def _rebuild_operator_error(
     message: str, operator: str, location: str, failures: tuple[SampleFailure, ...]
 ) -> OperatorError:
     return OperatorError(message, operator=operator, location=location, failures=failures)
+
+
+class SourceError(OperatorError):
+    """The source of an `external_source` failed. The cause, in a worker process or in this one, is `__cause__`.
+
+    What is raised also derives from the type of the cause, where that is possible: ``except KeyError`` catches the
+    `KeyError` of a source, as it does where the source is called directly.
+    """
+
+    __str__ = PipelineError.__str__
+
+    def like(self, cause: type[BaseException]) -> SourceError:
+        """Return this error as one that also is a `cause`; itself where that can't be."""
+        if issubclass(SourceError, cause) or not issubclass(cause, Exception):
+            return self
+        try:
+            both = type(cause.__name__, (SourceError, cause), {"__module__": cause.__module__})
+            made: SourceError = both(
+                str(self), operator=self.operator, location=self.location, failures=self.failures
+            )
+        except TypeError:  # its constructor needs more than a message, or the two can't be one class
+            return self
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild_source_error, (str(self), self.operator, self.location, self.failures))
+
+
+def _rebuild_source_error(
+    message: str, operator: str, location: str, failures: tuple[SampleFailure, ...]
+) -> SourceError:
+    return SourceError(message, operator=operator, location=location, failures=failures)

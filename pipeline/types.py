@@ -15,6 +15,11 @@ __all__ = [
     "ANY_DATA",
     "BGR",
     "BOOL",
+    "BatchInfo",
+    "Constant",
+    "DALIDataType",
+    "DALIImageType",
+    "DALIInterpType",
     "FLOAT",
     "FLOAT16",
     "FLOAT64",
@@ -33,14 +38,11 @@ __all__ = [
     "NHWC",
     "NO_TYPE",
     "RGB",
+    "SampleInfo",
     "UINT16",
     "UINT32",
     "UINT64",
     "UINT8",
-    "Constant",
-    "DALIDataType",
-    "DALIImageType",
-    "DALIInterpType",
     "YCbCr",
     "to_dali_type",
     "to_numpy_type",
@@ -181,6 +183,36 @@ def to_dali_type(dtype: npt.DTypeLike) -> DALIDataType:
             f"dtype {np.dtype(dtype)} is not supported; supported are {', '.join(str(known) for known in _DALI_OF)}"
         )
     return found
+
+
+@dataclass(frozen=True)
+class SampleInfo:
+    """Which sample an `external_source` asks its source for.
+
+    Attributes:
+        idx_in_epoch: number of the sample within its epoch, from 0.
+        idx_in_batch: position of the sample in its batch.
+        iteration: number of the batch within its epoch, from 0.
+        epoch_idx: number of the epoch, from 0.
+    """
+
+    idx_in_epoch: int
+    idx_in_batch: int
+    iteration: int
+    epoch_idx: int
+
+
+@dataclass(frozen=True)
+class BatchInfo:
+    """Which batch an `external_source` asks its source for.
+
+    Attributes:
+        iteration: number of the batch within its epoch, from 0.
+        epoch_idx: number of the epoch, from 0.
+    """
+
+    iteration: int
+    epoch_idx: int
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,9 +35,10 @@ class PipelineArguments:
     py_num_workers: int
     py_start_method: str
     exec_dynamic: bool
+    enable_checkpointing: bool
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "num_threads", "seed", "device_id"):
+        for name in ("batch_size", "num_threads", "seed", "device_id", "py_num_workers"):
             value = getattr(self, name)
             if isinstance(value, bool) or not (hasattr(value, "__index__") or (value is None and name == "device_id")):
                 raise ArgumentTypeError(f"Pipeline: {name} must be int, not {type(value).__name__}")
@@ -45,6 +46,8 @@ class PipelineArguments:
             raise ArgumentValueError(
                 f'Pipeline: py_start_method must be "fork" or "spawn", not {self.py_start_method!r}'
             )
+        if self.py_num_workers < 0:
+            raise ArgumentValueError(f"Pipeline: py_num_workers must be 0 or more, not {self.py_num_workers}")
         for size in self.queue_depths:
             if isinstance(size, bool) or not isinstance(size, int):
                 raise ArgumentTypeError(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, overload
 
 from pipeline.definition.pipeline import Pipeline
-from pipeline.errors import ArgumentTypeError, GraphError
+from pipeline.errors import ArgumentTypeError
 
 __all__ = ["pipeline_def"]
 
@@ -66,12 +66,7 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
         _check_known(for_pipeline, fn.__qualname__)
         pipe = Pipeline(**{**pipeline_kwargs, **for_pipeline})
         with pipe:
-            outputs = fn(*args, **for_graph)
-            if outputs is None:
-                raise GraphError(
-                    f"the graph function {fn.__qualname__} returned nothing: return the outputs of the pipeline"
-                )
-            pipe.set_outputs(*(outputs if isinstance(outputs, tuple | list) else (outputs,)))
+            pipe.take_outputs(fn(*args, **for_graph), f"the graph function {fn.__qualname__}")
         return pipe
 
     return make

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import weakref
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
 
 from pipeline.definition.arguments import PipelineArguments
-from pipeline.definition.feeding import check_batch, own_copy, to_batch
-from pipeline.definition.running import Runner
-from pipeline.errors import (
-    ArgumentTypeError,
-    GraphError,
-    InputError,
-    PipelineError,
-)
+from pipeline.definition.checkpoint import Checkpoint
+from pipeline.definition.description import DescribesGraph
+from pipeline.definition.engine import Engine
+from pipeline.definition.reporting import ReportsArguments
+from pipeline.errors import GraphError, PipelineError, SerializationError
 from pipeline.executor import Executor
-from pipeline.executor.request import TensorList
-from pipeline.graph import DataNode, Graph, GraphNode, OperatorCall, as_node
-from pipeline.graph.current import pop_pipeline, push_pipeline
+from pipeline.executor.request import BatchRequest, BatchResult, TensorList
+from pipeline.external_source.data import check_batch, own_copy, to_batch
+from pipeline.external_source.group import SourceGroup
+from pipeline.graph import DataNode
 from pipeline.serialization import SerializedPipeline, decode_pipeline, encode_pipeline
 
 __all__ = ["Pipeline"]
 
 
-class Pipeline:
+class Pipeline(DescribesGraph, ReportsArguments):
     """A data processing graph and what runs it.
 
     Describe the graph with `pipeline_def`, by `set_outputs` within ``with pipe:``, or by overriding `define_graph`;
@@ -47,9 +47,12 @@ class Pipeline:
         py_num_workers: processes for parallel external sources.
         py_start_method: "fork" or "spawn".
         exec_dynamic: accepted; GPU results may always go back to the CPU.
+        enable_checkpointing: whether `checkpoint` may be called.
+        checkpoint: go on where `checkpoint` was called, in this process or in another one.
 
     Raises:
         ArgumentTypeError, ArgumentValueError: for arguments that can't be used.
+        SerializationError: for a checkpoint that is none.
 
     Example:
         >>> import numpy as np
@@ -80,82 +83,21 @@ class Pipeline:
         py_num_workers: int = 1,
         py_start_method: str = "fork",
         exec_dynamic: bool = False,
+        enable_checkpointing: bool = False,
+        checkpoint: bytes | None = None,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        given = {name: value for name, value in locals().items() if name not in ("self", "checkpoint", "__class__")}
+        self._checkpoint = None if checkpoint is None else Checkpoint.from_bytes(checkpoint)
+        if self._checkpoint is not None:
+            given["seed"] = self._checkpoint.seed
         self._arguments = PipelineArguments(**given)
-        self._outputs: tuple[DataNode, ...] | None = None
-        self._kept: list[OperatorCall] = []
-        self._graph: Graph | None = None
-        self._executor: Executor | None = None
-        self._runner: Runner | None = None
+        DescribesGraph.__init__(self)
+        self._sources: SourceGroup | None = None
+        self._engine: Engine | None = None
+        self._closing: weakref.finalize[..., Any] | None = None  # also when the pipeline is dropped without close()
         self._style: str | None = None  # "run" or "schedule": the first one used, they can't be mixed
 
-    # Description ------------------------------------------------------------------------------------------------
-
-    def define_graph(self) -> Any:
-        """Override it to describe the graph: return the outputs.
-
-        The other ways are `pipeline_def` and `set_outputs`.
-        """
-        raise GraphError("the pipeline has no outputs: use pipeline_def, call set_outputs() or override define_graph()")
-
-    def set_outputs(self, *output_data_nodes: Any) -> None:
-        """Set the outputs of the pipeline.
-
-        Args:
-            *output_data_nodes: data nodes, or constants.
-
-        Raises:
-            ArgumentTypeError: for anything else.
-        """
-        self._refuse_when_built("set_outputs()")
-        if not output_data_nodes:
-            raise GraphError("set_outputs() needs at least one output")
-        self._outputs = tuple(as_node(node, f"output {number}") for number, node in enumerate(output_data_nodes))
-
-    def add_sink(self, edge: DataNode) -> None:
-        """Keep an operator whose outputs nothing uses."""
-        self._refuse_when_built("add_sink()")
-        if not isinstance(edge, DataNode) or edge.source is None:
-            raise ArgumentTypeError(f"add_sink() needs a DataNode, not {type(edge).__name__}")
-        self.keep(edge.source)
-
-    def keep(self, call: OperatorCall) -> None:
-        """Keep an operator call in the graph though no output needs it."""
-        self._kept.append(call)
-
-    def __enter__(self) -> Pipeline:
-        push_pipeline(self)
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        pop_pipeline()
-
-    @staticmethod
-    def push_current(pipeline: Pipeline) -> None:
-        """Make a pipeline current, for operators that have side effects."""
-        push_pipeline(pipeline)
-
-    @staticmethod
-    def pop_current() -> None:
-        """Make the pipeline current that was so before."""
-        pop_pipeline()
-
     # Building ---------------------------------------------------------------------------------------------------
-
-    @property
-    def graph(self) -> Graph:
-        """The frozen graph; describing it ends here."""
-        if self._graph is None:
-            if self._outputs is None:
-                with self:
-                    made = self.define_graph()
-                if made is None:
-                    raise GraphError("define_graph() returned nothing: return the outputs of the pipeline")
-                self.set_outputs(*(made if isinstance(made, tuple | list) else (made,)))
-            assert self._outputs is not None
-            self._graph = Graph.of(self._outputs, self._kept)
-        return self._graph
 
     def build(self, define_graph: Callable[[], Any] | None = None) -> None:
         """Get ready to run; running does it by itself. Does nothing the second time.
@@ -166,34 +108,86 @@ class Pipeline:
         Raises:
             BuildError: when the pipeline can't run here; the message says what is missing.
         """
-        if self._executor is not None:
+        if self._engine is not None:
             return
         if define_graph is not None:
             if self._outputs is not None:
                 raise GraphError("build(define_graph=...) can't be used with set_outputs() or pipeline_def")
+            if self._sources is not None:
+                raise GraphError("build(define_graph=...) comes too late: start_py_workers() has fixed the graph")
             with self:
-                made = define_graph()
-            self.set_outputs(*(made if isinstance(made, tuple | list) else (made,)))
-        arguments = self._arguments
-        self._executor = Executor(self.graph, arguments.executor_config())
-        depth = max(arguments.queue_depths) if arguments.exec_pipelined else 1
-        self._runner = Runner(self._executor, self.inputs, arguments.batch_size, depth)
+                self.take_outputs(define_graph(), "define_graph()")
+        self.start_py_workers()
+        assert self._sources is not None
+        try:
+            self._engine = Engine(self.graph, self._arguments, self.inputs, self._sources, self._setup())
+        except BaseException:
+            self.close()
+            self._sources = None
+            raise
+        if self._checkpoint is not None:
+            self._engine.runner.restore(self._checkpoint.position)
+        self._keep_until_closed(self._engine.close)
 
-    def _refuse_when_built(self, what: str) -> None:
-        if self._graph is not None:
-            raise GraphError(f"{what} comes too late: the graph of the pipeline is fixed")
+    def start_py_workers(self) -> None:
+        """Start the worker processes of parallel external sources; `build` does it by itself.
+
+        Forking a process that has used CUDA is not possible. Where other code uses CUDA before the pipeline is
+        built, or several pipelines fork workers, call it first.
+
+        Raises:
+            WorkerError: they could not be started.
+        """
+        if self._sources is not None:
+            return
+        arguments = self._arguments
+        arguments.executor_config()  # says what is missing before anything starts
+        self._sources = SourceGroup(
+            self.graph, arguments.batch_size, arguments.py_num_workers, arguments.py_start_method
+        )
+        self._keep_until_closed(self._sources.close)
+
+    def _keep_until_closed(self, close: Callable[[], None]) -> None:
+        if self._closing is not None:
+            self._closing.detach()
+        self._closing = weakref.finalize(self, close)
+
+    def _setup(self) -> Callable[[], Any] | None:
+        """Return what calls `iter_setup`, if somebody has written one. It does not keep the pipeline."""
+        if getattr(self.iter_setup, "__func__", None) is Pipeline.iter_setup:
+            return None
+        pipeline = weakref.ref(self)
+
+        def setup() -> None:
+            alive = pipeline()
+            if alive is not None:
+                alive.iter_setup()
+
+        return setup
 
     @property
     def executor(self) -> Executor:
         """The executor, for whoever runs batches by `Executor.submit`; builds the pipeline."""
-        self.build()
-        assert self._executor is not None
-        return self._executor
+        return self._built().executor
+
+    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None]) -> None:
+        """Run one batch for a caller who brings the fed inputs, and may have many batches on their way: a server.
+
+        What sources give is added, in the order of the calls, on another thread.
+
+        Args:
+            request: the batch.
+            on_done: called once with the result, on another thread: it must be quick and must not raise.
+
+        Raises:
+            PipelineError: the batch was not started, and `on_done` is not called.
+        """
+        self._built().submitter.submit(request, on_done)
 
     def close(self) -> None:
-        """End all threads and free the device. The pipeline can't run afterwards."""
-        if self._executor is not None:
-            self._executor.close()
+        """End all threads and worker processes, and free the device. The pipeline can't run afterwards."""
+        if self._closing is not None:
+            self._closing()
 
     # Running ----------------------------------------------------------------------------------------------------
 
@@ -209,31 +203,42 @@ class Pipeline:
         self._use_style("run")
         for name, data in inputs.items():
             self.feed_input(name, data)
-        runner = self._built_runner()
-        if not runner.busy:
-            runner.schedule()
-        runner.fill()
-        outputs = runner.take()
-        runner.fill()
-        return outputs
+        runner = self._built().runner
+        runner.schedule()
+        return runner.take()
 
     def schedule_run(self) -> None:
-        """Start one batch; take its outputs with `share_outputs` or `outputs`."""
+        """Start one batch, and others ahead of it; take its outputs with `share_outputs` or `outputs`.
+
+        Raises:
+            MissingInputError: an input has no data.
+        """
         self._use_style("schedule")
-        self._built_runner().schedule()
+        self._built().runner.schedule()
 
     def share_outputs(self) -> tuple[TensorList, ...]:
-        """Wait for the oldest batch and return its outputs; they stay valid as long as they are held."""
+        """Wait for the oldest batch and return its outputs; they stay valid as long as they are held.
+
+        Raises:
+            StopIteration: the data has ended, or no batch was scheduled.
+            PipelineError: the batch failed.
+        """
         self._use_style("schedule")
-        return self._built_runner().take()
+        return self._built().runner.take()
 
     def release_outputs(self) -> None:
         """Tell that outputs are used no more. Buffers return by themselves when they are dropped."""
         self._use_style("schedule")
 
     def outputs(self) -> tuple[TensorList, ...]:
-        """Wait for the oldest batch and return its outputs."""
-        return self._built_runner().take()
+        """Wait for the oldest batch and return its outputs. Raises as `share_outputs` does."""
+        return self.share_outputs()
+
+    def iter_setup(self) -> None:
+        """Override it to feed inputs: it is called before each batch that is started.
+
+        Raise `StopIteration` in it when there is no more data.
+        """
 
     def feed_input(
         self,
@@ -254,28 +259,63 @@ class Pipeline:
             use_copy_kernel: accepted for compatibility.
 
         Raises:
-            InputError: for an unknown name, or data that doesn't fit the input.
+            UnknownInputError: the pipeline has no such input.
+            InputError: the data doesn't fit the input, or the input has a source.
         """
-        name = data_node.name if isinstance(data_node, DataNode) else data_node
+        name = self.name_of(data_node)
         node = self.inputs.get(name)
         if node is None:
-            known = ", ".join(map(repr, self.inputs)) or "none"
-            raise InputError(f"the pipeline has no input {name!r}; its inputs are: {known}")
-        batch = check_batch(to_batch(data, layout, f"input {name!r}"), node, self.max_batch_size)
-        self._built_runner().feed(name, batch if node.argument("no_copy") else own_copy(batch))
+            raise self.unknown_input(name)
+        batch = check_batch(to_batch(data, layout or None, f"input {name!r}"), node, self.max_batch_size)
+        self._built().inputs.feed(name, batch if node.argument("no_copy") else own_copy(batch))
+
+    def input_feed_count(self, name: str) -> int:
+        """Return how many batches of an input have to be fed before all stages are busy."""
+        if name not in self.inputs:
+            raise self.unknown_input(name)
+        return max(self._arguments.queue_depths) if self.exec_pipelined else 1
 
     def reset(self) -> None:
-        """Begin the next epoch: what is queued or on its way is dropped."""
-        self._built_runner().reset()
+        """Begin the next epoch, if the data has ended; else do nothing.
+
+        Batches that are on their way, and data that was fed, come first.
+        """
+        self._built().runner.reset()
 
     def empty(self) -> bool:
         """Tell whether nothing is on its way."""
-        return self._runner is None or not self._runner.busy
+        return self._engine is None or not self._engine.runner.busy
 
-    def _built_runner(self) -> Runner:
+    def checkpoint(self, filename: str | Path | None = None) -> bytes:
+        """Return what a new pipeline of the same graph needs to go on after the batches that were taken.
+
+        Random numbers and sources continue exactly, also in another process: ``Pipeline(..., checkpoint=...)``. A
+        callable source is asked for what comes next; an iterable one is read again up to where it was, so it must
+        give the same. Data that was fed is not part of it.
+
+        Args:
+            filename: a file to write it to, as well.
+
+        Raises:
+            PipelineError: the pipeline was made without ``enable_checkpointing=True``.
+            SerializationError: a source can't go on elsewhere.
+        """
+        if not self._arguments.enable_checkpointing:
+            raise PipelineError("checkpoint() needs a pipeline that was made with enable_checkpointing=True")
+        data = Checkpoint(self.seed, self._built().runner.position).to_bytes()
+        if filename is not None:
+            Path(filename).write_bytes(data)
+        return data
+
+    @property
+    def is_restored_from_checkpoint(self) -> bool:
+        """Whether the pipeline was made with a checkpoint."""
+        return self._checkpoint is not None
+
+    def _built(self) -> Engine:
         self.build()
-        assert self._runner is not None
-        return self._runner
+        assert self._engine is not None
+        return self._engine
 
     def _use_style(self, style: str) -> None:
         if self._style not in (None, style):
@@ -289,7 +329,12 @@ class Pipeline:
     def serialize_for_host(self) -> bytes:
         """Return the pipeline as bytes for a process of one's own; they hold code, never read them from elsewhere."""
         made = encode_pipeline(self.graph, vars(self._arguments))
-        return bytes(cloudpickle.dumps((made.data, made.objects)))
+        try:
+            return bytes(cloudpickle.dumps((made.data, made.objects)))
+        except Exception as error:
+            raise SerializationError(
+                f"a source or another object of the pipeline can't be sent to another process: {error}"
+            ) from error
 
     @classmethod
     def from_host_bytes(cls, data: bytes) -> Pipeline:
@@ -302,70 +347,3 @@ class Pipeline:
         pipe = Pipeline(**{**arguments, **overrides})
         pipe._graph = graph
         return pipe
-
-    # Properties -------------------------------------------------------------------------------------------------
-
-    @property
-    def inputs(self) -> Mapping[str, GraphNode]:
-        """The `external_source` operators that are to be fed, by name."""
-        return {node.name: node for node in self.graph.find("external_source")}
-
-    @property
-    def input_names(self) -> tuple[str, ...]:
-        """Names of the inputs, in the order in which the graph function made them."""
-        return tuple(self.inputs)
-
-    @property
-    def output_devices(self) -> tuple[str, ...]:
-        """The device of each output, "cpu" or "gpu"."""
-        return tuple(self.graph.device_of(edge) for edge in self.graph.outputs)
-
-    @property
-    def batch_size(self) -> int:
-        """Largest batch."""
-        return self._arguments.batch_size
-
-    @property
-    def max_batch_size(self) -> int:
-        """Largest batch."""
-        return self._arguments.batch_size
-
-    @property
-    def num_threads(self) -> int:
-        """Threads of the CPU stage."""
-        return self._arguments.num_threads
-
-    @property
-    def device_id(self) -> int | None:
-        """The GPU, or None for a pipeline that uses none."""
-        return self._arguments.device_id
-
-    @property
-    def seed(self) -> int:
-        """Seed of the random numbers."""
-        return self._arguments.seed
-
-    @property
-    def exec_pipelined(self) -> bool:
-        """Whether batches overlap."""
-        return self._arguments.exec_pipelined
-
-    @property
-    def exec_async(self) -> bool:
-        """Whether batches run apart from the caller."""
-        return self._arguments.exec_async
-
-    @property
-    def prefetch_queue_depth(self) -> int | dict[str, int]:
-        """As it was given."""
-        return self._arguments.prefetch_queue_depth
-
-    @property
-    def cpu_queue_size(self) -> int:
-        """Batches in the CPU stage at once."""
-        return self._arguments.queue_depths[0]
-
-    @property
-    def gpu_queue_size(self) -> int:
-        """Batches in the GPU stage at once."""
-        return self._arguments.queue_depths[1]

@@ -12,7 +12,7 @@ from pipeline.graph.nodes import DataNode, OperatorCall
 from pipeline.operators.registry import lookup
 from pipeline.operators.schema import OperatorSchema
 
-__all__ = ["Edge", "Graph", "GraphNode"]
+__all__ = ["Edge", "Graph", "GraphNode", "calls_behind"]
 
 
 @dataclass(frozen=True, order=True)
@@ -102,7 +102,7 @@ class Graph:
         Raises:
             GraphError: when two operators have the same name.
         """
-        calls = _reachable([*(_source(node) for node in outputs), *kept])
+        calls = calls_behind(outputs, kept)
         numbers = {id(call): index for index, call in enumerate(calls)}
 
         def edge(node: DataNode) -> Edge:
@@ -123,6 +123,11 @@ class Graph:
         )
         _check_names(nodes)
         return cls(nodes, tuple(edge(node) for node in outputs))
+
+
+def calls_behind(outputs: Sequence[DataNode], kept: Iterable[OperatorCall] = ()) -> list[OperatorCall]:
+    """Return the operator calls of a graph, in the order of its nodes."""
+    return _reachable([*(_source(node) for node in outputs), *kept])
 
 
 def _source(node: DataNode) -> OperatorCall:

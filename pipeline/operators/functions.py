@@ -16,6 +16,8 @@ __all__ = ["fill_namespace", "make_class", "make_function"]
 
 def make_function(schema: OperatorSchema) -> Callable[..., Any]:
     """Return the function of `fn` for an operator: it adds the operator to the graph."""
+    if schema.function is not None:
+        return schema.function
 
     def function(*inputs: Any, **arguments: Any) -> Any:
         return apply_operator(schema.name, inputs, arguments)
@@ -28,6 +30,8 @@ def make_function(schema: OperatorSchema) -> Callable[..., Any]:
 
 def make_class(schema: OperatorSchema) -> type[Any]:
     """Return the class of `ops` for an operator: made with the constant arguments, called with inputs."""
+    if schema.function is not None:
+        return _class_of(schema.function, class_name(schema.name))
 
     def __init__(self: Any, **arguments: Any) -> None:
         self._arguments = arguments
@@ -37,6 +41,19 @@ def make_class(schema: OperatorSchema) -> type[Any]:
 
     name = class_name(schema.name)
     return type(name, (), {"__init__": __init__, "__call__": __call__, "__doc__": _documentation(schema)})
+
+
+def _class_of(function: Callable[..., Any], name: str) -> type[Any]:
+    """Return a class over a function without inputs: it is made with the arguments, and called with the rest."""
+
+    def __init__(self: Any, *values: Any, **arguments: Any) -> None:
+        self._values = values
+        self._arguments = arguments
+
+    def __call__(self: Any, **arguments: Any) -> Any:
+        return function(*self._values, **{**self._arguments, **arguments})
+
+    return type(name, (), {"__init__": __init__, "__call__": __call__, "__doc__": function.__doc__})
 
 
 def class_name(path: str) -> str:

@@ -1,0 +1,139 @@
+"""The first part of a pipeline's life: its graph is described, then fixed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pipeline.errors import ArgumentTypeError, GraphError, InputError, UnknownInputError
+from pipeline.graph import DataNode, Graph, GraphNode, OperatorCall, as_node
+from pipeline.graph.current import pop_pipeline, push_pipeline
+from pipeline.graph.graph import calls_behind
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["DescribesGraph"]
+
+
+class DescribesGraph:
+    """The part of a pipeline that has a graph."""
+
+    def __init__(self) -> None:
+        self._outputs: tuple[DataNode, ...] | None = None
+        self._kept: list[OperatorCall] = []
+        self._graph: Graph | None = None
+        self._names: dict[int, str] = {}  # of the graph's nodes, by the order of the calls that made them
+        self._inputs: dict[str, GraphNode] | None = None
+
+    def define_graph(self) -> Any:
+        """Override it to describe the graph: return the outputs.
+
+        The other ways are `pipeline_def` and `set_outputs`.
+        """
+        raise GraphError("the pipeline has no outputs: use pipeline_def, call set_outputs() or override define_graph()")
+
+    def set_outputs(self, *output_data_nodes: Any) -> None:
+        """Set the outputs of the pipeline.
+
+        Args:
+            *output_data_nodes: data nodes, or constants.
+
+        Raises:
+            ArgumentTypeError: for anything else.
+        """
+        self._refuse_when_built("set_outputs()")
+        if not output_data_nodes:
+            raise GraphError("set_outputs() needs at least one output")
+        self._outputs = tuple(as_node(node, f"output {number}") for number, node in enumerate(output_data_nodes))
+
+    def take_outputs(self, made: Any, maker: str) -> None:
+        """Set the outputs to what a function that describes the graph returned; `maker` names it."""
+        if made is None:
+            raise GraphError(f"{maker} returned nothing: return the outputs of the pipeline")
+        self.set_outputs(*(made if isinstance(made, tuple | list) else (made,)))
+
+    def add_sink(self, edge: DataNode) -> None:
+        """Keep an operator whose outputs nothing uses."""
+        self._refuse_when_built("add_sink()")
+        if not isinstance(edge, DataNode) or edge.source is None:
+            raise ArgumentTypeError(f"add_sink() needs a DataNode, not {type(edge).__name__}")
+        self.keep(edge.source)
+
+    def keep(self, call: OperatorCall) -> None:
+        """Keep an operator call in the graph though no output needs it."""
+        self._kept.append(call)
+
+    def __enter__(self) -> Self:
+        push_pipeline(self)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        pop_pipeline()
+
+    @staticmethod
+    def push_current(pipeline: DescribesGraph) -> None:
+        """Make a pipeline current, for operators that have side effects."""
+        push_pipeline(pipeline)
+
+    @staticmethod
+    def pop_current() -> None:
+        """Make the pipeline current that was so before."""
+        pop_pipeline()
+
+    @property
+    def graph(self) -> Graph:
+        """The frozen graph; describing it ends here."""
+        if self._graph is None:
+            if self._outputs is None:
+                with self:
+                    self.take_outputs(self.define_graph(), "define_graph()")
+            assert self._outputs is not None
+            self._graph = Graph.of(self._outputs, self._kept)
+            calls = calls_behind(self._outputs, self._kept)
+            self._names = {call.order: node.name for call, node in zip(calls, self._graph.nodes, strict=True)}
+        return self._graph
+
+    def _refuse_when_built(self, what: str) -> None:
+        if self._graph is not None:
+            raise GraphError(f"{what} comes too late: the graph of the pipeline is fixed")
+
+    def name_of(self, data_node: DataNode | str) -> str:
+        """Return the name of a node in the graph, which is a generated one where the user gave none."""
+        if isinstance(data_node, str):
+            return data_node
+        if not isinstance(data_node, DataNode):
+            raise ArgumentTypeError(f"an input is named by a DataNode or a str, not {type(data_node).__name__}")
+        _ = self.graph  # nodes without a name get theirs
+        call = data_node.source
+        return data_node.name if call is None else self._names.get(call.order, data_node.name)
+
+    def unknown_input(self, name: str) -> InputError:
+        """Make the error that tells why there is no such input to be fed."""
+        if any(node.name == name for node in self.graph.find("external_source")):
+            return InputError(f"{name!r} can't be fed: it has a source")
+        known = ", ".join(map(repr, self.inputs)) or "none"
+        return UnknownInputError(f"the pipeline has no input {name!r}; its inputs are: {known}")
+
+    @property
+    def inputs(self) -> Mapping[str, GraphNode]:
+        """The `external_source` operators that are to be fed, by name; not those that have a source."""
+        if self._inputs is None:
+            fed = (node for node in self.graph.find("external_source") if node.argument("source") is None)
+            self._inputs = {node.name: node for node in fed}
+        return self._inputs
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the inputs, in the order in which the graph function made them."""
+        return tuple(self.inputs)
+
+    @property
+    def output_devices(self) -> tuple[str, ...]:
+        """The device of each output, "cpu" or "gpu"."""
+        return tuple(self.graph.device_of(edge) for edge in self.graph.outputs)
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs there are."""
+        return len(self.graph.outputs)

@@ -1,0 +1,67 @@
+"""What a pipeline becomes when it is built: everything that runs, and ends together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pipeline.definition.arguments import PipelineArguments
+from pipeline.definition.inputs import FedInputs
+from pipeline.definition.running import Runner
+from pipeline.definition.submitting import Submitter
+from pipeline.executor import Executor
+from pipeline.external_source.group import SourceGroup
+from pipeline.graph import Graph, GraphNode
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """The running parts of one pipeline.
+
+    Args:
+        graph: what to run.
+        arguments: how.
+        inputs: the inputs that are fed.
+        sources: the sources; the engine ends them.
+        setup: called before each batch that `runner` starts; None for none.
+
+    Attributes:
+        executor: runs batches.
+        inputs: what was fed.
+        runner: for a caller who takes batches one by one.
+        submitter: for a caller who brings requests, such as a server.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        arguments: PipelineArguments,
+        inputs: Mapping[str, GraphNode],
+        sources: SourceGroup,
+        setup: Callable[[], Any] | None,
+    ) -> None:
+        self._owner = os.getpid()
+        self._sources = sources
+        self.executor = Executor(graph, arguments.executor_config())
+        self.inputs = FedInputs(inputs)
+        self.runner = Runner(
+            self.executor,
+            self.inputs,
+            sources,
+            arguments.batch_size,
+            max(arguments.queue_depths) if arguments.exec_pipelined else 1,
+            setup,
+            arguments.enable_checkpointing,
+        )
+        self.submitter = Submitter(self.executor, sources)
+
+    def close(self) -> None:
+        """End threads and worker processes, free the device. In a forked child it does nothing."""
+        if os.getpid() != self._owner:
+            return
+        self.inputs.close()
+        self._sources.close()
+        self.submitter.close()
+        self.executor.close()

@@ -1,0 +1,87 @@
+"""Runs batches of a pipeline with sources for a caller who brings the other inputs, such as a server."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pipeline.errors import InputError, PipelineError
+from pipeline.executor.executor import Executor
+from pipeline.executor.request import BatchRequest, BatchResult
+from pipeline.external_source.group import SourceGroup
+from pipeline.external_source.reader import EndOfData
+from pipeline.types import BatchInfo
+
+__all__ = ["Submitter"]
+
+
+@dataclass(frozen=True)
+class _Submitted:
+    request: BatchRequest
+    on_done: Callable[[BatchResult], None]
+
+
+class Submitter:
+    """Adds what the sources give to each request, in the order of the requests, on a thread of its own.
+
+    Sources that are told what is wanted get the number of the batch from the request's key.
+
+    Args:
+        executor: runs the batches.
+        sources: the sources.
+    """
+
+    def __init__(self, executor: Executor, sources: SourceGroup) -> None:
+        self._executor = executor
+        self._sources = sources
+        self._queue: queue.SimpleQueue[_Submitted | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        if len(sources):
+            self._thread = threading.Thread(target=self._work, name="external-sources", daemon=True)
+            self._thread.start()
+
+    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None]) -> None:
+        """Start a batch; as `Executor.submit`, but errors of its inputs are given to `on_done`, too."""
+        if self._thread is None:
+            self._executor.submit(request, on_done)
+        else:
+            self._queue.put(_Submitted(request, on_done))
+
+    def close(self) -> None:
+        """Start what was submitted, then end the thread."""
+        if self._thread is not None:
+            self._queue.put(None)
+            if self._thread is not threading.current_thread():
+                self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            submitted = self._queue.get()
+            if submitted is None:
+                return
+            try:
+                self._executor.submit(self._complete(submitted.request), submitted.on_done)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to this batch
+                self._refuse(submitted, error)
+
+    def _complete(self, request: BatchRequest) -> BatchRequest:
+        info = BatchInfo(request.key.iteration, request.key.epoch)
+        try:
+            made = self._sources.next_batch(info, request.batch_size)
+        except EndOfData:
+            raise InputError(
+                "a source of the pipeline has no more data, and batches are still asked for: let it cycle "
+                '(cycle="quiet")'
+            ) from None
+        return replace(request, inputs={**request.inputs, **made})
+
+    def _refuse(self, submitted: _Submitted, error: Exception) -> None:
+        if not isinstance(error, PipelineError):
+            failure = PipelineError(f"internal error while a batch was started: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            error = failure
+        if submitted.request.on_inputs_read is not None:
+            submitted.request.on_inputs_read()
+        submitted.on_done(BatchResult(error=error))

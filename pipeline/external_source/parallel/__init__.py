@@ -1,0 +1,1 @@
+"""Worker processes that read sources: a pool, its workers, and what they say to each other."""

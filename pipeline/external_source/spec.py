@@ -1,0 +1,181 @@
+"""What a user's source is, and how an `external_source` is to read it: checked when the graph is described."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from pipeline.errors import ArgumentTypeError, ArgumentValueError
+
+__all__ = ["Cycle", "SourceSpec", "describe_source"]
+
+
+class Cycle(Enum):
+    """What happens when an iterable source reaches its end."""
+
+    NO = "no"
+    """The data has ended, for good."""
+    QUIET = "quiet"
+    """It begins again at once."""
+    RAISE = "raise"
+    """The epoch ends; it begins again with the next one."""
+
+
+@dataclass(frozen=True, eq=False)
+class SourceSpec:
+    """A source, and how to read it.
+
+    Attributes:
+        source: as the user gave it.
+        iterable: whether it is iterated; else it is called.
+        takes_info: whether calls get an argument that tells which sample or batch is wanted.
+        batch: whether it gives whole batches, or else samples.
+        batch_info: whether calls for batches get a `BatchInfo`, or else the number of the iteration.
+        num_outputs: how many values it gives at once, as a tuple; None for one value that is no tuple.
+        cycle: what happens at its end.
+        parallel: whether it runs in worker processes.
+        prefetch_queue_depth: batches that worker processes prepare ahead.
+    """
+
+    source: Any
+    iterable: bool
+    takes_info: bool = False
+    batch: bool = True
+    batch_info: bool = False
+    num_outputs: int | None = None
+    cycle: Cycle = Cycle.NO
+    parallel: bool = False
+    prefetch_queue_depth: int = 1
+
+    def iterate(self) -> Iterator[Any]:
+        """Begin to iterate over it, from the start where it can."""
+        source = self.source
+        return iter(source() if callable(source) and not isinstance(source, Iterable) else source)
+
+    @property
+    def display(self) -> str:
+        """How messages call the source: its name, and where it was written."""
+        source = self.source
+        written = inspect.unwrap(source) if callable(source) else source
+        code = getattr(getattr(written, "__func__", written), "__code__", None)
+        name = getattr(source, "__qualname__", None) or type(source).__qualname__
+        return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else str(name)
+
+
+def describe_source(
+    source: Any,
+    *,
+    num_outputs: int | None = None,
+    cycle: Any = None,
+    batch: bool | None = None,
+    batch_info: bool = False,
+    parallel: bool = False,
+    prefetch_queue_depth: int | None = None,
+) -> SourceSpec:
+    """Look at a source, and check that it can be read in the way that is asked for.
+
+    Raises:
+        ArgumentTypeError: the source is neither callable nor iterable, or has the wrong parameters.
+        ArgumentValueError: the arguments don't go together.
+    """
+    iterable = _is_iterated(source)
+    takes_info = False if iterable else _takes_info(source)
+    if batch is None:
+        batch = iterable or not parallel
+    if num_outputs is not None and (isinstance(num_outputs, bool) or num_outputs < 1):
+        raise ArgumentValueError(f"argument 'num_outputs' must be 1 or more, not {num_outputs!r}")
+    policy = _cycle(cycle)
+    if cycle is not None and not iterable:
+        raise ArgumentValueError("argument 'cycle' needs a source that is iterable: this one is called")
+    if policy is not Cycle.NO and isinstance(source, Generator):
+        raise ArgumentTypeError("a generator can't begin again: pass the generator function that made it as source")
+    if parallel:
+        _check_parallel(iterable, takes_info, batch)
+    elif prefetch_queue_depth is not None:
+        raise ArgumentValueError("argument 'prefetch_queue_depth' of a source needs parallel=True")
+    depth = 1 if prefetch_queue_depth is None else prefetch_queue_depth
+    if isinstance(depth, bool) or not isinstance(depth, int) or depth < 1:
+        raise ArgumentValueError(f"argument 'prefetch_queue_depth' must be 1 or more, not {depth!r}")
+    return SourceSpec(
+        source=source,
+        iterable=iterable,
+        takes_info=takes_info,
+        batch=bool(batch),
+        batch_info=bool(batch_info),
+        num_outputs=num_outputs,
+        cycle=policy,
+        parallel=bool(parallel),
+        prefetch_queue_depth=depth,
+    )
+
+
+def _is_iterated(source: Any) -> bool:
+    if isinstance(source, type):  # an iterator class: made anew for each pass
+        if not issubclass(source, Iterable):
+            raise ArgumentTypeError(f"the source {source.__qualname__} is a class, and not an iterable one")
+        return True
+    if isinstance(source, Iterable):
+        return True
+    if not callable(source):
+        raise ArgumentTypeError(
+            f"a source must be callable, iterable or a generator function, not {type(source).__name__}"
+        )
+    call = source if inspect.isroutine(source) else type(source).__call__
+    if not (inspect.isgeneratorfunction(source) or inspect.isgeneratorfunction(call)):
+        return False
+    if _required(source):
+        raise ArgumentTypeError("a generator function that is a source can't have parameters")
+    return True
+
+
+def _parameters(source: Callable[..., Any]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(source).parameters.values())
+    except (ValueError, TypeError):
+        return []  # a function written in C that doesn't tell: it is called with nothing
+
+
+def _required(source: Callable[..., Any]) -> list[inspect.Parameter]:
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each for each in _parameters(source) if each.default is each.empty and each.kind not in variadic]
+
+
+def _takes_info(source: Callable[..., Any]) -> bool:
+    parameters = _parameters(source)
+    kinds = inspect.Parameter
+    positional = [each for each in parameters if each.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
+    refused = [each for each in _required(source) if each not in positional[:1]]
+    refused += [each for each in parameters if each.kind is kinds.VAR_POSITIONAL]
+    if refused:
+        raise ArgumentTypeError(
+            "a source that is called takes nothing, or one argument that tells which sample or batch is wanted; "
+            f"the parameter {str(refused[0])!r} is one too many"
+        )
+    return bool(positional)
+
+
+def _cycle(cycle: Any) -> Cycle:
+    if cycle is None or isinstance(cycle, bool):
+        return Cycle.QUIET if cycle else Cycle.NO
+    try:
+        return Cycle(cycle)
+    except ValueError:
+        raise ArgumentValueError(
+            f'argument \'cycle\' must be "no" (or False), "quiet" (or True) or "raise", not {cycle!r}'
+        ) from None
+
+
+def _check_parallel(iterable: bool, takes_info: bool, batch: bool) -> None:
+    if iterable and not batch:
+        raise ArgumentTypeError(
+            "parallel=True: an iterable gives its items in order, so it can't be read by many workers a sample at a "
+            "time: let it give batches (batch=True), or pass a callable that takes a SampleInfo"
+        )
+    if not iterable and not takes_info:
+        raise ArgumentTypeError(
+            "parallel=True: the workers must be told what to make: the source must take one argument, a SampleInfo "
+            "(batch=False), or the number of the iteration or a BatchInfo (batch=True)"
+        )

@@ -38,9 +38,9 @@ from dali_proxy.transport.protocol import (
 )
 from dali_proxy.transport.publisher import ResultPublisher, StagedResult
 from pipeline import Pipeline
-from pipeline.definition.feeding import check_batch
 from pipeline.errors import PipelineError
 from pipeline.executor.request import BatchRequest, BatchResult, TensorList
+from pipeline.external_source.data import check_batch
 from pipeline.ipc.channel import Channel, Received
 from pipeline.ipc.channel_server import ChannelServer
 from pipeline.ipc.errors import IPCError, ProtocolError
@@ -245,7 +245,7 @@ class Host:
         worker, seq = request.worker, request.seq
         inputs, request.inputs = request.inputs, {}
         try:
-            self._executor.submit(
+            self._pipeline.submit(
                 BatchRequest(request.size, inputs, request.key, partial(worker.completions.complete, seq)),
                 partial(self._done, request),
             )

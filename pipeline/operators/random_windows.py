@@ -19,16 +19,20 @@ RANDOM_CROP_ARGUMENTS = (
         "random_aspect_ratio",
         Kind.FLOATS,
         "Range of the window's width / height, drawn uniformly in its logarithm.",
-        (0.75, 1.333333),
+        (3 / 4, 4 / 3),
     ),
     Argument(
         "num_attempts",
         Kind.INT,
-        "How often area and aspect ratio are drawn until the window fits the picture; then the largest window "
-        "of an allowed aspect ratio is taken.",
+        "How often area and aspect ratio are drawn until a window, in whole pixels, fits the picture and the range of "
+        "aspect ratios; then the largest window that does is taken.",
         10,
     ),
 )
+
+
+# Aspect ratios are compared with the precision of float32: 4 / 3 is within 1.3333334.
+_LESS, _MORE = 1 - 2**-23, 1 + 2**-23
 
 
 class RandomWindows:
@@ -64,10 +68,11 @@ class RandomWindows:
         """Return the window (y, x, height, width) of a sample, in pixels; nothing of a picture that has none."""
         if height <= 0 or width <= 0:
             return 0, 0, 0, 0
+        low, high = self._ratios
         unit = math.sqrt(height * width)
         for tall, wide in zip(self._heights[sample], self._widths[sample], strict=True):
             h, w = max(1, int(tall * unit + 0.5)), max(1, int(wide * unit + 0.5))
-            if h <= height and w <= width:
+            if h <= height and w <= width and low * _LESS <= w / h <= high * _MORE:
                 break
         else:
             h, w = self._fitting(height, width)
@@ -77,16 +82,16 @@ class RandomWindows:
     def _fitting(self, height: int, width: int) -> tuple[int, int]:
         """Return the largest window of an allowed aspect ratio, shrunk to the largest allowed area."""
         low, high = self._ratios
-        h, w = float(height), float(width)
+        h, w = height, width
         if w > h * high:
-            w = h * high
+            w = max(1, int(h * high))
         elif w < h * low:
-            h = w / low
+            h = max(1, int(w / low))
         area = max(self._largest_area, 0.0) * height * width
         if h * w > area:
             shrink = math.sqrt(area / (h * w))
-            h, w = h * shrink, w * shrink
-        return min(height, max(1, int(h + 0.5))), min(width, max(1, int(w + 0.5)))
+            h, w = max(1, int(h * shrink)), max(1, int(w * shrink))
+        return h, w
 
 
 def _range(node: GraphNode, name: str) -> tuple[float, float]:

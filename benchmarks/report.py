@@ -20,6 +20,9 @@ TITLES = {
     "arrays-562KB": "transport alone, 562 KB arrays",
 }
 
+NOISE = 0.15
+"""Cores that the rest of the machine may use before the table warns of it."""
+
 
 def table(result: KindResult, reference: str) -> str:
     """Writes what one kind gave as lines of text.
@@ -44,6 +47,8 @@ def table(result: KindResult, reference: str) -> str:
         lines.append(line)
     for name, reason in result.failures.items():
         lines.append(f"  {name:<30} left out: {reason.strip().splitlines()[-1]}")
+    if (noise := result.other_cores()) > NOISE:
+        lines.append(f"  Something else used {noise:.1f} cores of this machine meanwhile: take these with care.")
     return "\n".join(lines)
 
 

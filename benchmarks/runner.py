@@ -32,6 +32,12 @@ class KindResult:
         """The median of a rival's rates, in samples a second."""
         return statistics.median(measurement.rate for measurement in self.rounds[name])
 
+    def other_cores(self) -> float:
+        """How many cores the rest of the machine used while this was measured, on average."""
+        measurements = [measurement for done in self.rounds.values() for measurement in done]
+        seconds = sum(measurement.seconds for measurement in measurements)
+        return sum(measurement.other_cpu_seconds for measurement in measurements) / seconds if seconds else 0.0
+
     def ratios(self, name: str, reference: str) -> list[float]:
         """The rate of ``reference`` in units of the rate of ``name``, one figure a round."""
         pairs = zip(self.rounds[reference], self.rounds[name], strict=True)

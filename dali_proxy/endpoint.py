@@ -52,7 +52,7 @@ class Endpoint:
     outputs: int
     max_batch_size: int
     ring_bytes: int = 64 << 20
-    ring_bytes_limit: int = 1 << 30
+    ring_bytes_limit: int = 4 << 30
     timeout: float | None = None
 
 

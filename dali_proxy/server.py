@@ -101,7 +101,7 @@ class DALIServer:
         *,
         mode: Literal["process", "thread"] = "process",
         ring_bytes: int = 64 << 20,
-        ring_bytes_limit: int = 1 << 30,
+        ring_bytes_limit: int = 4 << 30,
         unclaimed_bytes: int = 2 << 30,
         timeout: float | None = 300.0,
     ) -> None:

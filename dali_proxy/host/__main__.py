@@ -30,7 +30,7 @@ def main() -> int:
     control = Channel(socket.socket(fileno=int(sys.argv[1])), CONTROL_CODEC)
     received = control.receive(timeout=60)
     start = received.message
-    _restore_environment(start)
+    _become_like_parent(start)
     try:
         host = Host(
             Pipeline.from_host_bytes(_read(received)),
@@ -51,10 +51,12 @@ def main() -> int:
     return 0
 
 
-def _restore_environment(start: Start) -> None:
+def _become_like_parent(start: Start) -> None:
+    """Take over what the user's callables may rely on."""
+    if start.directory:
+        os.chdir(start.directory)
     sys.path[:] = start.sys_path
     inherited = os.environ.pop(PARENT_PYTHONPATH, "")
-    os.environ.pop("PYTHONSAFEPATH", None)
     if inherited:
         os.environ["PYTHONPATH"] = inherited
     else:

@@ -25,6 +25,7 @@ class Start:
 
     Attributes:
         nbytes: size of the pipeline.
+        directory: the parent's working directory; empty if it has none.
         sys_path: where the parent imports from.
         path: where to listen.
         key: what clients must know.
@@ -33,6 +34,7 @@ class Start:
     """
 
     nbytes: U64
+    directory: Path
     sys_path: tuple[Path, ...]
     path: Path
     key: bytes

@@ -221,10 +221,10 @@ class Host:
         try:
             request.inputs = self._read_inputs(worker, message)
         except PipelineError as error:
-            if isinstance(error, ProtocolError):
-                raise
             worker.completions.complete(message.seq)
             self._finish(request, None, error)
+            if isinstance(error, ProtocolError):
+                raise
             return
         self._scheduler.add(request)
 

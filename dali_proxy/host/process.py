@@ -53,6 +53,7 @@ class ProcessHost:
                     stdin=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),
                     env=_environment(),
+                    cwd=os.path.dirname(options.path),  # empty, so no module there has the name of another
                     start_new_session=True,
                 )
         except BaseException:
@@ -97,6 +98,7 @@ class ProcessHost:
             block.array[: len(pipeline)] = memoryview(pipeline)
             message = Start(
                 nbytes=len(pipeline),
+                directory=_working_directory(),
                 sys_path=tuple(sys.path),
                 path=options.path,
                 key=options.key,
@@ -122,6 +124,13 @@ class ProcessHost:
         self._process.wait()
 
 
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:  # somebody removed it
+        return ""
+
+
 def _environment() -> dict[str, str]:
     """The child's environment: it must find this package, wherever the parent found it."""
     package = str(Path(__file__).resolve().parents[2])
@@ -130,6 +139,5 @@ def _environment() -> dict[str, str]:
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-        "PYTHONSAFEPATH": "1",  # the working directory may hold modules with the names of others
         PARENT_PYTHONPATH: inherited,
     }

@@ -34,7 +34,12 @@ class ThreadHost:
     def __init__(self, pipeline: bytes, options: HostOptions) -> None:
         self.pid = os.getpid()
         self.local = LocalExchange()
-        self._host = Host(Pipeline.from_host_bytes(pipeline), options, self.local)
+        made = Pipeline.from_host_bytes(pipeline)
+        try:
+            self._host = Host(made, options, self.local)
+        except BaseException:
+            made.close()
+            raise
         self._thread = threading.Thread(target=self._host.run, name="dali-proxy-host", daemon=True)
         self._thread.start()
 

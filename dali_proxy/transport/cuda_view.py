@@ -161,13 +161,16 @@ def local_tensors(output: TensorListGPU) -> torch.Tensor | list[torch.Tensor]:
 
     cupy = load_cupy()
     device_id = output.device_id()
-    reader = cupy.cuda.ExternalStream(torch.cuda.current_stream(device_id).cuda_stream, device_id)
-    if output.ready is not None:
-        reader.wait_event(output.ready)
-    with cupy.cuda.Device(device_id), reader:
-        arrays = [
-            cupy.ascontiguousarray(array) for array in ([output.dense] if output.dense is not None else output.samples)
-        ]
+    reader = int(torch.cuda.current_stream(device_id).cuda_stream)
+    arrays: list[Any] = [output.dense] if output.dense is not None else list(output.samples)
+    with cupy.cuda.Device(device_id):
+        ready = output.ready
+        if not all(array.flags.c_contiguous for array in arrays):
+            with output.stream:
+                arrays = [cupy.ascontiguousarray(array) for array in arrays]
+                ready = output.stream.record()
+        if ready is not None:
+            cupy.cuda.runtime.streamWaitEvent(reader, ready.ptr, 0)
     lease = Lease(partial(_give_back, output, arrays, reader, device_id))
     tensors = [
         torch.as_tensor(lease.view(array.data.ptr, array.shape, array.dtype, device_id), device=f"cuda:{device_id}")
@@ -178,12 +181,12 @@ def local_tensors(output: TensorListGPU) -> torch.Tensor | list[torch.Tensor]:
     return torch.stack(tensors) if output.is_dense_tensor() else tensors
 
 
-def _give_back(output: TensorListGPU, arrays: list[Any], reader: Any, device_id: int) -> None:
+def _give_back(output: TensorListGPU, arrays: list[Any], reader: int, device_id: int) -> None:
     """Order the stream that made a batch after its last reader; its memory is free when these arguments go."""
     if output.stream is None:
         return
     cupy = load_cupy()
     with cupy.cuda.Device(device_id):
         event = cupy.cuda.Event(disable_timing=True)
-        event.record(reader)
+        cupy.cuda.runtime.eventRecord(event.ptr, reader)
         output.stream.wait_event(event)

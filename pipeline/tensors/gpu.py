@@ -271,16 +271,17 @@ def _copy_to(ptr: Any, arrays: Sequence[Any], ready: Any, cuda_stream: Any, non_
     address = int(getattr(ptr, "value", ptr) or 0)
     if not address:
         raise ValueError("copy_to_external() needs the address of memory, not NULL")
+    runtime = cupy.cuda.runtime
     handle = getattr(cuda_stream, "cuda_stream", getattr(cuda_stream, "ptr", cuda_stream))
-    stream = cupy.cuda.get_current_stream() if handle is None else cupy.cuda.ExternalStream(int(handle))
+    stream = cupy.cuda.get_current_stream().ptr if handle is None else int(handle)
     if ready is not None:
-        stream.wait_event(ready)
-    with stream:
-        for array in arrays:
-            contiguous = cupy.ascontiguousarray(array)
-            cupy.cuda.runtime.memcpyAsync(
-                address, contiguous.data.ptr, contiguous.nbytes, cupy.cuda.runtime.memcpyDeviceToDevice, stream.ptr
-            )
-            address += contiguous.nbytes
+        runtime.streamWaitEvent(stream, ready.ptr, 0)
+    for array in arrays:
+        if not array.flags.c_contiguous:
+            _synchronize(ready)
+            array = cupy.ascontiguousarray(array)
+            cupy.cuda.get_current_stream().synchronize()
+        runtime.memcpyAsync(address, array.data.ptr, array.nbytes, runtime.memcpyDeviceToDevice, stream)
+        address += array.nbytes
     if not non_blocking:
-        stream.synchronize()
+        runtime.streamSynchronize(stream)

@@ -60,6 +60,10 @@ RESIZE_ARGUMENTS = (
 )  # fmt: skip
 
 
+# A size below this counts as this where the region is adapted to the rounded size, as in DALI.
+_LEAST = 0.1
+
+
 @dataclass(frozen=True)
 class Resized:
     """How to resize one sample, by spatial axis.
@@ -135,7 +139,7 @@ class ResizeGeometry:
         whole = self._region is None
         for axis, (wanted, count) in enumerate(zip(exact, size, strict=True)):
             if self._subpixel and wanted != count and wanted > 0:
-                centre, half = (low[axis] + high[axis]) / 2, (high[axis] - low[axis]) / 2 * count / wanted
+                centre, half = (low[axis] + high[axis]) / 2, (high[axis] - low[axis]) / 2 * count / max(wanted, _LEAST)
                 low[axis], high[axis] = centre - half, centre + half
                 whole = False
             # In DALI, a region that runs backwards doesn't flip an axis of which no size was asked for.

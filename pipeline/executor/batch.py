@@ -14,6 +14,7 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 
 if TYPE_CHECKING:
     from pipeline.executor.pool import ThreadPool
+    from pipeline.executor.trace import Trace
     from pipeline.graph.graph import Edge, GraphNode
 
 __all__ = ["Batch"]
@@ -45,6 +46,9 @@ class Batch:
         self.values: dict[Edge, TensorList] = {}
         #: The CUDA stream of the batch, a `cupy.cuda.Stream`; None without a GPU.
         self.stream: Any = None
+        #: Number of the batch in its executor, and where to record what runs when (or None).
+        self.number = 0
+        self.trace: Trace | None = None
         #: Objects that must live until the batch's GPU work is done: host memory that is copied from.
         self.keep_alive: list[Any] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,7 +36,8 @@ class ChainRunner:
             OperatorError: when samples failed; every sample was tried, `failures` lists those that did.
         """
         chain = _ChainOfBatch(self, batch)
-        errors = batch.pool.run(chain.run_sample, batch.size)
+        task = chain.run_sample if batch.trace is None else chain.run_sample_traced
+        errors = batch.pool.run(task, batch.size)
         if errors:
             raise _first_failure(errors)
         chain.publish()
@@ -92,6 +94,14 @@ class _ChainOfBatch:
         for index, spec in enumerate(outputs):
             self._specs[Edge(node.index, index)] = spec
         self._links.append((node, operator, state, node.inputs))
+
+    def run_sample_traced(self, sample: int) -> None:
+        """Do as `run_sample`, and record when and on which thread."""
+        trace = self._batch.trace
+        assert trace is not None
+        begin = time.perf_counter()
+        self.run_sample(sample)
+        trace.add(f"sample {sample}", self._batch.number, begin, time.perf_counter())
 
     def run_sample(self, sample: int) -> None:
         local: dict[Edge, Array] = {}

@@ -70,9 +70,8 @@ class _Lane:
 class _Run:
     """A batch and what is left to do for it."""
 
-    def __init__(self, batch: Batch, on_done: OnDone, number: int) -> None:
+    def __init__(self, batch: Batch, on_done: OnDone) -> None:
         self.batch = batch
-        self.number = number
         self.on_done = on_done
         self.phase = 0
         self.started = time.perf_counter()
@@ -140,7 +139,13 @@ class Executor:
             raise PipelineError("the executor is closed")
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self._allocate)
-        self._advance(_Run(batch, on_done, next(self._submitted)))
+        batch.number, batch.trace = next(self._submitted), self.trace
+        self._advance(_Run(batch, on_done))
+
+    @property
+    def buffers_made(self) -> int:
+        """How many buffers for outputs on the CPU were allocated so far; constant in a steady state."""
+        return self._buffers.allocated
 
     def close(self) -> None:
         """Finish what was started, then end all threads and free the device. May be called twice."""
@@ -214,7 +219,7 @@ class Executor:
     def _run_steps(self, run: _Run, phase: Phase) -> None:
         batch = run.batch
         for number, step in enumerate(phase.steps):
-            trace = self.trace
+            trace = batch.trace
             mark = trace.mark(batch.stream) if trace is not None and phase.device == "gpu" else None
             begin = time.perf_counter()
             if isinstance(step, BatchStep):
@@ -226,9 +231,9 @@ class Executor:
             end = time.perf_counter()
             name = self.statistics.step(nodes, batch.values, end - begin)
             if trace is not None:
-                trace.add(name, run.number, begin, end)
+                trace.add(name, batch.number, begin, end)
                 if mark is not None:
-                    trace.add_on_gpu(name, run.number, run.slot.name, mark, trace.mark(batch.stream))
+                    trace.add_on_gpu(name, batch.number, run.slot.name, mark, trace.mark(batch.stream))
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
 

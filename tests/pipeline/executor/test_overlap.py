@@ -1,0 +1,104 @@
+"""Batches overlap, threads run in parallel, and a steady state allocates nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import queue
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pipeline import fn
+from pipeline.executor import BatchRequest, BatchResult, Executor, ExecutorConfig
+from pipeline.executor.trace import Trace
+from pipeline.graph import Graph
+from pipeline.tensors import TensorListCPU
+
+CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1, cpu_depth=2)
+
+
+def image_graph() -> Graph:
+    images = fn.decoders.image_random_crop(fn.external_source(name="x"))
+    return Graph.of([fn.crop_mirror_normalize(fn.resize(images, size=(64, 64)), mirror=fn.random.coin_flip())])
+
+
+def encoded(jpeg_folder: Path) -> TensorListCPU:
+    files = sorted(jpeg_folder.rglob("*.jpg"))[:8]
+    return TensorListCPU([np.fromfile(path, np.uint8) for path in files])
+
+
+def run(executor: Executor, data: TensorListCPU, batches: int, at_once: int = 3) -> list[BatchResult]:
+    done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
+    for _ in range(at_once):
+        executor.submit(BatchRequest(len(data), {"x": data}), done.put)
+    last = []
+    for number in range(batches):
+        last = [done.get(timeout=30)]
+        assert last[0].error is None, last[0].error
+        if number + at_once < batches:
+            executor.submit(BatchRequest(len(data), {"x": data}), done.put)
+    return last
+
+
+def test_work_on_different_batches_overlaps_on_threads_that_run_in_parallel(jpeg_folder: Path, tmp_path: Path) -> None:
+    with Executor(image_graph(), CONFIG) as executor:
+        run(executor, encoded(jpeg_folder), 5)
+        executor.trace = trace = Trace()
+        run(executor, encoded(jpeg_folder), 20)
+    spans = trace.spans()
+    steps = [span for span in spans if "decoders.image_random_crop" in span.name]
+    assert any(a.batch != b.batch and a.overlaps(b) for a in steps for b in steps), "batches in the CPU stage overlap"
+    samples = [span for span in spans if span.name.startswith("sample")]
+    assert len(samples) == 20 * 8
+    lanes = {span.lane for span in samples}
+    assert len(lanes) == 2, "both threads have work"
+    assert any(a.lane != b.lane and a.overlaps(b) for a in samples for b in samples)
+    trace.save(tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert sum(event["ph"] == "X" for event in events) == len(spans)
+
+
+def test_a_thousand_batches_allocate_nothing_new(jpeg_folder: Path) -> None:
+    data = encoded(jpeg_folder)
+    with Executor(image_graph(), CONFIG) as executor:
+        run(executor, data, 100)
+        buffers, faults = executor.buffers_made, resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        run(executor, data, 1000)
+        assert executor.buffers_made == buffers
+        # 1,000 batches of 8 outputs of 48 KB would be 94,000 pages, had they been fresh.
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults < 5000
+
+
+def test_heavy_operators_leave_the_interpreter_to_others() -> None:
+    """While a large picture is decoded and resized on one thread, Python code on this one goes on."""
+    noise = np.random.default_rng(1).integers(0, 256, (3000, 3000, 3), np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(noise).save(buffer, "jpeg", quality=90)
+    data = TensorListCPU([np.frombuffer(buffer.getvalue(), np.uint8)])
+    done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
+    with Executor(image_graph(), ExecutorConfig(1, 1, None, 1)) as executor:
+        executor.submit(BatchRequest(1, {"x": data}), done.put)
+        longest, last = 0.0, time.perf_counter()
+        while done.empty():
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+        result = done.get()
+    assert result.error is None
+    assert longest < result.seconds / 3, "one call held the interpreter for a large part of the batch"
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_depth_limits_how_many_batches_are_in_the_cpu_stage(jpeg_folder: Path, depth: int) -> None:
+    config = ExecutorConfig(8, 2, None, 1, cpu_depth=depth)
+    with Executor(image_graph(), config) as executor:
+        executor.trace = trace = Trace()
+        run(executor, encoded(jpeg_folder), 12, at_once=4)
+    steps: list[Any] = [span for span in trace.spans() if "decoders" in span.name]
+    most = max(sum(a.begin <= b.begin < a.end for a in steps) for b in steps)
+    assert most <= depth

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from pipeline.definition.arguments import PipelineArguments
 from pipeline.definition.inputs import FedInputs
-from pipeline.definition.running import Runner
 from pipeline.definition.submitting import Submitter
 from pipeline.executor import Executor
 from pipeline.external_source.group import SourceGroup
@@ -18,19 +16,18 @@ __all__ = ["Engine"]
 
 
 class Engine:
-    """The running parts of one pipeline.
+    """The running parts of one pipeline. They must hold nothing that leads back to it, so that dropping it ends them.
 
     Args:
         graph: what to run.
         arguments: how.
         inputs: the inputs that are fed.
         sources: the sources; the engine ends them.
-        setup: called before each batch that `runner` starts; None for none.
 
     Attributes:
         executor: runs batches.
         inputs: what was fed.
-        runner: for a caller who takes batches one by one.
+        sources: the sources.
         submitter: for a caller who brings requests, such as a server.
     """
 
@@ -40,21 +37,11 @@ class Engine:
         arguments: PipelineArguments,
         inputs: Mapping[str, GraphNode],
         sources: SourceGroup,
-        setup: Callable[[], Any] | None,
     ) -> None:
         self._owner = os.getpid()
-        self._sources = sources
+        self.sources = sources
         self.executor = Executor(graph, arguments.executor_config())
         self.inputs = FedInputs(inputs)
-        self.runner = Runner(
-            self.executor,
-            self.inputs,
-            sources,
-            arguments.batch_size,
-            max(arguments.queue_depths) if arguments.exec_pipelined else 1,
-            setup,
-            arguments.enable_checkpointing,
-        )
         self.submitter = Submitter(self.executor, sources)
 
     def close(self) -> None:
@@ -62,6 +49,6 @@ class Engine:
         if os.getpid() != self._owner:
             return
         self.inputs.close()
-        self._sources.close()
+        self.sources.close()
         self.submitter.close()
         self.executor.close()

@@ -14,6 +14,7 @@ from pipeline.definition.checkpoint import Checkpoint
 from pipeline.definition.description import DescribesGraph
 from pipeline.definition.engine import Engine
 from pipeline.definition.reporting import ReportsArguments
+from pipeline.definition.running import Runner
 from pipeline.errors import GraphError, PipelineError, SerializationError
 from pipeline.executor import Executor
 from pipeline.executor.request import BatchRequest, BatchResult, TensorList
@@ -94,6 +95,7 @@ class Pipeline(DescribesGraph, ReportsArguments):
         DescribesGraph.__init__(self)
         self._sources: SourceGroup | None = None
         self._engine: Engine | None = None
+        self._runner: Runner | None = None
         self._closing: weakref.finalize[..., Any] | None = None  # also when the pipeline is dropped without close()
         self._style: str | None = None  # "run" or "schedule": the first one used, they can't be mixed
 
@@ -120,14 +122,24 @@ class Pipeline(DescribesGraph, ReportsArguments):
         self.start_py_workers()
         assert self._sources is not None
         try:
-            self._engine = Engine(self.graph, self._arguments, self.inputs, self._sources, self._setup())
+            engine = Engine(self.graph, self._arguments, self.inputs, self._sources)
         except BaseException:
             self.close()
             self._sources = None
             raise
+        self._runner = Runner(
+            engine.executor,
+            engine.inputs,
+            engine.sources,
+            self.max_batch_size,
+            max(self._arguments.queue_depths) if self.exec_pipelined else 1,
+            self._setup(),
+            self._arguments.enable_checkpointing,
+        )
         if self._checkpoint is not None:
-            self._engine.runner.restore(self._checkpoint.position)
-        self._keep_until_closed(self._engine.close)
+            self._runner.restore(self._checkpoint.position)
+        self._engine = engine
+        self._keep_until_closed(engine.close)
 
     def start_py_workers(self) -> None:
         """Start the worker processes of parallel external sources; `build` does it by itself.
@@ -203,7 +215,7 @@ class Pipeline(DescribesGraph, ReportsArguments):
         self._use_style("run")
         for name, data in inputs.items():
             self.feed_input(name, data)
-        runner = self._built().runner
+        runner = self._built_runner()
         runner.schedule()
         return runner.take()
 
@@ -214,7 +226,7 @@ class Pipeline(DescribesGraph, ReportsArguments):
             MissingInputError: an input has no data.
         """
         self._use_style("schedule")
-        self._built().runner.schedule()
+        self._built_runner().schedule()
 
     def share_outputs(self) -> tuple[TensorList, ...]:
         """Wait for the oldest batch and return its outputs; they stay valid as long as they are held.
@@ -224,7 +236,7 @@ class Pipeline(DescribesGraph, ReportsArguments):
             PipelineError: the batch failed.
         """
         self._use_style("schedule")
-        return self._built().runner.take()
+        return self._built_runner().take()
 
     def release_outputs(self) -> None:
         """Tell that outputs are used no more. Buffers return by themselves when they are dropped."""
@@ -280,11 +292,11 @@ class Pipeline(DescribesGraph, ReportsArguments):
 
         Batches that are on their way, and data that was fed, come first.
         """
-        self._built().runner.reset()
+        self._built_runner().reset()
 
     def empty(self) -> bool:
         """Tell whether nothing is on its way."""
-        return self._engine is None or not self._engine.runner.busy
+        return self._runner is None or not self._runner.busy
 
     def checkpoint(self, filename: str | Path | None = None) -> bytes:
         """Return what a new pipeline of the same graph needs to go on after the batches that were taken.
@@ -302,7 +314,7 @@ class Pipeline(DescribesGraph, ReportsArguments):
         """
         if not self._arguments.enable_checkpointing:
             raise PipelineError("checkpoint() needs a pipeline that was made with enable_checkpointing=True")
-        data = Checkpoint(self.seed, self._built().runner.position).to_bytes()
+        data = Checkpoint(self.seed, self._built_runner().position).to_bytes()
         if filename is not None:
             Path(filename).write_bytes(data)
         return data
@@ -316,6 +328,11 @@ class Pipeline(DescribesGraph, ReportsArguments):
         self.build()
         assert self._engine is not None
         return self._engine
+
+    def _built_runner(self) -> Runner:
+        self.build()
+        assert self._runner is not None
+        return self._runner
 
     def _use_style(self, style: str) -> None:
         if self._style not in (None, style):

@@ -101,6 +101,7 @@ class Runner:
         self._epoch = 0
         self._iteration = 0
         self._ended = False  # the data has ended; nothing starts before reset()
+        self._end = Position()  # where that was
 
     def schedule(self) -> None:
         """Ask for one more batch; start it, and others ahead of it as far as there is data.
@@ -153,7 +154,9 @@ class Runner:
     @property
     def position(self) -> Position:
         """Where the run is, as the user sees it: before the oldest batch that wasn't taken."""
-        return self._started[0].position if self._started else self._now()
+        if self._started:
+            return self._started[0].position
+        return self._end if self._ended else self._now()
 
     def restore(self, position: Position) -> None:
         """Go on from a position, before the first batch."""
@@ -178,6 +181,7 @@ class Runner:
             self._executor.submit(self._gather(), started.finish)
         except (EndOfData, StopIteration):
             self._ended = True
+            self._end = started.position
             return
         except Exception as error:  # noqa: BLE001 - a source's or iter_setup()'s error belongs to its batch
             started.fail(error)

@@ -37,17 +37,19 @@ class Submitter:
         self._executor = executor
         self._sources = sources
         self._queue: queue.SimpleQueue[_Submitted | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # guards the start of the thread
         self._thread: threading.Thread | None = None
-        if len(sources):
-            self._thread = threading.Thread(target=self._work, name="external-sources", daemon=True)
-            self._thread.start()
 
     def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None]) -> None:
         """Start a batch; as `Executor.submit`, but errors of its inputs are given to `on_done`, too."""
-        if self._thread is None:
+        if not len(self._sources):
             self._executor.submit(request, on_done)
-        else:
-            self._queue.put(_Submitted(request, on_done))
+            return
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="external-sources", daemon=True)
+                self._thread.start()
+        self._queue.put(_Submitted(request, on_done))
 
     def close(self) -> None:
         """Start what was submitted, then end the thread."""

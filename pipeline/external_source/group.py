@@ -85,7 +85,10 @@ class SourceGroup:
             except (EndOfData, PipelineError) as error:
                 trouble = trouble or error
         if trouble is not None:
-            raise trouble
+            try:
+                raise trouble
+            finally:
+                del trouble  # it holds this frame: a circle
         return made
 
     def _read(self, member: _Member, info: BatchInfo, batch_size: int) -> dict[str, TensorList]:

@@ -104,10 +104,10 @@ class WorkerPool:
 
     def __init__(self, specs: Sequence[SourceSpec], max_batch_size: int, num_workers: int, start_method: str) -> None:
         self._owner = os.getpid()
-        self._lock = threading.Lock()  # guards the queues, `_error`, and the jobs of members
+        self._lock = threading.Lock()  # guards the queues, `_broken`, and the jobs of members
         self._numbers = itertools.count()
         self._waiting: deque[_Job] = deque()  # for whichever worker is free
-        self._error: WorkerError | None = None
+        self._broken = ""  # why no more tasks are done
         self._members: list[_Member] = []
         self._doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         start = fork_worker if start_method == "fork" else spawn_worker
@@ -150,8 +150,8 @@ class WorkerPool:
         """
         job = _Job(next(self._numbers), source, info, first, count, skip)
         with self._lock:
-            if self._error is not None:
-                job.future.set_exception(self._error)
+            if self._broken:
+                job.future.set_exception(WorkerError(self._broken))
                 return job.future
             (self._waiting if worker is None else self._members[worker].waiting).append(job)
             self._hand_out()
@@ -161,7 +161,7 @@ class WorkerPool:
         """End the workers. May be called twice; in a forked child it does nothing."""
         if os.getpid() != self._owner or self._doorbell < 0:
             return
-        self._break(WorkerError("the workers of the parallel external sources were ended: the pipeline is closed"))
+        self._break("the workers of the parallel external sources were ended: the pipeline is closed")
         os.eventfd_write(self._doorbell, 1)
         if self._thread is not threading.current_thread():
             self._thread.join()
@@ -204,7 +204,7 @@ class WorkerPool:
         members = {member.channel.fileno(): member for member in self._members}
         for fd in members:
             poll.register(fd, select.POLLIN | select.POLLRDHUP)
-        while self._error is None:
+        while not self._broken:
             for fd, _ in poll.poll():
                 member = members.get(fd)
                 if member is not None:
@@ -216,9 +216,9 @@ class WorkerPool:
                 self._handle(member, received)
         except ChannelClosedError:
             doing = ", ".join(f"sample {job.first} of {job.info}" for job in member.jobs.values()) or "nothing"
-            self._break(WorkerError(f"{member.name} {member.process.how_it_ended()}; it was reading: {doing}"))
+            self._break(f"{member.name} {member.process.how_it_ended()}; it was reading: {doing}")
         except IPCError as error:
-            self._break(WorkerError(f"{member.name} can't be understood: {error}"))
+            self._break(f"{member.name} can't be understood: {error}")
 
     def _handle(self, member: _Member, received: Received) -> None:
         message = received.message
@@ -245,11 +245,10 @@ class WorkerPool:
         lent = lend(memory, partial(member.released.append, done.task))
         return Part([unpack(lent, output) for output in done.outputs], done.position)
 
-    def _break(self, error: WorkerError) -> None:
+    def _break(self, why: str) -> None:
         """Fail everything that isn't done."""
         with self._lock:
-            if self._error is None:
-                self._error = error
+            self._broken = self._broken or why
             left = [*self._waiting]
             self._waiting.clear()
             running: list[_Job] = []
@@ -262,4 +261,4 @@ class WorkerPool:
             if job.future.set_running_or_notify_cancel():
                 running.append(job)
         for job in running:
-            job.future.set_exception(error)
+            job.future.set_exception(WorkerError(self._broken))

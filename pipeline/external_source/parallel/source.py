@@ -7,8 +7,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import pairwise
 
+from pipeline.errors import SourceError, WorkerError
 from pipeline.executor.request import TensorList
 from pipeline.external_source.parallel.pool import Part, RemoteFailure, WorkerPool
+from pipeline.external_source.parallel.protocol import Failed
 from pipeline.external_source.parallel.remote import RemoteTraceback, find_type
 from pipeline.external_source.source import Source, source_error
 from pipeline.external_source.spec import Cycle, SourceSpec
@@ -46,10 +48,13 @@ class ParallelSource(Source):
         self._pool = pool
         self._number = number
         self._ahead: deque[_Ahead] = deque()
+        self._broken = ""  # why there will be no more: what was ready when a worker died is not handed out after that
         self._skip = 0
         self._position = (0, 0)  # epoch, and items of this pass up to the last batch that was handed out
 
     def next_batch(self, info: BatchInfo, batch_size: int) -> list[TensorList]:
+        if self._broken:
+            raise WorkerError(self._broken)
         if self._ahead and not self._is_wanted(self._ahead[0], info, batch_size):
             self._drop_ahead()
         while len(self._ahead) <= self._spec.prefetch_queue_depth:
@@ -58,7 +63,11 @@ class ParallelSource(Source):
         try:
             parts = [part.result() for part in wanted.parts]
         except RemoteFailure as failure:
-            raise self._error(failure) from None
+            cause = RemoteTraceback(failure.worker, failure.failed.traceback)
+            raise self._error(failure.failed, cause) from cause
+        except WorkerError as error:
+            self._broken = str(error)
+            raise
         self._position = (info.epoch_idx, parts[-1].position)
         return [_join([part.batches[output] for part in parts]) for output in range(len(parts[0].batches))]
 
@@ -95,13 +104,9 @@ class ParallelSource(Source):
             parts = [pool.submit(number, info, first, last - first) for first, last in pairwise(bounds)]
         self._ahead.append(_Ahead(info, batch_size, parts))
 
-    def _error(self, failure: RemoteFailure) -> Exception:
-        failed = failure.failed
-        cause = RemoteTraceback(failure.worker, failed.traceback)
+    def _error(self, failed: Failed, cause: RemoteTraceback) -> SourceError:
         made = source_error(self._node, self._spec, failed.wanted, failed.sample, cause, failed.reason)
-        made = made.like(find_type(failed.type_name))
-        made.__cause__ = cause
-        return made
+        return made.like(find_type(failed.type_name))
 
 
 def _join(parts: list[TensorListCPU]) -> TensorListCPU:

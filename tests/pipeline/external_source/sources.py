@@ -1,0 +1,69 @@
+"""Sources and pipelines for the tests of external sources.
+
+In a module of their own, so that spawned workers can import them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from pipeline import Pipeline, fn
+
+BATCH_SIZE = 3
+
+
+def batch(number: int, size: int = BATCH_SIZE) -> Any:
+    return np.full((size, 1), number, np.int32)
+
+
+def numbered(sample: Any) -> Any:
+    """Give seven samples an epoch: their numbers, plus 100 for each epoch before."""
+    if sample.idx_in_epoch >= 7:
+        raise StopIteration
+    return np.int32([sample.idx_in_epoch + 100 * sample.epoch_idx])
+
+
+def two_batches() -> Iterator[Any]:
+    yield batch(0)
+    yield batch(1)
+
+
+class Counting:
+    """An iterator class as DALI's documentation has it: each pass begins with `__iter__`."""
+
+    def __iter__(self) -> Counting:
+        self.number = 0
+        return self
+
+    def __next__(self) -> Any:
+        if self.number == 2:
+            raise StopIteration
+        self.number += 1
+        return batch(self.number)
+
+
+def pipe_of(source: Any, *, pipeline: dict[str, Any] | None = None, **arguments: Any) -> Pipeline:
+    """Make a pipeline that returns what a source gives."""
+    given = {"batch_size": BATCH_SIZE, "num_threads": 1, "device_id": None, **(pipeline or {})}
+    with Pipeline(**given) as pipe:
+        made = fn.external_source(source, **arguments)
+        pipe.set_outputs(*(made if isinstance(made, list) else (made,)))
+    return pipe
+
+
+def values(outputs: Any) -> list[list[Any]]:
+    return [np.stack([np.asarray(sample) for sample in output]).ravel().tolist() for output in outputs]
+
+
+def run(pipe: Any, times: int) -> list[Any]:
+    """Run some batches: their values, or "end" where the data has ended."""
+    made: list[Any] = []
+    for _ in range(times):
+        try:
+            made.append(values(pipe.run()))
+        except StopIteration:
+            made.append("end")
+    return made

@@ -1,0 +1,347 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from pipeline import Pipeline, errors, fn, types
+from tests.pipeline.external_source.sources import Counting, batch, numbered, pipe_of, run, two_batches, values
+
+E = "end"
+ZERO, ONE, TWO = [[0, 0, 0]], [[1, 1, 1]], [[2, 2, 2]]
+FORK = {"py_num_workers": 2, "py_start_method": "fork"}
+SPAWN = {"py_num_workers": 1, "py_start_method": "spawn"}
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+@pytest.mark.parametrize("depth", [1, 4])
+def test_order_and_contents_do_not_depend_on_the_workers(workers: int, depth: int) -> None:
+    def source(info: types.SampleInfo) -> Any:
+        if info.idx_in_epoch >= 40:
+            raise StopIteration
+        time.sleep(0.002 * (info.idx_in_epoch % 3 == 0))  # some samples are slow, so that workers overtake each other
+        return np.full(info.idx_in_epoch % 5, info.idx_in_epoch + 100 * info.epoch_idx, np.int32)
+
+    pipe = pipe_of(
+        source,
+        parallel=True,
+        prefetch_queue_depth=depth,
+        pipeline={"batch_size": 8, "py_num_workers": workers},
+    )
+    for epoch in range(2):
+        for iteration in range(5):
+            (output,) = pipe.run()
+            numbers = range(8 * iteration, 8 * iteration + 8)
+            assert [np.asarray(sample).tolist() for sample in output] == [
+                [number + 100 * epoch] * (number % 5) for number in numbers
+            ]
+        with pytest.raises(StopIteration):
+            pipe.run()
+        pipe.reset()
+    pipe.close()
+
+
+@pytest.mark.parametrize("method", [FORK, SPAWN], ids=["fork", "spawn"])
+def test_samples_epochs_and_processes(method: dict[str, Any]) -> None:
+    pipe = pipe_of(lambda info: (numbered(info), np.int64(os.getpid())), num_outputs=2, parallel=True, pipeline=method)
+    for epoch in range(2):
+        for iteration in range(2):
+            numbers, pids = pipe.run()
+            assert values([numbers]) == [[100 * epoch + 3 * iteration + n for n in range(3)]]
+            assert os.getpid() not in set(pids.as_array().tolist())
+        assert run(pipe, 1) == [E]
+        pipe.reset()
+    pipe.close()
+
+
+def test_batches_are_made_in_parallel() -> None:
+    def source(info: types.BatchInfo) -> Any:
+        if info.iteration == 3:
+            raise StopIteration
+        return [np.full(n, info.iteration, np.int32) for n in range(1, 4)], np.full((3, 1), os.getpid())
+
+    pipe = pipe_of(
+        source, num_outputs=2, batch=True, batch_info=True, parallel=True, prefetch_queue_depth=3, pipeline=FORK
+    )
+    pids = set()
+    for iteration in range(3):
+        ragged, by = pipe.run()
+        assert ragged.shape() == [(1,), (2,), (3,)]
+        assert {int(np.asarray(sample)[0]) for sample in ragged} == {iteration}
+        assert by.dense is not None, "a dense batch arrives as one"
+        pids |= set(by.as_array().ravel().tolist())
+    assert len(pids) == 2
+    pipe.close()
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+@pytest.mark.parametrize(
+    ("source", "cycle", "expected", "after_reset"),
+    [
+        ([batch(0), batch(1)], None, [ZERO, ONE, E, E], [E, E, E]),
+        ([batch(0), batch(1)], "raise", [ZERO, ONE, E, E], [ZERO, ONE, E]),
+        ([batch(0), batch(1)], "quiet", [ZERO, ONE, ZERO, ONE], [ZERO, ONE, ZERO]),
+        (two_batches, "raise", [ZERO, ONE, E, E], [ZERO, ONE, E]),
+        (Counting(), "raise", [ONE, TWO, E, E], [ONE, TWO, E]),
+    ],
+)
+def test_an_iterable_is_read_by_one_worker(
+    source: Any, cycle: Any, expected: Any, after_reset: Any, depth: int
+) -> None:
+    pipe = pipe_of(source, cycle=cycle, batch=True, parallel=True, prefetch_queue_depth=depth, pipeline=FORK)
+    assert run(pipe, 4) == expected
+    pipe.reset()
+    assert run(pipe, 3) == after_reset
+    pipe.close()
+
+
+def test_several_sources_share_the_workers_and_stay_in_step() -> None:
+    with Pipeline(batch_size=3, num_threads=1, device_id=None, **FORK) as pipe:
+        pipe.set_outputs(
+            fn.external_source(numbered, batch=False, parallel=True),
+            fn.external_source([batch(0), batch(1), batch(2)], batch=True, cycle="raise", parallel=True),
+            fn.external_source(lambda iteration: batch(iteration)),
+        )
+    for epoch in range(2):
+        first = [[100 * epoch + 3 * iteration + n for n in range(3)] for iteration in range(2)]
+        assert run(pipe, 3) == [[first[0], *ZERO, *ZERO], [first[1], *ONE, *ONE], E]
+        pipe.reset()
+    pipe.close()
+
+
+def test_outputs_stay_unchanged_while_they_are_held() -> None:
+    def source(info: types.SampleInfo) -> Any:
+        return np.full((100, 100), info.idx_in_epoch, np.int32)
+
+    pipe = pipe_of(source, parallel=True, prefetch_queue_depth=2, pipeline=FORK)
+    held = [pipe.run()[0] for _ in range(30)]
+    del held[1::2]  # memory is given back in any order
+    held += [pipe.run()[0] for _ in range(10)]
+    iterations = [*range(0, 30, 2), *range(30, 40)]
+    for iteration, output in zip(iterations, held, strict=True):
+        assert [(int(sample.min()), int(sample.max())) for sample in output.samples] == [
+            (3 * iteration + n, 3 * iteration + n) for n in range(3)
+        ]
+    pipe.close()
+    assert int(np.asarray(held[-1][2]).max()) == 119, "after the pipeline, too"
+
+
+def test_shared_memory_is_used_again() -> None:
+    def source(info: types.SampleInfo) -> Any:
+        return np.zeros((256, 256), np.int32)
+
+    pipe = pipe_of(source, parallel=True, pipeline=FORK)
+    run_quietly(pipe, 5)
+    process = psutil.Process()
+    before = len(process.memory_maps(grouped=False))
+    run_quietly(pipe, 100)  # 75 MB
+    assert len(process.memory_maps(grouped=False)) <= before + 4
+    pipe.close()
+
+
+def run_quietly(pipe: Pipeline, times: int) -> None:
+    for _ in range(times):
+        pipe.run()
+
+
+class OwnError(Exception):
+    """An error whose constructor wants more than a message."""
+
+    def __init__(self, first: int, second: int) -> None:
+        super().__init__(first, second)
+
+
+@pytest.mark.parametrize("method", [FORK, SPAWN], ids=["fork", "spawn"])
+def test_an_error_names_source_line_sample_and_worker_and_the_next_batches_arrive(method: dict[str, Any]) -> None:
+    def broken(info: types.SampleInfo) -> Any:
+        if info.idx_in_epoch in (4, 5):
+            raise LookupError(f"no picture {info.idx_in_epoch}")
+        if info.idx_in_epoch == 7:
+            raise OwnError(1, 2)
+        return np.int32([info.idx_in_epoch])
+
+    pipe = pipe_of(broken, parallel=True, prefetch_queue_depth=3, pipeline=method)
+    assert run(pipe, 1) == [[[0, 1, 2]]]
+    with pytest.raises(LookupError) as caught:
+        pipe.run()
+    error = caught.value
+    assert isinstance(error, errors.SourceError)
+    for words in (
+        "LookupError: no picture 4",
+        "broken (",
+        "SampleInfo(idx_in_epoch=4, idx_in_batch=1, ",
+        "sources.py:",
+    ):
+        assert words in str(error)
+    remote = str(error.__cause__)
+    assert "parallel external sources" in remote
+    assert 'raise LookupError(f"no picture {info.idx_in_epoch}")' in remote
+    with pytest.raises(errors.SourceError, match="OwnError"):
+        pipe.run()
+    assert run(pipe, 1) == [[[9, 10, 11]]]
+    pipe.close()
+
+
+@pytest.mark.parametrize("given", [None, "text", object()], ids=["None", "text", "object"])
+def test_what_is_no_data_is_an_error(given: Any) -> None:
+    pipe = pipe_of(lambda info: given, parallel=True, pipeline=FORK)
+    with pytest.raises(errors.InputError, match="is not supported"):
+        pipe.run()
+    pipe.close()
+
+
+@pytest.mark.parametrize("method", [FORK, SPAWN], ids=["fork", "spawn"])
+def test_a_worker_that_dies_is_an_error_and_all_workers_end(method: dict[str, Any]) -> None:
+    def source(info: types.SampleInfo) -> Any:
+        if info.idx_in_epoch == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return np.int32([info.idx_in_epoch])
+
+    pipe = pipe_of(source, parallel=True, pipeline=method)
+    assert run(pipe, 1) == [[[0, 1, 2]]]
+    for _ in range(2):
+        with pytest.raises(
+            errors.WorkerError, match=r"worker \d \(pid \d+\) .* was killed by SIGKILL; it was reading: "
+        ):
+            pipe.run()
+    pipe.close()
+
+
+def test_a_worker_that_is_killed_while_it_is_slow_is_an_error_within_seconds(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+
+    def source(info: types.SampleInfo) -> Any:
+        note.with_suffix(".tmp").write_text(str(os.getpid()))
+        note.with_suffix(".tmp").rename(note)
+        time.sleep(60)
+
+    pipe = pipe_of(source, parallel=True, pipeline={"py_num_workers": 1})
+    killer = subprocess.Popen(["sh", "-c", f"while [ ! -e {note} ]; do sleep 0.01; done; kill -9 $(cat {note})"])
+    started = time.monotonic()
+    with pytest.raises(errors.WorkerError, match="SIGKILL"):
+        pipe.run()
+    assert time.monotonic() - started < 10
+    killer.wait(10)
+    pipe.close()
+
+
+def test_closing_ends_workers_that_are_in_the_middle_of_a_sample(tmp_path: Path) -> None:
+    def source(info: types.BatchInfo) -> Any:
+        if info.iteration > 0:
+            (tmp_path / "begun").touch()
+            time.sleep(60)
+        return batch(0)
+
+    pipe = pipe_of(
+        source, batch=True, batch_info=True, parallel=True, pipeline={"py_num_workers": 1, "exec_pipelined": False}
+    )
+    pipe.run()
+    wait_until((tmp_path / "begun").exists)
+    (pid,) = psutil.Process().children()
+    pipe.close()
+    assert not pid.is_running()
+
+
+def test_workers_end_when_the_pipeline_is_dropped() -> None:
+    pipe = pipe_of(numbered, batch=False, parallel=True, pipeline=FORK)
+    pipe.run()
+    workers = psutil.Process().children()
+    assert len(workers) == 2
+    del pipe
+    assert not any(worker.is_running() for worker in workers)
+
+
+PROGRAM = """
+import os, sys
+sys.path.insert(0, {root!r})
+import numpy as np
+from pipeline import fn, pipeline_def
+
+def source(info):
+    return np.int64(os.getpid())
+
+@pipeline_def(batch_size=8, num_threads=1, device_id=None, py_num_workers=2, py_start_method={method!r})
+def graph():
+    return fn.external_source(source, batch=False, parallel=True)
+
+pipe = graph()
+pids = set()
+while len(pids) < 2:
+    pids |= set(pipe.run()[0].as_array().tolist())
+print(*pids, flush=True)
+{end}
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("end", ["sys.stdin.read()", ""], ids=["killed", "ended"])
+def test_workers_end_with_their_process_and_scripts_need_no_main_guard(method: str, end: str) -> None:
+    root = str(Path(__file__).resolve().parents[3])
+    program = PROGRAM.format(root=root, method=method, end=end)
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        workers = [int(pid) for pid in process.stdout.readline().split()]
+        assert len(workers) == 2
+        if end:
+            process.kill()
+    assert process.returncode == (-signal.SIGKILL if end else 0)
+    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in workers))
+
+
+def test_workers_can_be_started_before_the_pipeline_is_built() -> None:
+    pipe = pipe_of(numbered, batch=False, parallel=True, pipeline=FORK)
+    pipe.start_py_workers()
+    workers = {process.pid for process in psutil.Process().children()}
+    pipe.start_py_workers()
+    pipe.build()
+    assert {process.pid for process in psutil.Process().children()} == workers
+    assert run(pipe, 1) == [[[0, 1, 2]]]
+    pipe.close()
+
+
+def test_starting_workers_fixes_the_graph() -> None:
+    class Derived(Pipeline):
+        def define_graph(self) -> Any:
+            return fn.external_source(numbered, batch=False, parallel=True)
+
+    pipe = Derived(batch_size=3, num_threads=1, device_id=None, **FORK)
+    pipe.start_py_workers()
+    with pytest.raises(errors.GraphError, match="define_graph"):
+        pipe.build(define_graph=lambda: fn.external_source(name="x"))
+    pipe.close()
+
+
+def test_what_cannot_be_pickled_cannot_be_sent_to_spawned_workers() -> None:
+    pipe = pipe_of((batch(n) for n in range(2)), batch=True, parallel=True, pipeline=SPAWN)
+    with pytest.raises(errors.WorkerError, match="can't be pickled"):
+        pipe.run()
+    pipe.close()
+    pipe = pipe_of((batch(n) for n in range(2)), batch=True, parallel=True, pipeline=FORK)
+    assert run(pipe, 3) == [ZERO, ONE, E]
+    pipe.close()
+
+
+def test_no_workers_are_started_where_none_are_needed() -> None:
+    for source, arguments in ((lambda: batch(0), {}), (lambda info: np.int32([0]), {"parallel": True, "batch": False})):
+        pipe = pipe_of(source, **arguments, pipeline={"py_num_workers": 0})
+        pipe.run()
+        assert psutil.Process().children() == []
+        pipe.close()

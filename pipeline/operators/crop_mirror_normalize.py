@@ -17,7 +17,7 @@ from pipeline.operators.base import OutputSpec, SampleOperator
 from pipeline.operators.crop_arguments import CROP_ARGUMENTS, CropWindows
 from pipeline.operators.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline.operators.layouts import CROP_LAYOUTS, choose_layout
-from pipeline.operators.normalization import NORMALIZATION_ARGUMENTS, gains_and_offsets, padded_channels
+from pipeline.operators.normalization import NORMALIZATION_ARGUMENTS, for_channels, gains_and_offsets, padded_channels
 from pipeline.operators.output_dtype import dtype_arguments, output_dtype
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
@@ -158,8 +158,8 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         channels = image.shape[plan.channel_axis]
         options: dict[str, Any] = {
             "mirror": state.mirror[sample],
-            "scale": _first(state.gains[sample], channels),
-            "bias": _first(state.offsets[sample], channels),
+            "scale": for_channels(state.gains[sample], channels),
+            "bias": for_channels(state.offsets[sample], channels),
             "fill": plan.fill if len(plan.fill) > 1 else plan.fill[0],
         }
         layout = plan.layout
@@ -190,11 +190,6 @@ def _frames(
             imaging.crop_mirror_normalize(nothing, planes[index], window=window, layout="CHW", **options)
 
 
-def _first(values: list[float], channels: int) -> list[float]:
-    """Return the values of a picture's channels: DALI also takes some for the channels that padding adds."""
-    return values[:channels] if len(values) == padded_channels(channels, pad=True) else values
-
-
 @implements(CROP_MIRROR_NORMALIZE, "gpu")
 class CropMirrorNormalizeGpu(GpuOperator):
     """One launch a batch."""
@@ -216,7 +211,8 @@ class CropMirrorNormalizeGpu(GpuOperator):
 
         made, target = allocate(np.ascontiguousarray(extents[:, list(plan.perm)]), plan.dtype, plan.output_layout)
         gains, offsets = gains_and_offsets(arguments)
-        channels = int(extents[:, plan.channel_axis].max())
+        channels = int(source.shapes[:, plan.channel_axis].max())
+        padded = padded_channels(channels, plan.pad)
         constant = not (arguments.per_sample("mean") or arguments.per_sample("std"))
         outside = plan.policy == "pad" or plan.pad
         strided_copy(
@@ -228,8 +224,8 @@ class CropMirrorNormalizeGpu(GpuOperator):
             step=steps,
             axes=plan.perm,
             channel_axis=plan.perm.index(plan.channel_axis),
-            scale=_table(gains, channels, constant),
-            bias=_table(offsets, channels, constant),
+            scale=_table(gains, channels, padded, constant),
+            bias=_table(offsets, channels, padded, constant),
             fill=np.asarray(plan.fill if len(plan.fill) > 1 else plan.fill[0]) if outside else None,
         )
         return [made]
@@ -247,13 +243,12 @@ class CropMirrorNormalizeGpu(GpuOperator):
         return starts, extents
 
 
-def _table(values: Array, channels: int, constant: bool) -> Array:
-    """Return values as the kernel takes them: (1,) or (channels,) for all samples, else (N, 1) or (N, channels)."""
+def _table(values: Array, channels: int, padded: int, constant: bool) -> Array:
+    """Return values as the kernel takes them: (1,) or (padded,) for all samples, else (N, 1) or (N, padded)."""
     rows = values[:1] if constant else values
+    for_channels(rows[0], channels)
     if rows.shape[1] > 1:
-        if rows.shape[1] > channels or padded_channels(rows.shape[1], pad=True) != padded_channels(channels, pad=True):
-            raise ArgumentValueError(f"mean or std has {rows.shape[1]} values, the pictures have {channels} channels")
         # Channels that padding adds hold fill values; what normalises them doesn't matter.
-        rows = np.pad(rows, ((0, 0), (0, channels - rows.shape[1])), constant_values=1.0)
+        rows = np.pad(rows[:, :channels], ((0, 0), (0, padded - min(channels, rows.shape[1]))), constant_values=1.0)
     result: Array = rows[0] if constant else rows
     return result

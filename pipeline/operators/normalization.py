@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from pipeline.errors import ArgumentValueError
@@ -9,7 +11,7 @@ from pipeline.executor.arguments import Arguments
 from pipeline.operators.schema import Argument, Kind
 from pipeline.tensors.cpu import Array
 
-__all__ = ["NORMALIZATION_ARGUMENTS", "gains_and_offsets", "padded_channels"]
+__all__ = ["NORMALIZATION_ARGUMENTS", "for_channels", "gains_and_offsets", "padded_channels"]
 
 NORMALIZATION_ARGUMENTS = (
     Argument("mean", Kind.FLOATS, "Subtracted from pixels: one value, or one a channel.", (0.0,), per_sample=True),
@@ -36,6 +38,21 @@ def gains_and_offsets(arguments: Arguments) -> tuple[Array, Array]:
     gain = arguments.constant("scale") / std
     offset = arguments.constant("shift") - mean * gain
     return np.broadcast_to(gain, offset.shape), offset
+
+
+def for_channels(values: Sequence[float], channels: int) -> Sequence[float]:
+    """Return the values of a picture's channels, one or all; as in DALI there may be some for padded channels, too.
+
+    Raises:
+        ArgumentValueError: for another number of values.
+    """
+    if len(values) in (1, channels):
+        return values
+    if len(values) != padded_channels(channels, pad=True):
+        raise ArgumentValueError(
+            f"argument 'mean' or 'std' has {len(values)} values, the picture has {channels} channels"
+        )
+    return values[:channels]
 
 
 def padded_channels(channels: int, pad: bool) -> int:

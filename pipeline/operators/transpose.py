@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import cv2
@@ -59,32 +58,27 @@ def _output_layout(node: GraphNode, layout: str, perm: tuple[int, ...]) -> str:
     return "".join(layout[axis] for axis in perm)
 
 
-@dataclass(frozen=True)
-class _State:
-    perm: tuple[int, ...]
-
-
 @implements(TRANSPOSE, "cpu")
-class TransposeCpu(SampleOperator[_State]):
+class TransposeCpu(SampleOperator[tuple[int, ...]]):
     """One pass over the data; pictures to planes and back at OpenCV's speed."""
 
-    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[tuple[int, ...], Sequence[OutputSpec]]:
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
         given = self.node.argument("perm")
         ndim = len(known) if known is not None else len(data.layout) or (3 if given is None else len(given))
         perm = _permutation(self.node, ndim)
         extents = None if known is None else tuple(known[axis] for axis in perm)
-        return _State(perm), [describe(_output_layout(self.node, data.layout, perm), extents, data.dtype)]
+        return perm, [describe(_output_layout(self.node, data.layout, perm), extents, data.dtype)]
 
-    def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+    def run(self, state: tuple[int, ...], sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
-        if data.ndim != len(state.perm):
-            raise ArgumentValueError(f"the permutation {state.perm} doesn't fit {data.ndim} dimensions")
-        turned = data.transpose(state.perm)
+        if data.ndim != len(state):
+            raise ArgumentValueError(f"the permutation {state} doesn't fit {data.ndim} dimensions")
+        turned = data.transpose(state)
         if out is None:
             out = np.empty(turned.shape, turned.dtype)
-        if not _by_opencv(data, state.perm, out):
+        if not _by_opencv(data, state, out):
             np.copyto(out, turned)
         return out
 

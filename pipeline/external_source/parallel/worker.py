@@ -119,6 +119,7 @@ def _describe(task: Task, wanted: str, sample: int | None, error: BaseException)
 
 def prepare_process(channel: Channel) -> None:
     """Make this process end with its pool, and leave Ctrl-C to the process that the pool is in."""
+    signal.set_wakeup_fd(-1)  # an event loop that the parent may have is not this process's
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(os.dup(channel.fileno()),), name="end-with-pool", daemon=True).start()

@@ -10,6 +10,7 @@ from typing import Any
 from pipeline.errors import DeviceError
 from pipeline.executor.request import ExecutorConfig
 from pipeline.graph.graph import Graph
+from pipeline.kernels import KernelContext
 
 __all__ = ["Device", "StreamSlot", "open_device"]
 
@@ -81,6 +82,8 @@ class Device:
                 StreamSlot(cupy.cuda.Stream(non_blocking=True, priority=priority), self, number)
                 for number in range(max(1, streams))
             ]
+        #: Runs the kernels of all operators.
+        self.kernels = KernelContext(device_id)
         self._next = 0
         self._pending: queue.SimpleQueue[tuple[Any, list[Any], Callable[[], None] | None] | None] = queue.SimpleQueue()
         self._reaper = threading.Thread(target=self._reap, name="dali-gpu-events", daemon=True)
@@ -104,6 +107,7 @@ class Device:
         """Wait for all work, and end the thread."""
         self._pending.put(None)
         self._reaper.join()
+        self.kernels.close()
 
     def _reap(self) -> None:
         self.make_current()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.errors import InputError, OperatorError, PipelineError
+from pipeline.errors import BuildError, GraphError, InputError, OperatorError, PipelineError
 from pipeline.executor.batch import Batch
 from pipeline.executor.chain import ChainRunner, describe_failure
 from pipeline.executor.device import Device, open_device
@@ -103,8 +103,9 @@ class Executor:
         self._submitted = itertools.count()
         self._plan = make_plan(graph)
         self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
-        setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed)
-        self._operators = {node.index: implementation(node.operator, node.device)(node, setup) for node in graph.nodes}
+        kernels = None if self._device is None else self._device.kernels
+        setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed, kernels)
+        self._operators = {node.index: _make_operator(node, setup) for node in graph.nodes}
         self._chains = {
             id(step): ChainRunner(step, [self._sample_operator(node.index) for node in step.nodes])
             for phase in self._plan.phases
@@ -289,3 +290,12 @@ class Executor:
 
     def _report(self, run: _Run, result: BatchResult) -> None:
         run.on_done(result)
+
+
+def _make_operator(node: GraphNode, setup: Setup) -> Any:
+    try:
+        return implementation(node.operator, node.device)(node, setup)
+    except PipelineError as error:
+        kind = type(error) if isinstance(error, GraphError | BuildError) else BuildError
+        at = f"\n  at {node.location}" if node.location.line else ""
+        raise kind(f"{node.display}: {error}{at}") from error

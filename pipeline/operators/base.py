@@ -18,6 +18,7 @@ from pipeline.tensors.cpu import Array
 if TYPE_CHECKING:
     from pipeline.executor.batch import Batch
     from pipeline.graph.graph import GraphNode
+    from pipeline.kernels import KernelContext
 
 __all__ = ["BatchOperator", "OutputSpec", "SampleOperator", "Setup"]
 
@@ -33,12 +34,14 @@ class Setup:
         num_threads: threads of the CPU stage.
         device_id: the GPU, or None.
         seed: the pipeline's seed.
+        kernels: runs kernels on the GPU, for all operators of an executor; None without a GPU.
     """
 
     max_batch_size: int
     num_threads: int
     device_id: int | None
     seed: int
+    kernels: KernelContext | None = None
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,14 @@ class OutputSpec:
         layout: names of the dimensions, or an empty string.
         shape: shape of every sample, when it is known and the same for all.
         dtype: dtype, when it is known.
+        extents: of the samples along each dimension, None where they are unknown or differ, when less is known than
+            the shape: a decoder knows the channels, but neither height nor width.
     """
 
     layout: str = ""
     shape: tuple[int, ...] | None = None
     dtype: np.dtype[Any] | None = None
+    extents: tuple[int | None, ...] | None = None
 
     @property
     def dense(self) -> bool:

@@ -158,7 +158,6 @@ class MixedImageDecoder(GpuOperator):
     def close(self) -> None:
         """Free the decoder. The executor calls it, after the last batch."""
         self._decoder.close()
-        super().close()
 
     def _regions(self, batch: Batch, encoded: Sequence[Array]) -> list[tuple[int, int, int, int] | None] | None:
         if self.node.operator != IMAGE_RANDOM_CROP.name:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import BuildError, OperatorError, PipelineError, SampleFailure
+from pipeline.errors import OperatorError, PipelineError, SampleFailure
 from pipeline.graph.graph import GraphNode
-from pipeline.kernels import KernelContext, Samples
+from pipeline.kernels import Samples
 from pipeline.operators.base import BatchOperator, Setup
 from pipeline.tensors.gpu import TensorListGPU
 
@@ -27,13 +27,8 @@ class GpuOperator(BatchOperator):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        if setup.device_id is None:
-            raise BuildError(f"{node.display} runs on the GPU, and the pipeline has device_id=None")
-        self.kernels = KernelContext(setup.device_id)
-
-    def close(self) -> None:
-        """Free what launches shared. The executor calls it, after the last batch."""
-        self.kernels.close()
+        assert setup.kernels is not None  # the executor opened the GPU before it made operators for it
+        self.kernels = setup.kernels
 
 
 def samples_of(data: TensorListGPU) -> Samples:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,30 +11,19 @@ from pipeline.executor.batch import Batch
 from pipeline.graph.graph import GraphNode
 from pipeline.operators.base import OutputSpec
 
-__all__ = ["Extents", "PartialSpec", "describe", "known_extents"]
+__all__ = ["Extents", "describe", "known_extents"]
 
 #: Extents of the samples of a batch along each dimension; None where they are unknown or differ.
 Extents = tuple[int | None, ...]
 
 
-@dataclass(frozen=True)
-class PartialSpec(OutputSpec):
-    """An output of which more is known than nothing: a decoder knows the channels, but neither height nor width.
-
-    Attributes:
-        extents: of the samples, or None when even the number of dimensions is unknown.
-    """
-
-    extents: Extents | None = None
-
-
-def describe(layout: str, extents: Sequence[int | None] | None, dtype: np.dtype[Any] | None) -> PartialSpec:
+def describe(layout: str, extents: Sequence[int | None] | None, dtype: np.dtype[Any] | None) -> OutputSpec:
     """Return the description of an output; it is dense when all is known."""
     if extents is None:
-        return PartialSpec(layout, None, dtype, None)
+        return OutputSpec(layout, None, dtype, None)
     known = [extent for extent in extents if extent is not None]
     shape = tuple(known) if len(known) == len(extents) else None
-    return PartialSpec(layout, shape, dtype, tuple(extents))
+    return OutputSpec(layout, shape, dtype, tuple(extents))
 
 
 def known_extents(batch: Batch, node: GraphNode, inputs: Sequence[OutputSpec], position: int = 0) -> Extents | None:
@@ -50,7 +38,7 @@ def known_extents(batch: Batch, node: GraphNode, inputs: Sequence[OutputSpec], p
     spec = inputs[position]
     if spec.shape is not None:
         return spec.shape
-    if isinstance(spec, PartialSpec):
+    if spec.extents is not None:
         return spec.extents
     value = batch.values.get(node.inputs[position])
     if value is None:

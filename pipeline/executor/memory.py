@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ class BufferPool:
 
     def __init__(self, idle_limit: int = 1 << 30) -> None:
         self._idle: dict[int, list[Array]] = {}
+        # Filled by finalizers, which may run within any allocation of any thread: they must not take a lock.
+        self._returned: deque[Array] = deque()
         self._idle_bytes = 0
         self._idle_limit = idle_limit
         self._lock = threading.Lock()
@@ -44,11 +47,12 @@ class BufferPool:
         # The array hands the memory back when it dies; the finalizer alone keeps the memory alive until then.
         lease = _Lease(memory)
         array = np.asarray(lease)[:nbytes].view(dtype).reshape(shape)
-        weakref.finalize(lease, self._give_back, memory)
+        weakref.finalize(lease, self._returned.append, memory)
         return array
 
     def _take(self, size: int) -> Array:
         with self._lock:
+            self._sort_returned()
             idle = self._idle.get(size)
             if idle:
                 self._idle_bytes -= size
@@ -56,16 +60,12 @@ class BufferPool:
             self.allocated += 1
         return np.empty(size, np.uint8)
 
-    def _give_back(self, memory: Array) -> None:
-        # May run within any allocation of this thread (garbage collection), so it must not wait for the lock.
-        if not self._lock.acquire(blocking=False):
-            return  # the memory is simply freed
-        try:
+    def _sort_returned(self) -> None:
+        while self._returned:
+            memory = self._returned.popleft()
             if self._idle_bytes + memory.nbytes <= self._idle_limit:
                 self._idle.setdefault(memory.nbytes, []).append(memory)
                 self._idle_bytes += memory.nbytes
-        finally:
-            self._lock.release()
 
 
 class _Lease:

@@ -68,9 +68,10 @@ def test_a_thousand_batches_allocate_nothing_new(jpeg_folder: Path) -> None:
     data = encoded(jpeg_folder)
     with Executor(image_graph(), CONFIG) as executor:
         run(executor, data, 100)
-        buffers, faults = executor.buffers_made, resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        run(executor, data, 1000)
-        assert executor.buffers_made == buffers
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        run(executor, data, 1000, at_once=3)
+        # One for each of the three batches at once, and those that frames of both sides still hold for a moment.
+        assert executor.buffers_made <= 6
         # 1,000 batches of 8 outputs of 48 KB would be 94,000 pages, had they been fresh.
         assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults < 5000
 

@@ -46,9 +46,9 @@ class SourceGroup:
         self._pool: WorkerPool | None = None
         by_spec: dict[SourceSpec, list[GraphNode]] = {}
         for node in graph.find("external_source"):
-            spec = node.argument("source")
-            if spec is not None:
-                by_spec.setdefault(spec, []).append(node)
+            given = node.argument("source")
+            if given is not None:
+                by_spec.setdefault(given.spec, []).append(node)
         parallel = [spec for spec in by_spec if spec.parallel and num_workers > 0]
         if parallel:
             self._pool = WorkerPool(parallel, max_batch_size, num_workers, start_method)
@@ -96,7 +96,7 @@ class SourceGroup:
         made = {}
         for node in member.nodes:
             try:
-                batch = check_batch(batches[node.argument("output")], node, self._max_batch_size)
+                batch = check_batch(batches[node.argument("source").output], node, self._max_batch_size)
             except InputError as error:
                 raise InputError(f"{error}\n  in source {member.spec.display}\n  at {node.location}") from None
             keep = node.argument("no_copy") or isinstance(member.source, ParallelSource)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
-__all__ = ["Cycle", "SourceSpec", "describe_source"]
+__all__ = ["Cycle", "SourceOutput", "SourceSpec", "describe_source"]
 
 
 class Cycle(Enum):
@@ -63,6 +63,19 @@ class SourceSpec:
         code = getattr(getattr(written, "__func__", written), "__code__", None)
         name = getattr(source, "__qualname__", None) or type(source).__qualname__
         return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else str(name)
+
+
+@dataclass(frozen=True)
+class SourceOutput:
+    """What an `external_source` operator of a graph hands on: one of the values that a source gives.
+
+    Attributes:
+        spec: the source. All operators that share it have the same object.
+        output: which of its values.
+    """
+
+    spec: SourceSpec
+    output: int = 0
 
 
 def describe_source(

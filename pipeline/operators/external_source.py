@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.errors import ArgumentValueError, GraphError
 from pipeline.executor.batch import Batch
-from pipeline.external_source.spec import describe_source
+from pipeline.external_source.spec import SourceOutput, describe_source
 from pipeline.graph.location import SourceLocation
 from pipeline.graph.nodes import DataNode, apply_operator
 from pipeline.operators.base import BatchOperator
@@ -123,15 +123,15 @@ def external_source(
             prefetch_queue_depth=prefetch_queue_depth,
         )
         if num_outputs is None:
-            return _single({**given, **declared, "source": spec})
+            return _single({**given, **declared, "source": SourceOutput(spec)})
         columns = {key: _for_each(key, value, num_outputs) for key, value in declared.items()}
     except GraphError as error:
         if str(error).startswith(EXTERNAL_SOURCE.display):
             raise
         raise type(error)(f"{EXTERNAL_SOURCE.display}: {error}\n  at {SourceLocation.of_caller()}") from None
     return [
-        _single({**given, **{key: column[output] for key, column in columns.items()}, "source": spec, "output": output})
-        for output in range(num_outputs)
+        _single({**given, **{key: column[n] for key, column in columns.items()}, "source": SourceOutput(spec, n)})
+        for n in range(num_outputs)
     ]
 
 
@@ -171,8 +171,7 @@ EXTERNAL_SOURCE = register(
             Argument("repeat_last", Kind.BOOL, "When nothing new was fed, use the last batch again.", False),
             Argument("use_copy_kernel", Kind.BOOL, "Accepted for compatibility.", False),
             Argument("cuda_stream", Kind.OBJECT, "Accepted for compatibility."),
-            Argument("source", Kind.OBJECT, "The source, described; None for data that is fed."),
-            Argument("output", Kind.INT, "Which of the values that the source gives.", 0),
+            Argument("source", Kind.OBJECT, "The source, and which of its outputs; None for data that is fed."),
         ),
         devices=("cpu", "gpu"),
         function=external_source,

@@ -5,10 +5,11 @@ In a module of their own, so that spawned workers can import them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import psutil
 
 from pipeline import Pipeline, fn
 
@@ -52,6 +53,11 @@ def pipe_of(source: Any, *, pipeline: dict[str, Any] | None = None, **arguments:
         made = fn.external_source(source, **arguments)
         pipe.set_outputs(*(made if isinstance(made, list) else (made,)))
     return pipe
+
+
+def new_children(before: Iterable[psutil.Process]) -> list[psutil.Process]:
+    """Return the processes that this one has started since `before`."""
+    return [child for child in psutil.Process().children() if child not in set(before)]
 
 
 def values(outputs: Any) -> list[list[Any]]:

@@ -14,7 +14,16 @@ import psutil
 import pytest
 
 from pipeline import Pipeline, errors, fn, types
-from tests.pipeline.external_source.sources import Counting, batch, numbered, pipe_of, run, two_batches, values
+from tests.pipeline.external_source.sources import (
+    Counting,
+    batch,
+    new_children,
+    numbered,
+    pipe_of,
+    run,
+    two_batches,
+    values,
+)
 
 E = "end"
 ZERO, ONE, TWO = [[0, 0, 0]], [[1, 1, 1]], [[2, 2, 2]]
@@ -251,17 +260,19 @@ def test_closing_ends_workers_that_are_in_the_middle_of_a_sample(tmp_path: Path)
     pipe = pipe_of(
         source, batch=True, batch_info=True, parallel=True, pipeline={"py_num_workers": 1, "exec_pipelined": False}
     )
+    before = psutil.Process().children()
     pipe.run()
     wait_until((tmp_path / "begun").exists)
-    (pid,) = psutil.Process().children()
+    (worker,) = new_children(before)
     pipe.close()
-    assert not pid.is_running()
+    assert not worker.is_running()
 
 
 def test_workers_end_when_the_pipeline_is_dropped() -> None:
     pipe = pipe_of(numbered, batch=False, parallel=True, pipeline=FORK)
+    before = psutil.Process().children()
     pipe.run()
-    workers = psutil.Process().children()
+    workers = new_children(before)
     assert len(workers) == 2
     del pipe
     assert not any(worker.is_running() for worker in workers)
@@ -308,11 +319,13 @@ def test_workers_end_with_their_process_and_scripts_need_no_main_guard(method: s
 
 def test_workers_can_be_started_before_the_pipeline_is_built() -> None:
     pipe = pipe_of(numbered, batch=False, parallel=True, pipeline=FORK)
+    before = psutil.Process().children()
     pipe.start_py_workers()
-    workers = {process.pid for process in psutil.Process().children()}
+    workers = new_children(before)
+    assert len(workers) == 2
     pipe.start_py_workers()
     pipe.build()
-    assert {process.pid for process in psutil.Process().children()} == workers
+    assert new_children(before) == workers
     assert run(pipe, 1) == [[[0, 1, 2]]]
     pipe.close()
 
@@ -342,6 +355,7 @@ def test_what_cannot_be_pickled_cannot_be_sent_to_spawned_workers() -> None:
 def test_no_workers_are_started_where_none_are_needed() -> None:
     for source, arguments in ((lambda: batch(0), {}), (lambda info: np.int32([0]), {"parallel": True, "batch": False})):
         pipe = pipe_of(source, **arguments, pipeline={"py_num_workers": 0})
+        before = psutil.Process().children()
         pipe.run()
-        assert psutil.Process().children() == []
+        assert new_children(before) == []
         pipe.close()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,7 @@ def test_ops_and_fn_come_from_one_declaration() -> None:
         assert any(vars(space_ops)[name].__doc__ == function.__doc__ for name in vars(space_ops) if name[:1].isupper())
         for argument in schema.arguments:
             assert argument.doc, f"{schema.name}: {argument.name} has no documentation"
-            assert argument.name in function.__signature__.parameters
+            assert argument.name in inspect.signature(function).parameters
 
 
 def test_an_operator_class_keeps_its_arguments() -> None:

@@ -42,7 +42,7 @@ class Collate:
 
     def __call__(self, samples: Any) -> Any:
         if current_context() is None:
-            set_context(BatchContext(self.context.session, self.context.epoch, self.context.batch))
+            set_context(BatchContext(epoch=self.context.epoch, batch=self.context.batch))
             self.context.batch += 1
         try:
             return _submit_rest(self.collate_fn(samples))

@@ -256,15 +256,20 @@ class ConsumerClient:
             return  # the server is gone, and with it what we wanted it to know
 
     def _flush(self) -> None:
-        requests = _drain(self._unwanted)
-        if requests:
-            with self._changed:
-                for client, seq in requests:
-                    self._asked.discard(("batch", client, seq))
-                    self._answers.pop(("batch", client, seq), None)
-            self._channel.post(Release.pack(requests))
-        for session in _drain(self._ended_sessions):
-            self._channel.post(CloseSession(session))
+        requests, sessions = _drain(self._unwanted), _drain(self._ended_sessions)
+        try:
+            if requests:
+                with self._changed:
+                    for client, seq in requests:
+                        self._asked.discard(("batch", client, seq))
+                        self._answers.pop(("batch", client, seq), None)
+                self._channel.post(Release.pack(requests))
+            for session in sessions:
+                self._channel.post(CloseSession(session))
+        except BaseException:  # torch's signal handler may raise anywhere; to send these twice does no harm
+            self._unwanted.extend(requests)
+            self._ended_sessions.extend(sessions)
+            raise
 
 
 def _fresh(error: Exception) -> Exception:

@@ -16,7 +16,7 @@ from dali_proxy.collate import Collate
 from dali_proxy.consumer import ConsumerClient
 from dali_proxy.context import BatchContext, set_context
 from dali_proxy.errors import ServerClosedError, ServerDiedError
-from dali_proxy.numbering import NumberedDataset, NumberedIterableDataset, NumberedSampler, WorkerInit
+from dali_proxy.numbering import NumberedDataset, NumberedIterableDataset, NumberedSampler, WorkerInit, session_of
 from dali_proxy.produce import produce
 from dali_proxy.server import DALIServer
 from pipeline.errors import ArgumentTypeError
@@ -80,32 +80,32 @@ class LoaderIterator(Iterator[Any]):
 
     def __init__(self, loader: DataLoader, epoch: int) -> None:
         self._server = loader.dali_server
-        self._session = secrets.randbits(63)
+        self._first_session = secrets.randbits(63)
+        self._session = 0
         self._has_workers = loader.num_workers > 0
         self._persistent = loader.persistent_workers and loader.num_workers > 0
         self._pin = loader.pin_memory and torch.accelerator.is_available()
         # No reference to the loader, which may have one to this: workers end slowly when a cycle is collected.
-        self._inner_loader, self._sampler = _inner_loader(loader, self._session, epoch)
+        self._inner_loader, self._sampler = _inner_loader(loader, self._first_session, epoch)
         self._consumer: ConsumerClient | None = None
         self._inner: Iterator[Any] | None = None
-        self._handed_over = 0.0
         self.restart(epoch)
 
     def restart(self, epoch: int) -> None:
         """Begin an epoch; what is left of the last one is dropped."""
         self._close_session()
         self._consumer = self._server.consumer
+        self._session = session_of(self._first_session, epoch)
         self._consumer.open_session(self._session)
         if self._sampler is not None:
             self._sampler.epoch = epoch
         self._inner = iter(self._inner_loader)
-        self._handed_over = 0.0
+        self._server.loop_times.pause()
 
     def __next__(self) -> Any:
-        begin = time.perf_counter()
         times = self._server.loop_times
-        if self._handed_over:
-            times.training += begin - self._handed_over
+        times.enter()
+        begin = time.perf_counter()
         if self._inner is None or self._consumer is None:
             raise StopIteration
         self._consumer.check()
@@ -129,14 +129,14 @@ class LoaderIterator(Iterator[Any]):
         try:
             return produce(batch, self._consumer, pin=self._pin)
         finally:
-            self._handed_over = time.perf_counter()
+            times.leave()
 
     def __len__(self) -> int:
         return len(self._inner_loader)
 
     def close(self) -> None:
         """End the epoch: what was made for it and not used is dropped."""
-        self._handed_over = 0.0
+        self._server.loop_times.pause()
         if not self._persistent:
             self._inner = None
             self._close_session()
@@ -158,11 +158,11 @@ class _InnerLoader(torch.utils.data.DataLoader[Any]):
         """Warn about nothing: the outer loader has done so."""
 
 
-def _inner_loader(loader: DataLoader, session: int, epoch: int) -> tuple[_InnerLoader, NumberedSampler | None]:
+def _inner_loader(loader: DataLoader, first_session: int, epoch: int) -> tuple[_InnerLoader, NumberedSampler | None]:
     """Build the loader that makes placeholders, and return it with the sampler that numbers its batches."""
     options: dict[str, Any] = {
         "num_workers": loader.num_workers,
-        "collate_fn": Collate(loader.collate_fn, BatchContext(session, epoch)),
+        "collate_fn": Collate(loader.collate_fn, BatchContext(epoch=epoch)),
         "pin_memory": loader.pin_memory,
         "timeout": loader.timeout,
         "worker_init_fn": WorkerInit(loader.worker_init_fn),
@@ -183,11 +183,11 @@ def _inner_loader(loader: DataLoader, session: int, epoch: int) -> tuple[_InnerL
             options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
         return _InnerLoader(dataset, **options), None
     if isinstance(dataset, IterableDataset):
-        wrapped = NumberedIterableDataset(dataset, session, epoch, loader.batch_size)
+        wrapped = NumberedIterableDataset(dataset, first_session, epoch, loader.batch_size)
         return _InnerLoader(wrapped, batch_size=loader.batch_size, drop_last=loader.drop_last, **options), None
     sampler = NumberedSampler(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
     options.update(_sampling(loader, sampler, sampler))
-    return _InnerLoader(NumberedDataset(dataset, session), **options), sampler
+    return _InnerLoader(NumberedDataset(dataset, first_session), **options), sampler
 
 
 def _sampling(loader: DataLoader, batch_sampler: Any, sampler: Any) -> dict[str, Any]:

@@ -21,7 +21,17 @@ __all__ = [
     "NumberedIterableDataset",
     "NumberedSampler",
     "WorkerInit",
+    "session_of",
 ]
+
+
+def session_of(first: int, epoch: int) -> int:
+    """Return the number of the session of an epoch.
+
+    Each has its own. If persistent workers kept one, the message that ends an epoch's session, which comes from the
+    training process, could overtake what they submit for the next.
+    """
+    return (first + epoch) % (1 << 63) or 1
 
 
 @dataclass(frozen=True)
@@ -60,21 +70,21 @@ class NumberedSampler:
 class NumberedDataset(Dataset[Any]):
     """Wraps a map-style dataset; takes `NumberedIndices`, so it works with a `NumberedSampler` only."""
 
-    def __init__(self, dataset: Any, session: int) -> None:
+    def __init__(self, dataset: Any, first_session: int) -> None:
         self.dataset = dataset
-        self.session = session
+        self.first_session = first_session
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def __getitem__(self, numbered: NumberedIndices) -> Any:
-        context = BatchContext(self.session, numbered.epoch, numbered.batch, index=str(numbered.indices))
-        set_context(context)
+        context = self._begin(numbered)
+        context.index = str(numbered.indices)
         return self.dataset[numbered.indices]
 
     def __getitems__(self, numbered: NumberedIndices) -> Any:
-        context = BatchContext(self.session, numbered.epoch, numbered.batch, numbered.indices)
-        set_context(context)
+        context = self._begin(numbered)
+        context.indices = numbered.indices
         get_all = getattr(self.dataset, "__getitems__", None)
         if get_all:
             return get_all(numbered.indices)
@@ -84,13 +94,18 @@ class NumberedDataset(Dataset[Any]):
             samples.append(self.dataset[index])
         return samples
 
+    def _begin(self, numbered: NumberedIndices) -> BatchContext:
+        context = BatchContext(session_of(self.first_session, numbered.epoch), numbered.epoch, numbered.batch)
+        set_context(context)
+        return context
+
 
 class NumberedIterableDataset(IterableDataset[Any]):
     """Wraps an iterable dataset. Each worker numbers its own batches, so that no two workers use one number."""
 
-    def __init__(self, dataset: Any, session: int, epoch: int, batch_size: int | None) -> None:
+    def __init__(self, dataset: Any, first_session: int, epoch: int, batch_size: int | None) -> None:
         self.dataset = dataset
-        self.session = session
+        self.first_session = first_session
         self.epoch = epoch  # of the next iteration; persistent workers keep this object and count on
         self.batch_size = batch_size or 1
 
@@ -106,7 +121,7 @@ class NumberedIterableDataset(IterableDataset[Any]):
         while True:
             if ordinal % self.batch_size == 0:
                 number = first + ordinal // self.batch_size * workers
-                context = BatchContext(self.session, epoch, number)
+                context = BatchContext(session_of(self.first_session, epoch), epoch, number)
             context.index = f"sample {ordinal} of worker {first}" if worker else f"sample {ordinal}"
             set_context(context)  # every time: iterators of one thread may take turns
             try:

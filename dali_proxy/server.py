@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import threading
 import weakref
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import TracebackType
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dali_proxy.endpoint import Endpoint, InputSpec
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from dali_proxy.host import HostOptions, ProcessHost, ThreadHost
-from dali_proxy.telemetry import ServerStats
+from dali_proxy.telemetry import LoopTimes, ServerStats
 from dali_proxy.worker import close_worker_client
 from pipeline import Pipeline
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError
@@ -29,14 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["DALIServer"]
 
 _HOSTS = {"process": ProcessHost, "thread": ThreadHost}
-
-
-@dataclass
-class LoopTimes:
-    """What loaders of this process measured, in seconds: waiting for workers, and being waited for."""
-
-    worker_wait: float = 0.0
-    training: float = 0.0
 
 
 @dataclass
@@ -54,15 +47,17 @@ class _Life:
 
     def stop(self, reason: str) -> None:
         """Disconnect this process, and stop what runs if it is this process's."""
-        consumer = self.consumers.pop(os.getpid(), None)
-        if consumer is not None:
-            consumer.close()
-        if os.getpid() == self.owner:
-            close_worker_client(self.endpoint)
-            host, self.host = self.host, None
-            if host is not None:
-                host.stop(reason)
-            shutil.rmtree(self.directory, ignore_errors=True)
+        # Signal handlers may raise anywhere (torch's does when a worker died); nothing may be left undone for that.
+        with ExitStack() as steps:
+            if os.getpid() == self.owner:
+                steps.callback(shutil.rmtree, self.directory, ignore_errors=True)
+                host, self.host = self.host, None
+                if host is not None:
+                    steps.callback(host.stop, reason)
+                steps.callback(close_worker_client, self.endpoint)
+            consumer = self.consumers.pop(os.getpid(), None)
+            if consumer is not None:
+                steps.callback(consumer.close)
 
 
 class DALIServer:

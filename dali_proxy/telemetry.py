@@ -2,14 +2,43 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["OperatorTimes", "ServerStats"]
+__all__ = ["LoopTimes", "OperatorTimes", "ServerStats"]
 
 _WAITING = 0.1  # share of the time that training may wait before something else is the limit
 _BUSY = 0.7  # share of the time that the executor works when it is the limit
+
+
+class LoopTimes:
+    """Measures the loops over all loaders of one server in this process, in seconds.
+
+    Attributes:
+        worker_wait: time that loaders waited for workers.
+        training: time between getting a batch and asking for the next one, of whatever loader.
+    """
+
+    def __init__(self) -> None:
+        self.worker_wait = 0.0
+        self.training = 0.0
+        self._handed_over = 0.0  # when; 0 outside of loops
+
+    def enter(self) -> None:
+        """A batch is asked for."""
+        if self._handed_over:
+            self.training += time.perf_counter() - self._handed_over
+            self._handed_over = 0.0
+
+    def leave(self) -> None:
+        """A batch is handed over."""
+        self._handed_over = time.perf_counter()
+
+    def pause(self) -> None:
+        """A loop begins or ends: what happens between loops is not counted."""
+        self._handed_over = 0.0
 
 
 @dataclass(frozen=True)

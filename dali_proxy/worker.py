@@ -226,7 +226,7 @@ def _process_name() -> str:
 
 # A process has one connection to a server, however many proxies and loaders use it.
 _clients: dict[str, WorkerClient] = {}
-_clients_lock = threading.Lock()
+_clients_lock = threading.RLock()  # a finalizer of some other server may come in between
 
 
 def worker_client(endpoint: Endpoint) -> WorkerClient:
@@ -261,7 +261,7 @@ def close_worker_client(endpoint: Endpoint) -> None:
 
 def _forget_inherited() -> None:
     global _clients_lock
-    _clients_lock = threading.Lock()
+    _clients_lock = threading.RLock()
     _clients.clear()
 
 

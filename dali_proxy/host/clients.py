@@ -30,7 +30,9 @@ class Worker:
         submitted: how many requests it has submitted.
         waited: seconds that it waited for room in its shared memory.
         gone: whether it has disconnected.
-        awaited: fetches of requests that it hasn't submitted yet: its number of the request -> who asked.
+        awaited: who has asked for requests that it hasn't submitted yet, by its numbers of the requests.
+        unwanted: its numbers of requests that it hasn't submitted yet and that nobody wants: messages of different
+            processes may overtake each other.
     """
 
     def __init__(self, channel: Channel, client: int, name: str) -> None:
@@ -45,6 +47,7 @@ class Worker:
         self.waited = 0.0
         self.gone = False
         self.awaited: dict[int, Consumer] = {}
+        self.unwanted: set[int] = set()
 
     def disconnect(self) -> None:
         """Forget what only a living worker needs. Requests that it has submitted stay."""

@@ -1,4 +1,4 @@
-"""The host: takes batches from workers, runs them through the pipeline, gives results to consumers.
+"""The host: talks to workers and consumers, and has a `Runner` run what they want.
 
 One thread does all of this except running the pipeline. It never waits for anything but the sockets: the executor
 reports through `call_soon`, which wakes it. So no state here needs a lock.
@@ -12,14 +12,10 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from dali_proxy.errors import StaleReferenceError
-from dali_proxy.failures import describe
 from dali_proxy.host.clients import Consumer, Worker
 from dali_proxy.host.options import HostOptions
-from dali_proxy.host.requests import Request, State
-from dali_proxy.host.scheduler import Scheduler
-from dali_proxy.host.store import Store
-from dali_proxy.host.totals import Totals
+from dali_proxy.host.requests import Request
+from dali_proxy.host.runner import Runner
 from dali_proxy.transport.exchange import LocalExchange
 from dali_proxy.transport.protocol import (
     CODEC,
@@ -36,10 +32,10 @@ from dali_proxy.transport.protocol import (
     Submit,
     Welcome,
 )
-from dali_proxy.transport.publisher import ResultPublisher, StagedResult
+from dali_proxy.transport.publisher import ResultPublisher
 from pipeline import Pipeline
 from pipeline.errors import PipelineError
-from pipeline.executor.request import BatchRequest, BatchResult, TensorList
+from pipeline.executor.request import TensorList
 from pipeline.external_source.data import check_batch
 from pipeline.ipc.channel import Channel, Received
 from pipeline.ipc.channel_server import ChannelServer
@@ -68,16 +64,10 @@ class Host:
         self._options = options
         self._inputs = tuple(pipeline.inputs.values())
         self._publisher = ResultPublisher(pipeline.device_id, local)
-        self._executor = pipeline.executor
-        self._executor.output_allocator = self._publisher.allocate
-        self._totals = Totals()
-        self._processor_time = 0.0
-        depth = max(pipeline.cpu_queue_size, pipeline.gpu_queue_size)
-        self._scheduler = Scheduler(depth + 1, self._start)
-        self._store = Store(options.unclaimed_bytes, self._drop)
         self._client_numbers = itertools.count(1)
         self._workers: dict[int, Worker] = {}
         self._clients: dict[Channel, Worker | Consumer | None] = {}
+        self._processor_time = 0.0
         self._server = ChannelServer(
             options.path,
             options.key,
@@ -86,15 +76,21 @@ class Host:
             on_message=self._receive,
             on_close=self._close_client,
         )
-        self._handlers: dict[type, Callable[..., None]] = {
-            AttachRing: self._attach_ring,
-            DetachRing: self._detach_ring,
-            Submit: self._submit,
-            Fetch: self._fetch,
-            Release: self._release,
-            OpenSession: self._open_session,
-            CloseSession: self._close_session,
-            StatsRequest: self._report,
+        self._runner = Runner(pipeline, self._publisher, options.unclaimed_bytes, self._server.call_soon, self._send)
+        self._handlers: dict[type, dict[type, Callable[..., None]]] = {
+            Worker: {
+                AttachRing: self._attach_ring,
+                DetachRing: self._detach_ring,
+                Submit: self._submit,
+                Release: self._release,
+            },
+            Consumer: {
+                Fetch: self._fetch,
+                Release: self._release,
+                OpenSession: self._open_session,
+                CloseSession: self._close_session,
+                StatsRequest: self._report,
+            },
         }
 
     def run(self) -> None:
@@ -110,8 +106,7 @@ class Host:
         """End the executor's threads and free all memory, after `run` has returned."""
         self._server.close()
         self._pipeline.close()
-        for request in self._store:
-            self._drop(request)
+        self._runner.close()
         self._publisher.close()
 
     def watch(self, fd: int, callback: Callable[[], None]) -> None:
@@ -130,7 +125,7 @@ class Host:
                 continue  # it is going anyway
         self._server.stop()
 
-    # Clients ----------------------------------------------------------------------------------------------------
+    # Connections ------------------------------------------------------------------------------------------------
 
     def _open(self, channel: Channel) -> None:
         self._clients[channel] = None  # it says with its first message what it is
@@ -141,11 +136,11 @@ class Host:
             if client is None:
                 self._greet(channel, message)
                 return
-            handler = self._handlers.get(type(message))
+            handler = self._handlers[type(client)].get(type(message))
             if handler is None:
-                raise ProtocolError(f"a client sent {type(message).__name__}")
+                raise ProtocolError(f"a {type(client).__name__.lower()} sent {type(message).__name__}")
             if isinstance(message, AttachRing):
-                fds, received = received.fds, Received(message)
+                fds, received = received.fds, Received(message)  # the ring's from now on
                 handler(client, message, fds)
             else:
                 handler(client, message)
@@ -170,27 +165,22 @@ class Host:
     def _close_client(self, channel: Channel, error: Exception | None) -> None:
         client = self._clients.pop(channel)
         if isinstance(client, Worker):
-            self._forget_worker(client)
+            client.disconnect()
+            del self._workers[client.client]
+            self._runner.forget_worker(client)
         elif isinstance(client, Consumer):
-            for session in list(client.sessions):
-                self._store.close_session(session)
-            for request in self._store:
-                if request.waiter is client:
-                    request.waiter = None
+            for worker in self._workers.values():
+                worker.awaited = {seq: other for seq, other in worker.awaited.items() if other is not client}
+            self._runner.forget_consumer(client)
             client.account.close()
 
-    def _forget_worker(self, worker: Worker) -> None:
-        # Its results stay: a worker that has finished its part of a dataset ends before its last batches are fetched.
-        worker.disconnect()
-        del self._workers[worker.client]
-        self._totals.ring_wait += worker.waited
-        for seq, consumer in worker.awaited.items():
-            self._refuse(consumer, worker.client, seq, f"{worker!r} ended before it submitted the batch")
-        for request in self._store:
-            if request.worker is worker and request.state is State.DONE and not request.session:
-                self._store.leave_unclaimed(request)
+    def _send(self, consumer: Consumer, message: object, fds: Sequence[int] = ()) -> None:
+        try:
+            consumer.channel.post(message, fds)
+        except IPCError as error:  # it is gone, or doesn't read; its memory is freed with it
+            self._server.end(consumer.channel, error)
 
-    # Workers ----------------------------------------------------------------------------------------------------
+    # Messages ---------------------------------------------------------------------------------------------------
 
     def _attach_ring(self, worker: Worker, message: AttachRing, fds: tuple[int, ...]) -> None:
         if len(fds) != 1:
@@ -204,29 +194,14 @@ class Host:
         worker.completions.begin(message.seq)
         worker.submitted += 1
         worker.waited = message.waited_ns / 1e9
-        request = Request(
-            worker,
-            message.seq,
-            message.session,
-            BatchKey(message.epoch, message.batch, message.view),
-            message.batch_size,
-            message.indices,
-        )
-        request.waiter = worker.awaited.pop(message.seq, None)
-        if self._store.is_closed(message.session):
-            request.state = State.GONE
-            worker.completions.complete(message.seq)
-            return
-        self._store.add(request)
+        key = BatchKey(message.epoch, message.batch, message.view)
+        request = Request(worker, message.seq, message.session, key, message.batch_size, message.indices)
         try:
-            request.inputs = self._read_inputs(worker, message)
-        except PipelineError as error:
-            worker.completions.complete(message.seq)
-            self._finish(request, None, error)
-            if isinstance(error, ProtocolError):
-                raise
-            return
-        self._scheduler.add(request)
+            self._runner.submit(request, partial(self._read_inputs, worker, message))
+        except ProtocolError:
+            raise
+        except PipelineError:
+            return  # of this batch; whoever fetches it gets it
 
     def _read_inputs(self, worker: Worker, message: Submit) -> dict[str, TensorList]:
         if len(message.inputs) != len(self._inputs):
@@ -237,125 +212,24 @@ class Host:
             batch = TensorListCPU(worker.ring.views(table, dtype))
             if len(batch) != message.batch_size:
                 raise ProtocolError(f"{len(batch)} samples came for a batch of {message.batch_size}")
-            self._totals.bytes_in += batch.nbytes
             inputs[node.name] = check_batch(batch, node, self._pipeline.max_batch_size)
         return inputs
 
-    def _start(self, request: Request) -> None:
-        worker, seq = request.worker, request.seq
-        inputs, request.inputs = request.inputs, {}
-        try:
-            self._pipeline.submit(
-                BatchRequest(request.size, inputs, request.key, partial(worker.completions.complete, seq)),
-                partial(self._done, request),
-            )
-        except PipelineError as error:
-            worker.completions.complete(seq)
-            self._done(request, BatchResult(error=error))
-
-    def _done(self, request: Request, result: BatchResult) -> None:
-        # On a thread of the executor. Its stream, if it has one, is current: copies to slots follow the batch.
-        staged, error = None, result.error
-        if error is None:
-            try:
-                staged = self._publisher.stage(result.outputs)
-            except PipelineError as failed:
-                error = failed
-        self._server.call_soon(partial(self._finish_run, request, staged, error))
-
-    def _finish_run(self, request: Request, staged: StagedResult | None, error: PipelineError | None) -> None:
-        self._scheduler.finished()
-        self._finish(request, staged, error)
-
-    def _finish(self, request: Request, staged: StagedResult | None, error: PipelineError | None) -> None:
-        if request.state is State.GONE:
-            if staged is not None:
-                staged.discard()
-            return
-        worker = request.worker
-        request.state = State.DONE
-        request.staged = staged
-        if error is not None:
-            request.failure = describe(error, worker.client, request.seq, request.indices, worker.name, worker.pid)
-        self._totals.count(request)
-        if request.waiter is not None:
-            self._deliver(request, request.waiter)
-        elif worker.gone and not request.session:
-            self._store.leave_unclaimed(request)
-
-    # Consumers --------------------------------------------------------------------------------------------------
-
     def _fetch(self, consumer: Consumer, message: Fetch) -> None:
-        request = self._store.find(message.client, message.seq)
-        if request is None:
-            worker = self._workers.get(message.client)
-            if worker is not None and message.seq >= worker.submitted:
-                worker.awaited[message.seq] = consumer
-                return
-            self._refuse(consumer, message.client, message.seq, "the batch was fetched or discarded before")
-        elif request.state is State.DONE:
-            self._deliver(request, consumer)
-        else:
-            request.waiter = consumer
-
-    def _deliver(self, request: Request, consumer: Consumer) -> None:
-        self._store.remove(request)
-        request.state = State.GONE
-        staged, request.staged = request.staged, None
-        if staged is None:
-            self._send(consumer, request.failure)
-            return
-        try:
-            result, fds = self._publisher.publish(consumer.account, request.worker.client, request.seq, staged)
-        except IPCError as error:
-            staged.discard()
-            worker = request.worker
-            self._send(consumer, describe(error, worker.client, request.seq, (), worker.name, worker.pid))
-            return
-        self._send(consumer, result, fds)
-
-    def _refuse(self, consumer: Consumer, client: int, seq: int, why: str) -> None:
-        self._send(consumer, describe(StaleReferenceError(why), client, seq, (), f"client {client}", 0))
-
-    def _send(self, consumer: Consumer, message: object, fds: Sequence[int] = ()) -> None:
-        try:
-            consumer.channel.post(message, fds)
-        except IPCError as error:  # it is gone, or doesn't read; its memory is freed with it
-            self._server.end(consumer.channel, error)
+        self._runner.fetch(consumer, self._workers.get(message.client), message.client, message.seq)
 
     def _release(self, client: Worker | Consumer, message: Release) -> None:
         for number, seq in message.unpack():
-            request = self._store.find(number, seq)
-            if request is not None:
-                self._drop(request)
+            self._runner.release(self._workers.get(number), number, seq)
 
     def _open_session(self, consumer: Consumer, message: OpenSession) -> None:
         consumer.sessions.add(message.session)
-        self._store.open_session(message.session)
 
     def _close_session(self, consumer: Consumer, message: CloseSession) -> None:
         consumer.sessions.discard(message.session)
-        self._store.close_session(message.session)
+        self._runner.close_session(message.session)
 
-    def _drop(self, request: Request) -> None:
-        """Forget a request that nobody wants; if the executor has it, what it makes is thrown away."""
-        self._store.remove(request)
-        if request.state is State.QUEUED:
-            self._scheduler.drop(request)
-            request.inputs = {}
-            request.worker.completions.complete(request.seq)
-        elif request.state is State.DONE:
-            request.discard()
-        request.state = State.GONE
-        self._totals.dropped += 1
-
-    def _report(self, client: Consumer, message: StatsRequest) -> None:
-        self._scheduler.measure()
-        report = self._totals.report(
-            self._scheduler, self._workers.values(), host_seconds=time.thread_time() - self._processor_time
-        )
-        report["waiting_results"] = len(self._store)
-        report["operators"] = {
-            step.name: {"batches": step.batches, "seconds": step.seconds} for step in self._executor.statistics.steps()
-        }
-        client.channel.post(Stats(message.token, json.dumps(report)))
+    def _report(self, consumer: Consumer, message: StatsRequest) -> None:
+        report = self._runner.report(self._workers.values())
+        report["host"] = time.thread_time() - self._processor_time
+        self._send(consumer, Stats(message.token, json.dumps(report)))

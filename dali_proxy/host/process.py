@@ -7,6 +7,9 @@ import signal
 import site
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dali_proxy.errors import ProxyError, ServerDiedError
@@ -82,15 +85,14 @@ class ProcessHost:
 
     def stop(self, reason: str) -> None:
         """End it in order; kill it if that takes too long."""
-        try:
-            self._control.send(Stop(), timeout=1)
-        except IPCError:
-            pass  # it has ended already
-        try:
-            self._process.wait(_STOP_PATIENCE)
-        except subprocess.TimeoutExpired:
-            pass
-        self._kill()
+        with _unheard(signal.SIGCHLD):
+            try:
+                self._control.send(Stop(), timeout=1)
+                self._process.wait(_STOP_PATIENCE)
+            except (IPCError, subprocess.TimeoutExpired):
+                pass  # it has ended already, or does not
+            finally:
+                self._kill()
 
     def _start(self, pipeline: bytes, options: HostOptions, timeout: float) -> None:
         block = SharedBlock.create(max(len(pipeline), 1))
@@ -122,6 +124,20 @@ class ProcessHost:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
+
+
+@contextmanager
+def _unheard(number: signal.Signals) -> Iterator[None]:
+    """Keep the end of the host from torch: its handler raises, at every child's end, once a worker has died."""
+    handler = signal.getsignal(number)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(number, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(number, handler)
 
 
 def _working_directory() -> str:

@@ -63,10 +63,6 @@ class Store:
         """Whether a session has ended."""
         return session in self._closed_sessions
 
-    def open_session(self, session: int) -> None:
-        """Begin a session, also one that ended before."""
-        self._closed_sessions.pop(session, None)
-
     def close_session(self, session: int) -> None:
         """End a session: all its requests are dropped, and later ones will be refused."""
         self._closed_sessions[session] = None

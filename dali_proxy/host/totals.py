@@ -43,7 +43,7 @@ class Totals:
         self.errors += request.failure is not None
         self.bytes_out += request.nbytes
 
-    def report(self, scheduler: Scheduler, workers: Iterable[Worker], host_seconds: float) -> dict[str, Any]:
+    def report(self, scheduler: Scheduler, workers: Iterable[Worker]) -> dict[str, Any]:
         """Return all of it, with what the scheduler and the workers that live have measured."""
         alive = list(workers)
         return {
@@ -61,5 +61,4 @@ class Totals:
             "depth": scheduler.depth,
             "busy": scheduler.busy_seconds,
             "occupancy": scheduler.occupancy_seconds,
-            "host": host_seconds,
         }

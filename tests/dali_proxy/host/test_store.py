@@ -62,8 +62,6 @@ def test_sessions(store: Store, dropped: list[Request]) -> None:
     assert store.is_closed(7)
     assert not store.is_closed(8)
     assert not store.is_closed(0)
-    store.open_session(7)
-    assert not store.is_closed(7)
 
 
 def test_unclaimed_results_are_bounded_oldest_first(store: Store, dropped: list[Request]) -> None:

@@ -137,9 +137,7 @@ class SourceError(OperatorError):
             return self
         try:
             both = type(cause.__name__, (SourceError, cause), {"__module__": cause.__module__})
-            made: SourceError = both(
-                str(self), operator=self.operator, location=self.location, failures=self.failures
-            )
+            made: SourceError = both(str(self), operator=self.operator, location=self.location, failures=self.failures)
         except TypeError:  # its constructor needs more than a message, or the two can't be one class
             return self
         return made

@@ -7,10 +7,9 @@ import secrets
 import shutil
 import tempfile
 import threading
-import weakref
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +20,7 @@ from dali_proxy.telemetry import LoopTimes, ServerStats
 from dali_proxy.worker import close_worker_client
 from pipeline import Pipeline
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError
+from pipeline.threads import finalize
 from pipeline.types import to_numpy_type
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class DALIServer:
     def _live(self, life: _Life) -> None:
         self._life = life
         self._lock = threading.RLock()
-        weakref.finalize(self, life.stop, "its handle is gone")  # also when the interpreter ends
+        finalize(self, partial(life.stop, "its handle is gone"))
 
     @property
     def endpoint(self) -> Endpoint:

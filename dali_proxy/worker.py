@@ -9,6 +9,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy.typing as npt
@@ -224,9 +225,17 @@ def _process_name() -> str:
     return "main" if info is None else f"worker {info.id}"
 
 
-# A process has one connection to a server, however many proxies and loaders use it.
-_clients: dict[str, WorkerClient] = {}
-_clients_lock = threading.RLock()  # a finalizer of some other server may come in between
+@dataclass
+class _Connection:
+    """A process has one to a server, however many proxies and loaders use it."""
+
+    # Not one lock for all servers: a finalizer that disconnects from another one may come in between, on any thread.
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    client: WorkerClient | None = None
+
+
+_connections: dict[str, _Connection] = {}
+os.register_at_fork(after_in_child=_connections.clear)
 
 
 def worker_client(endpoint: Endpoint) -> WorkerClient:
@@ -236,33 +245,28 @@ def worker_client(endpoint: Endpoint) -> WorkerClient:
         ServerClosedError: the server isn't running.
         ServerDiedError: it isn't running any more.
     """
-    with _clients_lock:
-        client = _clients.get(endpoint.path)
+    connection = _connections.setdefault(endpoint.path, _Connection())
+    with connection.lock:
+        client = connection.client
         if client is not None and client.alive:
             return client
         if client is not None:
             client.close()
         try:
-            client = _clients[endpoint.path] = WorkerClient(endpoint)
+            connection.client = WorkerClient(endpoint)
         except ServerClosedError as error:
             if client is None:
                 raise
             raise ServerDiedError(f"the server that this process was connected to is gone: {error}") from None
-        return client
+        return connection.client
 
 
 def close_worker_client(endpoint: Endpoint) -> None:
     """End this process's connection to a server, if there is one."""
-    with _clients_lock:
-        client = _clients.pop(endpoint.path, None)
+    connection = _connections.pop(endpoint.path, None)
+    if connection is None:
+        return
+    with connection.lock:
+        client, connection.client = connection.client, None
     if client is not None:
         client.close()
-
-
-def _forget_inherited() -> None:
-    global _clients_lock
-    _clients_lock = threading.RLock()
-    _clients.clear()
-
-
-os.register_at_fork(after_in_child=_forget_inherited)

@@ -10,10 +10,10 @@ from dali_proxy.host.host import Host
 from dali_proxy.host.options import HostOptions
 from dali_proxy.transport.exchange import LocalExchange
 from pipeline import Pipeline
+from pipeline.threads import THREAD_PREFIX
 
 __all__ = ["ThreadHost"]
 
-_OWN = "dali-"  # begins the names of all threads of a host and of its executor
 _PATIENCE = 30.0  # seconds that a batch on its way may take when the host stops
 
 
@@ -41,7 +41,7 @@ class ThreadHost:
         except BaseException:
             made.close()
             raise
-        self._thread = threading.Thread(target=self._run, name=f"{_OWN}proxy-host", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=f"{THREAD_PREFIX}proxy-host", daemon=True)
         self._thread.start()
 
     @property
@@ -55,11 +55,9 @@ class ThreadHost:
     def stop(self, reason: str) -> None:
         """End it in order."""
         self._host.stop(reason)
-        # A handle that is garbage may be collected on any thread, on those that have to end, too.
-        if not threading.current_thread().name.startswith(_OWN):
-            self._thread.join(_PATIENCE)
-            if self._thread.is_alive():
-                raise ProxyError(f"the server's thread did not end in {_PATIENCE:g} s")
+        self._thread.join(_PATIENCE)
+        if self._thread.is_alive():
+            raise ProxyError(f"the server's thread did not end in {_PATIENCE:g} s")
 
     def _run(self) -> None:
         try:

@@ -22,6 +22,7 @@ from pipeline.external_source.data import check_batch, own_copy, to_batch
 from pipeline.external_source.group import SourceGroup
 from pipeline.graph import DataNode
 from pipeline.serialization import SerializedPipeline, decode_pipeline, encode_pipeline
+from pipeline.threads import finalize
 
 __all__ = ["Pipeline"]
 
@@ -162,7 +163,7 @@ class Pipeline(DescribesGraph, ReportsArguments):
     def _keep_until_closed(self, close: Callable[[], None]) -> None:
         if self._closing is not None:
             self._closing.detach()
-        self._closing = weakref.finalize(self, close)
+        self._closing = finalize(self, close)
 
     def _setup(self) -> Callable[[], Any] | None:
         """Return what calls `iter_setup`, if somebody has written one. It does not keep the pipeline."""

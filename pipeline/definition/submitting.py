@@ -12,6 +12,7 @@ from pipeline.executor.executor import Executor
 from pipeline.executor.request import BatchRequest, BatchResult
 from pipeline.external_source.group import SourceGroup
 from pipeline.external_source.reader import EndOfData
+from pipeline.threads import THREAD_PREFIX
 from pipeline.types import BatchInfo
 
 __all__ = ["Submitter"]
@@ -47,7 +48,7 @@ class Submitter:
             return
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="external-sources", daemon=True)
+                self._thread = threading.Thread(target=self._work, name=f"{THREAD_PREFIX}external-sources", daemon=True)
                 self._thread.start()
         self._queue.put(_Submitted(request, on_done))
 
@@ -55,8 +56,7 @@ class Submitter:
         """Start what was submitted, then end the thread."""
         if self._thread is not None:
             self._queue.put(None)
-            if self._thread is not threading.current_thread():
-                self._thread.join()
+            self._thread.join()
 
     def _work(self) -> None:
         while True:

@@ -11,6 +11,7 @@ from pipeline.errors import DeviceError
 from pipeline.executor.request import ExecutorConfig
 from pipeline.graph.graph import Graph
 from pipeline.kernels import KernelContext
+from pipeline.threads import THREAD_PREFIX
 
 __all__ = ["Device", "StreamSlot", "open_device"]
 
@@ -86,7 +87,7 @@ class Device:
         self.kernels = KernelContext(device_id)
         self._next = 0
         self._pending: queue.SimpleQueue[tuple[Any, list[Any], Callable[[], None] | None] | None] = queue.SimpleQueue()
-        self._reaper = threading.Thread(target=self._reap, name="dali-gpu-events", daemon=True)
+        self._reaper = threading.Thread(target=self._reap, name=f"{THREAD_PREFIX}gpu-events", daemon=True)
         self._reaper.start()
 
     def make_current(self) -> None:

@@ -26,6 +26,7 @@ from pipeline.operators.base import BatchOperator, SampleOperator, Setup
 from pipeline.operators.registry import implementation
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
+from pipeline.threads import THREAD_PREFIX
 
 __all__ = ["Executor"]
 
@@ -53,8 +54,7 @@ class _Lane:
         for _ in self._threads:
             self.put(None)
         for thread in self._threads:
-            if thread is not threading.current_thread():
-                thread.join()
+            thread.join()
 
     def _loop(self) -> None:
         if self._prepare is not None:
@@ -117,9 +117,9 @@ class Executor:
             self._output_numbers.setdefault(edge, number)
         self._buffers = BufferPool()
         self._closed = False
-        self._pool = ThreadPool(config.num_threads, "dali-cpu", config.cpu_affinity)
-        self._cpu_lane = _Lane("dali-cpu-stage", max(1, config.cpu_depth))
-        self._gpu_lane = _Lane("dali-gpu-stage", 1, self._device.make_current) if self._device else None
+        self._pool = ThreadPool(config.num_threads, f"{THREAD_PREFIX}cpu", config.cpu_affinity)
+        self._cpu_lane = _Lane(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
+        self._gpu_lane = _Lane(f"{THREAD_PREFIX}gpu-stage", 1, self._device.make_current) if self._device else None
 
     def _sample_operator(self, index: int) -> SampleOperator[Any]:
         operator = self._operators[index]

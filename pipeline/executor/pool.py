@@ -89,8 +89,7 @@ class ThreadPool:
             self._closed = True
             self._wake.notify_all()
         for thread in self._threads:
-            if thread is not threading.current_thread():  # as when garbage collection closes it there
-                thread.join()
+            thread.join()
 
     def __enter__(self) -> ThreadPool:
         return self

@@ -117,6 +117,33 @@ def test_server_that_is_dropped_stops(mode: str) -> None:
     assert mode == "thread" or not process.is_running()
 
 
+def test_server_that_is_collected_on_the_thread_of_another() -> None:
+    dropped = DALIServer(affine(), mode="thread")
+    dropped.cycle = dropped  # type: ignore[attr-defined]
+    dropped.start()
+    run_one(dropped)
+    connecting = threading.Event()
+
+    def collect(*_: object) -> None:
+        if connecting.is_set():
+            connecting.clear()
+            gc.collect()
+
+    gc.disable()
+    threading.setprofile(collect)  # of threads that start now
+    try:
+        with DALIServer(affine(), mode="thread", timeout=5) as server:
+            path = dropped.endpoint.path
+            del dropped
+            connecting.set()
+            run_one(server)
+            assert not connecting.is_set()
+    finally:
+        threading.setprofile(None)
+        gc.enable()
+    wait_until(lambda: not os.path.exists(path))
+
+
 def test_killed_server_is_an_error_that_says_so() -> None:
     server = DALIServer(affine())
     with server:

@@ -22,6 +22,7 @@ from pipeline.ipc.channel import Received
 from pipeline.ipc.errors import ChannelClosedError, IPCError
 from pipeline.ipc.ring_reader import RingReader
 from pipeline.tensors.cpu import TensorListCPU
+from pipeline.threads import THREAD_PREFIX
 from pipeline.types import BatchInfo
 
 __all__ = ["Part", "RemoteFailure", "WorkerPool"]
@@ -118,7 +119,7 @@ class WorkerPool:
             self._end_workers(0)
             os.close(self._doorbell)
             raise
-        self._thread = threading.Thread(target=self._serve, name="external-source-pool", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name=f"{THREAD_PREFIX}external-source-pool", daemon=True)
         self._thread.start()
 
     @property
@@ -163,8 +164,7 @@ class WorkerPool:
             return
         self._break("the workers of the parallel external sources were ended: the pipeline is closed")
         os.eventfd_write(self._doorbell, 1)
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        self._thread.join()
         self._end_workers(_PATIENCE)
         doorbell, self._doorbell = self._doorbell, -1
         os.close(doorbell)

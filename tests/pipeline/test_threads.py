@@ -1,0 +1,47 @@
+"""Ends of what is collected on threads that the ends wait for."""
+
+from __future__ import annotations
+
+import threading
+
+from pipeline.threads import THREAD_PREFIX, finalize
+
+
+class Owner:
+    """Something that can be collected."""
+
+
+def _collect_on(name: str) -> str:
+    """Return the name of the thread that an end is called on when its owner is collected on a thread called `name`."""
+    owner, ended, threads = Owner(), threading.Event(), []
+
+    def end() -> None:
+        threads.append(threading.current_thread().name)
+        ended.set()
+
+    finalize(owner, end)
+    held = [owner]
+    del owner
+    thread = threading.Thread(target=held.clear, name=name)
+    thread.start()
+    assert ended.wait(5)
+    thread.join()
+    return threads[0]
+
+
+def test_an_end_comes_on_the_thread_that_collects() -> None:
+    assert _collect_on("somebody's") == "somebody's"
+
+
+def test_an_end_never_comes_on_a_thread_of_this_project() -> None:
+    name = f"{THREAD_PREFIX}cpu-0"
+    assert _collect_on(name) != name
+
+
+def test_an_end_that_was_called_or_forgotten_does_not_come_again() -> None:
+    for use in ("__call__", "detach"):
+        owner, calls = Owner(), []
+        closing = finalize(owner, lambda: calls.append(1))  # noqa: B023 - used in this turn only
+        getattr(closing, use)()
+        del owner
+        assert len(calls) == (use == "__call__")

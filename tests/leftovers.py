@@ -50,7 +50,9 @@ class Snapshot:
     @classmethod
     def take(cls, *, descriptors: bool = True) -> Snapshot:
         """Look at this process and its surroundings now."""
-        paths = {path: f"shared memory {path}" for path in _own_entries(SHARED_MEMORY, "*")}
+        # CUDA's driver keeps files for this process until the interpreter ends, as it does for any user of CUDA IPC.
+        drivers = set(SHARED_MEMORY.glob(f"cuda.shm.*.{os.getpid():x}.*"))
+        paths = {path: f"shared memory {path}" for path in set(_own_entries(SHARED_MEMORY, "*")) - drivers}
         temporary = Path(tempfile.gettempdir())
         paths |= {path: f"folder {path}" for path in _own_entries(temporary, "dali-proxy-*")}
         return cls(_processes(), _threads(), _descriptors() if descriptors else {}, paths)

@@ -11,6 +11,7 @@ import threading
 import traceback
 
 from dali_proxy.host.control import CONTROL_CODEC, PARENT_PYTHONPATH, Ready, Start, StartFailed, Stop
+from dali_proxy.host.driver_files import remove_driver_files
 from dali_proxy.host.host import Host
 from dali_proxy.host.options import HostOptions
 from pipeline import Pipeline
@@ -48,6 +49,7 @@ def main() -> int:
     host.close()
     if orphaned:  # nobody else is left to remove it
         shutil.rmtree(os.path.dirname(start.path), ignore_errors=True)
+        remove_driver_files(os.getpid())
     return 0
 
 

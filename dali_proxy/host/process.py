@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dali_proxy.errors import ProxyError, ServerDiedError
 from dali_proxy.host.control import CONTROL_CODEC, PARENT_PYTHONPATH, Ready, Start, StartFailed, Stop
+from dali_proxy.host.driver_files import remove_driver_files
 from dali_proxy.host.options import HostOptions
 from dali_proxy.transport.exchange import LocalExchange
 from pipeline.ipc.channel import Channel
@@ -124,6 +125,7 @@ class ProcessHost:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
+        remove_driver_files(self.pid)
 
 
 @contextmanager

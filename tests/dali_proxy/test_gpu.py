@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -117,6 +120,18 @@ def test_a_corrupt_picture_costs_its_batch_only(pictures: Any, mode: str) -> Non
         assert str(caught.value.dataset_index) == str(BATCH + 2)
         assert "decoders.image" in caught.value.operator
         assert next(iterator)[1].tolist() == list(range(2 * BATCH, 3 * BATCH))
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, None])
+def test_nothing_of_the_driver_stays_in_shared_memory(pictures: Any, end: signal.Signals | None) -> None:
+    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0)) as server:
+        next(iter(dali_proxy.DataLoader(server, Encoded(pictures, server.proxy), batch_size=BATCH)))
+        pid = server.pid
+        assert pid is not None
+        if end is not None:
+            os.kill(pid, end)
+    assert not list(Path("/dev/shm").glob(f"cuda.shm.*.{pid:x}.*"))
 
 
 def test_a_gpu_that_is_not_there_is_an_error_of_start() -> None:

@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -194,8 +195,9 @@ def test_noise_in_place_of_a_proof_is_dropped(echo, noise):
 
 def test_a_client_that_does_not_read_holds_nobody_up_and_is_closed(echo):
     with echo.connect() as greedy, echo.connect() as other:
-        for number in range(30):
-            greedy.send(Ask(number, 1 << 20))
+        with suppress(ChannelClosedError):  # the server may have had enough before the last one
+            for number in range(30):
+                greedy.send(Ask(number, 1 << 20))
         other.send(Ask(7))
         assert other.receive(5).message.number == 7
         (error,) = echo.wait_closed(1)

@@ -1,0 +1,24 @@
+"""Files that CUDA's driver leaves: those of one process are removed, and no others."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dali_proxy.host.driver_files import remove_driver_files
+
+
+def test_only_those_of_the_process_are_removed() -> None:
+    pid = 0x7FFFFFF0  # higher than any process's number
+    shared = Path("/dev/shm")
+    own = [shared / f"cuda.shm.{os.getuid():x}.{pid:x}.{number}" for number in (1, 2)]
+    other = shared / f"cuda.shm.{os.getuid():x}.{pid + 1:x}.1"
+    for path in (*own, other):
+        path.touch()
+    try:
+        remove_driver_files(pid)
+        assert not any(path.exists() for path in own)
+        assert other.exists()
+        remove_driver_files(pid)  # nothing left: does nothing
+    finally:
+        other.unlink()

@@ -2,6 +2,6 @@
 
 from pipeline import errors, fn, math, ops, tensors, types
 from pipeline.definition import Pipeline, pipeline_def
-from pipeline.graph import DataNode
+from pipeline.graph import DataNode, newaxis
 
-__all__ = ["DataNode", "Pipeline", "errors", "fn", "math", "ops", "pipeline_def", "tensors", "types"]
+__all__ = ["DataNode", "Pipeline", "errors", "fn", "math", "newaxis", "ops", "pipeline_def", "tensors", "types"]

@@ -1,6 +1,7 @@
 """The exception tree of the package: every error that a user can cause or meet derives from `PipelineError`.
 
-Errors of a graph also derive from `TypeError` or `ValueError` where Python users expect those.
+Errors also derive from the types that NVIDIA DALI raises for the same mistake (`TypeError`, `ValueError`, `KeyError`
+and so on), so that scripts which catch those work here.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 __all__ = [
+    "ArgumentMismatchError",
+    "ArgumentOverflowError",
     "ArgumentTypeError",
     "ArgumentValueError",
     "BuildError",
@@ -17,11 +20,15 @@ __all__ = [
     "GraphError",
     "InputError",
     "MissingInputError",
+    "MissingSizeError",
+    "NoOutputsError",
     "OperatorError",
+    "OperatorValueError",
     "PipelineError",
     "SampleFailure",
     "SerializationError",
     "SourceError",
+    "UnknownArgumentError",
     "UnknownInputError",
     "WorkerError",
 ]
@@ -43,8 +50,33 @@ class ArgumentValueError(GraphError, ValueError):
     """An operator got an argument whose value it can't use."""
 
 
+class ArgumentMismatchError(ArgumentTypeError, ArgumentValueError):
+    """A value that can't become what an argument needs, or a wrong number of inputs.
+
+    Which of `TypeError` and `ValueError` fits is a matter of taste, so it is both.
+    """
+
+
+class ArgumentOverflowError(ArgumentValueError, OverflowError):
+    """A Python integer that doesn't fit into the 32 bits that a constant of a graph has."""
+
+
+class UnknownArgumentError(ArgumentMismatchError, KeyError):
+    """A keyword, or a key of a dict, that is unknown or missing."""
+
+    __str__ = PipelineError.__str__  # a KeyError would show the quoted message
+
+
+class NoOutputsError(GraphError, NotImplementedError):
+    """A pipeline whose graph has no outputs: nothing was returned, or nobody described it."""
+
+
 class BuildError(PipelineError):
     """A graph that is well formed can't run here: a missing GPU, library or file."""
+
+
+class MissingSizeError(BuildError, ArgumentMismatchError):
+    """A pipeline without a batch size or a number of threads is to run."""
 
 
 class DeviceError(BuildError):
@@ -113,13 +145,17 @@ class OperatorError(PipelineError):
         self.failures = failures
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild_operator_error, (str(self), self.operator, self.location, self.failures))
+        return (_rebuild_operator_error, (type(self), str(self), self.operator, self.location, self.failures))
+
+
+class OperatorValueError(OperatorError, ValueError):
+    """An operator failed because of a value that it got: a layout, a shape, a division by zero."""
 
 
 def _rebuild_operator_error(
-    message: str, operator: str, location: str, failures: tuple[SampleFailure, ...]
+    kind: type[OperatorError], message: str, operator: str, location: str, failures: tuple[SampleFailure, ...]
 ) -> OperatorError:
-    return OperatorError(message, operator=operator, location=location, failures=failures)
+    return kind(message, operator=operator, location=location, failures=failures)
 
 
 class SourceError(OperatorError):

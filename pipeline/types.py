@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import ArgumentTypeError
+from pipeline.errors import ArgumentOverflowError, ArgumentTypeError
 
 __all__ = [
     "ANY_DATA",
@@ -241,15 +241,23 @@ class Constant:
     device: str | None = None
 
     def array(self) -> npt.NDArray[Any]:
-        """Return the value as a NumPy array of the constant's dtype and shape."""
+        """Return the value as a NumPy array of the constant's dtype and shape.
+
+        Raises:
+            ArgumentTypeError: the value holds no numbers.
+            ArgumentOverflowError: a Python integer needs more than 32 bits, and no dtype says that it may.
+        """
         array = np.asarray(self.value)
         if self.dtype is not None:
             array = array.astype(to_numpy_type(self.dtype))
         elif not isinstance(self.value, np.ndarray | np.generic):
             if array.dtype == np.float64:
                 array = array.astype(np.float32)
-            elif array.dtype == np.int64:
-                array = array.astype(np.int32)
+            elif array.dtype in (np.int64, np.uint64):
+                narrow = array.astype(np.int32)
+                if not np.array_equal(narrow, array):
+                    raise ArgumentOverflowError(f"{self.value!r} does not fit into int32: give the constant a dtype")
+                array = narrow
         to_dali_type(array.dtype)  # refuses objects and strings
         if self.shape is not None:
             array = np.full(self.shape, array) if array.ndim == 0 else array.reshape(self.shape)

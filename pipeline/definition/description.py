@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import ArgumentTypeError, GraphError, InputError, UnknownInputError
+from pipeline.errors import ArgumentTypeError, GraphError, InputError, NoOutputsError, UnknownInputError
 from pipeline.graph import DataNode, Graph, GraphNode, OperatorCall, as_node
 from pipeline.graph.current import pop_pipeline, push_pipeline
 from pipeline.graph.graph import calls_behind
@@ -31,7 +31,9 @@ class DescribesGraph:
 
         The other ways are `pipeline_def` and `set_outputs`.
         """
-        raise GraphError("the pipeline has no outputs: use pipeline_def, call set_outputs() or override define_graph()")
+        raise NoOutputsError(
+            "the pipeline has no outputs: use pipeline_def, call set_outputs() or override define_graph()"
+        )
 
     def set_outputs(self, *output_data_nodes: Any) -> None:
         """Set the outputs of the pipeline.
@@ -44,17 +46,51 @@ class DescribesGraph:
         """
         self._refuse_when_built("set_outputs()")
         if not output_data_nodes:
-            raise GraphError("set_outputs() needs at least one output")
+            raise NoOutputsError("set_outputs() needs at least one output")
+        for number, node in enumerate(output_data_nodes):
+            if isinstance(node, list | tuple) and any(isinstance(item, DataNode) for item in node):
+                raise ArgumentTypeError(
+                    f"output {number} is a {type(node).__name__} of data nodes, which is no output: each of them is "
+                    "one (write *nodes)"
+                )
         self._outputs = tuple(as_node(node, f"output {number}") for number, node in enumerate(output_data_nodes))
 
     def take_outputs(self, made: Any, maker: str) -> None:
-        """Set the outputs to what a function that describes the graph returned; `maker` names it."""
-        if made is None:
-            raise GraphError(f"{maker} returned nothing: return the outputs of the pipeline")
-        self.set_outputs(*(made if isinstance(made, tuple | list) else (made,)))
+        """Set the outputs to what a function that describes the graph returned; `maker` names it.
+
+        A tuple, or a list with data nodes in it, has an output in each item; anything else is one output.
+        """
+        if made is None or (isinstance(made, tuple | list) and not made):
+            raise NoOutputsError(f"{maker} returned nothing: return the outputs of the pipeline")
+        several = isinstance(made, tuple) or (
+            isinstance(made, list) and any(isinstance(item, DataNode) for item in made)
+        )
+        try:
+            self.set_outputs(*(made if several else (made,)))
+        except GraphError as error:
+            raise type(error)(f"{maker}: {error}") from error.__cause__
+
+    def describe(self, define_graph: Callable[[], Any], what: str) -> None:
+        """Describe the graph by a function, for `what`, which refuses a graph that was described before."""
+        self.refuse_when_described(what)
+        with self:
+            self.take_outputs(define_graph(), "define_graph()")
+
+    def refuse_when_described(self, what: str) -> None:
+        """Raise a GraphError when the pipeline has outputs."""
+        if self._outputs is not None or self._graph is not None:
+            raise GraphError(f"{what} can't be used: the graph of the pipeline has been described before")
 
     def add_sink(self, edge: DataNode) -> None:
-        """Keep an operator whose outputs nothing uses."""
+        """Keep an operator in the graph though no output of the pipeline needs it.
+
+        Args:
+            edge: an output of the operator.
+
+        Raises:
+            ArgumentTypeError: it is none.
+            GraphError: the graph is fixed.
+        """
         self._refuse_when_built("add_sink()")
         if not isinstance(edge, DataNode) or edge.source is None:
             raise ArgumentTypeError(f"add_sink() needs a DataNode, not {type(edge).__name__}")
@@ -73,12 +109,16 @@ class DescribesGraph:
 
     @staticmethod
     def push_current(pipeline: DescribesGraph) -> None:
-        """Make a pipeline current, for operators that have side effects."""
+        """Make a pipeline current, for operators that have side effects; ``with pipeline:`` is safer."""
         push_pipeline(pipeline)
 
     @staticmethod
     def pop_current() -> None:
-        """Make the pipeline current that was so before."""
+        """Make the pipeline current that was so before.
+
+        Raises:
+            GraphError: no pipeline is current.
+        """
         pop_pipeline()
 
     @property

@@ -7,27 +7,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-
 from pipeline.definition.arguments import PipelineArguments
 from pipeline.definition.checkpoint import Checkpoint
 from pipeline.definition.description import DescribesGraph
+from pipeline.definition.drawing import DrawsGraph
 from pipeline.definition.engine import Engine
+from pipeline.definition.readers import ReportsReaders
 from pipeline.definition.reporting import ReportsArguments
 from pipeline.definition.running import Runner
-from pipeline.errors import GraphError, PipelineError, SerializationError
+from pipeline.definition.serializing import Serializes
+from pipeline.errors import GraphError, PipelineError
 from pipeline.executor import Executor
 from pipeline.executor.request import BatchRequest, BatchResult, TensorList
 from pipeline.external_source.data import check_batch, own_copy, to_batch
 from pipeline.external_source.group import SourceGroup
 from pipeline.graph import DataNode
-from pipeline.serialization import SerializedPipeline, decode_pipeline, encode_pipeline
 from pipeline.threads import finalize
 
 __all__ = ["Pipeline"]
 
 
-class Pipeline(DescribesGraph, ReportsArguments):
+class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
     """A data processing graph and what runs it.
 
     Describe the graph with `pipeline_def`, by `set_outputs` within ``with pipe:``, or by overriding `define_graph`;
@@ -38,16 +38,18 @@ class Pipeline(DescribesGraph, ReportsArguments):
         num_threads: threads of the CPU stage.
         device_id: the GPU; None for a pipeline that uses none.
         seed: of the random numbers; -1 draws one.
-        exec_pipelined: whether batches overlap at all.
+        exec_pipelined: whether batches overlap: others start before the first one is done.
         prefetch_queue_depth: batches on their way at once; a dict {"cpu_size": x, "gpu_size": y} sets stages apart.
-        exec_async: accepted; batches always run apart from the caller.
-        bytes_per_sample: accepted; buffers size themselves.
-        set_affinity: bind threads to cores.
-        max_streams: most CUDA streams; -1 for one a batch on its way.
-        default_cuda_stream_priority: of the CUDA streams.
-        enable_memory_stats: gather the sizes of outputs.
-        py_num_workers: processes for parallel external sources.
-        py_start_method: "fork" or "spawn".
+        exec_async: whether batches run while the caller goes on; else those that were started are done when `run` or
+            `schedule_run` returns.
+        bytes_per_sample: size of a sample of the outputs, as far as it is known beforehand: memory for it is made
+            ready when the pipeline is built. Buffers grow as they must in any case.
+        set_affinity: bind each thread of the CPU stage to a core, with a GPU to one that is near it.
+        max_streams: most CUDA streams; -1 for one a batch in the GPU stage.
+        default_cuda_stream_priority: of the CUDA streams: 0 is the lowest, negative numbers come before it.
+        enable_memory_stats: keep note of the sizes of outputs, for `executor_statistics`.
+        py_num_workers: processes for parallel external sources; 0 reads these sources in this process.
+        py_start_method: how they are started, "fork" or "spawn".
         exec_dynamic: accepted; GPU results may always go back to the CPU.
         enable_checkpointing: whether `checkpoint` may be called.
         checkpoint: go on where `checkpoint` was called, in this process or in another one.
@@ -98,6 +100,7 @@ class Pipeline(DescribesGraph, ReportsArguments):
         self._engine: Engine | None = None
         self._runner: Runner | None = None
         self._closing: weakref.finalize[..., Any] | None = None  # also when the pipeline is dropped without close()
+        self._checks_style = True
         self._style: str | None = None  # "run" or "schedule": the first one used, they can't be mixed
 
     # Building ---------------------------------------------------------------------------------------------------
@@ -114,12 +117,9 @@ class Pipeline(DescribesGraph, ReportsArguments):
         if self._engine is not None:
             return
         if define_graph is not None:
-            if self._outputs is not None:
-                raise GraphError("build(define_graph=...) can't be used with set_outputs() or pipeline_def")
             if self._sources is not None:
                 raise GraphError("build(define_graph=...) comes too late: start_py_workers() has fixed the graph")
-            with self:
-                self.take_outputs(define_graph(), "define_graph()")
+            self.describe(define_graph, "build(define_graph=...)")
         self.start_py_workers()
         assert self._sources is not None
         try:
@@ -133,9 +133,10 @@ class Pipeline(DescribesGraph, ReportsArguments):
             engine.inputs,
             engine.sources,
             self.max_batch_size,
-            max(self._arguments.queue_depths) if self.exec_pipelined else 1,
+            self._arguments.depth,
             self._setup(),
             self._arguments.enable_checkpointing,
+            self.exec_async,
         )
         if self._checkpoint is not None:
             self._runner.restore(self._checkpoint.position)
@@ -286,7 +287,7 @@ class Pipeline(DescribesGraph, ReportsArguments):
         """Return how many batches of an input have to be fed before all stages are busy."""
         if name not in self.inputs:
             raise self.unknown_input(name)
-        return max(self._arguments.queue_depths) if self.exec_pipelined else 1
+        return self._arguments.depth
 
     def reset(self) -> None:
         """Begin the next epoch, if the data has ended; else do nothing.
@@ -315,10 +316,21 @@ class Pipeline(DescribesGraph, ReportsArguments):
         """
         if not self._arguments.enable_checkpointing:
             raise PipelineError("checkpoint() needs a pipeline that was made with enable_checkpointing=True")
-        data = Checkpoint(self.seed, self._built_runner().position).to_bytes()
+        data = Checkpoint(self._arguments.drawn_seed, self._built_runner().position).to_bytes()
         if filename is not None:
             Path(filename).write_bytes(data)
         return data
+
+    def executor_statistics(self) -> dict[str, dict[str, list[int]]]:
+        """Return how much memory the outputs of operators had so far, by the names of the operators.
+
+        Each has four lists with a number of bytes for each output of the operator, the largest so far:
+        `real_memory_size`, of a batch; `max_real_memory_size`, of a sample; `reserved_memory_size` and
+        `max_reserved_memory_size`, of the memory that they lie in. Empty unless the pipeline was made with
+        ``enable_memory_stats=True``.
+        """
+        memory = self._built().executor.memory
+        return {} if memory is None else memory.by_operator()
 
     @property
     def is_restored_from_checkpoint(self) -> bool:
@@ -335,33 +347,16 @@ class Pipeline(DescribesGraph, ReportsArguments):
         assert self._runner is not None
         return self._runner
 
+    def enable_api_check(self, enable: bool) -> None:
+        """Tell whether mixing `run` with `schedule_run`, `share_outputs` and `release_outputs` is an error.
+
+        It is at first: batches that one of them scheduled would be taken by the other.
+        """
+        self._checks_style = bool(enable)
+
     def _use_style(self, style: str) -> None:
-        if self._style not in (None, style):
+        if self._checks_style and self._style not in (None, style):
             raise PipelineError(
                 "run() can't be mixed with schedule_run(), share_outputs() and release_outputs() on one pipeline"
             )
         self._style = style
-
-    # Serialization ----------------------------------------------------------------------------------------------
-
-    def serialize_for_host(self) -> bytes:
-        """Return the pipeline as bytes for a process of one's own; they hold code, never read them from elsewhere."""
-        made = encode_pipeline(self.graph, vars(self._arguments))
-        try:
-            return bytes(cloudpickle.dumps((made.data, made.objects)))
-        except Exception as error:
-            raise SerializationError(
-                f"a source or another object of the pipeline can't be sent to another process: {error}"
-            ) from error
-
-    @classmethod
-    def from_host_bytes(cls, data: bytes) -> Pipeline:
-        """Make a pipeline from what `serialize_for_host` returned, in a process of one's own."""
-        return cls._from_serialized(SerializedPipeline(*cloudpickle.loads(data)))
-
-    @classmethod
-    def _from_serialized(cls, made: SerializedPipeline, **overrides: Any) -> Pipeline:
-        graph, arguments = decode_pipeline(made.data, made.objects)
-        pipe = Pipeline(**{**arguments, **overrides})
-        pipe._graph = graph
-        return pipe

@@ -33,9 +33,9 @@ class ReportsArguments:
         return self._arguments.device_id
 
     @property
-    def seed(self) -> int:
-        """Seed of the random numbers."""
-        return self._arguments.seed
+    def seed(self) -> int | None:
+        """Seed of the random numbers, or None when it isn't fixed."""
+        return self._arguments.seed if self._arguments.seed >= 0 else None
 
     @property
     def exec_pipelined(self) -> bool:
@@ -44,7 +44,7 @@ class ReportsArguments:
 
     @property
     def exec_async(self) -> bool:
-        """Whether batches run apart from the caller."""
+        """Whether batches run while the caller goes on."""
         return self._arguments.exec_async
 
     @property
@@ -74,12 +74,12 @@ class ReportsArguments:
 
     @property
     def set_affinity(self) -> bool:
-        """Whether threads are bound to cores."""
+        """Whether the threads of the CPU stage are bound to cores."""
         return self._arguments.set_affinity
 
     @property
     def max_streams(self) -> int:
-        """Most CUDA streams; -1 for one a batch on its way."""
+        """Most CUDA streams; -1 for one a batch in the GPU stage."""
         return self._arguments.max_streams
 
     @property

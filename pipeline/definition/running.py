@@ -77,6 +77,7 @@ class Runner:
         depth: how many batches may be on their way, those that nobody has asked for yet included.
         setup: called before each batch, to feed inputs; `StopIteration` ends the epoch. None for none.
         checkpoints: whether to keep note of how far sources were read.
+        asynchronous: whether batches run while the caller goes on, or else are done when `schedule` returns.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Runner:
         depth: int,
         setup: Callable[[], Any] | None = None,
         checkpoints: bool = False,
+        asynchronous: bool = True,
     ) -> None:
         self._executor = executor
         self._inputs = inputs
@@ -96,6 +98,7 @@ class Runner:
         self._depth = depth
         self._setup = setup
         self._checkpoints = checkpoints
+        self._asynchronous = asynchronous
         self._started: deque[_Started] = deque()
         self._wanted = 0  # batches that were scheduled and not taken
         self._epoch = 0
@@ -118,6 +121,9 @@ class Runner:
                 break  # when it is taken, it is waited for and started
             self._start()
         self._wanted = wanted
+        if not self._asynchronous:
+            for started in self._started:
+                started.wait()
 
     def take(self) -> Outputs:
         """Wait for the oldest batch and return its outputs.

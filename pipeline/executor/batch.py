@@ -13,6 +13,7 @@ from pipeline.rng import batch_generator
 from pipeline.tensors.cpu import Array, TensorListCPU
 
 if TYPE_CHECKING:
+    from pipeline.executor.memory_statistics import MemoryStatistics
     from pipeline.executor.pool import ThreadPool
     from pipeline.executor.trace import Trace
     from pipeline.graph.graph import Edge, GraphNode
@@ -49,8 +50,16 @@ class Batch:
         #: Number of the batch in its executor, and where to record what runs when (or None).
         self.number = 0
         self.trace: Trace | None = None
+        #: Where to keep note of the sizes of outputs, or None.
+        self.memory: MemoryStatistics | None = None
         #: Objects that must live until the batch's GPU work is done: host memory that is copied from.
         self.keep_alive: list[Any] = []
+
+    def keep(self, edge: Edge, value: TensorList) -> None:
+        """Add a batch that an operator made."""
+        self.values[edge] = value
+        if self.memory is not None:
+            self.memory.add_batch(edge, value)
 
     def arguments(self, node: GraphNode) -> Arguments:
         """Return the arguments of a node for this batch."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.errors import OperatorError, PipelineError, SampleFailure
+from pipeline.errors import OperatorError, OperatorValueError, PipelineError, SampleFailure
 from pipeline.executor.batch import Batch
 from pipeline.executor.plan import SampleStep
 from pipeline.graph.graph import Edge, GraphNode
@@ -73,6 +73,11 @@ class _ChainOfBatch:
                 self._dense[edge] = batch.allocate(edge, (batch.size, *spec.shape), spec.dtype)
             else:
                 self._ragged[edge] = [None] * batch.size  # type: ignore[list-item]
+        #: For edges that nothing outside the chain reads: their samples, where their sizes are to be noted.
+        self._passing: dict[Edge, list[Array]] = {}
+        if batch.memory is not None:
+            for edge in self._specs.keys() - self._given.keys() - set(self._results):
+                self._passing[edge] = [None] * batch.size  # type: ignore[list-item]
 
     def _link(self, node: GraphNode, operator: SampleOperator[Any], members: set[int]) -> None:
         for edge in node.inputs:
@@ -127,18 +132,23 @@ class _ChainOfBatch:
             ragged[sample] = array
         elif not written and edge in self._dense:
             self._dense[edge][0][sample] = array
+        elif edge in self._passing:
+            self._passing[edge][sample] = array
 
     def publish(self) -> None:
         for edge, (array, owner) in self._dense.items():
             made = TensorListCPU(array, self._specs[edge].layout)
             made.owner = owner
-            self._batch.values[edge] = made
+            self._batch.keep(edge, made)
         for edge, samples in self._ragged.items():
             try:
-                self._batch.values[edge] = TensorListCPU(samples, self._specs[edge].layout)
+                self._batch.keep(edge, TensorListCPU(samples, self._specs[edge].layout))
             except PipelineError as error:
                 node = next(link[0] for link in self._links if link[0].index == edge.node)
                 raise describe_failure(node, error) from error
+        if self._batch.memory is not None:
+            for edge, samples in self._passing.items():
+                self._batch.memory.add_samples(edge, samples)
 
 
 def _first_failure(errors: list[tuple[int, BaseException]]) -> OperatorError:
@@ -164,7 +174,8 @@ def describe_failure(node: GraphNode, error: BaseException, failures: tuple[Samp
     where = f" for sample {failures[0].sample}" if failures else ""
     more = f" (and {len(failures) - 1} more samples of this batch)" if len(failures) > 1 else ""
     at = f"\n  at {node.location}" if node.location.line else ""
-    return OperatorError(
+    kind = OperatorValueError if isinstance(error, ValueError) else OperatorError
+    return kind(
         f"{node.display} failed{where}: {reason}{more}{at}",
         operator=node.display,
         location=str(node.location),

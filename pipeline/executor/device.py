@@ -40,7 +40,7 @@ def open_device(graph: Graph, config: ExecutorConfig) -> Device:
         raise DeviceError(f"{node.display} needs a GPU, and CUDA finds none: {error}") from error
     if not 0 <= config.device_id < count:
         raise DeviceError(f"device_id={config.device_id}: this machine has {count} GPU(s), numbered from 0")
-    return Device(config.device_id, config.gpu_depth, config.stream_priority)
+    return Device(config.device_id, config.gpu_streams, config.stream_priority)
 
 
 class StreamSlot:
@@ -89,6 +89,13 @@ class Device:
         self._pending: queue.SimpleQueue[tuple[Any, list[Any], Callable[[], None] | None] | None] = queue.SimpleQueue()
         self._reaper = threading.Thread(target=self._reap, name=f"{THREAD_PREFIX}gpu-events", daemon=True)
         self._reaper.start()
+
+    def reserve(self, nbytes: int, count: int) -> None:
+        """Leave so many blocks of memory in CuPy's pool of each stream for the batches to come."""
+        for slot in self._slots:
+            with self._cupy.cuda.Device(self.device_id), slot.stream:
+                blocks = [self._cupy.cuda.alloc(nbytes) for _ in range(-(-count // len(self._slots)))]
+                del blocks  # the pool keeps them
 
     def make_current(self) -> None:
         """Make this GPU the calling thread's."""

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from pipeline.errors import BuildError, GraphError, InputError, OperatorError, PipelineError
+from pipeline.executor.affinity import nearest_cores
 from pipeline.executor.batch import Batch
 from pipeline.executor.chain import ChainRunner, describe_failure
 from pipeline.executor.device import Device, open_device
 from pipeline.executor.memory import BufferPool
+from pipeline.executor.memory_statistics import MemoryStatistics
 from pipeline.executor.plan import BatchStep, Phase, make_plan
 from pipeline.executor.pool import ThreadPool
 from pipeline.executor.request import BatchRequest, BatchResult, ExecutorConfig, OutputAllocator, TensorList
@@ -23,6 +25,7 @@ from pipeline.executor.statistics import Statistics
 from pipeline.executor.trace import Trace
 from pipeline.graph.graph import Edge, Graph, GraphNode
 from pipeline.operators.base import BatchOperator, SampleOperator, Setup
+from pipeline.operators.reader import Reader, ReaderMeta
 from pipeline.operators.registry import implementation
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
@@ -82,7 +85,7 @@ class Executor:
     """Runs batches through a graph.
 
     CPU phases of up to `cpu_depth` batches share one thread pool; GPU phases are issued in order, each batch on one
-    of `gpu_depth` CUDA streams, with no host synchronisation. A batch that fails is a result like any other.
+    of `gpu_streams` CUDA streams, with no host synchronisation. A batch that fails is a result like any other.
 
     Args:
         graph: what to run.
@@ -96,6 +99,8 @@ class Executor:
         self.graph = graph
         self.config = config
         self.statistics = Statistics(graph)
+        #: Sizes of outputs; None unless `memory_statistics` asks for them.
+        self.memory: MemoryStatistics | None = MemoryStatistics(graph) if config.memory_statistics else None
         #: Where the memory of dense outputs on the CPU comes from; None for the executor's own.
         self.output_allocator: OutputAllocator | None = None
         #: Where to record what runs when; None for nowhere.
@@ -116,8 +121,13 @@ class Executor:
         for number, edge in enumerate(graph.outputs):
             self._output_numbers.setdefault(edge, number)
         self._buffers = BufferPool()
+        self._reserve(config)
         self._closed = False
-        self._pool = ThreadPool(config.num_threads, f"{THREAD_PREFIX}cpu", config.cpu_affinity)
+        self._pool = ThreadPool(
+            config.num_threads,
+            f"{THREAD_PREFIX}cpu",
+            nearest_cores(config.device_id if self._device else None) if config.set_affinity else (),
+        )
         self._cpu_lane = _Lane(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
         self._gpu_lane = _Lane(f"{THREAD_PREFIX}gpu-stage", 1, self._device.make_current) if self._device else None
 
@@ -140,8 +150,24 @@ class Executor:
             raise PipelineError("the executor is closed")
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self._allocate)
-        batch.number, batch.trace = next(self._submitted), self.trace
+        batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
         self._advance(_Run(batch, on_done))
+
+    def _reserve(self, config: ExecutorConfig) -> None:
+        """Have memory ready for the outputs of as many batches as run at once, where their size is guessed."""
+        nbytes = config.bytes_per_sample * config.max_batch_size
+        if nbytes:
+            outputs = set(self.graph.outputs)
+            on_gpu = sum(self.graph.device_of(edge) == "gpu" for edge in outputs)
+            self._buffers.reserve(nbytes, (config.cpu_depth + 1) * (len(outputs) - on_gpu))
+            if self._device is not None:
+                self._device.reserve(nbytes, (config.gpu_depth + 1) * on_gpu)
+
+    @property
+    def reader_metas(self) -> dict[str, ReaderMeta]:
+        """What the readers of the graph tell about their data, by their names."""
+        operators = ((node.name, self._operators[node.index]) for node in self.graph.nodes)
+        return {name: operator.meta for name, operator in operators if isinstance(operator, Reader)}
 
     @property
     def buffers_made(self) -> int:
@@ -250,7 +276,7 @@ class Executor:
         except Exception as error:
             raise describe_failure(node, error) from error
         for index, value in enumerate(made):
-            batch.values[Edge(node.index, index)] = value
+            batch.keep(Edge(node.index, index), value)
 
     def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:
         """Let buffers that no later step reads be reused by it."""

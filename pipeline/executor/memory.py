@@ -40,15 +40,22 @@ class BufferPool:
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if nbytes < _SMALLEST:
             return np.empty(shape, dtype)
-        size = 1 << (nbytes - 1).bit_length()
-        if size - nbytes > size // 4:
-            size -= size // 4  # two sizes for each power of two
-        memory = self._take(size)
+        memory = self._take(_buffer_size(nbytes))
         # The array hands the memory back when it dies; the finalizer alone keeps the memory alive until then.
         lease = _Lease(memory)
         array = np.asarray(lease)[:nbytes].view(dtype).reshape(shape)
         weakref.finalize(lease, self._returned.append, memory)
         return array
+
+    def reserve(self, nbytes: int, count: int) -> None:
+        """Make buffers for arrays of so many bytes, so that the first arrays cost no more than others."""
+        size = _buffer_size(nbytes)
+        if nbytes < _SMALLEST:
+            return
+        for _ in range(min(count, self._idle_limit // size)):
+            with self._lock:
+                self.allocated += 1
+            self._returned.append(np.ones(size, np.uint8))  # written to, so that its pages are there
 
     def _take(self, size: int) -> Array:
         with self._lock:
@@ -66,6 +73,12 @@ class BufferPool:
             if self._idle_bytes + memory.nbytes <= self._idle_limit:
                 self._idle.setdefault(memory.nbytes, []).append(memory)
                 self._idle_bytes += memory.nbytes
+
+
+def _buffer_size(nbytes: int) -> int:
+    """Return the size of the buffer for an array: there are two sizes for each power of two."""
+    size = 1 << (nbytes - 1).bit_length()
+    return size - size // 4 if size - nbytes > size // 4 else size
 
 
 class _Lease:

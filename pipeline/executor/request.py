@@ -31,8 +31,11 @@ class ExecutorConfig:
         seed: of the random numbers.
         cpu_depth: batches in the CPU stage at once.
         gpu_depth: batches in the mixed and GPU stages at once.
+        gpu_streams: CUDA streams that they share.
         stream_priority: priority of the CUDA streams.
-        cpu_affinity: cores to which the threads are bound, one each in turn; empty for no binding.
+        set_affinity: whether the threads are bound to cores, those near the GPU where there is one.
+        bytes_per_sample: size of an output's sample, to have memory ready before the first batch; 0 for no guess.
+        memory_statistics: whether to keep note of the sizes of outputs.
     """
 
     max_batch_size: int
@@ -41,8 +44,11 @@ class ExecutorConfig:
     seed: int
     cpu_depth: int = 2
     gpu_depth: int = 2
+    gpu_streams: int = 2
     stream_priority: int = 0
-    cpu_affinity: tuple[int, ...] = ()
+    set_affinity: bool = False
+    bytes_per_sample: int = 0
+    memory_statistics: bool = False
 
 
 @dataclass(frozen=True)

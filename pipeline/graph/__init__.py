@@ -1,6 +1,7 @@
 """The description of a pipeline: nodes that users make, and the frozen graph that is compiled."""
 
 from pipeline.graph.graph import Edge, Graph, GraphNode
+from pipeline.graph.indexing import newaxis
 from pipeline.graph.location import SourceLocation
 from pipeline.graph.nodes import DataNode, OperatorCall, apply_operator, as_node
 
@@ -13,4 +14,5 @@ __all__ = [
     "SourceLocation",
     "apply_operator",
     "as_node",
+    "newaxis",
 ]

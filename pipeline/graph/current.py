@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Protocol
 
+from pipeline.errors import GraphError
+
 if TYPE_CHECKING:
     from pipeline.graph.nodes import OperatorCall
 
@@ -34,5 +36,11 @@ def push_pipeline(pipeline: _Keeper) -> None:
 
 
 def pop_pipeline() -> None:
-    """Make the pipeline current that was so before."""
+    """Make the pipeline current that was so before.
+
+    Raises:
+        GraphError: no pipeline is current.
+    """
+    if not _STACK.pipelines:
+        raise GraphError("pop_current() without push_current(): no pipeline is current")
     _STACK.pipelines.pop()

@@ -12,7 +12,7 @@ from pipeline.graph.nodes import DataNode, OperatorCall
 from pipeline.operators.registry import lookup
 from pipeline.operators.schema import OperatorSchema
 
-__all__ = ["Edge", "Graph", "GraphNode", "calls_behind"]
+__all__ = ["Edge", "Graph", "GraphNode", "calls_behind", "check_names"]
 
 
 @dataclass(frozen=True, order=True)
@@ -121,7 +121,7 @@ class Graph:
             )
             for index, call in enumerate(calls)
         )
-        _check_names(nodes)
+        check_names(nodes)
         return cls(nodes, tuple(edge(node) for node in outputs))
 
 
@@ -148,7 +148,12 @@ def _reachable(roots: Sequence[OperatorCall]) -> list[OperatorCall]:
     return sorted(seen.values(), key=lambda call: call.order)
 
 
-def _check_names(nodes: Iterable[GraphNode]) -> None:
+def check_names(nodes: Iterable[GraphNode]) -> None:
+    """Check that no two nodes have the same name.
+
+    Raises:
+        GraphError: when two have.
+    """
     by_name: dict[str, GraphNode] = {}
     for node in nodes:
         other = by_name.setdefault(node.name, node)

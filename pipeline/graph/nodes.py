@@ -9,9 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError
+from pipeline.errors import (
+    ArgumentMismatchError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    GraphError,
+    UnknownArgumentError,
+)
 from pipeline.graph.current import current_pipeline
 from pipeline.graph.expression import Expression
+from pipeline.graph.indexing import index_entries
 from pipeline.graph.location import SourceLocation
 from pipeline.operators.registry import lookup
 from pipeline.operators.schema import REQUIRED, OperatorSchema
@@ -84,40 +91,23 @@ class DataNode(Expression):
         return _single(apply_operator("shapes", (self,), {**arguments, "device": device}))
 
     def property(self, key: str, *, device: str = "cpu") -> DataNode:
-        """Return a property of the samples, such as "layout"."""
+        """Return a property of the samples: a batch of 1-D uint8 tensors that hold text.
+
+        Args:
+            key: "layout", or "source_info": where a reader found the sample.
+            device: "cpu" or "gpu".
+        """
         return _single(apply_operator("get_property", (self,), {"key": key, "device": device}))
 
     def _combine(self, operation: str, *operands: Any) -> DataNode:
         return _single(apply_operator("arithmetic", operands, {"operation": operation}))
 
     def _index(self, key: Any) -> DataNode:
-        parts, indices = _index_parts(key if isinstance(key, tuple) else (key,))
-        return _single(apply_operator("subscript", (self, *indices), {"key": parts}))
+        entries, indices = index_entries(key, lambda value: isinstance(value, DataNode))
+        return _single(apply_operator("subscript", (self, *indices), {"key": entries}))
 
     def __repr__(self) -> str:
         return f"DataNode({self.name!r}, device={self.device!r})"
-
-
-def _index_parts(key: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[DataNode]]:
-    """Take the data nodes out of an index: each becomes its number, as a string, and an input of the operator."""
-    indices: list[DataNode] = []
-
-    def part(value: Any) -> Any:
-        if isinstance(value, DataNode):
-            indices.append(value)
-            return str(len(indices) - 1)
-        if value is None or (isinstance(value, int | np.integer) and not isinstance(value, bool)):
-            return None if value is None else int(value)
-        raise ArgumentTypeError(f"an index must be an integer, a slice or a DataNode, not {value!r}")
-
-    def entry(value: Any) -> Any:
-        if value is Ellipsis:
-            raise NotImplementedError("ellipsis in an index of a DataNode: write the dimensions out")
-        if isinstance(value, slice):
-            return (part(value.start), part(value.stop), part(value.step))
-        return (None, None, None) if value is None else part(value)
-
-    return tuple(entry(value) for value in key), indices
 
 
 def _single(node: DataNode | tuple[DataNode, ...] | None) -> DataNode:
@@ -138,8 +128,9 @@ def as_node(value: Any, what: str) -> DataNode:
     if isinstance(value, Constant):
         try:
             array = value.array()
-        except (ArgumentTypeError, ValueError) as error:
-            raise ArgumentTypeError(f"{what}: {error}") from error
+        except (GraphError, ValueError) as error:
+            kind = type(error) if isinstance(error, GraphError) else ArgumentTypeError
+            raise kind(f"{what}: {error}") from error
         arguments = {"value": array, "layout": value.layout, "device": value.device or "cpu"}
         return _single(apply_operator("constant_value", (), arguments))
     raise ArgumentTypeError(f"{what} must be a DataNode or a constant, not {type(value).__name__}")
@@ -188,7 +179,8 @@ def _check_call(
     least = sum(not declared.optional for declared in schema.inputs)
     if len(given) < least or (len(given) > len(schema.inputs) and not schema.variadic):
         names = ", ".join(declared.name for declared in schema.inputs) or "none"
-        raise ArgumentTypeError(f"takes {least} to {len(schema.inputs)} inputs ({names}), {len(given)} given")
+        most = "any number of" if schema.variadic else str(len(schema.inputs))
+        raise ArgumentMismatchError(f"takes {least} to {most} inputs ({names}), {len(given)} given")
     nodes = [as_node(value, f"input {position}") for position, value in enumerate(given)]
     device = _choose_device(schema, arguments.pop("device", None), nodes)
     nodes = [_place(schema, device, position, node) for position, node in enumerate(nodes)]
@@ -199,7 +191,7 @@ def _check_call(
         declared_argument = schema.argument(key)
         if declared_argument is None:
             known = ", ".join(sorted(argument.name for argument in schema.arguments)) or "none"
-            raise ArgumentTypeError(f"unknown argument {key!r}; its arguments are: {known}")
+            raise UnknownArgumentError(f"unknown argument {key!r}; its arguments are: {known}")
         if isinstance(value, DataNode):
             if not declared_argument.per_sample:
                 raise ArgumentTypeError(f"argument {key!r} must be a constant, not a DataNode")

@@ -12,6 +12,7 @@ from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.executor.batch import Batch
 from pipeline.graph.graph import GraphNode
 from pipeline.operators.base import BatchOperator, Setup
+from pipeline.operators.gpu_operator import fail
 from pipeline.operators.promotion import promote
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
@@ -43,7 +44,7 @@ class _Operation:
 
 
 def _divide_integers(xp: Any, a: Any, b: Any) -> Any:
-    """Divide toward zero, as C does; by zero gives zero. Floats are simply divided, as DALI does."""
+    """Divide integers toward zero, as C does; by zero gives zero, where nobody refused it. Floats as DALI: plainly."""
     if a.dtype.kind == "f":
         return xp.divide(a, b)
     safe = xp.where(b == 0, xp.ones_like(b), b)
@@ -168,6 +169,21 @@ class _Arithmetic(BatchOperator):
                     f"the shapes {' and '.join(map(str, shapes))} of sample {sample} can't be broadcast"
                 ) from None
 
+    def _check_divisor(self, inputs: Sequence[Any]) -> None:
+        """Refuse to divide integers by zero, which has no result; the GPU gives zero, and nobody waits for it."""
+        if self.node.argument("operation") not in ("floordiv", "mod"):
+            return
+        dividend, divisor = inputs
+        if "f" in (dividend.samples[0].dtype.kind, divisor.samples[0].dtype.kind):
+            return
+        fail(
+            [
+                (number, ArgumentValueError("integer division by zero"))
+                for number, (over, under) in enumerate(zip(dividend.samples, divisor.samples, strict=True))
+                if np.size(over) and not np.all(under)
+            ]
+        )
+
     @staticmethod
     def _layout(inputs: Sequence[Any]) -> str:
         layouts = [data.layout() for data in inputs if data.layout()]
@@ -185,6 +201,7 @@ class ArithmeticCpu(_Arithmetic):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         layout = self._layout(inputs)
         self._check_shapes(inputs)
+        self._check_divisor(inputs)
         if all(data.dense is not None for data in inputs) and sum(data.nbytes for data in inputs) < _SMALL:
             return [TensorListCPU(self._dense(np, [data.dense for data in inputs]), layout)]
         results: list[Any] = [None] * batch.size

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.errors import ArgumentTypeError, ArgumentValueError
+from pipeline.errors import ArgumentMismatchError, ArgumentValueError
 from pipeline.types import DALIDataType, DALIImageType, DALIInterpType
 
 __all__ = ["REQUIRED", "Argument", "Input", "Kind", "OperatorSchema"]
@@ -76,7 +76,7 @@ class Argument:
         """Return a constant value in its normal form: Python numbers, tuples, enum members.
 
         Raises:
-            ArgumentTypeError: when the value is of another type.
+            ArgumentMismatchError: when the value is of another type.
             ArgumentValueError: when a string is none of the choices.
         """
         if value is None or self.kind is Kind.OBJECT:
@@ -96,8 +96,8 @@ class Argument:
             return bool(self._check_int(value))
         return self._check_int(value) if self.kind is Kind.INT else self._check_float(value)
 
-    def _refuse(self, value: Any) -> ArgumentTypeError:
-        return ArgumentTypeError(
+    def _refuse(self, value: Any) -> ArgumentMismatchError:
+        return ArgumentMismatchError(
             f"argument {self.name!r} must be {self.kind.value}, not {type(value).__name__} ({value!r})"
         )
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.errors import ArgumentValueError
+from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.executor.batch import Batch
 from pipeline.graph.graph import GraphNode
+from pipeline.graph.indexing import ELLIPSIS, NEWAXIS
 from pipeline.operators.base import BatchOperator, Setup
+from pipeline.operators.gpu_operator import fail
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline.tensors.cpu import TensorListCPU
@@ -28,8 +30,7 @@ SUBSCRIPT = register(
             Argument(
                 "key",
                 Kind.OBJECT,
-                "A tuple with an entry for each indexed dimension: an index, or a list of start, stop and step. "
-                "Each number is a constant, None, or the number of an index input as a string.",
+                "The entries of the index, as `pipeline.graph.indexing` describes them.",
                 REQUIRED,
             ),
         ),
@@ -50,42 +51,89 @@ class Subscript(BatchOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data, *indices = inputs
-        layout = self._layout(data)
+        entries = self._expand(data.ndim)
+        layout = _layout(data.layout(), entries)
         made = TensorListGPU if isinstance(data, TensorListGPU) else TensorListCPU
         if not indices and data.dense is not None:
-            self._check(data.dense.shape[1:], self._resolve([], 0), 0)
-            key: tuple[Any, ...] = (slice(None), *self._resolve([], 0))
-            return [made(data.dense[key], layout)]
-        samples = []
+            key = _resolve(entries, indices, 0)
+            fail([(0, error) for error in _out_of_range(data.dense.shape[1:], key)])
+            everywhere: tuple[Any, ...] = (slice(None), *key)
+            return [made(data.dense[everywhere], layout)]
+        samples: list[Any] = []
+        failures: list[tuple[int, PipelineError]] = []
         for number, sample in enumerate(data.samples):
-            key = self._resolve(indices, number)
-            self._check(sample.shape, key, number)
-            samples.append(sample[key])
+            try:
+                key = _resolve(entries, indices, number)
+            except PipelineError as error:
+                failures.append((number, error))
+                continue
+            wrong = _out_of_range(sample.shape, key)
+            failures += [(number, error) for error in wrong]
+            if not wrong:
+                samples.append(sample[key])
+        fail(failures)
         return [made(samples, layout)]
 
-    def _resolve(self, indices: Sequence[Any], sample: int) -> tuple[Any, ...]:
-        def number(part: Any) -> Any:
-            return int(indices[int(part)].samples[sample]) if isinstance(part, str) else part
+    def _expand(self, ndim: int) -> tuple[Any, ...]:
+        """Return the entries of the key with whole dimensions in place of the ellipsis, and after the end."""
+        used = sum(entry != ELLIPSIS and not _is_new(entry) for entry in self._key)
+        if used > ndim:
+            raise ArgumentValueError(f"{used} indices for samples of {ndim} dimensions")
+        whole = ((None, None, None),) * (ndim - used)
+        if ELLIPSIS not in self._key:
+            return (*self._key, *whole)
+        at = self._key.index(ELLIPSIS)
+        return (*self._key[:at], *whole, *self._key[at + 1 :])
 
-        return tuple(
-            slice(*(number(part) for part in entry)) if isinstance(entry, tuple | list) else number(entry)
-            for entry in self._key
-        )
 
-    def _check(self, shape: Sequence[int], key: tuple[Any, ...], sample: int) -> None:
-        for axis, entry in enumerate(key):
-            if isinstance(entry, int) and not -shape[axis] <= entry < shape[axis]:
-                raise ArgumentValueError(
-                    f"index {entry} is out of range for axis {axis} of length {shape[axis]} (sample {sample})"
-                )
+def _is_new(entry: Any) -> bool:
+    return isinstance(entry, tuple | list) and entry[0] == NEWAXIS
 
-    def _layout(self, data: Any) -> str:
-        if len(self._key) > data.ndim:
-            raise ArgumentValueError(f"{len(self._key)} indices for samples of {data.ndim} dimensions")
-        letters: str = data.layout()
-        if not letters:
-            return ""
-        kept = [
-            axis for axis in range(data.ndim) if axis >= len(self._key) or isinstance(self._key[axis], tuple | list)
-        ]
-        return "".join(letters[axis] for axis in kept)
+
+def _resolve(entries: Sequence[Any], indices: Sequence[Any], sample: int) -> tuple[Any, ...]:
+    """Return the index for a sample, as NumPy and CuPy understand it."""
+
+    def number(part: Any) -> Any:
+        return _index_of(indices[int(part)].samples[sample]) if isinstance(part, str) else part
+
+    def index(entry: Any) -> Any:
+        if _is_new(entry):
+            return None
+        return slice(*map(number, entry)) if isinstance(entry, tuple | list) else number(entry)
+
+    return tuple(index(entry) for entry in entries)
+
+
+def _index_of(value: Any) -> int:
+    if value.dtype.kind not in "iu" or value.size != 1:
+        raise ArgumentValueError(f"an index must be one integer a sample, not {value.dtype} of shape {value.shape}")
+    return int(value.item())
+
+
+def _out_of_range(shape: Sequence[int], key: Sequence[Any]) -> list[PipelineError]:
+    extents = iter(enumerate(shape))
+    wrong: list[PipelineError] = []
+    for entry in key:
+        if entry is None:
+            continue
+        axis, extent = next(extents)
+        if isinstance(entry, int) and not -extent <= entry < extent:
+            wrong.append(ArgumentValueError(f"index {entry} is out of range for axis {axis} of length {extent}"))
+    return wrong[:1]
+
+
+def _layout(letters: str, entries: Sequence[Any]) -> str:
+    """Return the layout of what is left; an empty string when a new dimension has no name."""
+    if not letters:
+        return ""
+    old = iter(letters)
+    made = ""
+    for entry in entries:
+        if _is_new(entry):
+            if not entry[1]:
+                return ""
+            made += entry[1]
+        else:
+            letter = next(old)
+            made += letter if isinstance(entry, tuple | list) else ""
+    return made

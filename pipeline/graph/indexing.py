@@ -1,0 +1,88 @@
+"""What stands between the brackets of ``x[...]``, in the form that a graph keeps: numbers, strings and tuples.
+
+Each dimension has one entry: an index, or a tuple of start, stop and step. A number may be None, or differ from sample
+to sample: then it is the number of an index input, as a string. `ELLIPSIS` stands for the dimensions that no other
+entry names, and ``("newaxis", name)`` for a dimension that is added.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
+
+__all__ = ["ELLIPSIS", "NEWAXIS", "NewAxis", "index_entries", "newaxis"]
+
+ELLIPSIS = "..."
+NEWAXIS = "newaxis"
+
+
+@dataclass(frozen=True)
+class NewAxis:
+    """An index that adds a dimension of extent 1; use the object `newaxis`.
+
+    Attributes:
+        name: the letter of the dimension in the layout, or an empty string.
+    """
+
+    name: str = ""
+
+    def __call__(self, name: str) -> NewAxis:
+        """Return an index that adds a dimension with a name.
+
+        Raises:
+            ArgumentMismatchError: when the name is not one character.
+        """
+        if not isinstance(name, str) or len(name) != 1:
+            raise ArgumentMismatchError(f"the name of a dimension is one character, not {name!r}")
+        return NewAxis(name)
+
+
+#: Adds a dimension: ``x[newaxis]`` and ``x[:, newaxis("C")]``. With a name it has that letter in the layout; without
+#: one the result has no layout.
+newaxis = NewAxis()
+
+
+def index_entries(key: Any, is_node: Callable[[Any], bool]) -> tuple[tuple[Any, ...], list[Any]]:
+    """Return the entries of an index, and the data nodes in it, which become index inputs.
+
+    Args:
+        key: what Python gives to ``__getitem__``.
+        is_node: tells data nodes.
+
+    Raises:
+        ArgumentTypeError: for anything that is no index.
+    """
+    indices: list[Any] = []
+
+    def number(value: Any) -> int | str | None:
+        if value is None:
+            return None
+        if is_node(value):
+            indices.append(value)
+            return str(len(indices) - 1)
+        try:
+            if isinstance(value, bool):
+                raise TypeError
+            return operator.index(value)
+        except TypeError:
+            raise ArgumentTypeError(
+                f"an index must be an integer, a slice, newaxis, an ellipsis or a DataNode, not {value!r}"
+            ) from None
+
+    def entry(value: Any) -> Any:
+        if value is Ellipsis:
+            return ELLIPSIS
+        if isinstance(value, NewAxis):
+            return (NEWAXIS, value.name)
+        if isinstance(value, slice):
+            return (number(value.start), number(value.stop), number(value.step))
+        return (None, None, None) if value is None else number(value)
+
+    entries = tuple(entry(value) for value in (key if isinstance(key, tuple) else (key,)))
+    if entries.count(ELLIPSIS) > 1:
+        raise ArgumentTypeError("an index can have one ellipsis")
+    return entries, indices

@@ -1,0 +1,51 @@
+"""What is known of samples besides their data, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline.executor.batch import Batch
+from pipeline.operators.base import BatchOperator
+from pipeline.operators.registry import implements, register
+from pipeline.operators.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline.operators.upload import upload_array
+from pipeline.tensors.cpu import TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["GET_PROPERTY"]
+
+GET_PROPERTY = register(
+    OperatorSchema(
+        name="get_property",
+        doc="Returns a property of samples as text: 1-D uint8 each. `data.property(key)` is the usual way to write it.",
+        inputs=(Input("data", "Samples, on either device: their contents are not looked at.", any_device=True),),
+        arguments=(
+            Argument(
+                "key",
+                Kind.STRING,
+                '"layout", the names of the dimensions; or "source_info", where a reader found the sample: empty for '
+                "samples that come from elsewhere.",
+                REQUIRED,
+                choices=("layout", "source_info"),
+            ),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+@implements(GET_PROPERTY, "cpu", "gpu")
+class GetProperty(BatchOperator):
+    """Needs no data: properties are known as soon as a batch was made, also where the GPU still computes it."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        text = data.layout() if self.node.argument("key") == "layout" else ""
+        letters = np.frombuffer(text.encode(), np.uint8)
+        texts = np.broadcast_to(letters, (batch.size, len(letters)))
+        if self.node.device == "gpu":
+            return [TensorListGPU(upload_array(batch, texts))]
+        return [TensorListCPU(texts)]

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import xml.etree.ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline import Pipeline, errors, fn
+
+
+@pytest.fixture
+def pipe() -> Pipeline:
+    with Pipeline(batch_size=2, num_threads=1, device_id=0) as made:
+        x = fn.external_source(name='a "quoted" name')
+        angle = fn.random.uniform(name="angle")
+        made.set_outputs(fn.crop(x, crop=(2, 2), crop_pos_x=angle, name="crop").gpu(), x)
+    return made
+
+
+def saved(pipe: Pipeline, folder: Path, **options: bool) -> list[str]:
+    pipe.save_graph_to_dot_file(folder / "graph.dot", **options)
+    return [line.strip() for line in (folder / "graph.dot").read_text().splitlines()]
+
+
+def test_operators_and_arrows(pipe: Pipeline, tmp_path: Path) -> None:
+    lines = saved(pipe, tmp_path)
+    assert lines[0] == "digraph pipeline {"
+    assert lines[-1] == "}"
+    assert r'"a \"quoted\" name" [label="fn.external_source\na \"quoted\" name"];' in lines
+    assert r'"a \"quoted\" name" -> "crop";' in lines
+    assert '"angle" -> "crop" [label="crop_pos_x", style=dashed];' in lines
+    assert not any("color" in line or "box" in line for line in lines)
+
+
+def test_tensors_ids_and_colors(pipe: Pipeline, tmp_path: Path) -> None:
+    lines = saved(pipe, tmp_path, show_tensors=True)
+    assert '"crop[0]" [shape=box];' in lines
+    assert '"crop" -> "crop[0]";' in lines
+    assert '"crop[0]" -> "__copy_to_gpu_3";' in lines
+    assert '"__copy_to_gpu_3[0]" [shape=box, penwidth=2];' in lines, "outputs of the pipeline stand out"
+    assert r'"crop" [label="fn.crop\ncrop\nid 2"];' in saved(pipe, tmp_path, show_ids=True)
+    lines = saved(pipe, tmp_path, use_colors=True)
+    assert r'"crop" [label="fn.crop\ncrop", color="blue"];' in lines
+    assert r'"__copy_to_gpu_3" [label="copy_to_gpu", color="#76b900"];' in lines
+    everything = saved(pipe, tmp_path, show_tensors=True, show_ids=True, use_colors=True)
+    assert everything == pipe.show(show_tensors=True, show_ids=True).dot.replace("\n  ", "\n").splitlines()
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+def test_notebooks_get_a_picture(pipe: Pipeline, tmp_path: Path) -> None:
+    drawing = pipe._repr_svg_()
+    assert drawing is not None
+    root = xml.etree.ElementTree.fromstring(drawing)
+    assert root.tag.endswith("svg")
+    assert 'a "quoted" name' in "".join(root.itertext())
+    pipe.show().save(tmp_path / "graph.svg")
+    assert "<svg" in (tmp_path / "graph.svg").read_text()
+
+
+def test_without_graphviz_a_picture_is_an_error_that_says_so(
+    pipe: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert pipe._repr_svg_() is None, "a notebook then shows the text"
+    drawing = pipe.show()
+    assert str(drawing) == drawing.dot
+    drawing.save(tmp_path / "graph.dot")
+    with pytest.raises(errors.PipelineError, match="install graphviz"):
+        drawing.save(tmp_path / "graph.svg")
+
+
+def test_what_graphviz_says_is_passed_on(pipe: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "dot"
+    program.write_text(f"#!{shutil.which('sh')}\necho 'out of ink' >&2; exit 3\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(errors.PipelineError, match="could not draw the graph: out of ink"):
+        pipe.show().svg()
+
+
+def test_a_pipeline_that_is_not_described_yet_has_no_picture() -> None:
+    class Later(Pipeline):
+        def define_graph(self) -> Any:
+            return fn.external_source(name="x")
+
+    pipe = Later(batch_size=1)
+    assert pipe._repr_svg_() is None, "looking at it in a notebook does not fix its graph"
+    assert '"x"' in pipe.show().dot

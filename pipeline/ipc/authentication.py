@@ -4,7 +4,9 @@ The server speaks first. Every step has a fixed size, so nothing has to be parse
 
     server → client   magic (8), server's nonce (32)
     client → server   client's nonce (32), HMAC-SHA256(key, "client" + both nonces)
-    server → client   HMAC-SHA256(key, "server" + both nonces)
+    server → client   HMAC-SHA256(key, "server" + both nonces), or as many bytes that say that it refuses
+
+A connection that ends in between was not refused: the server went away.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ __all__ = ["ClientHandshake", "ServerHandshake", "check_peer"]
 _MAGIC = b"DALIPX\x00\x01"  # the last byte is the version of this handshake
 _NONCE = 32
 _DIGEST = 32
+_REFUSAL = b"refused".ljust(_DIGEST, b"\0")
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -43,9 +46,11 @@ class ServerHandshake:
     Attributes:
         greeting: what to send first.
         wanted: bytes needed from the client before `answer` can be called.
+        refusal: what to send if `answer` raises.
     """
 
     wanted = _NONCE + _DIGEST
+    refusal = _REFUSAL
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -95,8 +100,10 @@ class ClientHandshake:
         """Checks the server's last word.
 
         Raises:
-            AuthenticationError: the server doesn't know the key.
+            AuthenticationError: it refuses this client, or doesn't know the key.
         """
+        if answer == _REFUSAL:
+            raise AuthenticationError("the server refused this client: the keys differ")
         if not hmac.compare_digest(answer, _digest(self._key, b"server", self._nonces)):
             raise AuthenticationError("the server does not know the key")
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from pipeline.ipc.authentication import ServerHandshake
 from pipeline.ipc.errors import (
+    AuthenticationError,
     ChannelClosedError,
     ChannelTimeoutError,
     DescriptorLimitError,
@@ -297,7 +298,12 @@ class Channel:
         self._proof += data
         if len(self._proof) < handshake.wanted:
             return False
-        self._write(handshake.answer(bytes(self._proof)), ())
+        try:
+            answer = handshake.answer(bytes(self._proof))
+        except AuthenticationError:
+            self._write(handshake.refusal, ())
+            raise
+        self._write(answer, ())
         self._handshake = None
         return True
 

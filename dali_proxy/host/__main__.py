@@ -38,18 +38,17 @@ def main() -> int:
             HostOptions(start.path, start.key, start.server, start.unclaimed_bytes),
         )
     except Exception as error:  # noqa: BLE001  # whatever it is, the parent raises it
-        control.send(StartFailed.of(error, traceback.format_exc()[-100_000:]), timeout=10)
+        if not _tell(control, StartFailed.of(error, traceback.format_exc()[-100_000:])):
+            _remove_traces(start)
         return 1
     signal.signal(signal.SIGTERM, lambda *_: host.stop("its process was terminated"))
-    orphaned = _serve(host, control)
+    if not _serve(host, control):  # nobody else is left to do so; it can't wait for the executor, which may never end
+        _remove_traces(start)
     # What still runs is the executor. It must not keep the process for ever.
     watchdog = threading.Timer(_PATIENCE, os._exit, (1,))
     watchdog.daemon = True
     watchdog.start()
     host.close()
-    if orphaned:  # nobody else is left to remove it
-        shutil.rmtree(os.path.dirname(start.path), ignore_errors=True)
-        remove_driver_files(os.getpid())
     return 0
 
 
@@ -72,8 +71,23 @@ def _read(received: Received) -> bytes:
     return data
 
 
+def _tell(control: Channel, message: object) -> bool:
+    """Send to the parent. Returns whether it is still there."""
+    try:
+        control.send(message, timeout=10)
+    except ChannelClosedError:
+        return False
+    return True
+
+
+def _remove_traces(start: Start) -> None:
+    """Remove what the parent would have removed."""
+    shutil.rmtree(os.path.dirname(start.path), ignore_errors=True)
+    remove_driver_files(os.getpid())
+
+
 def _serve(host: Host, control: Channel) -> bool:
-    """Serve until told to stop. Returns whether the parent is gone."""
+    """Serve until told to stop. Returns whether the parent is still there."""
     orphaned = False
     fd = control.fileno()
 
@@ -89,9 +103,10 @@ def _serve(host: Host, control: Channel) -> bool:
             host.stop("it was stopped" if not orphaned else "the process that started it has ended")
 
     host.watch(fd, listen)
-    control.send(Ready(os.getpid()), timeout=10)
+    if not _tell(control, Ready(os.getpid())):
+        return False
     host.run()
-    return orphaned
+    return not orphaned
 
 
 if __name__ == "__main__":

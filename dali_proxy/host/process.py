@@ -102,7 +102,7 @@ class ProcessHost:
             message = Start(
                 nbytes=len(pipeline),
                 directory=_working_directory(),
-                sys_path=tuple(sys.path),
+                sys_path=tuple(path for path in sys.path if isinstance(path, str)),  # imports ignore others, too
                 path=options.path,
                 key=options.key,
                 server=options.server,

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import psutil
@@ -65,6 +66,60 @@ def test_it_ends_when_its_parent_does(number: signal.Signals) -> None:
     psutil.wait_procs([host], timeout=5)
     assert not host.is_running()
     assert not Path(path).parent.exists()
+
+
+SLOW_PARENT = """
+import sys, time
+from dali_proxy import DALIServer
+from pipeline import fn, pipeline_def
+
+class Slow:  # to be unpickled, or to be called
+    def __reduce__(self):
+        return make_slow, ()
+    def __call__(self):
+        print("busy", flush=True)
+        time.sleep(100)
+
+def make_slow():
+    import time
+    print("starting", flush=True)
+    time.sleep(1 if STARTING else 0)
+    return Slow()
+
+@pipeline_def(batch_size=4, num_threads=1, device_id=None)
+def slow():
+    return fn.external_source(name="x") + fn.external_source(source=Slow(), batch=False)
+
+server = DALIServer(slow())
+print(server.endpoint.path, flush=True)
+server.start()
+server.proxy(1).__reduce__()  # submits it
+time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize("word", ["starting", "busy"])
+def test_the_folder_is_removed_when_the_parent_dies_while_the_host_is(word: str) -> None:
+    script = f"STARTING = {word == 'starting'}\n{SLOW_PARENT}"
+    parent = subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    with parent.stdout as output:
+        folder = Path(output.readline().strip()).parent
+        while output.readline().strip() != word:
+            pass
+        (host,) = psutil.Process(parent.pid).children()
+        parent.kill()
+        parent.wait(10)
+    deadline = time.monotonic() + 10
+    while folder.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    host.kill()  # what it waits for may take long
+
+
+def test_the_parent_may_have_anything_in_its_path(options: HostOptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("elsewhere")])  # imports ignore what is no text
+    ProcessHost(affine().serialize_for_host(), options).stop("test")
 
 
 def test_started_by_hand_it_says_what_it_is() -> None:

@@ -12,7 +12,7 @@ __all__ = ["find", "replace"]
 _LEAF_TYPES = (str, bytes, bytearray, memoryview, int, float, complex, type(None), type, range)
 # Objects of these packages hold no references to batches, and many other things.
 _LEAF_PACKAGES = frozenset(
-    ("builtins", "cupy", "dali_proxy", "functools", "numpy", "pathlib", "PIL", "torch", "types", "typing")
+    ("builtins", "cupy", "dali_proxy", "functools", "numpy", "pathlib", "PIL", "torch", "typing")
 )
 
 

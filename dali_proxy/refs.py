@@ -110,6 +110,10 @@ class BatchRef(Placeholder):
         self.output = output
         self.item = item
 
+    def pin_memory(self, device: Any = None) -> BatchRef:
+        """Return itself: torch pins a batch before it is produced, `dali_proxy.DataLoader` what is produced."""
+        return self
+
     def __repr__(self) -> str:
         item = "" if self.item is None else f", item={self.item}"
         return f"BatchRef({self.ticket!r}, output={self.output}{item})"

@@ -6,6 +6,7 @@ import threading
 from collections import OrderedDict, UserDict, defaultdict, deque, namedtuple
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -90,6 +91,7 @@ class FrozenMapping(Mapping[str, Any]):
         (defaultdict(list, a=Mark(1)), defaultdict(list, a=1)),
         (UserDict(a=Mark(1)), UserDict(a=1)),
         (Plain(Mark(1), 3), Plain(1, 3)),
+        (SimpleNamespace(a=Mark(1), b=2), SimpleNamespace(a=1, b=2)),
         (Frozen(Mark(1), 3), Frozen(1, 3)),
         (FrozenSlotted((Mark(1),), 3), FrozenSlotted((1,), 3)),
         ("text", "text"),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data._utils.pin_memory import pin_memory
 
 from dali_proxy import BatchRef, DALIServer, PlaceholderError, SampleRef
 from dali_proxy.tickets import Ticket, discard_through, forget_discard
@@ -63,7 +64,6 @@ def test_use_as_data_is_refused(refs: list[Any], use: Callable[[Any], Any]) -> N
 
 def test_protocols_find_nothing(refs: list[Any]) -> None:
     for ref in refs:
-        assert not hasattr(ref, "pin_memory")
         assert not hasattr(ref, "__array_interface__")
         assert not hasattr(ref, "_repr_html_")
         assert not callable(ref)
@@ -81,6 +81,18 @@ def test_pickled_batches_share_their_ticket() -> None:
     assert one.ticket is two.ticket
     assert (one.ticket.server, one.ticket.client, one.ticket.seq, one.ticket.size) == (b"server", 1, 2, 3)
     assert (one.output, one.item, two.output, two.item) == (0, None, 1, 5)
+
+
+def test_a_batch_of_the_users_own_type_may_pin_itself() -> None:
+    class Batch:
+        images: Any = BatchRef(Ticket(b"server", 1, 2, 3), 0)
+
+        def pin_memory(self) -> Batch:
+            self.images = self.images.pin_memory()
+            return self
+
+    pinned = pin_memory({"batch": Batch()})  # as torch does before the batch is produced
+    assert pinned["batch"].images is Batch.images
 
 
 def test_ticket_that_dies_unused_is_given_back() -> None:

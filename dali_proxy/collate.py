@@ -7,6 +7,7 @@ from typing import Any
 
 from dali_proxy.context import BatchContext, current_context, set_context
 from dali_proxy.nested import find, replace
+from dali_proxy.numbering import batch_number
 from dali_proxy.refs import BatchRef, SampleRef
 
 __all__ = ["Collate", "collate_sample_refs", "register_with_torch"]
@@ -33,17 +34,18 @@ class Collate:
 
     Args:
         collate_fn: the user's.
-        context: what batches belong to when the dataset noted nothing (datapipes, which can't be wrapped).
+        epoch: of batches when the dataset noted nothing (datapipes, which can't be wrapped).
     """
 
-    def __init__(self, collate_fn: Callable[[Any], Any], context: BatchContext) -> None:
+    def __init__(self, collate_fn: Callable[[Any], Any], epoch: int) -> None:
         self.collate_fn = collate_fn
-        self.context = context
+        self.epoch = epoch
+        self._made = 0  # batches of datapipes
 
     def __call__(self, samples: Any) -> Any:
         if current_context() is None:
-            set_context(BatchContext(epoch=self.context.epoch, batch=self.context.batch))
-            self.context.batch += 1
+            set_context(BatchContext(epoch=self.epoch, batch=batch_number(self._made)))
+            self._made += 1
         try:
             return _submit_rest(self.collate_fn(samples))
         finally:

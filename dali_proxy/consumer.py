@@ -31,7 +31,6 @@ from dali_proxy.transport.protocol import (
     Stats,
     StatsRequest,
 )
-from pipeline.errors import PipelineError
 from pipeline.ipc.channel import Received
 from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
 
@@ -41,6 +40,15 @@ _GLANCE = 0.5  # seconds between looks at the deadline while waiting
 
 T = TypeVar("T")
 Key = tuple[Any, ...]
+
+
+class _Question:
+    """What was asked of the server, for all threads that want to know it."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self) -> None:
+        self.answer: Any = None  # set once
 
 
 class ConsumerClient:
@@ -67,9 +75,8 @@ class ConsumerClient:
         self._opener = ResultOpener(received.fds, received.message.control_nbytes, local)
         self.server: bytes = received.message.server
         self.waited = 0.0
-        self._changed = threading.Condition()  # guards the five below
-        self._asked: set[Key] = set()
-        self._answers: dict[Key, Any] = {}
+        self._changed = threading.Condition()  # guards the four below
+        self._questions: dict[Key, _Question] = {}  # that nobody has taken the answer of
         self._receiving = False
         self._end: ProxyError | None = None
         self._goodbye = ""
@@ -136,26 +143,27 @@ class ConsumerClient:
         self._flush_if_safe()
         with self._changed:
             self._end = self._end or ServerClosedError("the server was stopped")
-        self._channel.close()
+        with self._talk():
+            self._channel.close()
         self._opener.close()
 
     def _ask(self, key: Key, question: Any) -> Any:
         with self._changed:
             if self._end is not None:
                 raise _fresh(self._end)
-            new = key not in self._asked
-            self._asked.add(key)
+            new = key not in self._questions
+            asked = self._questions.setdefault(key, _Question())
         if new:
             self._send(question)
         deadline = None if self._endpoint.timeout is None else time.monotonic() + self._endpoint.timeout
         while True:
             with self._changed:
-                while self._receiving and key not in self._answers and self._end is None:
+                while self._receiving and asked.answer is None and self._end is None:
                     self._changed.wait(_GLANCE)
                     self._check_deadline(deadline)
-                if key in self._answers:
-                    self._asked.discard(key)
-                    return self._answers.pop(key)
+                if asked.answer is not None:
+                    self._questions.pop(key, None)
+                    return asked.answer
                 if self._end is not None:
                     raise _fresh(self._end)
                 self._receiving = True
@@ -204,13 +212,14 @@ class ConsumerClient:
     def _open(self, result: Result, fds: tuple[int, ...]) -> Any:
         try:
             return self._opener.open(result, fds)
-        except (PipelineError, OSError) as error:
+        except Exception as error:  # noqa: BLE001  # of CUDA's, torch's or ours: it is for whoever asked, not for this thread
             return ProxyError(f"a batch was made, but its memory can't be opened here: {error}")
 
     def _answer(self, key: Key, answer: Any) -> None:
         with self._changed:
-            if key in self._asked:  # else whoever asked has gone, and the answer with it
-                self._answers[key] = answer
+            asked = self._questions.get(key)
+            if asked is not None:  # else whoever asked has gone, and the answer with it
+                asked.answer = answer
 
     def _explain_end(self, error: ChannelClosedError) -> ProxyError:
         if self._goodbye:
@@ -229,7 +238,7 @@ class ConsumerClient:
 
     @contextmanager
     def _talk(self) -> Iterator[None]:
-        """Marks this thread as being inside the channel; afterwards sends what finalizers left meanwhile."""
+        """Mark this thread as being inside the channel: finalizers leave to the next message what they want to say."""
         if getattr(self._talking, "now", False):
             yield
             return
@@ -261,8 +270,7 @@ class ConsumerClient:
             if requests:
                 with self._changed:
                     for client, seq in requests:
-                        self._asked.discard(("batch", client, seq))
-                        self._answers.pop(("batch", client, seq), None)
+                        self._questions.pop(("batch", client, seq), None)
                 self._channel.post(Release.pack(requests))
             for session in sessions:
                 self._channel.post(CloseSession(session))

@@ -97,7 +97,7 @@ def _cause(failure: Failure) -> BaseException:
         return remote
     try:
         cause = kind(*json.loads(failure.arguments))
-    except TypeError:  # it takes other arguments than it keeps
+    except Exception:  # noqa: BLE001  # it takes other arguments than it keeps
         return remote
     cause.__cause__ = remote
     return cause

@@ -14,7 +14,7 @@ from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
 
 from dali_proxy.collate import Collate
 from dali_proxy.consumer import ConsumerClient
-from dali_proxy.context import BatchContext, set_context
+from dali_proxy.context import set_context
 from dali_proxy.errors import ServerClosedError, ServerDiedError
 from dali_proxy.numbering import NumberedDataset, NumberedIterableDataset, NumberedSampler, WorkerInit, session_of
 from dali_proxy.produce import produce
@@ -116,7 +116,10 @@ class LoaderIterator(Iterator[Any]):
             raise
         except (ServerClosedError, ServerDiedError) as error:
             error.__traceback__ = None  # as below
-            raise self._server.end_error() or error from error
+            why = self._server.end_error()
+            if why is None:
+                raise error
+            raise why from error
         except Exception as error:
             # torch raises what happened in a worker from a frame that refers to the exception. Through that cycle its
             # iterator would live until the next garbage collection, and ending the workers there takes seconds.
@@ -162,7 +165,7 @@ def _inner_loader(loader: DataLoader, first_session: int, epoch: int) -> tuple[_
     """Build the loader that makes placeholders, and return it with the sampler that numbers its batches."""
     options: dict[str, Any] = {
         "num_workers": loader.num_workers,
-        "collate_fn": Collate(loader.collate_fn, BatchContext(epoch=epoch)),
+        "collate_fn": Collate(loader.collate_fn, epoch),
         "pin_memory": loader.pin_memory,
         "timeout": loader.timeout,
         "worker_init_fn": WorkerInit(loader.worker_init_fn),

@@ -21,6 +21,7 @@ __all__ = [
     "NumberedIterableDataset",
     "NumberedSampler",
     "WorkerInit",
+    "batch_number",
     "session_of",
 ]
 
@@ -32,6 +33,12 @@ def session_of(first: int, epoch: int) -> int:
     training process, could overtake what they submit for the next.
     """
     return (first + epoch) % (1 << 63) or 1
+
+
+def batch_number(made: int) -> int:
+    """Return the number of the batch that this process makes after `made` others: no two workers use one number."""
+    worker = get_worker_info()
+    return made if worker is None else worker.id + made * worker.num_workers
 
 
 @dataclass(frozen=True)
@@ -101,7 +108,7 @@ class NumberedDataset(Dataset[Any]):
 
 
 class NumberedIterableDataset(IterableDataset[Any]):
-    """Wraps an iterable dataset. Each worker numbers its own batches, so that no two workers use one number."""
+    """Wraps an iterable dataset. Each worker numbers its own batches."""
 
     def __init__(self, dataset: Any, first_session: int, epoch: int, batch_size: int | None) -> None:
         self.dataset = dataset
@@ -115,14 +122,13 @@ class NumberedIterableDataset(IterableDataset[Any]):
 
     def _number(self, samples: Iterator[Any], epoch: int) -> Iterator[Any]:
         worker = get_worker_info()
-        first, workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
         ordinal = 0
         context = BatchContext()
         while True:
             if ordinal % self.batch_size == 0:
-                number = first + ordinal // self.batch_size * workers
+                number = batch_number(ordinal // self.batch_size)
                 context = BatchContext(session_of(self.first_session, epoch), epoch, number)
-            context.index = f"sample {ordinal} of worker {first}" if worker else f"sample {ordinal}"
+            context.index = f"sample {ordinal} of worker {worker.id}" if worker else f"sample {ordinal}"
             set_context(context)  # every time: iterators of one thread may take turns
             try:
                 sample = next(samples)

@@ -26,6 +26,8 @@ from pipeline.ipc.ring import Ring
 
 __all__ = ["WorkerClient", "close_worker_client", "worker_client"]
 
+_Batch = tuple[BatchContext | None, tuple[int, ...]]
+
 
 class WorkerClient:
     """One process's connection to a server for submitting batches. Thread-safe.
@@ -40,7 +42,10 @@ class WorkerClient:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
-        self.name = _process_name()
+        worker = _worker_info()
+        self.name = "main" if worker is None else f"worker {worker.id}"
+        # Batches of a loader that isn't ours have no epoch. torch draws this number for each worker of each.
+        self._seed: int = 0 if worker is None else worker.seed
         self._channel, received = open_channel(endpoint, "worker", self.name)
         self.server: bytes = received.message.server
         self.client: int = received.message.client
@@ -56,10 +61,9 @@ class WorkerClient:
         )
         self._numbers = itertools.count()
         self._lock = threading.Lock()  # requests are sent in the order of their numbers
-        # The requests of the batch that is being made, by the numbers of their samples: outputs of one pipeline are
+        # The requests of the batches that are being made, by batch and numbers of samples: outputs of one pipeline are
         # collated one after the other, and belong to one request. An entry ends with its ticket.
-        self._recent: weakref.WeakValueDictionary[tuple[int, ...], Ticket] = weakref.WeakValueDictionary()
-        self._recent_context: BatchContext | None = None
+        self._recent: weakref.WeakValueDictionary[_Batch, Ticket] = weakref.WeakValueDictionary()
         self._unwanted: deque[tuple[int, int]] = deque()  # filled by finalizers
         discard_through(self.server, self._discard, preferred=False)  # a consumer's is prompter
 
@@ -105,11 +109,8 @@ class WorkerClient:
         """
         self._check(samples)
         context = current_context()
-        key = tuple(sample.number for sample in samples)
+        key = (context, tuple(sample.number for sample in samples))
         with self._lock:
-            if context is not self._recent_context:
-                self._recent.clear()
-                self._recent_context = context
             ticket = self._recent.get(key)
             if ticket is None:
                 ticket = self._recent[key] = self._send(samples, context)
@@ -135,7 +136,7 @@ class WorkerClient:
         )
         with server_errors():
             seq = self.ring.submit([block for sample in samples for block in sample.blocks])
-            session, epoch, batch, view = 0, 0, seq, 0
+            session, epoch, batch, view = 0, self._seed, seq, 0
             if context is not None:
                 session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
                 context.requests += 1
@@ -219,10 +220,10 @@ def _at(sample: Sample) -> str:
     return f" (dataset index {sample.index})" if sample.index else ""
 
 
-def _process_name() -> str:
+def _worker_info() -> Any:
+    """What torch says of this process if it is a loader's worker, else None."""
     torch_data = sys.modules.get("torch.utils.data")
-    info = None if torch_data is None else torch_data.get_worker_info()
-    return "main" if info is None else f"worker {info.id}"
+    return None if torch_data is None else torch_data.get_worker_info()
 
 
 @dataclass

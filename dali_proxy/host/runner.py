@@ -172,19 +172,20 @@ class Runner:
 
     def _done(self, request: Request, result: BatchResult) -> None:
         # On a thread of the executor. Its stream, if it has one, is current: copies to slots follow the batch.
-        staged, error = None, result.error
+        staged: StagedResult | None = None
+        error: Exception | None = result.error
         if error is None:
             try:
                 staged = self._publisher.stage(result.outputs)
-            except PipelineError as failed:
+            except Exception as failed:  # noqa: BLE001  # whatever it is, it belongs to this batch
                 error = failed
         self._call_soon(partial(self._finish_run, request, staged, error))
 
-    def _finish_run(self, request: Request, staged: StagedResult | None, error: PipelineError | None) -> None:
+    def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         self._scheduler.finished()
         self._finish(request, staged, error)
 
-    def _finish(self, request: Request, staged: StagedResult | None, error: PipelineError | None) -> None:
+    def _finish(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         if request.state is State.GONE:
             if staged is not None:
                 staged.discard()

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 import torch
 import torch.utils.data
-from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    IterDataPipe,
+    RandomSampler,
+    SequentialSampler,
+    WeightedRandomSampler,
+    default_collate,
+)
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError
+from pipeline import fn, pipeline_def
 from tests.dali_proxy.indexed import (
     BatchedIndexDataset,
     DictDataset,
@@ -256,6 +265,43 @@ def test_worker_info_and_worker_init_fn_see_the_users_dataset(server: DALIServer
 def random_bits(server: DALIServer, num_workers: int, **options: Any) -> torch.Tensor:
     loader = DataLoader(server, IndexDataset(30, server.proxy, 1), 8, num_workers=num_workers, **options)
     return torch.cat([images for _ in range(2) for images, _ in loader])
+
+
+@pipeline_def(num_threads=1, device_id=None, batch_size=16)
+def same_noise_twice() -> Any:
+    noise = fn.external_source(name="x") * 0.0 + fn.random.uniform(range=(0.0, 1.0))
+    return noise + 0.0, noise + 0.0
+
+
+def test_outputs_of_a_batch_stay_together_while_another_thread_makes_one(serve: Callable[..., DALIServer]) -> None:
+    server = serve(same_noise_twice())
+    dataset = IndexDataset(4, server.proxy)
+
+    def collate(samples: list[Any]) -> Any:
+        one = default_collate([outputs[0] for outputs, _ in samples])
+        with ThreadPoolExecutor(1) as other:
+            other.submit(list, DataLoader(server, dataset, batch_size=4)).result()
+        return one, default_collate([outputs[1] for outputs, _ in samples])
+
+    for one, two in DataLoader(server, dataset, batch_size=4, collate_fn=collate):
+        assert torch.equal(one, two)
+
+
+class IndexPipe(IterDataPipe[Any]):
+    """A datapipe: torch asks for its type, so it can't be wrapped."""
+
+    def __init__(self, length: int, transform: Any) -> None:
+        self.stream = IndexStream(length, transform)
+
+    def __iter__(self) -> Any:
+        return iter(self.stream)
+
+
+def test_random_numbers_of_datapipes(serve: Callable[..., DALIServer]) -> None:
+    server = serve(noisy())
+    loader = DataLoader(server, IndexPipe(16, server.proxy), batch_size=4, num_workers=2)
+    noise = [float(image[0] - index) for _ in range(2) for batch in loader for image, index in zip(*batch, strict=True)]
+    assert len(set(noise)) == 32
 
 
 def test_random_numbers_depend_on_no_worker_and_no_mode() -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,22 @@ def test_many_threads_use_one_server(server: DALIServer) -> None:
     assert not failed
 
 
+def test_threads_want_the_same_batch(serve: Callable[..., DALIServer]) -> None:
+    server = serve(affine(), timeout=5)
+    for index in range(20):
+        batch = default_collate([server.proxy(sample(index))])
+        both = threading.Barrier(2)
+
+        def fetch(batch: Any = batch, both: threading.Barrier = both) -> Any:
+            both.wait(5)
+            return server.produce_data(batch)
+
+        with ThreadPoolExecutor(2) as threads:
+            one, two = (made.result() for made in [threads.submit(fetch), threads.submit(fetch)])
+        assert one is two
+        assert one.tolist() == [[affine_of(index)] * 3]
+
+
 def train_elsewhere(server: DALIServer, results: Any) -> None:
     """What another training process does."""
     loader = DataLoader(server, IndexDataset(20, server.proxy), batch_size=8, num_workers=1)
@@ -291,6 +308,20 @@ def test_torchs_own_loader_with_samples_kept_apart(server: DALIServer, num_worke
         for expected, (image, index) in enumerate(server.produce_data(samples)):
             assert index == expected
             assert image.tolist() == [affine_of(index)] * 3
+
+
+def test_random_numbers_with_torchs_own_loader(serve: Callable[..., DALIServer]) -> None:
+    server = serve(noisy())
+    loader = torch.utils.data.DataLoader(IndexDataset(16, server.proxy), batch_size=4, num_workers=2)
+
+    def two_epochs() -> torch.Tensor:
+        torch.manual_seed(1)
+        batches = [server.produce_data(batch) for _ in range(2) for batch in loader]
+        return torch.cat([images[:, 0] - indices for images, indices in batches])
+
+    made = two_epochs()
+    assert len(made.unique()) == 32  # neither workers nor epochs have numbers in common
+    assert torch.equal(made, two_epochs())
 
 
 def test_unclaimed_results_are_bounded(mode: str) -> None:

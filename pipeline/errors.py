@@ -144,6 +144,11 @@ class OperatorError(PipelineError):
         self.location = location
         self.failures = failures
 
+    @staticmethod
+    def type_for(cause: BaseException) -> type[OperatorError]:
+        """Return the class of the error that an operator's failure becomes: a ValueError stays one."""
+        return OperatorValueError if isinstance(cause, ValueError) else OperatorError
+
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild_operator_error, (type(self), str(self), self.operator, self.location, self.failures))
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from pipeline.errors import OperatorError, OperatorValueError, PipelineError, SampleFailure
+from pipeline.errors import OperatorError, PipelineError, SampleFailure
 from pipeline.executor.batch import Batch
 from pipeline.executor.plan import SampleStep
 from pipeline.graph.graph import Edge, GraphNode
@@ -174,8 +174,7 @@ def describe_failure(node: GraphNode, error: BaseException, failures: tuple[Samp
     where = f" for sample {failures[0].sample}" if failures else ""
     more = f" (and {len(failures) - 1} more samples of this batch)" if len(failures) > 1 else ""
     at = f"\n  at {node.location}" if node.location.line else ""
-    kind = OperatorValueError if isinstance(error, ValueError) else OperatorError
-    return kind(
+    return OperatorError.type_for(error)(
         f"{node.display} failed{where}: {reason}{more}{at}",
         operator=node.display,
         location=str(node.location),

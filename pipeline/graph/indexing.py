@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
+from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, ArgumentValueError
 
 __all__ = ["ELLIPSIS", "NEWAXIS", "NewAxis", "index_entries", "newaxis"]
 
@@ -85,4 +85,6 @@ def index_entries(key: Any, is_node: Callable[[Any], bool]) -> tuple[tuple[Any, 
     entries = tuple(entry(value) for value in (key if isinstance(key, tuple) else (key,)))
     if entries.count(ELLIPSIS) > 1:
         raise ArgumentTypeError("an index can have one ellipsis")
+    if len({bool(entry[1]) for entry in entries if isinstance(entry, tuple) and entry[0] == NEWAXIS}) > 1:
+        raise ArgumentValueError("either all new dimensions of an index have names, or none has")
     return entries, indices

@@ -175,8 +175,10 @@ def _check_call(
     label = arguments.pop("name", None)
     if label is not None and not isinstance(label, str):
         raise ArgumentTypeError(f"argument 'name' must be str, not {type(label).__name__}")
-    given = [value for value in inputs if value is not None]
     least = sum(not declared.optional for declared in schema.inputs)
+    given = list(inputs)
+    while least < len(given) <= len(schema.inputs) and given[-1] is None:  # an optional input that is left out
+        given.pop()
     if len(given) < least or (len(given) > len(schema.inputs) and not schema.variadic):
         names = ", ".join(declared.name for declared in schema.inputs) or "none"
         most = "any number of" if schema.variadic else str(len(schema.inputs))

@@ -69,6 +69,16 @@ def _remainder(xp: Any, a: Any, b: Any) -> Any:
     return xp.where(b == 0, xp.zeros_like(a), xp.fmod(a, xp.where(b == 0, xp.ones_like(b), b)))
 
 
+def _shift_left(xp: Any, a: Any, b: Any) -> Any:
+    """Shift to the left; a bool stays as it is (`b` only gives the result its shape)."""
+    return a | (a & b) if a.dtype.kind == "b" else xp.left_shift(a, b)
+
+
+def _shift_right(xp: Any, a: Any, b: Any) -> Any:
+    """Shift to the right; nothing is left of a bool."""
+    return a & ~b if a.dtype.kind == "b" else xp.right_shift(a, b)
+
+
 def _ufunc(name: str) -> Callable[..., Any]:
     return lambda xp, *operands: getattr(xp, name)(*operands)
 
@@ -94,8 +104,8 @@ OPERATIONS: dict[str, _Operation] = {
     "or_": _Operation(_ufunc("bitwise_or"), "bits", bools=True),
     "xor": _Operation(_ufunc("bitwise_xor"), "bits", bools=True),
     "invert": _Operation(_ufunc("invert"), "bits", bools=True),
-    "lshift": _Operation(_ufunc("left_shift"), "bits"),
-    "rshift": _Operation(_ufunc("right_shift"), "bits"),
+    "lshift": _Operation(_shift_left, "bits", bools=True),
+    "rshift": _Operation(_shift_right, "bits", bools=True),
     "min": _Operation(_ufunc("minimum")),
     "max": _Operation(_ufunc("maximum")),
     "clamp": _Operation(lambda xp, x, low, high: xp.minimum(xp.maximum(x, low), high)),
@@ -174,7 +184,7 @@ class _Arithmetic(BatchOperator):
         if self.node.argument("operation") not in ("floordiv", "mod"):
             return
         dividend, divisor = inputs
-        if "f" in (dividend.samples[0].dtype.kind, divisor.samples[0].dtype.kind):
+        if self._compute_type([dividend.samples[0].dtype, divisor.samples[0].dtype]).kind == "f":
             return
         fail(
             [

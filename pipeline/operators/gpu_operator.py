@@ -71,6 +71,6 @@ def fail(failures: Sequence[tuple[int, PipelineError]]) -> None:
         OperatorError: with the failed samples.
     """
     if failures:
-        raise OperatorError(
+        raise OperatorError.type_for(failures[0][1])(
             str(failures[0][1]), failures=tuple(SampleFailure(sample, error) for sample, error in failures)
         ) from failures[0][1]

@@ -134,26 +134,30 @@ class WorkerClient:
             )
             for number in range(len(self.endpoint.inputs))
         )
-        with server_errors():
-            seq = self.ring.submit([block for sample in samples for block in sample.blocks])
-            session, epoch, batch, view = 0, self._seed, seq, 0
-            if context is not None:
-                session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
-                context.requests += 1
-            self._flush_unwanted()
-            self._channel.send(
-                Submit(
-                    seq=seq,
-                    session=session,
-                    epoch=epoch,
-                    batch=batch,
-                    view=view,
-                    batch_size=len(samples),
-                    indices=_indices(samples, context),
-                    inputs=inputs,
-                    waited_ns=self.ring.waited_ns,
+        try:
+            with server_errors():
+                seq = self.ring.submit([block for sample in samples for block in sample.blocks])
+                session, epoch, batch, view = 0, self._seed, seq, 0
+                if context is not None:
+                    session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
+                    context.requests += 1
+                self._flush_unwanted()
+                self._channel.send(
+                    Submit(
+                        seq=seq,
+                        session=session,
+                        epoch=epoch,
+                        batch=batch,
+                        view=view,
+                        batch_size=len(samples),
+                        indices=_indices(samples, context),
+                        inputs=inputs,
+                        waited_ns=self.ring.waited_ns,
+                    )
                 )
-            )
+        except BaseException:
+            self._channel.close()  # a number was perhaps not sent, and the server takes none after it: connect anew
+            raise
         return Ticket(self.server, self.client, seq, len(samples))
 
     def _check(self, samples: Sequence[Sample]) -> None:

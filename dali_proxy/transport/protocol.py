@@ -163,7 +163,7 @@ class Submit:
     batch: U64
     view: U32
     batch_size: U32
-    indices: tuple[Line, ...]
+    indices: Annotated[tuple[Line, ...], MaxLength(_MAX_SAMPLES)]
     inputs: tuple[InputBatch, ...]
     waited_ns: U64 = 0
 

@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 from collections import deque
@@ -25,6 +26,7 @@ from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError, Se
 from dali_proxy.errors import ProxyError, StaleReferenceError
 from pipeline import Pipeline, fn, pipeline_def
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError, PipelineError
+from pipeline.ipc.channel import Channel
 from tests.dali_proxy.indexed import (
     IndexDataset,
     IndexStream,
@@ -245,6 +247,19 @@ def test_threads_want_the_same_batch(serve: Callable[..., DALIServer]) -> None:
             one, two = (made.result() for made in [threads.submit(fetch), threads.submit(fetch)])
         assert one is two
         assert one.tolist() == [[affine_of(index)] * 3]
+
+
+def test_interrupt_while_a_batch_is_submitted(server: DALIServer) -> None:
+    def interrupt(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is Channel.send.__code__:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    ref = server.proxy(sample(1))
+    sys.setprofile(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        default_collate([ref])
+    run_one(server)
 
 
 def train_elsewhere(server: DALIServer, results: Any) -> None:

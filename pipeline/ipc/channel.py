@@ -80,7 +80,9 @@ class Channel:
         self.on_backlog: Callable[[], None] | None = None
         self._sock = sock
         self._codec = codec
-        self._lock = threading.Lock()  # guards _outgoing, _users, _closed
+        # Guards _outgoing, _users, _closed. What closes the channel in a finalizer or signal handler may interrupt its
+        # holder.
+        self._lock = threading.RLock()
         self._receive_lock = threading.Lock()
         self._parser = FrameParser()
         self._ready: deque[Received] = deque()
@@ -217,7 +219,7 @@ class Channel:
 
     def drop_inherited(self) -> None:
         """In a forked child: the connection is the parent's, and only the parent's end may keep it open."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._receive_lock = threading.Lock()
         self._closed = True
         self._dispose()

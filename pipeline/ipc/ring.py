@@ -110,7 +110,7 @@ class Ring:
         self._detach = detach
         self._ahead = ahead
         self._timeout = timeout
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer or signal handler that closes the ring may interrupt its holder
         self._segments: list[_Segment] = []
         self._next_ring_id = 0
         self._in_flight: deque[tuple[Block, ...]] = deque()  # requests _completed, _completed + 1, …
@@ -168,11 +168,6 @@ class Ring:
         array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=block._segment.array, offset=block.offset)
         return array
 
-    def hold(self, block: Block) -> None:
-        """Holds a block that is held already once more."""
-        with self._lock:
-            block._holds += 1
-
     def release(self, block: Block) -> None:
         """Takes one hold back. It takes no lock, so finalizers may call it, on any thread."""
         self._released.append(block)
@@ -200,16 +195,16 @@ class Ring:
 
     def drop_inherited(self) -> None:
         """In a forked child: the ring belongs to the parent."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._forget()
 
     def _forget(self) -> None:
         self._closed = True
         self._released = deque(maxlen=0)
-        self._in_flight.clear()
-        for segment in self._segments:
+        self._in_flight = deque()
+        segments, self._segments = self._segments, []
+        for segment in segments:
             segment.block.close()
-        self._segments.clear()
 
     def _check_open(self) -> None:
         if self._closed:

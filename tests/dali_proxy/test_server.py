@@ -27,6 +27,9 @@ from dali_proxy.errors import ProxyError, StaleReferenceError
 from pipeline import Pipeline, fn, pipeline_def
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError, PipelineError
 from pipeline.ipc.channel import Channel
+from pipeline.ipc.frames import FrameParser
+from pipeline.ipc.outgoing import Outgoing
+from pipeline.ipc.ring import Ring
 from tests.dali_proxy.indexed import (
     IndexDataset,
     IndexStream,
@@ -260,6 +263,24 @@ def test_interrupt_while_a_batch_is_submitted(server: DALIServer) -> None:
     with pytest.raises(KeyboardInterrupt):
         default_collate([ref])
     run_one(server)
+
+
+@pytest.mark.parametrize("place", [Ring._take, Outgoing.put, FrameParser.feed], ids=lambda place: place.__qualname__)
+def test_stop_by_a_signal_handler_wherever_it_comes(
+    serve: Callable[..., DALIServer], place: Callable[..., Any]
+) -> None:
+    server = serve(affine(), timeout=5)
+    run_one(server)
+
+    def stop(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is place.__code__:  # type: ignore[attr-defined]
+            sys.setprofile(None)
+            server.stop()
+
+    sys.setprofile(stop)
+    with pytest.raises(ProxyError):  # which one depends on the place
+        run_one(server)
+    assert not server.running
 
 
 def train_elsewhere(server: DALIServer, results: Any) -> None:

@@ -19,7 +19,8 @@ from pipeline.definition.serializing import Serializes
 from pipeline.errors import GraphError, PipelineError
 from pipeline.executor import Executor
 from pipeline.executor.request import BatchRequest, BatchResult, TensorList
-from pipeline.external_source.data import check_batch, own_copy, to_batch
+from pipeline.external_source.data import check_batch, to_batch
+from pipeline.external_source.device import take_over
 from pipeline.external_source.group import SourceGroup
 from pipeline.graph import DataNode
 from pipeline.threads import finalize
@@ -269,8 +270,10 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
             data: an array with the batch dimension in front, or a list of samples: NumPy, torch or CuPy arrays,
                 anything with ``__array__``, DLPack, tensors of this package.
             layout: names of the dimensions of a sample.
-            cuda_stream: accepted for compatibility.
-            use_copy_kernel: accepted for compatibility.
+            cuda_stream: for data on a GPU, the stream that made it and that goes on to use it: a stream of torch or
+                CuPy, or a handle. By default the current one of the data's library; 0 is the default stream. With -1
+                nothing is waited for, so the data must be complete; then it is copied when this returns.
+            use_copy_kernel: copy data on a GPU with a kernel instead of by ``cudaMemcpyAsync``.
 
         Raises:
             UnknownInputError: the pipeline has no such input.
@@ -281,7 +284,8 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
         if node is None:
             raise self.unknown_input(name)
         batch = check_batch(to_batch(data, layout or None, f"input {name!r}"), node, self.max_batch_size)
-        self._built().inputs.feed(name, batch if node.argument("no_copy") else own_copy(batch))
+        engine = self._built()
+        engine.inputs.feed(name, take_over(batch, node, data, cuda_stream, use_copy_kernel))
 
     def input_feed_count(self, name: str) -> int:
         """Return how many batches of an input have to be fed before all stages are busy."""

@@ -9,12 +9,14 @@ import numpy as np
 from pipeline.errors import InputError, PipelineError
 from pipeline.executor.request import TensorList
 from pipeline.graph.graph import GraphNode
-from pipeline.tensors.cpu import Array, TensorCPU, TensorListCPU
+from pipeline.tensors.cpu import Array, TensorCPU, TensorListCPU, as_host_array
 from pipeline.tensors.gpu import TensorGPU, TensorListGPU
 from pipeline.tensors.layout import check_layout
 from pipeline.types import NO_TYPE, to_dali_type
 
 __all__ = ["check_batch", "own_copy", "to_batch", "to_sample"]
+
+_DLPACK_CUDA = 2  # the number of a device on the GPU, in dlpack.h
 
 
 def to_sample(value: Any, what: str) -> Array:
@@ -34,7 +36,7 @@ def to_sample(value: Any, what: str) -> Array:
         if value.device.type != "cpu":
             raise InputError(f"{what}: a tensor on {value.device}; this needs one on the CPU")
     try:
-        array = np.asarray(value)
+        array = as_host_array(value)
     except Exception as error:
         raise InputError(f"{what}: {type(value).__name__} can't be read as an array: {error}") from error
     if not array.dtype.isnative:
@@ -108,10 +110,20 @@ def own_copy(batch: TensorList) -> TensorList:
 
 
 def _on_gpu(value: Any) -> bool:
-    return isinstance(value, TensorGPU) or hasattr(value, "__cuda_array_interface__")
+    if isinstance(value, TensorGPU):
+        return True
+    if hasattr(value, "detach"):  # a torch tensor: one that requires grad has no interface
+        return bool(value.device.type == "cuda")
+    if hasattr(value, "__cuda_array_interface__"):
+        return True
+    return hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == _DLPACK_CUDA
 
 
 def _to_cupy(value: Any) -> Any:
     import cupy
 
-    return value.as_array() if isinstance(value, TensorGPU) else cupy.asarray(value)
+    if isinstance(value, TensorGPU):
+        return value.as_array()
+    if hasattr(value, "detach"):
+        value = value.detach()
+    return cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from pipeline.errors import InputError, PipelineError, SerializationError
 from pipeline.executor.request import TensorList
-from pipeline.external_source.data import check_batch, own_copy
+from pipeline.external_source.data import check_batch
+from pipeline.external_source.device import take_over
 from pipeline.external_source.parallel.pool import WorkerPool
 from pipeline.external_source.parallel.source import ParallelSource
 from pipeline.external_source.reader import EndOfData
@@ -99,8 +100,9 @@ class SourceGroup:
                 batch = check_batch(batches[node.argument("source").output], node, self._max_batch_size)
             except InputError as error:
                 raise InputError(f"{error}\n  in source {member.spec.display}\n  at {node.location}") from None
-            keep = node.argument("no_copy") or isinstance(member.source, ParallelSource)
-            made[node.name] = batch if keep else own_copy(batch)
+            if not isinstance(member.source, ParallelSource):
+                batch = take_over(batch, node, None, None, False)
+            made[node.name] = batch
         return made
 
     def positions(self, epoch: int) -> dict[str, int]:

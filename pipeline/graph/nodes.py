@@ -237,7 +237,8 @@ def _place(schema: OperatorSchema, device: str, position: int, node: DataNode) -
 def _keep_in_current(call: OperatorCall) -> None:
     pipeline = current_pipeline()
     if pipeline is None:
-        if call.schema.side_effects:
-            raise GraphError(f"{call.display} has side effects: call it within a pipeline (`with pipe:`)")
-        return
+        raise GraphError(
+            f"{call.display} is to run though no output needs it (it has side effects, or preserve=True): call it "
+            f"within a pipeline (`with pipe:`)\n  at {call.location}"
+        )
     pipeline.keep(call)

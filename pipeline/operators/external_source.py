@@ -15,6 +15,7 @@ from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import Argument, Kind, OperatorSchema
 from pipeline.operators.upload import upload
 from pipeline.tensors.cpu import TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
 
 
 def external_source(
@@ -58,8 +59,8 @@ def external_source(
         layout: names of the dimensions of a sample, such as HWC; a list has one for each output.
         dtype: the data must have this dtype; by default any. A list has one for each output.
         ndim: samples must have this many dimensions; by default any. A list has one for each output.
-        cuda_stream: accepted for compatibility.
-        use_copy_kernel: accepted for compatibility.
+        cuda_stream: for data on a GPU, the stream that made it, where `Pipeline.feed_input` says nothing else.
+        use_copy_kernel: copy data on a GPU with a kernel instead of by ``cudaMemcpyAsync``.
         batch: whether the source gives batches, or else samples. By default it gives batches, except a callable
             with ``parallel=True``.
         batch_info: whether a callable gets a `types.BatchInfo` for a batch, or else the number of the iteration.
@@ -169,8 +170,8 @@ EXTERNAL_SOURCE = register(
             ),
             Argument("blocking", Kind.BOOL, "Wait for data that another thread feeds.", False),
             Argument("repeat_last", Kind.BOOL, "When nothing new was fed, use the last batch again.", False),
-            Argument("use_copy_kernel", Kind.BOOL, "Accepted for compatibility.", False),
-            Argument("cuda_stream", Kind.OBJECT, "Accepted for compatibility."),
+            Argument("use_copy_kernel", Kind.BOOL, "Copy data on a GPU with a kernel.", False),
+            Argument("cuda_stream", Kind.OBJECT, "The stream that makes data on a GPU."),
             Argument("source", Kind.OBJECT, "The source, and which of its outputs; None for data that is fed."),
         ),
         devices=("cpu", "gpu"),
@@ -185,6 +186,14 @@ class ExternalSource(BatchOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = batch.request.inputs[self.node.name]
-        if self.node.device == "gpu" and isinstance(data, TensorListCPU):
-            return [upload(batch, data)]
+        if self.node.device == "gpu":
+            return [upload(batch, data) if isinstance(data, TensorListCPU) else _order(batch, data)]
         return [data]
+
+
+def _order(batch: Batch, data: TensorListGPU) -> TensorListGPU:
+    """Let the batch's stream wait for data that another stream makes, and keep it until the batch is done."""
+    if data.ready is not None:
+        batch.stream.wait_event(data.ready)
+    batch.keep_alive.append(data)
+    return TensorListGPU(data.samples if data.dense is None else data.dense, data.layout())

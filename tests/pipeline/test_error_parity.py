@@ -209,6 +209,7 @@ SCRIPTS: dict[str, Script] = {
         exec_async=False,
         exec_pipelined=False,
     ),
+    "an operator that is preserved by nobody": lambda d: d.fn.flip(d.fn.external_source(), preserve=True),
     "no graph": lambda d: d.Pipeline(**arguments()).build(),
     "no graph to run": lambda d: d.Pipeline(**arguments()).run(),
     "no graph to serialize": lambda d: d.Pipeline(**arguments()).serialize(),

@@ -267,3 +267,37 @@ def test_the_two_styles_may_be_mixed_when_nobody_looks() -> None:
     with pytest.raises(errors.PipelineError, match="can't be mixed"):
         pipe.run()
     pipe.close()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("arguments", "count"), [({}, 3), ({"max_streams": 2}, 2), ({"max_streams": 9}, 3)])
+def test_streams_of_a_gpu(arguments: dict[str, Any], count: int) -> None:
+    import cupy
+
+    with Pipeline(
+        batch_size=2,
+        num_threads=2,
+        device_id=0,
+        prefetch_queue_depth={"cpu_size": 2, "gpu_size": 3},
+        default_cuda_stream_priority=-1,
+        enable_memory_stats=True,
+        set_affinity=True,
+        bytes_per_sample=1 << 20,
+        **arguments,
+    ) as pipe:
+        pipe.set_outputs(fn.external_source(name="x").gpu() + 1)
+    pipe.build()
+    device = pipe.executor._device
+    assert device is not None
+    streams = {slot.stream.ptr: slot.stream for slot in device._slots}
+    assert len(streams) == count
+    assert all(cupy.cuda.runtime.streamGetPriority(handle) == -1 for handle in streams)
+    assert nearest_cores(0), "cores near the GPU"
+    assert cupy.get_default_memory_pool().total_bytes() >= (3 + 1) * 2 << 20
+    for number in range(6):
+        (out,) = pipe.run(x=np.full((2, 1000), number, np.int32))
+        assert np.unique(np.asarray(out.as_cpu())).tolist() == [number + 1]
+    told = pipe.executor_statistics()
+    assert {sizes["real_memory_size"][0] for name, sizes in told.items() if "arithmetic" in name} == {8000}
+    assert all(sizes["reserved_memory_size"][0] >= sizes["real_memory_size"][0] for sizes in told.values())
+    pipe.close()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         StaleReferenceError,
     )
     from dali_proxy.loader import DataLoader
+    from dali_proxy.nvidia.install import install_as_nvidia_dali
     from dali_proxy.proxy import Proxy
     from dali_proxy.refs import BatchRef, SampleRef
     from dali_proxy.server import DALIServer
@@ -43,6 +44,7 @@ __all__ = [
     "ServerDiedError",
     "ServerStats",
     "StaleReferenceError",
+    "install_as_nvidia_dali",
 ]
 
 _MODULES = {
@@ -62,6 +64,7 @@ _MODULES = {
     "ServerDiedError": "errors",
     "ServerStats": "telemetry",
     "StaleReferenceError": "errors",
+    "install_as_nvidia_dali": "nvidia.install",
 }
 
 

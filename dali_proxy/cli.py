@@ -25,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(words)
     if options.command == "demo":
         return demo(options)
+    if options.command == "run":
+        return run(options)
     return doctor()
 
 
@@ -44,6 +46,13 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser(
         "bench", help="time this loader beside others (in a checkout of the repository)", add_help=False
     )
+    script = commands.add_parser(
+        "run", help="run a script that was written for NVIDIA DALI", usage="%(prog)s [-h] [-m] SCRIPT [ARGUMENT ...]"
+    )
+    script.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as for python -m")
+    script.add_argument("script", metavar="SCRIPT", help="the script; its `import nvidia.dali` gives our modules")
+    script.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="what the script gets")
+
     commands.add_parser("doctor", help="say what this machine has and what is missing")
     return top
 
@@ -76,6 +85,17 @@ def bench(arguments: Sequence[str]) -> int:
         return 1
     sys.argv = ["dali-proxy bench", *arguments]
     runpy.run_module("benchmarks", run_name="__main__", alter_sys=False)
+    return 0
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs a script with our modules in the place of NVIDIA's."""
+    from dali_proxy.nvidia.run import run_script
+
+    if not options.module and not Path(options.script).exists():
+        print(f"dali-proxy run: there is no script {options.script!r}", file=sys.stderr)
+        return 2
+    run_script(options.script, options.arguments, module=options.module)
     return 0
 
 

@@ -1,0 +1,101 @@
+"""`dali-proxy run`: scripts written for NVIDIA DALI."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+
+WORDS = """
+import sys
+from pathlib import Path
+import beside
+from nvidia.dali import pipeline_def
+print(sys.argv[1:], Path(sys.argv[0]).name, __name__, beside.VALUE, pipeline_def.__module__.partition(".")[0])
+sys.exit(5)
+"""
+
+SPAWN = """
+import numpy as np
+from torch.utils.data import Dataset
+from nvidia.dali import fn, pipeline_def
+import nvidia.dali.plugin.pytorch.experimental.proxy as dali_proxy
+
+
+class Numbers(Dataset):
+    def __init__(self, transform):
+        self.transform = transform
+
+    def __len__(self):
+        return 12
+
+    def __getitem__(self, index):
+        return self.transform(np.full(2, index, np.float32))
+
+
+@pipeline_def
+def doubled():
+    return fn.external_source(name="numbers", no_copy=True) * 2
+
+
+if __name__ == "__main__":
+    with dali_proxy.DALIServer(doubled(batch_size=4, num_threads=1, device_id=None)) as server:
+        loader = dali_proxy.DataLoader(
+            server, Numbers(server.proxy), batch_size=4, num_workers=2, multiprocessing_context="spawn"
+        )
+        print([batch[:, 1].tolist() for batch in loader])
+"""
+
+
+def run(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run(
+        [sys.executable, "-m", "dali_proxy", "run", *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+@pytest.fixture
+def scripts(tmp_path: Path) -> Path:
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (folder / "words.py").write_text(WORDS)
+    (folder / "beside.py").write_text("VALUE = 7\n")
+    return folder
+
+
+def test_a_script_gets_what_python_would_give_it(scripts: Path, tmp_path: Path) -> None:
+    done = run("scripts/words.py", "--flag", "-m", "x", folder=tmp_path)
+    assert done.stdout.strip() == "['--flag', '-m', 'x'] words.py __main__ 7 pipeline", done.stderr
+    assert done.returncode == 5
+
+
+def test_a_module(scripts: Path) -> None:
+    done = run("-m", "words", "-m", folder=scripts)
+    assert done.stdout.strip() == "['-m'] words.py __main__ 7 pipeline", done.stderr
+    assert done.returncode == 5
+
+
+def test_no_such_script(tmp_path: Path) -> None:
+    done = run("missing.py", folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.strip() == "dali-proxy run: there is no script 'missing.py'"
+
+
+@pytest.mark.timeout(120)
+def test_workers_that_are_spawned_import_the_script_again(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SPAWN)
+    done = run("train.py", folder=tmp_path)
+    assert done.stdout.strip() == str([[0.0, 2.0, 4.0, 6.0], [8.0, 10.0, 12.0, 14.0], [16.0, 18.0, 20.0, 22.0]]), (
+        done.stderr
+    )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one subcommand.
+    """Run one subcommand.
 
     Args:
         arguments: Words of the command line, by default those of this process.
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Makes the parser of the command line."""
+    """Make the parser of the command line."""
     top = argparse.ArgumentParser(prog="dali-proxy", description="Data loading for PyTorch with a pipeline of its own.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
@@ -58,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def demo(options: argparse.Namespace) -> int:
-    """Runs the demo."""
+    """Run the demo."""
     from dali_proxy.demo import Settings, run_demo
 
     given = {
@@ -78,7 +78,7 @@ def demo(options: argparse.Namespace) -> int:
 
 
 def bench(arguments: Sequence[str]) -> int:
-    """Runs the benchmarks, which are part of the repository and not of the installed package."""
+    """Run the benchmarks, which are part of the repository and not of the installed package."""
     sys.path.insert(0, str(Path.cwd()))
     if importlib.util.find_spec("benchmarks") is None:
         print("dali-proxy bench: no benchmarks here; run it in a checkout of the repository", file=sys.stderr)
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def doctor() -> int:
-    """Prints what this machine has; fails where something that is needed is missing."""
+    """Print what this machine has; fail where something that is needed is missing."""
     from dali_proxy.doctor import examine
 
     healthy = True

@@ -35,7 +35,7 @@ class Check:
 
 
 def examine() -> Iterator[Check]:
-    """Looks at Python, the machine and the libraries.
+    """Look at Python, the machine and the libraries.
 
     Yields:
         The checks, one at a time: some take a second, as they import what they look at.
@@ -55,7 +55,7 @@ def examine() -> Iterator[Check]:
 
 
 def gpu_problem(device_id: int = 0) -> str | None:
-    """Tells why a GPU can't be used.
+    """Tell why a GPU can't be used.
 
     Args:
         device_id: Number of the GPU.

@@ -54,7 +54,7 @@ class EndlessSampler(Sampler[int]):
 
 
 def compare(ours: Iterable[Any], plain: Iterable[Any], *, seconds: float, rounds: int) -> Comparison:
-    """Measures two endless loaders in turn.
+    """Measure two endless loaders in turn.
 
     Args:
         ours: Gives batches whose first element is the pictures.

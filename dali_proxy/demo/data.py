@@ -54,7 +54,7 @@ class Crops:
 
 
 def photograph_paths(count: int) -> dict[str, Path]:
-    """Finds photographs on this machine, without any network access.
+    """Find photographs on this machine, without any network access.
 
     Args:
         count: How many photographs are wanted.
@@ -79,7 +79,7 @@ def photograph_paths(count: int) -> dict[str, Path]:
 
 
 def write_crops(folder: Path, crops: Crops) -> Iterator[Path]:
-    """Writes ``train/<photograph>/*.jpg`` and ``held_out/<photograph>/*.jpg`` below a folder.
+    """Write ``train/<photograph>/*.jpg`` and ``held_out/<photograph>/*.jpg`` below a folder.
 
     Args:
         folder: Where to write. Missing folders are made, files of the same names are replaced.
@@ -105,7 +105,7 @@ def write_crops(folder: Path, crops: Crops) -> Iterator[Path]:
 
 
 def crop_box(size: tuple[int, int], *, held_out: bool, dice: random.Random) -> tuple[float, float, float, float]:
-    """Chooses where to cut one crop.
+    """Choose where to cut one crop.
 
     Args:
         size: Width and height of the photograph in pixels.

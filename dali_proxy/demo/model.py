@@ -6,7 +6,7 @@ from torch import nn
 
 
 def small_network(classes: int) -> nn.Sequential:
-    """Makes a convolutional classifier.
+    """Make a convolutional classifier.
 
     Args:
         classes: How many classes it tells apart.

@@ -15,7 +15,7 @@ GAP = 4
 
 
 def batch_picture(images: torch.Tensor, captions: Sequence[str], columns: int = 8) -> Image.Image:
-    """Draws a batch as a grid.
+    """Draw a batch as a grid.
 
     Args:
         images: Normalised pictures, float ``[N, 3, H, W]``, on any device.
@@ -40,7 +40,7 @@ def batch_picture(images: torch.Tensor, captions: Sequence[str], columns: int = 
 
 
 def denormalised(images: torch.Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """Undoes the pipeline's normalisation: uint8 ``[N, H, W, 3]`` from float ``[N, 3, H, W]``."""
+    """Undo the pipeline's normalisation: uint8 ``[N, H, W, 3]`` from float ``[N, 3, H, W]``."""
     mean, std = (torch.tensor(channels).view(1, 3, 1, 1) for channels in (MEAN, STD))
     pixels = (images.detach().cpu().float() * std + mean).round().clamp(0, 255)
     return pixels.to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()

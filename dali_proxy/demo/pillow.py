@@ -24,7 +24,7 @@ class PillowAugment:
         self.scale = 1 / np.array(STD, np.float32)
 
     def __call__(self, encoded: npt.NDArray[np.uint8]) -> torch.Tensor:
-        """Makes a float32 tensor ``[3, IMAGE_SIZE, IMAGE_SIZE]`` of an encoded picture, uint8 ``[bytes]``."""
+        """Make a float32 tensor ``[3, IMAGE_SIZE, IMAGE_SIZE]`` of an encoded picture, uint8 ``[bytes]``."""
         picture = Image.open(io.BytesIO(encoded.tobytes())).convert("RGB")
         picture = picture.resize((IMAGE_SIZE, IMAGE_SIZE), Image.Resampling.BILINEAR, box=random_box(picture.size))
         if torch.rand(()) < 0.5:
@@ -34,7 +34,7 @@ class PillowAugment:
 
 
 def random_box(size: tuple[int, int], attempts: int = 10) -> tuple[int, int, int, int]:
-    """Chooses a crop of random area and aspect ratio, as ``decoders.image_random_crop`` does.
+    """Choose a crop of random area and aspect ratio, as ``decoders.image_random_crop`` does.
 
     Args:
         size: Width and height of the picture.

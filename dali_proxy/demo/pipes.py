@@ -16,7 +16,7 @@ STD = (0.229 * 255, 0.224 * 255, 0.225 * 255)
 
 @pipeline_def
 def training_pipe(decoder: str) -> DataNode:
-    """Decodes a random part of each picture, resizes it, mirrors every second one and normalises it.
+    """Decode a random part of each picture, resize it, mirror every second one and normalise it.
 
     Args:
         decoder: Where to decode: ``"cpu"``, or ``"mixed"`` for the GPU.
@@ -37,7 +37,7 @@ def training_pipe(decoder: str) -> DataNode:
 
 @pipeline_def
 def evaluation_pipe(decoder: str) -> DataNode:
-    """Decodes each picture, resizes the whole of it and normalises it: nothing is random."""
+    """Decode each picture, resize the whole of it and normalise it: nothing is random."""
     encoded = fn.external_source(name="images", no_copy=True)
     images = fn.decoders.image(encoded, device=decoder)
     images = fn.resize(images, size=(IMAGE_SIZE, IMAGE_SIZE), interp_type=types.INTERP_LINEAR)

@@ -26,7 +26,7 @@ LIMITS = {
 
 
 def run_demo(settings: Settings | None = None) -> Summary:
-    """Runs the demo, saying what it does on standard output.
+    """Run the demo, saying what it does on standard output.
 
     Args:
         settings: What to do, by default what ``dali-proxy demo`` does.
@@ -79,7 +79,7 @@ def _device_id(name: str) -> int | None:
 
 @contextmanager
 def _pictures(settings: Settings) -> Iterator[Path]:
-    """Gives a folder with ``train/`` and ``held_out/``; a temporary one goes when the demo ends."""
+    """Give a folder with ``train/`` and ``held_out/``; a temporary one goes when the demo ends."""
     if settings.data is not None:
         if not (settings.data / "train").is_dir():
             _write(settings.data, settings)

@@ -33,7 +33,7 @@ class Steps:
         self.device = torch.device("cpu" if device_id is None else f"cuda:{device_id}")
 
     def server(self, *, augment: bool) -> dali_proxy.DALIServer:
-        """Makes the server of random crops, or of whole pictures."""
+        """Make the server of random crops, or of whole pictures."""
         definition = training_pipe if augment else evaluation_pipe
         return dali_proxy.DALIServer(
             definition(
@@ -46,7 +46,7 @@ class Steps:
         )
 
     def train(self, folder: Path) -> tuple[nn.Module, Training, str]:
-        """Trains a new network on the pictures of a folder; tells also what limited the speed."""
+        """Train a new network on the pictures of a folder; tell also what limited the speed."""
         s = self.settings
         with self.server(augment=True) as server:
             dataset = CropDataset(folder, transform=server.proxy)
@@ -65,7 +65,7 @@ class Steps:
             return network, training, server.stats().limited_by
 
     def judge(self, network: nn.Module, folder: Path) -> float:
-        """Tells what part of a folder's pictures a network names rightly, 0 to 1."""
+        """Tell what part of a folder's pictures a network names rightly, 0 to 1."""
         s = self.settings
         with self.server(augment=False) as server:
             dataset = CropDataset(folder, transform=server.proxy)
@@ -89,7 +89,7 @@ class Steps:
             )
 
     def draw(self, folder: Path) -> None:
-        """Saves a picture of one augmented batch."""
+        """Save a picture of one augmented batch."""
         s = self.settings
         with self.server(augment=True) as server:
             dataset = CropDataset(folder, transform=server.proxy)

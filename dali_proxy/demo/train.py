@@ -32,7 +32,7 @@ class Training:
 
 
 def train(network: nn.Module, batches: Batches, *, epochs: int, steps: int, quiet: bool = False) -> Training:
-    """Trains a network, with a progress bar.
+    """Train a network, with a progress bar.
 
     Args:
         network: From pictures ``[N, 3, H, W]`` to logits. It stays on the device where it is.
@@ -73,7 +73,7 @@ def train(network: nn.Module, batches: Batches, *, epochs: int, steps: int, quie
 
 @torch.no_grad()
 def accuracy(network: nn.Module, batches: Batches) -> float:
-    """Tells for what part of the pictures the network names the right class, between 0 and 1."""
+    """Tell for what part of the pictures the network names the right class, between 0 and 1."""
     device = next(network.parameters()).device
     network.eval()
     right = total = 0

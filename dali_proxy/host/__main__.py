@@ -72,7 +72,7 @@ def _read(received: Received) -> bytes:
 
 
 def _tell(control: Channel, message: object) -> bool:
-    """Send to the parent. Returns whether it is still there."""
+    """Send to the parent. Return whether it is still there."""
     try:
         control.send(message, timeout=10)
     except ChannelClosedError:
@@ -87,7 +87,7 @@ def _remove_traces(start: Start) -> None:
 
 
 def _serve(host: Host, control: Channel) -> bool:
-    """Serve until told to stop. Returns whether the parent is still there."""
+    """Serve until told to stop. Return whether the parent is still there."""
     orphaned = False
     fd = control.fileno()
 

@@ -29,7 +29,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 def check_peer(sock: socket.socket) -> int:
-    """Returns the process id at the other end.
+    """Return the process id at the other end.
 
     Raises:
         AuthenticationError: that process belongs to another user.
@@ -58,7 +58,7 @@ class ServerHandshake:
         self.greeting = _MAGIC + self._nonce
 
     def answer(self, proof: bytes) -> bytes:
-        """Checks the client's `wanted` bytes and returns what to send last; the client is known then.
+        """Check the client's `wanted` bytes and return what to send last; the client is known then.
 
         Raises:
             AuthenticationError: the client doesn't know the key.
@@ -97,7 +97,7 @@ class ClientHandshake:
         return nonce + _digest(self._key, b"client", self._nonces)
 
     def check(self, answer: bytes) -> None:
-        """Checks the server's last word.
+        """Check the server's last word.
 
         Raises:
             AuthenticationError: it refuses this client, or doesn't know the key.

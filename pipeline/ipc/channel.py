@@ -128,7 +128,7 @@ class Channel:
             return False
 
     def send(self, message: object, fds: Sequence[int] = (), timeout: float | None = None) -> None:
-        """Sends a message and waits until the kernel has all of it. `fds` stay the caller's.
+        """Send a message and wait until the kernel has all of it. `fds` stay the caller's.
 
         Raises:
             ChannelClosedError: the channel is closed, or the peer is gone.
@@ -143,7 +143,7 @@ class Channel:
                 self.flush()
 
     def post(self, message: object, fds: Sequence[int] = ()) -> None:
-        """Sends a message without ever waiting: what doesn't fit the socket waits for `flush`.
+        """Send a message without ever waiting: what doesn't fit the socket waits for `flush`.
 
         Raises:
             ChannelClosedError: the channel is closed, or the peer is gone.
@@ -155,13 +155,13 @@ class Channel:
             self.on_backlog()
 
     def flush(self) -> bool:
-        """Writes what the peer has room for. Returns whether nothing is left."""
+        """Write what the peer has room for. Return whether nothing is left."""
         with self._lock:
             self._check_open()
             return self._outgoing.flush()
 
     def receive(self, timeout: float | None = None) -> Received:
-        """Waits for the next message.
+        """Wait for the next message.
 
         Raises:
             ChannelClosedError: the channel is closed, or the peer is gone (after all that it sent was
@@ -182,7 +182,7 @@ class Channel:
             self._receive_lock.release()
 
     def receive_ready(self) -> list[Received]:
-        """Returns the messages that have arrived, without waiting.
+        """Return the messages that have arrived, without waiting.
 
         Raises:
             AuthenticationError: the peer didn't prove who it is.
@@ -204,7 +204,7 @@ class Channel:
             return ready
 
     def close(self) -> None:
-        """Closes the channel; the peer gets what was written before. Threads that wait on it are woken."""
+        """Close the channel; the peer gets what was written before. Threads that wait on it are woken."""
         with self._lock:
             if self._closed:
                 return
@@ -274,7 +274,7 @@ class Channel:
             return self._outgoing.put(data, fds)
 
     def _wait(self, events: int, timeout: float | None) -> int:
-        """Polls. Returns what there is of `events` and of signs that the peer is gone."""
+        """Poll. Return what there is of `events` and of signs that the peer is gone."""
         poll = select.poll()
         poll.register(self._sock.fileno(), events | select.POLLRDHUP)
         happened = poll.poll(None if timeout is None else timeout * 1000)
@@ -310,7 +310,7 @@ class Channel:
         return True
 
     def _read(self) -> bool:
-        """Reads once. Returns False when nothing is there."""
+        """Read once. Return False when nothing is there."""
         size = max(_READ_SIZE, min(self._parser.missing, 1 << 20))
         try:
             data, ancillary, flags, _ = self._sock.recvmsg(size, _ANCILLARY, socket.MSG_CMSG_CLOEXEC)

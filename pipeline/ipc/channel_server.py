@@ -73,7 +73,7 @@ class ChannelServer:
         drop_in_child(self)
 
     def run(self) -> None:
-        """Serves until `stop` is called; then closes all channels and stops listening."""
+        """Serve until `stop` is called; then close all channels and stop listening."""
         try:
             while not self._stopping:
                 wait = None if not self._timers else max(self._timers[0][0] - time.monotonic(), 0.0)
@@ -88,24 +88,24 @@ class ChannelServer:
             self.close()
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """Has `call` called on the server's thread. Any thread may do so; once closed, nothing happens."""
+        """Have `call` called on the server's thread. Any thread may do so; once closed, nothing happens."""
         self._calls.append(call)
         self._ring()
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
-        """Has `call` called on the server's thread after `seconds`; to be used there, or before `run`."""
+        """Have `call` called on the server's thread after `seconds`; to be used there, or before `run`."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), call))
 
     def watch(self, fd: int, callback: Callable[[], None]) -> None:
-        """Has `callback` called whenever `fd` can be read; to be used on the server's thread, or before `run`."""
+        """Have `callback` called whenever `fd` can be read; to be used on the server's thread, or before `run`."""
         self._selector.register(fd, _READ, lambda events: callback())
 
     def unwatch(self, fd: int) -> None:
-        """Ends `watch`; before `fd` is closed."""
+        """End `watch`; before `fd` is closed."""
         self._selector.unregister(fd)
 
     def end(self, channel: Channel, error: Exception | None = None) -> None:
-        """Closes a channel, on the server's thread; `on_close` is called if it was open."""
+        """Close a channel, on the server's thread; `on_close` is called if it was open."""
         if channel not in self._channels:
             return
         self._channels.remove(channel)
@@ -116,12 +116,12 @@ class ChannelServer:
             self._on_close(channel, error)
 
     def stop(self) -> None:
-        """Has `run` return soon. May be called from any thread, and from a signal handler."""
+        """Have `run` return soon. May be called from any thread, and from a signal handler."""
         self._stopping = True
         self._ring()
 
     def close(self) -> None:
-        """Closes everything; for a server that isn't running. Doing so twice does nothing."""
+        """Close everything; for a server that isn't running. Doing so twice does nothing."""
         self._stopping = True
         for channel in list(self._channels):
             self.end(channel)

@@ -57,7 +57,7 @@ class CompletionWriter:
             return self._begun - self._count - len(self._ahead)
 
     def begin(self, seq: int) -> None:
-        """Takes note of a request that arrived.
+        """Take note of a request that arrived.
 
         Raises:
             ProtocolError: `seq` isn't the number that comes next.
@@ -68,7 +68,7 @@ class CompletionWriter:
             self._begun += 1
 
     def complete(self, seq: int) -> None:
-        """Says that request `seq` won't be read again. Doing so twice, or after `close`, does nothing."""
+        """Say that request `seq` won't be read again. Doing so twice, or after `close`, does nothing."""
         with self._lock:
             if self._doorbell < 0 or not self._count <= seq < self._begun:
                 return
@@ -118,7 +118,7 @@ class CompletionReader:
         return int(self._counter[0])
 
     def wait(self, count: int, timeout: float | None = None) -> None:
-        """Waits until at least `count` requests are completed. One thread may wait at a time.
+        """Wait until at least `count` requests are completed. One thread may wait at a time.
 
         Raises:
             ChannelClosedError: the peer is gone.

@@ -22,7 +22,7 @@ _TIMEVAL = struct.Struct("ll")
 
 
 def connect(path: str, key: bytes, codec: Codec, timeout: float = 10.0) -> Channel:
-    """Connects to the server that listens at `path`. Both sides know each other when it returns.
+    """Connect to the server that listens at `path`. Both sides know each other when it returns.
 
     Raises:
         AuthenticationError: the server belongs to another user, or the keys differ.
@@ -97,7 +97,7 @@ class Listener:
                 sock.close()
 
     def close(self, *, unlink: bool = True) -> None:
-        """Stops listening, and removes the socket's name."""
+        """Stop listening, and remove the socket's name."""
         if self._sock.fileno() >= 0 and unlink:
             try:
                 os.unlink(self.path)

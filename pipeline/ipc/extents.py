@@ -34,7 +34,7 @@ class Extents:
         return self.size - self.free
 
     def take(self, length: int) -> int | None:
-        """Takes `length` units (above 0) and returns where they start; None if no piece is that long."""
+        """Take `length` units (above 0) and return where they start; None if no piece is that long."""
         if length > self.free:
             return None
         lengths = self._lengths
@@ -53,7 +53,7 @@ class Extents:
         return None
 
     def give(self, start: int, length: int) -> None:
-        """Gives back what `take` returned."""
+        """Give back what `take` returned."""
         starts, lengths = self._starts, self._lengths
         self.free += length
         index = bisect_left(starts, start)

@@ -13,7 +13,7 @@ class ForkAware(Protocol):
     """An object that holds something which only the process that made it may use."""
 
     def drop_inherited(self) -> None:
-        """Lets go of it in a forked child: takes no lock (whose holder may be gone) and raises nothing."""
+        """Let go of it in a forked child: take no lock (whose holder may be gone) and raise nothing."""
 
 
 _forks = 0
@@ -21,7 +21,7 @@ _inherited: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 
 
 def drop_in_child(thing: ForkAware) -> None:
-    """Has `thing.drop_inherited()` called in every child that this process forks while `thing` lives."""
+    """Have `thing.drop_inherited()` called in every child that this process forks while `thing` lives."""
     _inherited.add(thing)
 
 

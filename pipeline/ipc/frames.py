@@ -39,7 +39,7 @@ def encode_frame(number: int, body: bytes, fds: int) -> bytes:
 
 
 def close_all(fds: Iterable[int]) -> None:
-    """Closes descriptors that nobody wants."""
+    """Close descriptors that nobody wants."""
     for fd in fds:
         os.close(fd)
 
@@ -63,7 +63,7 @@ class FrameParser:
         return _HEADER.size + int(_HEADER.unpack_from(self._buffer)[0]) - len(self._buffer)
 
     def feed(self, data: bytes | memoryview, fds: Iterable[int] = ()) -> list[Frame]:
-        """Takes what arrived and returns the frames that are whole now. Owns `fds`.
+        """Take what arrived and return the frames that are whole now. Owns `fds`.
 
         Raises:
             ProtocolError: a frame is too large, or descriptors don't fit what it announces. Call `close`
@@ -97,7 +97,7 @@ class FrameParser:
         return frames
 
     def close(self) -> None:
-        """Closes the descriptors of a frame that never became whole."""
+        """Close the descriptors of a frame that never became whole."""
         close_all(self._fds)
         self._fds.clear()
         self._buffer.clear()

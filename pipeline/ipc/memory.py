@@ -93,7 +93,7 @@ class SharedBlock:
 
     @classmethod
     def create(cls, nbytes: int) -> SharedBlock:
-        """Makes a block of `nbytes` zeros. Pages cost memory when they are touched first.
+        """Make a block of `nbytes` zeros. Pages cost memory when they are touched first.
 
         Raises:
             DescriptorLimitError: the process has no descriptor left.
@@ -115,7 +115,7 @@ class SharedBlock:
 
     @classmethod
     def attach(cls, fd: int, nbytes: int, *, writable: bool = True) -> SharedBlock:
-        """Maps a block that another process made. Owns `fd` from now on, also when it refuses.
+        """Map a block that another process made. Owns `fd` from now on, also when it refuses.
 
         Raises:
             ProtocolError: `fd` isn't shared memory of exactly `nbytes`, sealed against shrinking and growing.
@@ -143,13 +143,13 @@ class SharedBlock:
         return int(self.array.ctypes.data)
 
     def close_fd(self) -> None:
-        """Closes the descriptor once no other process needs it from here; the mapping stays."""
+        """Close the descriptor once no other process needs it from here; the mapping stays."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
     def close(self) -> None:
-        """Lets go of the block. The mapping stays for views of it that somebody still holds."""
+        """Let go of the block. The mapping stays for views of it that somebody still holds."""
         self._array = None
         self.close_fd()
 
@@ -167,7 +167,7 @@ class SharedBlock:
 
 
 def as_descriptor_error(error: OSError, doing: str) -> IPCError:
-    """Turns an `OSError` into ours; one that names the limit when descriptors are exhausted."""
+    """Turn an `OSError` into ours; one that names the limit when descriptors are exhausted."""
     import errno
 
     if error.errno in (errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS):

@@ -89,7 +89,7 @@ class Codec:
             self._numbers[message_type] = number
 
     def encode(self, message: object) -> tuple[int, bytes]:
-        """Returns the number of the message's type, and its bytes.
+        """Return the number of the message's type, and its bytes.
 
         Raises:
             ProtocolError: a field's value doesn't fit its declaration, so the peer would refuse it.
@@ -104,7 +104,7 @@ class Codec:
         return number, bytes(body)
 
     def decode(self, number: int, body: bytes | bytearray | memoryview) -> Any:
-        """Returns the message.
+        """Return the message.
 
         Raises:
             ProtocolError: the number or the bytes aren't those of a message of this protocol.

@@ -94,7 +94,7 @@ class Outgoing:
         self._waiting.clear()
 
     def _push(self, frame: _Frame, fds: Sequence[int]) -> bool:
-        """Writes a frame until the socket is full. Returns whether all of it is out."""
+        """Write a frame until the socket is full. Return whether all of it is out."""
         while frame.data:
             rights = array.array("i", () if frame.started else fds)
             ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if rights else []

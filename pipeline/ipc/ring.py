@@ -31,7 +31,7 @@ class Completions(Protocol):
         """How many requests are completed: every one numbered below it is."""
 
     def wait(self, count: int, timeout: float | None = None) -> None:
-        """Waits until at least `count` requests are completed."""
+        """Wait until at least `count` requests are completed."""
 
 
 class _Segment:
@@ -140,7 +140,7 @@ class Ring:
         return len(self._in_flight)
 
     def write(self, array: npt.NDArray[Any]) -> Block:
-        """Copies `array` (any strides) into the ring, in C order and native byte order, and holds it once.
+        """Copy `array` (any strides) into the ring, in C order and native byte order, and hold it once.
 
         Raises:
             RingFullError: the limit is too small for what is held at once.
@@ -156,7 +156,7 @@ class Ring:
         return block
 
     def allocate(self, nbytes: int) -> Block:
-        """Finds room for `nbytes` bytes, aligned to 64, and holds it once. Raises as `write` does."""
+        """Find room for `nbytes` bytes, aligned to 64, and hold it once. Raises as `write` does."""
         units = (nbytes + ALIGNMENT - 1) >> _SHIFT or 1
         with self._lock:
             self._check_open()
@@ -169,11 +169,11 @@ class Ring:
         return array
 
     def release(self, block: Block) -> None:
-        """Takes one hold back. It takes no lock, so finalizers may call it, on any thread."""
+        """Take one hold back. It takes no lock, so finalizers may call it, on any thread."""
         self._released.append(block)
 
     def submit(self, blocks: Sequence[Block]) -> int:
-        """Begins the next request and returns its number. It holds `blocks` until the reader has completed it.
+        """Begin the next request and return its number. It holds `blocks` until the reader has completed it.
 
         Requests are numbered 0, 1, 2, …, and must be sent in that order.
         """
@@ -189,7 +189,7 @@ class Ring:
             return seq
 
     def close(self) -> None:
-        """Gives the memory back (the reader's mapping keeps what it still reads)."""
+        """Give the memory back (the reader's mapping keeps what it still reads)."""
         with self._lock:
             self._forget()
 
@@ -268,7 +268,7 @@ class Ring:
         self._reclaim()
 
     def _grow(self, units: int) -> bool:
-        """Adds a segment that doubles the ring, or larger if one sample needs it; as the limit allows."""
+        """Add a segment that doubles the ring, or larger if one sample needs it; as the limit allows."""
         room = (self.limit - self.capacity) & -ALIGNMENT
         nbytes = min(max(self.capacity or self._first_nbytes, units << _SHIFT), room)
         nbytes = (nbytes + ALIGNMENT - 1) & -ALIGNMENT

@@ -37,7 +37,7 @@ class RingReader:
         self._segments: dict[int, npt.NDArray[np.uint8]] = {}
 
     def attach(self, ring_id: int, fd: int, nbytes: int) -> None:
-        """Maps a new segment. Owns `fd` from now on.
+        """Map a new segment. Owns `fd` from now on.
 
         Raises:
             ProtocolError: the number is taken, there are too many segments or bytes, or `fd` isn't what it
@@ -59,7 +59,7 @@ class RingReader:
         self._segments[ring_id] = array
 
     def detach(self, ring_id: int) -> None:
-        """Forgets a segment.
+        """Forget a segment.
 
         Raises:
             ProtocolError: there is no such segment.
@@ -113,5 +113,5 @@ class RingReader:
         return [ndarray(row[2:], dtype, buffer=segments[row[0]], offset=row[1]) for row in table.tolist()]
 
     def close(self) -> None:
-        """Forgets every segment."""
+        """Forget every segment."""
         self._segments.clear()

@@ -36,8 +36,11 @@ class WorkerClient:
         endpoint: which server.
 
     Attributes:
-        ring: the shared memory that samples are written to.
+        endpoint: the server's.
+        name: of this process, such as "worker 0".
         server: token of the server's start that this client is connected to.
+        client: the server's number of this client.
+        ring: the shared memory that samples are written to.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:

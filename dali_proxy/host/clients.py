@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from dali_proxy.transport.publisher import Consumer as Account
+from dali_proxy.transport.publisher import Account
 from pipeline.ipc.channel import Channel
 from pipeline.ipc.completion import CompletionWriter
 from pipeline.ipc.ring_reader import RingReader

@@ -157,7 +157,7 @@ class Host:
             self._clients[channel] = self._workers[number] = worker
             fds, nbytes = worker.completions.fds, 0
         else:
-            account = self._publisher.consumer()
+            account = self._publisher.account()
             self._clients[channel] = Consumer(channel, account)
             fds, nbytes = account.control_fds, account.control_nbytes
         channel.post(Welcome(number, self._options.server, nbytes), fds)

@@ -148,7 +148,7 @@ class Submit:
     Attributes:
         seq: number of the request among this client's: 0, 1, 2, ...
         session: which iterator wants it; 0 for none.
-        epoch: number of the epoch, for random numbers.
+        epoch: number of the epoch, for random numbers; of a loader that isn't ours, the seed of its worker.
         batch: number of the batch in its epoch, for random numbers.
         view: 0 for the first request of that batch, 1 for the second, ...
         batch_size: number of samples.
@@ -321,7 +321,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class StatsRequest:
-    """Client to server: wants the statistics."""
+    """Consumer to server: wants the statistics."""
 
     token: U64
 
@@ -336,7 +336,7 @@ class Stats:
 
 @dataclass(frozen=True)
 class Goodbye:
-    """Either side, last: the connection ends in order, and why."""
+    """Server to client, last: the connection ends in order, and why."""
 
     reason: Line
 

@@ -21,11 +21,11 @@ from pipeline.tensors.gpu import TensorListGPU
 if TYPE_CHECKING:
     from dali_proxy.transport.cuda_slots import CudaPublisher
 
-__all__ = ["Consumer", "OutputBuffer", "ResultPublisher", "StagedResult"]
+__all__ = ["Account", "OutputBuffer", "ResultPublisher", "StagedResult"]
 
 
-class Consumer:
-    """What the server knows of one consumer: the slots that it was lent. Made by `ResultPublisher.consumer`.
+class Account:
+    """The slots that one consumer was lent. Made by `ResultPublisher.account`.
 
     Attributes:
         control_fds: descriptors for its `Welcome`.
@@ -136,10 +136,10 @@ class ResultPublisher:
         """Return memory for an output on the CPU, so that an executor writes there what will be staged."""
         return OutputBuffer(self.pool.allocate(nbytes), nbytes)
 
-    def consumer(self) -> Consumer:
+    def account(self) -> Account:
         """Make the account of a consumer that has connected."""
         pools: list[SlotPool[Any]] = [self.pool] if self._cuda is None else [self.pool, self._cuda.pool]
-        return Consumer([pool.borrower() for pool in pools])
+        return Account([pool.borrower() for pool in pools])
 
     def stage(self, outputs: Sequence[TensorListCPU | TensorListGPU]) -> StagedResult:
         """Put the outputs of a batch into slots; without a copy where they lie in one already.
@@ -158,9 +158,7 @@ class ResultPublisher:
             raise
         return StagedResult(parts)
 
-    def publish(
-        self, consumer: Consumer, client: int, seq: int, staged: StagedResult
-    ) -> tuple[Result, tuple[int, ...]]:
+    def publish(self, account: Account, client: int, seq: int, staged: StagedResult) -> tuple[Result, tuple[int, ...]]:
         """Lend a staged result to a consumer. Return the message and its descriptors; send both at once.
 
         Raises:
@@ -176,7 +174,7 @@ class ResultPublisher:
                     assert self._local is not None  # _stage_gpu made it so
                     messages.append(replace(output, slot=self._local.put(thing)))
                     continue
-                borrower = consumer.borrowers[0 if slot.pool is self.pool else 1]
+                borrower = account.borrowers[0 if slot.pool is self.pool else 1]
                 generation, attach = slot.pool.lend(slot, borrower)
                 lent.append((slot, borrower))
                 handle = output.handle if attach else b""
@@ -188,7 +186,7 @@ class ResultPublisher:
                 slot.pool.recall(slot, borrower)
             StagedResult(parts[len(messages) :]).discard()
             raise
-        return Result(client, seq, tuple(messages), consumer.take_detached()), tuple(fds)
+        return Result(client, seq, tuple(messages), account.take_detached()), tuple(fds)
 
     def trim(self) -> None:
         """Give up idle slots; each consumer should then be told what its `take_detached` says."""

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from dali_proxy.transport.opener import ResultOpener
 from dali_proxy.transport.protocol import CODEC, Fetch, SlotsDetached, Stats, StatsRequest, Welcome
-from dali_proxy.transport.results import ResultOpener
 from pipeline.ipc.channel import Channel
 from pipeline.ipc.errors import ChannelClosedError
 
@@ -21,13 +21,13 @@ _SERVER = """
 import json, socket, sys
 import cupy
 from dali_proxy.transport.protocol import CODEC, Fetch, SlotsDetached, Stats, Welcome
-from dali_proxy.transport.results import ResultPublisher
+from dali_proxy.transport.publisher import ResultPublisher
 from pipeline.ipc.channel import Channel
 from pipeline.ipc.errors import ChannelClosedError
 from pipeline.tensors.gpu import TensorListGPU
 
 publisher = ResultPublisher(0)
-consumer = publisher.consumer()
+consumer = publisher.account()
 channel = Channel(socket.socket(fileno=int(sys.argv[1])), CODEC)
 channel.send(Welcome(1, bytes(16), consumer.control_nbytes), consumer.control_fds)
 stream = cupy.cuda.Stream(non_blocking=True)

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from dali_proxy.transport.exchange import LocalExchange
+from dali_proxy.transport.opener import ResultOpener
 from dali_proxy.transport.protocol import DTYPES, OutputBatch, Result
-from dali_proxy.transport.results import LocalExchange, ResultOpener, ResultPublisher
+from dali_proxy.transport.publisher import ResultPublisher
 from pipeline.ipc.errors import IPCError, ProtocolError
 from pipeline.tensors import TensorListCPU
 
@@ -17,7 +19,7 @@ from pipeline.tensors import TensorListCPU
 class Consumer:
     def __init__(self, publisher):
         self.publisher = publisher
-        self.account = publisher.consumer()
+        self.account = publisher.account()
         self.opener = ResultOpener([os.dup(fd) for fd in self.account.control_fds], self.account.control_nbytes)
 
     def fetch(self, staged):
@@ -207,7 +209,7 @@ def test_the_server_imports_no_torch():
     import subprocess
     import sys
 
-    code = "import sys, dali_proxy.transport.results, pipeline.ipc.channel_server; print('torch' in sys.modules)"
+    code = "import sys, dali_proxy.host.__main__; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 

@@ -50,7 +50,7 @@ bench-gpu: $(GPU) ## the same comparison on GPU 0
 	$(BIN)/python -m benchmarks --device cuda:0 $(ARGS)
 
 docs: $(DOCS) ## build the documentation into site/
-	$(BIN)/mkdocs build --strict $(ARGS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 clean: ## remove the environment and everything that was built
 	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

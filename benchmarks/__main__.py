@@ -54,17 +54,24 @@ def command(options: argparse.Namespace) -> str:
 def parser() -> argparse.ArgumentParser:
     """Makes the parser of the command line."""
     names = list(RIVALS)
-    made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    made.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="what the datasets hand over")
-    made.add_argument("--rivals", nargs="+", choices=names, default=names, help="who takes part")
-    made.add_argument("--reference", choices=names, default=names[0], help="who is compared with the others")
-    made.add_argument("--seconds", type=float, default=2.5, help="length of one measurement")
-    made.add_argument("--rounds", type=int, default=5, help="measurements of each rival")
-    made.add_argument("--batch-size", type=int, default=64)
-    made.add_argument("--workers", type=int, default=2)
-    made.add_argument("--threads", type=int, default=2, help="threads of the pipelines")
-    made.add_argument("--files", type=int, default=FILES, help="how many JPEGs to make")
-    made.add_argument("--device", default="cpu", help="cpu or cuda:0")
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="Time loaders in turn on the same pictures; print tables and save JSON.",
+    )
+    made.add_argument(
+        "--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="what the datasets hand over (default: all)"
+    )
+    made.add_argument("--rivals", nargs="+", choices=names, default=names, help="who takes part (default: all)")
+    made.add_argument(
+        "--reference", choices=names, default=names[0], help="who is compared with the others (default: %(default)s)"
+    )
+    made.add_argument("--seconds", type=float, default=2.5, help="length of one measurement (default: %(default)s)")
+    made.add_argument("--rounds", type=int, default=5, help="measurements of each rival (default: %(default)s)")
+    made.add_argument("--batch-size", type=int, default=64, help="samples in a batch (default: %(default)s)")
+    made.add_argument("--workers", type=int, default=2, help="dataset worker processes (default: %(default)s)")
+    made.add_argument("--threads", type=int, default=2, help="threads of the pipelines (default: %(default)s)")
+    made.add_argument("--files", type=int, default=FILES, help="how many JPEGs to make (default: %(default)s)")
+    made.add_argument("--device", default="cpu", help="cpu or cuda:0 (default: %(default)s)")
     made.add_argument("--output", type=Path, default=RESULTS, help="folder of the JSON (default: benchmarks/results)")
     return made
 

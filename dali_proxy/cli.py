@@ -6,7 +6,8 @@ import argparse
 import importlib.util
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 
@@ -17,17 +18,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Words of the command line, by default those of this process.
 
     Returns:
-        The exit status: 0 for success, 1 for a failure that was reported, 2 for wrong arguments.
+        The exit status: 0 for success, 1 for a failure that was reported, 2 for wrong arguments, 130 after Ctrl-C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    command: Callable[[], int]
     if words[:1] == ["bench"]:  # its options are the benchmark's own
-        return bench(words[1:])
-    options = parser().parse_args(words)
-    if options.command == "demo":
-        return demo(options)
-    if options.command == "run":
-        return run(options)
-    return doctor()
+        command = partial(bench, words[1:])
+    else:
+        options = parser().parse_args(words)
+        if options.command == "run":
+            return run(options)  # Ctrl-C is the script's to handle
+        command = partial(demo, options) if options.command == "demo" else doctor
+    try:
+        return command()
+    except KeyboardInterrupt:
+        print("\ndali-proxy: interrupted", file=sys.stderr)
+        return 130
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,13 +41,14 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(prog="dali-proxy", description="Data loading for PyTorch with a pipeline of its own.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    run = commands.add_parser("demo", help="train a small network on real pictures, in under two minutes")
+    purpose = "train a small network on real pictures, in under two minutes"
+    run = commands.add_parser("demo", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
     run.add_argument("--device", default="auto", help="auto (default), cpu, or cuda:0")
     run.add_argument("--data", type=Path, help="use the pictures in this folder, or write them there if it has none")
     run.add_argument("--keep", action="store_true", help="don't remove the pictures at the end")
-    run.add_argument("--picture", type=Path, help="where to save the picture of a batch (default: here)")
-    run.add_argument("--epochs", type=int, help="how often to go through the pictures")
-    run.add_argument("--workers", type=int, help="dataset worker processes")
+    run.add_argument("--picture", type=Path, help="where to save the picture of a batch (default: dali-proxy-demo.png)")
+    run.add_argument("--epochs", type=int, help="how often to go through the pictures (default: 12)")
+    run.add_argument("--workers", type=int, help="dataset worker processes (default: 2)")
 
     commands.add_parser(
         "bench", help="time this loader beside others (in a checkout of the repository)", add_help=False
@@ -53,7 +60,8 @@ def parser() -> argparse.ArgumentParser:
     script.add_argument("script", metavar="SCRIPT", help="the script; its `import nvidia.dali` gives our modules")
     script.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="what the script gets")
 
-    commands.add_parser("doctor", help="say what this machine has and what is missing")
+    purpose = "say what this machine has and what is missing"
+    commands.add_parser("doctor", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
     return top
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -17,7 +18,9 @@ from pipeline.types import to_dali_type
 __all__ = ["as_input_array"]
 
 _HINTS: dict[type, str] = {
-    str: "pass its bytes: np.frombuffer(path.encode(), np.uint8) is what fn.io.file.read takes",
+    str: "for a file, pass its content; fn.io.file.read takes a path as np.frombuffer(path.encode(), np.uint8)",
+    os.PathLike: "pass the content, path.read_bytes(); fn.io.file.read takes a path as "
+    "np.frombuffer(os.fsencode(path), np.uint8)",
     dict: "give each value an input of its own (keyword arguments)",
     type(None): "return a value for every sample, or leave the proxy out for this one",
 }
@@ -50,18 +53,19 @@ def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
     try:
         to_dali_type(array.dtype.newbyteorder("="))
     except ArgumentTypeError as error:
-        hint = _HINTS.get(type(value), "")
+        hint = next((hint for kind, hint in _HINTS.items() if isinstance(value, kind)), "")
         raise SampleTypeError(
             f"the input {name!r} got {_describe(value)}: {error}{'; ' + hint if hint else ''}"
         ) from None
     if spec.dtype is not None and array.dtype.name != spec.dtype:
         raise SampleTypeError(
-            f"the input {name!r} got {_describe(value)}; its external_source declares dtype={spec.dtype}"
+            f"the input {name!r} got {_describe(value)}; its external_source declares dtype={spec.dtype}: "
+            "convert the sample, or change the declaration"
         )
     if spec.ndim is not None and array.ndim != spec.ndim:
         raise SampleTypeError(
             f"the input {name!r} got {_describe(value)} of shape {array.shape}; its external_source declares "
-            f"ndim={spec.ndim}"
+            f"ndim={spec.ndim}: reshape the sample, or change the declaration"
         )
     return array
 
@@ -100,4 +104,6 @@ def _describe(value: Any) -> str:
         text = repr(value)
         return f"a {kind} ({text if len(text) <= 60 else text[:57] + '...'})"
     device = getattr(value, "device", None)
-    return f"a {kind} of {dtype}" + (f" on {device}" if device is not None and str(device) != "cpu" else "")
+    return f"{'an' if kind == 'ndarray' else 'a'} {kind} of {dtype}" + (
+        f" on {device}" if device is not None and str(device) != "cpu" else ""
+    )

@@ -42,7 +42,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 
     def __init__(self, dali_server: DALIServer, dataset: Any, *args: Any, **kwargs: Any) -> None:
         if not isinstance(dali_server, DALIServer):
-            raise ArgumentTypeError(f"DataLoader needs a DALIServer first, not {type(dali_server).__name__}")
+            raise ArgumentTypeError(
+                "DataLoader needs a DALIServer first, as in DataLoader(server, dataset, ...), "
+                f"not {type(dali_server).__name__}"
+            )
         super().__init__(dataset, *args, **kwargs)
         self.dali_server = dali_server
         self._epoch = 0

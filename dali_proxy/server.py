@@ -101,7 +101,8 @@ class DALIServer:
         timeout: float | None = 300.0,
     ) -> None:
         if not isinstance(pipeline, Pipeline):
-            raise ArgumentTypeError(f"DALIServer needs a Pipeline, not {type(pipeline).__name__}")
+            hint = ": call it, as in DALIServer(image_pipe(batch_size=64, ...))" if callable(pipeline) else ""
+            raise ArgumentTypeError(f"DALIServer needs a Pipeline, not {type(pipeline).__name__}{hint}")
         if mode not in _HOSTS:
             raise ArgumentValueError(f'DALIServer: mode must be "process" or "thread", not {mode!r}')
         inputs = _inputs(pipeline)
@@ -210,7 +211,11 @@ class DALIServer:
                 raise
 
     def stop(self) -> None:
-        """Stop the server. Tensors that it made stay valid; who still waits for one gets a `ServerClosedError`."""
+        """Stop the server. Who still waits for a batch gets a `ServerClosedError`.
+
+        Tensors on the CPU stay valid. CUDA tensors of a server in a process of its own lie in memory of that process:
+        copy what you keep of them (`clone`), and drop the rest, before it stops.
+        """
         with self._lock:
             self._life.stop("it was stopped")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,12 @@ def _gpu_is_there() -> bool:
 def _gpu_is_asked_for(config: pytest.Config) -> bool:
     words = config.getoption("markexpr").replace("(", " ").replace(")", " ").split()
     return "gpu" in words and "not gpu" not in " ".join(words)
+
+
+def pytest_configure() -> None:
+    """Let what tests start be interrupted. A shell has its background jobs ignore SIGINT, and children inherit that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

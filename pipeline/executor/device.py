@@ -37,7 +37,10 @@ def open_device(graph: Graph, config: ExecutorConfig) -> Device:
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise DeviceError(f"{node.display} needs a GPU, and CUDA finds none: {error}") from error
+        raise DeviceError(
+            f"{node.display} needs a GPU, and CUDA finds none ({error}): to do without, give the operators "
+            f"device='cpu' and the pipeline device_id=None\n  at {node.location}"
+        ) from error
     if not 0 <= config.device_id < count:
         raise DeviceError(f"device_id={config.device_id}: this machine has {count} GPU(s), numbered from 0")
     return Device(config.device_id, config.gpu_streams, config.stream_priority)

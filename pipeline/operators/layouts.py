@@ -34,8 +34,10 @@ def choose_layout(layout: str, ndim: int | None, allowed: Sequence[str]) -> str:
         for candidate in allowed:
             if len(candidate) == dimensions:
                 return candidate
+        hint = "; encoded pictures must be decoded first, by fn.decoders.image" if dimensions == 1 else ""
         raise ArgumentValueError(
-            f"the samples have {dimensions} dimensions and no layout; the operator takes {', '.join(allowed)}"
+            f"the samples have {dimensions} dimension{'s' * (dimensions != 1)} and no layout; the operator takes "
+            f"{', '.join(allowed)}{hint}"
         )
     if layout not in allowed:
         raise ArgumentValueError(f"the layout {layout!r} is none of those that it takes: {', '.join(allowed)}")

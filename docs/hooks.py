@@ -1,0 +1,45 @@
+"""What MkDocs runs while it builds the site: writes the list of operators from their declarations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline.operators import all_schemas
+from pipeline.operators.schema import REQUIRED, Argument, OperatorSchema
+
+MARK = "<!-- operators -->"
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put the operators where a page has `MARK`."""
+    if MARK not in markdown:
+        return markdown
+    shown = sorted((schema for schema in all_schemas() if not schema.hidden), key=lambda schema: schema.name)
+    return markdown.replace(MARK, "\n\n".join(map(describe, shown)))
+
+
+def describe(schema: OperatorSchema) -> str:
+    """Describe an operator: what it does, its devices, inputs and arguments."""
+    if schema.function is not None:  # written by hand, with a docstring of its own; its __module__ is that of `fn`
+        written = f"{schema.function.__globals__['__name__']}.{schema.function.__name__}"
+        return f"### fn.{schema.name}\n\n::: {written}\n    options:\n      show_root_heading: false"
+    inputs = [f"| `{given.name}` | input | | {cell(given.doc)} |" for given in schema.inputs]
+    arguments = [f"| `{each.name}` | {kind(each)} | {default(each)} | {cell(each.doc)} |" for each in schema.arguments]
+    table = ["| name | type | default | meaning |", "| --- | --- | --- | --- |", *inputs, *arguments]
+    parts = [f"### fn.{schema.name}", schema.doc, f"Devices: {', '.join(schema.devices)}."]
+    return "\n\n".join([*parts, "\n".join(table)] if len(table) > 2 else parts)
+
+
+def kind(argument: Argument) -> str:
+    """Name the type of an argument, and say whether each sample may have its own value."""
+    return argument.kind.value + (" or DataNode" if argument.per_sample else "")
+
+
+def default(argument: Argument) -> str:
+    """Say what an argument is when it isn't given."""
+    return "required" if argument.default is REQUIRED else f"`{argument.default!r}`"
+
+
+def cell(text: str) -> str:
+    """Make text fit into a cell of a table."""
+    return " ".join(text.split()).replace("|", "\\|")

@@ -1,0 +1,53 @@
+"""The examples of the documents run, and what documents say of the tree is true."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+MAPPED = ("pipeline", "dali_proxy")
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/guide.md"])
+def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path) -> None:
+    """The Python blocks of a document, one after the other, are a script that runs."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    assert blocks
+    (tmp_path / "photos").symlink_to(jpeg_folder)
+    (tmp_path / "script.py").write_text("\n\n".join(blocks), encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, "-W", "error::SyntaxWarning", "script.py"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert not run.stderr
+
+
+def test_the_map_is_complete_and_true() -> None:
+    """CONTRIBUTING.md names every module and folder of both packages, and nothing that isn't there."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named: set[str] = set()
+    for cell in re.findall(r"^\| (`[^|]+) \|", text, re.MULTILINE):
+        first, *others = re.findall(r"`([^`]+)`", cell)
+        folder = first.rstrip("/").rpartition("/")[0]
+        named |= {first, *(f"{folder}/{other}" for other in others)}
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+    there = {
+        f"{package}/{path.name}{'/' * path.is_dir()}"
+        for package in MAPPED
+        for path in (ROOT / package).iterdir()
+        if (path.is_dir() or path.suffix == ".py") and not path.name.startswith("__")
+    }
+    assert sorted(there - named) == []

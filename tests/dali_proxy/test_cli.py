@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +52,24 @@ def test_an_unknown_device_is_one_line_and_no_traceback() -> None:
     done = run("demo", "--device", "tpu")
     assert done.returncode == 1
     assert done.stderr.strip() == "dali-proxy demo: unknown device 'tpu': say auto, cpu or cuda:0"
+
+
+def test_ctrl_c_is_one_line_and_no_traceback(tmp_path: Path) -> None:
+    demo = subprocess.Popen(
+        [sys.executable, "-u", "-m", "dali_proxy.cli", "demo"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # so that the signal reaches all of its processes, as Ctrl-C does
+    )
+    assert demo.stdout is not None
+    demo.stdout.readline()
+    os.killpg(demo.pid, signal.SIGINT)
+    _, errors = demo.communicate(timeout=30)
+    assert demo.returncode == 130
+    assert errors.strip() == "dali-proxy: interrupted"
 
 
 def test_checks_are_named_once() -> None:

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from dali_proxy.endpoint import Endpoint, InputSpec
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from dali_proxy.host import HostOptions, ProcessHost, ThreadHost
+from dali_proxy.nvidia.adopt import adopt, is_nvidia_pipeline
 from dali_proxy.telemetry import LoopTimes, ServerStats
 from dali_proxy.worker import close_worker_client
 from pipeline import Pipeline
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError
-from pipeline.threads import finalize
+from pipeline.threads import Ending
 from pipeline.types import to_numpy_type
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class DALIServer:
 
     Args:
         pipeline: what to run. It needs at least one `external_source` without a source: its inputs are the proxy's.
+            A pipeline of NVIDIA's package is taken, too, where that is installed.
         deterministic: accepted for compatibility: with `dali_proxy.DataLoader` results never depend on the number
             of workers, or on who was faster.
         mode: "process" runs the pipeline in a process of its own, which shares neither the GIL nor the CUDA context
@@ -100,6 +102,8 @@ class DALIServer:
         unclaimed_bytes: int = 2 << 30,
         timeout: float | None = 300.0,
     ) -> None:
+        if is_nvidia_pipeline(pipeline):
+            pipeline = adopt(pipeline)
         if not isinstance(pipeline, Pipeline):
             hint = ": call it, as in DALIServer(image_pipe(batch_size=64, ...))" if callable(pipeline) else ""
             raise ArgumentTypeError(f"DALIServer needs a Pipeline, not {type(pipeline).__name__}{hint}")
@@ -126,7 +130,7 @@ class DALIServer:
     def _live(self, life: _Life) -> None:
         self._life = life
         self._lock = threading.RLock()
-        finalize(self, partial(life.stop, "its handle is gone"))
+        Ending(self, partial(life.stop, "its handle is gone"))
 
     @property
     def endpoint(self) -> Endpoint:

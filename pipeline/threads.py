@@ -5,36 +5,45 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
 
-__all__ = ["THREAD_PREFIX", "finalize"]
+__all__ = ["THREAD_PREFIX", "Ending"]
 
 THREAD_PREFIX = "dali-"  # begins the names of all threads of pipelines and hosts: ends wait for some of them
 
 
-def finalize(owner: object, end: Callable[[], object]) -> weakref.finalize[..., Any]:
-    """Have `end` called when `owner` is collected or the interpreter ends, where it may wait for other threads.
+class Ending:
+    """Ends something when its owner is collected or the interpreter ends, where the end may wait for other threads.
 
-    That is the thread that collects `owner`, unless it is one of this project's: then it's a new one.
+    That is the thread that collects the owner, unless it is one of this project's: then it's a new one.
 
     Args:
         owner: what must not be reachable from `end`.
         end: called once.
 
-    Returns:
-        What calls `end` at once, or forgets it.
-
     Example:
         >>> class Owner: pass
         >>> owner = Owner()
-        >>> _ = finalize(owner, lambda: print("ended"))
+        >>> ending = Ending(owner, lambda: print("ended"))
         >>> del owner
         ended
+        >>> ending.now()
     """
-    return weakref.finalize(owner, _call, end)
+
+    def __init__(self, owner: object, end: Callable[[], object]) -> None:
+        self._finalizer = weakref.finalize(owner, _end_apart, end)
+        self._end = end
+
+    def now(self) -> None:
+        """End it on this thread, if it hasn't ended."""
+        if self._finalizer.detach() is not None:
+            self._end()
+
+    def never(self) -> None:
+        """Leave the end to somebody else."""
+        self._finalizer.detach()
 
 
-def _call(end: Callable[[], object]) -> None:
+def _end_apart(end: Callable[[], object]) -> None:
     if threading.current_thread().name.startswith(THREAD_PREFIX):
         threading.Thread(target=end, name="end-of-garbage").start()
     else:

@@ -23,7 +23,7 @@ from pipeline.external_source.data import check_batch, to_batch
 from pipeline.external_source.device import take_over
 from pipeline.external_source.group import SourceGroup
 from pipeline.graph import DataNode
-from pipeline.threads import finalize
+from pipeline.threads import Ending
 
 __all__ = ["Pipeline"]
 
@@ -100,7 +100,7 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
         self._sources: SourceGroup | None = None
         self._engine: Engine | None = None
         self._runner: Runner | None = None
-        self._closing: weakref.finalize[..., Any] | None = None  # also when the pipeline is dropped without close()
+        self._closing: Ending | None = None  # also when the pipeline is dropped without close()
         self._checks_style = True
         self._style: str | None = None  # "run" or "schedule": the first one used, they can't be mixed
 
@@ -164,8 +164,8 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
 
     def _keep_until_closed(self, close: Callable[[], None]) -> None:
         if self._closing is not None:
-            self._closing.detach()
-        self._closing = finalize(self, close)
+            self._closing.never()
+        self._closing = Ending(self, close)
 
     def _setup(self) -> Callable[[], Any] | None:
         """Return what calls `iter_setup`, if somebody has written one. It does not keep the pipeline."""
@@ -202,7 +202,7 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
     def close(self) -> None:
         """End all threads and worker processes, and free the device. The pipeline can't run afterwards."""
         if self._closing is not None:
-            self._closing()
+            self._closing.now()
 
     # Running ----------------------------------------------------------------------------------------------------
 

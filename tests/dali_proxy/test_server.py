@@ -113,6 +113,13 @@ def test_missing_gpu_is_an_error_of_start(mode: str) -> None:
     assert not server.running
 
 
+def test_no_thread_outlives_stop() -> None:
+    before = set(threading.enumerate())
+    with DALIServer(affine(), mode="thread") as server:
+        run_one(server)
+    assert set(threading.enumerate()) <= before
+
+
 def test_server_that_is_dropped_stops(mode: str) -> None:
     server = DALIServer(affine(), mode=mode)  # type: ignore[arg-type]
     server.start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from pipeline.threads import THREAD_PREFIX, finalize
+from pipeline.threads import THREAD_PREFIX, Ending
 
 
 class Owner:
@@ -19,7 +19,7 @@ def _collect_on(name: str) -> str:
         threads.append(threading.current_thread().name)
         ended.set()
 
-    finalize(owner, end)
+    Ending(owner, end)
     held = [owner]
     del owner
     thread = threading.Thread(target=held.clear, name=name)
@@ -38,10 +38,19 @@ def test_an_end_never_comes_on_a_thread_of_this_project() -> None:
     assert _collect_on(name) != name
 
 
-def test_an_end_that_was_called_or_forgotten_does_not_come_again() -> None:
-    for use in ("__call__", "detach"):
-        owner, calls = Owner(), []
-        closing = finalize(owner, lambda: calls.append(1))  # noqa: B023 - used in this turn only
-        getattr(closing, use)()
-        del owner
-        assert len(calls) == (use == "__call__")
+def test_an_end_that_is_asked_for_comes_at_once_and_once() -> None:
+    owner, threads = Owner(), []
+    ending = Ending(owner, lambda: threads.append(threading.current_thread().name))
+    thread = threading.Thread(target=ending.now, name=f"{THREAD_PREFIX}host")
+    thread.start()
+    thread.join()
+    ending.now()
+    del owner
+    assert threads == [thread.name]
+
+
+def test_an_end_that_is_left_to_somebody_else_does_not_come() -> None:
+    owner, calls = Owner(), []
+    Ending(owner, lambda: calls.append(1)).never()
+    del owner
+    assert calls == []

@@ -45,6 +45,6 @@ class Ending:
 
 def _end_apart(end: Callable[[], object]) -> None:
     if threading.current_thread().name.startswith(THREAD_PREFIX):
-        threading.Thread(target=end, name="end-of-garbage").start()
+        threading.Thread(target=end, name="end-of-garbage", daemon=False).start()  # waited for at exit
     else:
         end()

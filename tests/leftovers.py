@@ -50,9 +50,7 @@ class Snapshot:
     @classmethod
     def take(cls, *, descriptors: bool = True) -> Snapshot:
         """Look at this process and its surroundings now."""
-        # CUDA's driver keeps files for this process until the interpreter ends, as it does for any user of CUDA IPC.
-        drivers = set(SHARED_MEMORY.glob(f"cuda.shm.*.{os.getpid():x}.*"))
-        paths = {path: f"shared memory {path}" for path in set(_own_entries(SHARED_MEMORY, "*")) - drivers}
+        paths = {path: f"shared memory {path}" for path in _own_entries(SHARED_MEMORY, "*") if not _is_passing(path)}
         temporary = Path(tempfile.gettempdir())
         paths |= {path: f"folder {path}" for path in _own_entries(temporary, "dali-proxy-*")}
         return cls(_processes(), _threads(), _descriptors() if descriptors else {}, paths)
@@ -197,6 +195,15 @@ def _own_entries(folder: Path, pattern: str) -> Iterator[Path]:
                 yield path
         except FileNotFoundError:
             continue
+
+
+def _is_passing(path: Path) -> bool:
+    """Whether an entry of /dev/shm is none of ours to remove.
+
+    CUDA's driver keeps files for this process until the interpreter ends, as it does for any user of CUDA IPC.
+    Python removes the name of a semaphore as soon as it has made it, and another run's may be seen in between.
+    """
+    return path.match(f"cuda.shm.*.{os.getpid():x}.*") or path.match("sem.mp-*")
 
 
 def _mapped_by_others(path: Path, ours: dict[ProcessKey, str]) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import msgpack
 
 from pipeline.definition.running import Position
 from pipeline.errors import SerializationError
+from pipeline.operators.reader import ReaderPosition
 
 __all__ = ["Checkpoint"]
 
@@ -21,7 +22,7 @@ class Checkpoint:
 
     Attributes:
         seed: of the random numbers, which depend on it and on the position.
-        position: before which batch, and how far sources were read.
+        position: before which batch, and how far sources and readers are.
     """
 
     seed: int
@@ -35,6 +36,7 @@ class Checkpoint:
             "epoch": self.position.epoch,
             "iteration": self.position.iteration,
             "sources": self.position.sources or {},
+            "readers": {name: astuple(at) for name, at in (self.position.readers or {}).items()},
         }
         return MAGIC + bytes(msgpack.packb(content))
 
@@ -54,7 +56,8 @@ class Checkpoint:
                     f"the checkpoint is of format {content['version']}, this version reads {FORMAT_VERSION}"
                 )
             sources = {str(name): int(count) for name, count in content["sources"].items()}
-            position = Position(int(content["epoch"]), int(content["iteration"]), sources)
+            readers = {str(name): ReaderPosition(*map(int, at)) for name, at in content["readers"].items()}
+            position = Position(int(content["epoch"]), int(content["iteration"]), sources, readers)
             return cls(int(content["seed"]), position)
         except SerializationError:
             raise

@@ -125,24 +125,24 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
         assert self._sources is not None
         try:
             engine = Engine(self.graph, self._arguments, self.inputs, self._sources)
+            self._keep_until_closed(engine.close)
+            self._runner = Runner(
+                engine.executor,
+                engine.inputs,
+                engine.sources,
+                self.max_batch_size,
+                self._arguments.depth,
+                self._setup(),
+                self._arguments.enable_checkpointing,
+                self.exec_async,
+            )
+            if self._checkpoint is not None:
+                self._runner.restore(self._checkpoint.position)
         except BaseException:
             self.close()
             self._sources = None
             raise
-        self._runner = Runner(
-            engine.executor,
-            engine.inputs,
-            engine.sources,
-            self.max_batch_size,
-            self._arguments.depth,
-            self._setup(),
-            self._arguments.enable_checkpointing,
-            self.exec_async,
-        )
-        if self._checkpoint is not None:
-            self._runner.restore(self._checkpoint.position)
         self._engine = engine
-        self._keep_until_closed(engine.close)
 
     def start_py_workers(self) -> None:
         """Start the worker processes of parallel external sources; `build` does it by itself.

@@ -35,7 +35,7 @@ class ReportsReaders:
         Raises:
             PipelineError: the pipeline has no reader of that name.
         """
-        metas = {reader: meta.as_dict() for reader, meta in self.executor.reader_metas.items()}
+        metas = {reader: meta.as_dict() for reader, meta in self.executor.readers.metas.items()}
         if name is None:
             return metas
         if not isinstance(name, str):

@@ -14,6 +14,7 @@ from pipeline.executor.executor import Executor
 from pipeline.executor.request import BatchRequest, BatchResult, TensorList
 from pipeline.external_source.group import SourceGroup
 from pipeline.external_source.reader import EndOfData
+from pipeline.operators.reader import ReaderPosition
 from pipeline.rng import BatchKey
 from pipeline.types import BatchInfo
 
@@ -24,17 +25,19 @@ Outputs = tuple[TensorList, ...]
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run is: before which batch, and how far the sources were read.
+    """Where a run is: before which batch, and how far sources and readers are.
 
     Attributes:
         epoch: number of the epoch.
         iteration: number of the batch within its epoch.
         sources: items read in this pass over each source, by operator.
+        readers: where each reader's next batch begins, by operator.
     """
 
     epoch: int = 0
     iteration: int = 0
     sources: dict[str, int] | None = None
+    readers: dict[str, ReaderPosition] | None = None
 
 
 class _Started:
@@ -76,7 +79,7 @@ class Runner:
         batch_size: of batches that have no inputs to tell theirs.
         depth: how many batches may be on their way, those that nobody has asked for yet included.
         setup: called before each batch, to feed inputs; `StopIteration` ends the epoch. None for none.
-        checkpoints: whether to keep note of how far sources were read.
+        checkpoints: whether to keep note of how far sources and readers are.
         asynchronous: whether batches run while the caller goes on, or else are done when `schedule` returns.
     """
 
@@ -168,6 +171,7 @@ class Runner:
         """Go on from a position, before the first batch."""
         self._epoch, self._iteration = position.epoch, position.iteration
         self._sources.skip(position.sources or {}, position.epoch)
+        self._executor.readers.restore(position.readers or {})
 
     def drain(self) -> None:
         """Wait for what is on its way, and drop it."""
@@ -175,8 +179,10 @@ class Runner:
             self._started.popleft().wait()
 
     def _now(self) -> Position:
-        sources = self._sources.positions(self._epoch) if self._checkpoints else None
-        return Position(self._epoch, self._iteration, sources)
+        if not self._checkpoints:
+            return Position(self._epoch, self._iteration)
+        sources = self._sources.positions(self._epoch)
+        return Position(self._epoch, self._iteration, sources, self._executor.readers.positions)
 
     def _start(self) -> None:
         """Gather the data of the next batch and start it; note the end of the data, and errors."""
@@ -184,13 +190,19 @@ class Runner:
         try:
             if self._setup is not None:
                 self._setup()
-            self._executor.submit(self._gather(), started.finish)
+            request = self._gather()
         except (EndOfData, StopIteration):
             self._ended = True
             self._end = started.position
             return
         except Exception as error:  # noqa: BLE001 - a source's or iter_setup()'s error belongs to its batch
+            self._executor.readers.skip(self._batch_size)
             started.fail(error)
+        else:
+            try:
+                self._executor.submit(request, started.finish)
+            except Exception as error:  # noqa: BLE001 - so does that of inputs that don't fit, and of a reader
+                started.fail(error)
         self._started.append(started)
         self._iteration += 1
 

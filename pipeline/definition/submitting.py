@@ -64,8 +64,14 @@ class Submitter:
             if submitted is None:
                 return
             try:
-                self._executor.submit(self._complete(submitted.request), submitted.on_done)
+                request = self._complete(submitted.request)
             except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to this batch
+                self._executor.readers.skip(submitted.request.batch_size)
+                self._refuse(submitted, error)
+                continue
+            try:
+                self._executor.submit(request, submitted.on_done)
+            except Exception as error:  # noqa: BLE001 - likewise
                 self._refuse(submitted, error)
 
     def _complete(self, request: BatchRequest) -> BatchRequest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pipeline.executor.pool import ThreadPool
     from pipeline.executor.trace import Trace
     from pipeline.graph.graph import Edge, GraphNode
+    from pipeline.operators.reader import SamplesInFlight
 
 __all__ = ["Batch"]
 
@@ -29,6 +30,7 @@ class Batch:
         seed: the pipeline's.
         pool: threads of the CPU stage.
         allocate: returns memory for an edge's dense batch: (edge, shape, dtype) -> array and its owner.
+        reads: what readers have begun to read for it, by the index of their node.
     """
 
     def __init__(
@@ -37,12 +39,14 @@ class Batch:
         seed: int,
         pool: ThreadPool,
         allocate: Callable[[Edge, tuple[int, ...], np.dtype[Any]], tuple[Array, Any]],
+        reads: Mapping[int, SamplesInFlight] | None = None,
     ) -> None:
         self.request = request
         self.size = request.batch_size
         self.seed = seed
         self.pool = pool
         self.allocate = allocate
+        self.reads = reads or {}
         #: Batches made so far, by edge.
         self.values: dict[Edge, TensorList] = {}
         #: The CUDA stream of the batch, a `cupy.cuda.Stream`; None without a GPU.

@@ -20,12 +20,13 @@ from pipeline.executor.memory import BufferPool
 from pipeline.executor.memory_statistics import MemoryStatistics
 from pipeline.executor.plan import BatchStep, Phase, make_plan
 from pipeline.executor.pool import ThreadPool
+from pipeline.executor.readers import ReaderGroup
 from pipeline.executor.request import BatchRequest, BatchResult, ExecutorConfig, OutputAllocator, TensorList
 from pipeline.executor.statistics import Statistics
 from pipeline.executor.trace import Trace
 from pipeline.graph.graph import Edge, Graph, GraphNode
 from pipeline.operators.base import BatchOperator, SampleOperator, Setup
-from pipeline.operators.reader import Reader, ReaderMeta
+from pipeline.operators.reader import Reader
 from pipeline.operators.registry import implementation
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
@@ -111,6 +112,10 @@ class Executor:
         kernels = None if self._device is None else self._device.kernels
         setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed, kernels)
         self._operators = {node.index: _make_operator(node, setup) for node in graph.nodes}
+        #: What reads data sets.
+        self.readers = ReaderGroup(
+            {index: operator for index, operator in self._operators.items() if isinstance(operator, Reader)}
+        )
         self._chains = {
             id(step): ChainRunner(step, [self._sample_operator(node.index) for node in step.nodes])
             for phase in self._plan.phases
@@ -137,7 +142,7 @@ class Executor:
         return operator
 
     def submit(self, request: BatchRequest, on_done: OnDone) -> None:
-        """Start a batch; returns at once.
+        """Start a batch; returns at once. Readers go on by a batch, also when an error is raised.
 
         Args:
             request: the batch.
@@ -145,11 +150,13 @@ class Executor:
 
         Raises:
             InputError: when inputs are missing or don't fit; nothing was started.
+            OperatorError: when a reader can't read; nothing was started.
         """
         if self._closed:
             raise PipelineError("the executor is closed")
+        reads = self.readers.begin(request.batch_size)
         self._check(request)
-        batch = Batch(request, self.config.seed, self._pool, self._allocate)
+        batch = Batch(request, self.config.seed, self._pool, self._allocate, reads)
         batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
         self._advance(_Run(batch, on_done))
 
@@ -162,12 +169,6 @@ class Executor:
             self._buffers.reserve(nbytes, (config.cpu_depth + 1) * (len(outputs) - on_gpu))
             if self._device is not None:
                 self._device.reserve(nbytes, (config.gpu_depth + 1) * on_gpu)
-
-    @property
-    def reader_metas(self) -> dict[str, ReaderMeta]:
-        """What the readers of the graph tell about their data, by their names."""
-        operators = ((node.name, self._operators[node.index]) for node in self.graph.nodes)
-        return {name: operator.meta for name, operator in operators if isinstance(operator, Reader)}
 
     @property
     def buffers_made(self) -> int:

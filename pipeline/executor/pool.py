@@ -8,12 +8,12 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
-__all__ = ["ThreadPool"]
+__all__ = ["Job", "ThreadPool"]
 
 Task = Callable[[int], None]
 
 
-class _Job:
+class Job:
     """The tasks 0 .. count-1 of one call. Each index is drawn by one thread; the last one done sets `done`."""
 
     __slots__ = ("count", "done", "draw", "errors", "left", "lock", "task")
@@ -33,6 +33,11 @@ class _Job:
             if self.left == 0:
                 self.done.set()
 
+    def wait(self) -> list[tuple[int, BaseException]]:
+        """Wait until all tasks are done; return the exceptions that they raised, each with its index, sorted."""
+        self.done.wait()
+        return sorted(self.errors, key=lambda error: error[0])
+
 
 class ThreadPool:
     """A fixed number of threads. Several callers may share it: whoever came first is served first.
@@ -51,7 +56,7 @@ class ThreadPool:
     """
 
     def __init__(self, num_threads: int, name: str, affinity: Sequence[int] = ()) -> None:
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[Job] = deque()
         self._wake = threading.Condition()
         self._closed = False
         self._threads = [
@@ -72,16 +77,20 @@ class ThreadPool:
         Returns:
             The exceptions that tasks raised, each with its index, sorted.
         """
+        return self.start(task, count).wait()
+
+    def start(self, task: Task, count: int) -> Job:
+        """Do as `run`, and return at once: the job is to be waited for."""
+        job = Job(task, count)
         if count == 0:
-            return []
-        job = _Job(task, count)
+            job.done.set()
+            return job
         with self._wake:
             if self._closed:
                 raise RuntimeError("the thread pool is closed")
             self._jobs.append(job)
             self._wake.notify(count)
-        job.done.wait()
-        return sorted(job.errors, key=lambda error: error[0])
+        return job
 
     def close(self) -> None:
         """Finish the jobs that were begun, then end the threads."""
@@ -116,7 +125,7 @@ class ThreadPool:
             if finished:
                 job.finish(finished)
 
-    def _next_job(self) -> _Job | None:
+    def _next_job(self) -> Job | None:
         with self._wake:
             while not self._jobs:
                 if self._closed:
@@ -124,7 +133,7 @@ class ThreadPool:
                 self._wake.wait()
             return self._jobs[0]
 
-    def _retire(self, job: _Job) -> None:
+    def _retire(self, job: Job) -> None:
         """Take a job whose indices are all drawn from the queue, so that threads go on to the next."""
         with self._wake:
             if self._jobs and self._jobs[0] is job:

@@ -25,6 +25,8 @@ from pipeline.operators import (
 )
 from pipeline.operators.functions import class_name, fill_namespace, make_class, make_function
 from pipeline.operators.registry import all_schemas
+from pipeline.readers import file as file_reader
+from pipeline.readers import sequence as sequence_reader
 
 #: Modules whose import fills the registry.
 FAMILIES = (
@@ -37,6 +39,7 @@ FAMILIES = (
     decoders,
     external_source,
     file_read,
+    file_reader,
     flip,
     get_property,
     nvidia_pipeline,
@@ -44,6 +47,7 @@ FAMILIES = (
     random_crop,
     random_numbers,
     resize,
+    sequence_reader,
     shapes,
     slicing,
     subscript,

@@ -13,6 +13,7 @@ from pipeline.operators.base import OutputSpec, SampleOperator
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
 from pipeline.operators.specs import describe
+from pipeline.readers.files import read_file
 from pipeline.tensors.cpu import Array
 
 __all__ = ["FILE_READ"]
@@ -48,15 +49,4 @@ class FileRead(SampleOperator[None]):
         path = os.fsdecode(inputs[0].tobytes().rstrip(b"\0"))
         if not path:
             raise PipelineError("the path of the file is empty")
-        try:
-            with open(path.removeprefix(_SCHEME), "rb", buffering=0) as file:
-                content = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
-                count = 0
-                while count < content.size:
-                    read = file.readinto(content[count:].data)
-                    if not read:
-                        raise PipelineError(f"the file {path!r} became shorter while it was read")
-                    count += read
-        except OSError as error:
-            raise PipelineError(f"can't read the file {path!r}: {error.strerror or error}") from error
-        return content
+        return read_file(path.removeprefix(_SCHEME))

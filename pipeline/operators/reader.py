@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
+from typing import Protocol
 
 from pipeline.operators.base import BatchOperator
 
-__all__ = ["Reader", "ReaderMeta"]
+__all__ = ["Reader", "ReaderMeta", "ReaderPosition", "SamplesInFlight"]
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,58 @@ class ReaderMeta:
         return {"epoch_size": self.epoch_size, "epoch_size_padded": self.epoch_size_padded, **made}
 
 
+@dataclass(frozen=True)
+class ReaderPosition:
+    """Before which sample a reader is.
+
+    Attributes:
+        epoch: passes over a shard that were finished.
+        offset: samples of this pass that were given.
+        entries: of the data set, to notice that it is another one; 0 before the reader has looked.
+    """
+
+    epoch: int = 0
+    offset: int = 0
+    entries: int = 0
+
+
+class SamplesInFlight(Protocol):
+    """A batch that a reader has begun to read."""
+
+    def source_info(self, sample: int) -> str:
+        """Return where a sample lies in the data set, as users know it."""
+
+
 class Reader(BatchOperator):
-    """An operator without inputs that reads a data set: `Pipeline.reader_meta` asks it for its `meta`."""
+    """An operator without inputs that reads a data set.
+
+    `begin` is called for each batch, in order; `run` then makes the outputs of what `begin` returned, which is in
+    ``batch.reads``, whichever batch comes first. So the order of reading doesn't depend on that of execution.
+    `begin`, `skip`, `position` and `restore` are called by one thread at a time.
+    """
 
     @property
     @abstractmethod
     def meta(self) -> ReaderMeta:
-        """How much data there is; known when the operator was made."""
+        """How much data there is; it is looked for when the operator is made, or by the first that needs it."""
+
+    @abstractmethod
+    def begin(self, batch_size: int) -> SamplesInFlight:
+        """Begin to read the next batch."""
+
+    @abstractmethod
+    def skip(self, batch_size: int) -> None:
+        """Go on by a batch that will not run."""
+
+    @property
+    @abstractmethod
+    def position(self) -> ReaderPosition:
+        """Where the next batch begins."""
+
+    @abstractmethod
+    def restore(self, position: ReaderPosition) -> None:
+        """Go on from a position.
+
+        Raises:
+            SerializationError: the data set isn't the one that the position is of.
+        """

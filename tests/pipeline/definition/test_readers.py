@@ -12,7 +12,7 @@ from pipeline import Pipeline, fn
 from pipeline.executor.batch import Batch
 from pipeline.graph import apply_operator
 from pipeline.operators import registry
-from pipeline.operators.reader import Reader, ReaderMeta
+from pipeline.operators.reader import Reader, ReaderMeta, ReaderPosition
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import Argument, Kind, OperatorSchema
 from pipeline.tensors import TensorListCPU
@@ -39,6 +39,17 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Any:
 
         def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
             return [TensorListCPU(np.arange(batch.size))]
+
+        def begin(self, batch_size: int) -> Any:
+            return None
+
+        def skip(self, batch_size: int) -> None:
+            pass
+
+        def restore(self, position: ReaderPosition) -> None:
+            pass
+
+        position = ReaderPosition()
 
     def make(**arguments: Any) -> Pipeline:
         with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:

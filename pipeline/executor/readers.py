@@ -1,0 +1,84 @@
+"""All readers of a graph together: each batch takes the next samples of each."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+
+from pipeline.errors import OperatorError, PipelineError, SerializationError
+from pipeline.executor.chain import describe_failure
+from pipeline.operators.reader import Reader, ReaderMeta, ReaderPosition, SamplesInFlight
+
+__all__ = ["ReaderGroup"]
+
+
+class ReaderGroup:
+    """The readers of a graph, kept in step. Any thread may call.
+
+    Args:
+        readers: in the order of the graph.
+    """
+
+    def __init__(self, readers: Mapping[int, Reader]) -> None:
+        self._readers = dict(readers)
+        self._lock = threading.Lock()  # a batch takes its samples of all readers, or none does
+
+    @property
+    def metas(self) -> dict[str, ReaderMeta]:
+        """What the readers tell about their data, by their names."""
+        return {reader.node.name: reader.meta for reader in self._readers.values()}
+
+    def begin(self, batch_size: int) -> dict[int, SamplesInFlight]:
+        """Begin to read the next batch: of every reader, also when one of them fails, so that they stay in step.
+
+        Returns:
+            What is being read, by the index of the reader's node.
+
+        Raises:
+            OperatorError: a reader can't read at all.
+        """
+        begun: dict[int, SamplesInFlight] = {}
+        trouble: OperatorError | None = None
+        with self._lock:
+            for index, reader in self._readers.items():
+                try:
+                    begun[index] = reader.begin(batch_size)
+                except PipelineError as error:
+                    described = describe_failure(reader.node, error)
+                    described.__cause__ = error
+                    trouble = trouble or described
+        if trouble is not None:
+            try:
+                raise trouble
+            finally:
+                del trouble  # it holds this frame: a circle
+        return begun
+
+    def skip(self, batch_size: int) -> None:
+        """Go on by a batch that will not run, so that readers stay in step with sources."""
+        with self._lock:
+            for reader in self._readers.values():
+                with suppress(PipelineError):  # it can't read at all, which the next batch will say
+                    reader.skip(batch_size)
+
+    @property
+    def positions(self) -> dict[str, ReaderPosition]:
+        """Where the next batch begins, by the names of the readers."""
+        with self._lock:
+            return {reader.node.name: reader.position for reader in self._readers.values()}
+
+    def restore(self, positions: Mapping[str, ReaderPosition]) -> None:
+        """Go on from positions. Readers that have none begin at the start.
+
+        Raises:
+            SerializationError: positions of other readers, or of other data sets.
+        """
+        names = {reader.node.name for reader in self._readers.values()}
+        if set(positions) - names:
+            unknown = ", ".join(sorted(map(repr, set(positions) - names)))
+            raise SerializationError(f"the checkpoint is of another pipeline: this one has no reader {unknown}")
+        with self._lock:
+            for reader in self._readers.values():
+                if reader.node.name in positions:
+                    reader.restore(positions[reader.node.name])

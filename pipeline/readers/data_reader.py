@@ -1,0 +1,156 @@
+"""The reader that all formats share: it makes batches of what a `Loader` reads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pipeline.errors import SerializationError
+from pipeline.executor.batch import Batch
+from pipeline.graph.graph import Edge, GraphNode
+from pipeline.operators.base import OutputSpec, Setup
+from pipeline.operators.reader import Reader, ReaderMeta, ReaderPosition
+from pipeline.operators.registry import implements, register
+from pipeline.operators.schema import OperatorSchema
+from pipeline.readers.arguments import ReaderArguments
+from pipeline.readers.loader import Loader
+from pipeline.readers.order import BufferShuffled, EpochShuffled, Order, Sequential
+from pipeline.readers.reading_ahead import ReadAhead, Reading, Sample
+from pipeline.readers.sharding import Cursor, Sharding
+from pipeline.tensors.cpu import TensorListCPU
+from pipeline.threads import THREAD_PREFIX
+
+__all__ = ["DataReader", "reads"]
+
+_MOST_THREADS = 8
+
+
+class DataReader(Reader):
+    """Reads a data set on threads of its own, ahead of the pipeline.
+
+    Reading waits for disks and networks, so it has no place on the threads of the CPU stage.
+
+    Args:
+        node: the node of the graph.
+        setup: sizes and devices.
+    """
+
+    #: Knows the format.
+    loader: ClassVar[type[Loader]]
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._arguments = ReaderArguments.of(node)
+        self._loader = self.loader(node, setup)
+        self._lock = threading.Lock()  # guards listing: `meta` is asked for by any thread
+        self._opened: tuple[Sharding, ReadAhead] | None = None
+        self._restored = ReaderPosition()  # where to begin, until then
+        if not self._arguments.lazy_init:
+            self._open()
+
+    @property
+    def meta(self) -> ReaderMeta:
+        sharding, _ = self._open()
+        return ReaderMeta(
+            sharding.entries,
+            sharding.num_shards,
+            sharding.shard_id,
+            sharding.pad_last_batch,
+            sharding.stick_to_shard,
+        )
+
+    def begin(self, batch_size: int) -> Reading:
+        return self._open()[1].next(batch_size)
+
+    def skip(self, batch_size: int) -> None:
+        self._open()[1].skip(batch_size)
+
+    @property
+    def position(self) -> ReaderPosition:
+        if self._opened is None:
+            return self._restored
+        sharding, ahead = self._opened
+        return ReaderPosition(ahead.cursor.epoch, ahead.cursor.offset, sharding.entries)
+
+    def restore(self, position: ReaderPosition) -> None:
+        self._restored = position
+        if self._opened is not None:
+            self._seek(*self._opened)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        reading = batch.reads[self.node.index]
+        assert isinstance(reading, Reading)
+        samples = reading.wait()
+        return [self._gather(batch, number, spec, samples) for number, spec in enumerate(self._loader.outputs)]
+
+    def close(self) -> None:
+        """End the threads. The executor calls it, after the last batch."""
+        if self._opened is not None:
+            self._opened[1].close()
+
+    def _gather(self, batch: Batch, number: int, spec: OutputSpec, samples: Sequence[Sample]) -> TensorListCPU:
+        column = [sample[number] for sample in samples]
+        if spec.shape is None or spec.dtype is None:
+            return TensorListCPU(column, spec.layout)
+        array, owner = batch.allocate(Edge(self.node.index, number), (batch.size, *spec.shape), spec.dtype)
+        made = TensorListCPU(np.stack(column, out=array), spec.layout)
+        made.owner = owner
+        return made
+
+    def _open(self) -> tuple[Sharding, ReadAhead]:
+        """List the data set, if that wasn't done."""
+        with self._lock:
+            if self._opened is None:
+                given = self._arguments
+                sharding = Sharding(
+                    self._loader.open(),
+                    given.shard_id,
+                    given.num_shards,
+                    given.stick_to_shard or given.shuffle_after_epoch,
+                    given.pad_last_batch,
+                )
+                ahead = ReadAhead(
+                    sharding,
+                    self._order(sharding),
+                    self._loader,
+                    given.prefetch_queue_depth,
+                    min(max(2, self.setup.num_threads), _MOST_THREADS),
+                    f"{THREAD_PREFIX}{self.node.name}",
+                )
+                self._seek(sharding, ahead)
+                self._opened = sharding, ahead
+            return self._opened
+
+    def _order(self, sharding: Sharding) -> Order:
+        given = self._arguments
+        if given.shuffle_after_epoch:
+            return EpochShuffled(sharding, given.shuffle_after_epoch_seed)
+        if given.random_shuffle:
+            own = self.node.argument("seed")
+            seed, stream = (own, 0) if own >= 0 else (self.setup.seed, self.node.index + 1)
+            return BufferShuffled(sharding, given.initial_fill, seed, stream, self._loader.random_access)
+        return Sequential(sharding)
+
+    def _seek(self, sharding: Sharding, ahead: ReadAhead) -> None:
+        position = self._restored
+        if position.entries not in (0, sharding.entries):
+            raise SerializationError(
+                f"{self.node.display}: the checkpoint is of a data set of {position.entries} entries, there are "
+                f"{sharding.entries}"
+            )
+        ahead.seek(Cursor(position.epoch, position.offset))
+
+
+def reads(schema: OperatorSchema) -> Callable[[type[Loader]], type[Loader]]:
+    """Class decorator of a `Loader`: makes it the reader that is declared, with all that readers share."""
+    register(schema)
+
+    def add(loader: type[Loader]) -> type[Loader]:
+        made = type(loader.__name__.replace("Loader", "Reader"), (DataReader,), {"loader": loader})
+        implements(schema, *schema.devices)(made)
+        return loader
+
+    return add

@@ -1,0 +1,55 @@
+"""What is to be written for a new format: how to list a data set, and how to read one entry of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+from pipeline.graph.graph import GraphNode
+from pipeline.operators.base import OutputSpec, Setup
+from pipeline.tensors.cpu import Array
+
+__all__ = ["Loader"]
+
+
+class Loader(ABC):
+    """A data set of one reader.
+
+    Args:
+        node: the reader in the graph; its arguments are to be checked here.
+        setup: sizes and devices.
+    """
+
+    #: What is known of each output. Samples of known shape and dtype are copied into one array a batch; others go
+    #: into the batch as they are.
+    outputs: ClassVar[Sequence[OutputSpec]]
+
+    #: Whether any entry is read as fast as the next one, so that ``random_shuffle`` may mix all of them beforehand.
+    random_access: ClassVar[bool] = True
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        self.node = node
+        self.setup = setup
+
+    @abstractmethod
+    def open(self) -> int:
+        """Find the entries of the data set, and return how many there are. Called once, before anything is read.
+
+        Raises:
+            PipelineError: when there is nothing to read, or the data set isn't what it should be.
+        """
+
+    @abstractmethod
+    def read(self, entry: int) -> tuple[Array, ...]:
+        """Read one entry: an array for each output, which nothing changes later.
+
+        Called on many threads at once; must release the GIL while it waits.
+
+        Raises:
+            PipelineError: when it can't be read; the message names what it is.
+        """
+
+    def source_info(self, entry: int) -> str:
+        """Return where an entry lies, as users know it: ``source_info`` of its sample."""
+        return ""

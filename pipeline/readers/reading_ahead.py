@@ -1,0 +1,143 @@
+"""Reads the batches of a data set, in order, before they are asked for."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pipeline.errors import OperatorError, PipelineError, SampleFailure
+from pipeline.executor.pool import ThreadPool
+from pipeline.readers.loader import Loader
+from pipeline.readers.order import Order
+from pipeline.readers.sharding import Cursor, Sharding
+from pipeline.tensors.cpu import Array
+
+__all__ = ["ReadAhead", "Reading", "Sample"]
+
+Sample = tuple[Array, ...]
+
+
+class Reading:
+    """A batch whose samples are being read.
+
+    Args:
+        entries: of the data set, one a sample.
+        loader: reads them.
+        pool: its threads do it.
+    """
+
+    def __init__(self, entries: Sequence[int], loader: Loader, pool: ThreadPool) -> None:
+        self.entries = entries
+        self._loader = loader
+        self._samples: list[Any] = [None] * len(entries)
+        self._unwanted = False
+        self._job = pool.start(self._read_sample, len(entries))
+
+    def _read_sample(self, sample: int) -> None:
+        if not self._unwanted:
+            self._samples[sample] = self._loader.read(self.entries[sample])
+
+    def source_info(self, sample: int) -> str:
+        """Return where a sample lies in the data set, as users know it."""
+        return self._loader.source_info(self.entries[sample])
+
+    def drop(self) -> None:
+        """Read no more of it: nobody waits."""
+        self._unwanted = True
+
+    def wait(self) -> Sequence[Sample]:
+        """Return the samples when all are there.
+
+        Raises:
+            OperatorError: some can't be read; `failures` lists them.
+        """
+        errors = self._job.wait()
+        if errors:
+            failures = tuple(SampleFailure(sample, error) for sample, error in errors)
+            first = failures[0].error
+            reason = str(first) if isinstance(first, PipelineError) else f"{type(first).__name__}: {first}"
+            raise OperatorError.type_for(first)(reason, failures=failures) from first
+        return self._samples
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A batch, and where the next one begins."""
+
+    reading: Reading
+    end: Cursor
+
+
+class ReadAhead:
+    """Gives the batches of one reader. All methods belong to one thread at a time.
+
+    Args:
+        sharding: which part of the data set is read.
+        order: in which order.
+        loader: reads them.
+        depth: batches to read ahead of those that were asked for.
+        threads: how many read.
+        name: of the threads.
+
+    Attributes:
+        cursor: where the next batch begins.
+    """
+
+    def __init__(
+        self,
+        sharding: Sharding,
+        order: Order,
+        loader: Loader,
+        depth: int,
+        threads: int,
+        name: str,
+    ) -> None:
+        self.cursor = Cursor()
+        self._sharding = sharding
+        self._order = order
+        self._loader = loader
+        self._depth = depth
+        self._threads = threads
+        self._name = name
+        self._pool: ThreadPool | None = None  # from the first batch on
+        self._ahead: deque[_Planned] = deque()  # the batches from `cursor` on, all of one size
+
+    def next(self, batch_size: int) -> Reading:
+        """Begin the next batch, and read as many ahead, as if all had its size."""
+        if self._ahead and len(self._ahead[0].reading.entries) != batch_size:
+            self._forget()
+        planned = self._ahead.popleft() if self._ahead else self._plan(self.cursor, batch_size)
+        self.cursor = planned.end
+        while len(self._ahead) < self._depth:
+            tail = self._ahead[-1].end if self._ahead else self.cursor
+            self._ahead.append(self._plan(tail, batch_size))
+        return planned.reading
+
+    def skip(self, batch_size: int) -> None:
+        """Go on by a batch that nobody needs."""
+        self._forget()
+        _, self.cursor = self._sharding.take(self.cursor, batch_size)
+
+    def seek(self, cursor: Cursor) -> None:
+        """Go on from elsewhere."""
+        self._forget()
+        self.cursor = cursor
+
+    def close(self) -> None:
+        """End the threads. What is being read is waited for, an entry a thread."""
+        self._forget()
+        if self._pool is not None:
+            self._pool.close()
+
+    def _plan(self, cursor: Cursor, batch_size: int) -> _Planned:
+        if self._pool is None:
+            self._pool = ThreadPool(self._threads, self._name)
+        parts, end = self._sharding.take(cursor, batch_size)
+        entries = [entry for epoch, offsets in parts for entry in self._order.entries(epoch, offsets).tolist()]
+        return _Planned(Reading(entries, self._loader, self._pool), end)
+
+    def _forget(self) -> None:
+        while self._ahead:
+            self._ahead.popleft().reading.drop()

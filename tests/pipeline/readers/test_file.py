@@ -1,0 +1,245 @@
+"""`readers.file`: which files it finds and with which labels, what it refuses, and files that can't be read."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import Pipeline, errors, fn, ops
+from tests.pipeline.readers.data import reading, take, write_files
+
+NAMES = [
+    *("a/1.jpg", "a/0.JPG", "a/.hidden.jpg", "a/n.txt", "a/B.png", "a/b.png", "a/sub/deep.jpg", "B/x.jpeg", "b/y.webp"),
+    *("empty/none.txt", ".hid/z.jpg", "10/q.jpg", "9/q.jpg", "top.jpg", "c d/sp ace.jpg", "e/e.jpg", "Ünï/ü.jpg"),
+]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A folder with files of all kinds in folders of all kinds, and a folder of links."""
+    made = tmp_path / "root"
+    for name in NAMES:
+        (made / name).parent.mkdir(parents=True, exist_ok=True)
+        (made / name).write_text(name)
+    (made / "e" / "folder.jpg").mkdir()
+    (made / "e" / "link.jpg").symlink_to(made / "a" / "1.jpg")
+    (made / "linked").symlink_to(made / "a")
+    return made
+
+
+def ours(**arguments: Any) -> Any:
+    with Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
+        pipe.set_outputs(*fn.readers.file(name="r", **arguments))
+    return pipe
+
+
+def dalis(**arguments: Any) -> Any:
+    from nvidia.dali import Pipeline as DaliPipeline
+    from nvidia.dali import fn as dali_fn
+
+    pipe = DaliPipeline(batch_size=1, num_threads=1, device_id=None)
+    with pipe:
+        pipe.set_outputs(*dali_fn.readers.file(name="r", **arguments))
+    pipe.build()
+    return pipe
+
+
+def found(make: Callable[..., Any], **arguments: Any) -> Any:
+    """Return the contents and labels of all files, or "refused"."""
+    pipe = None
+    try:
+        pipe = make(**arguments)
+        made = []
+        for _ in range(pipe.epoch_size("r")):
+            data, labels = pipe.run()
+            assert np.asarray(labels[0]).dtype == np.int32
+            assert np.asarray(data[0]).dtype == np.uint8
+            made.append((bytes(np.asarray(data[0])).decode(), np.asarray(labels[0]).tolist()))
+    except RuntimeError:
+        return "refused"
+    finally:
+        if isinstance(pipe, Pipeline):
+            pipe.close()
+    return made
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"case_sensitive_filter": True},
+        {"dir_filters": ["a*", "B"]},
+        {"dir_filters": "b", "case_sensitive_filter": True},
+        {"file_filters": "*.txt"},
+        {"file_filters": ["[01].jp?"]},
+        {"file_filters": ["[!a-z]*.png", "x.*"], "case_sensitive_filter": True},
+        {"file_filters": ["*.TXT"], "case_sensitive_filter": True},
+        {"file_filters": []},
+        {"dir_filters": []},
+        {"dir_filters": ["nothing"]},
+        {"labels": [1]},
+        {"files": []},
+        {"files": ["a/1.jpg"]},
+        {"files": "a/1.jpg", "labels": 7},
+        {"files": ["a/1.jpg", "b/y.webp", "a/1.jpg"], "labels": [5, -6, 5]},
+        {"files": ["a/1.jpg"], "labels": [5, 6]},
+        {"files": ["a/1.jpg"], "labels": []},
+        {"files": ["a/nothing.jpg"]},
+        {"files": ["a"]},
+    ],
+    ids=str,
+)
+def test_what_is_found_equals_dali(arguments: dict[str, Any], root: Path) -> None:
+    expected = found(dalis, file_root=str(root), **arguments)
+    assert found(ours, file_root=str(root), **arguments) == expected
+    assert found(ours, file_root=f"{root}{os.sep}", **arguments) == expected
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "a/1.jpg 3\nb/y.webp 0\n",
+        "a/1.jpg 3\n\n   \nb/y.webp 007",
+        "a/1.jpg\t3\n",
+        "a/1.jpg   3  \r\nc d/sp ace.jpg 2\r\n",
+        "Ünï/ü.jpg 1\n./a/../a/1.jpg 2\n",
+        "a/1.jpg\n",
+        "a/1.jpg x\n",
+        "# a comment\na/1.jpg 1\n",
+        "a/1.jpg 1.5\n",
+        "a/1.jpg -4\n",
+        "a/1.jpg +4\n",
+        "a/1.jpg 1 2\n",
+        '"a/1.jpg" 1\n',
+        "  a/1.jpg 1\n",
+        "3\n",
+        "",
+    ],
+)
+def test_file_lists_equal_dali(lines: str, root: Path, tmp_path: Path) -> None:
+    inside = root / "list.txt"
+    inside.write_text(lines)
+    outside = tmp_path / "list.txt"
+    outside.write_text(lines)
+    expected = found(dalis, file_list=str(inside))
+    assert found(ours, file_list=str(inside)) == expected
+    assert found(ours, file_list=str(outside), file_root=str(root)) == expected
+    assert found(dalis, file_list=str(outside), file_root=str(root)) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "one of the arguments 'file_root', 'files' and 'file_list' is needed"),
+        ({"file_root": "{tmp}/nothing"}, "can't list the folder '{tmp}/nothing': No such file or directory"),
+        ({"file_root": "{tmp}"}, "no folders below file_root '{tmp}'"),
+        ({"file_root": "{root}", "file_filters": "*.foo"}, "no files in the 11 folders below file_root '{root}' that"),
+        ({"files": ["x"], "file_list": "y"}, "'files' and 'file_list' exclude each other"),
+        ({"files": ["x", "y"], "labels": [1]}, "1 labels for 2 files"),
+        ({"files": ["x"], "labels": [2**31]}, "the label 2147483648 does not fit into int32"),
+        ({"files": []}, "argument 'files' is an empty list"),
+        ({"file_list": "{tmp}/nothing.txt"}, "can't read file_list '{tmp}/nothing.txt': No such file"),
+        ({"files": ["x"], "num_shards": 2}, "1 entries can't be divided into 2 shards"),
+        ({"files": ["x"], "shard_id": 1}, "argument 'shard_id' must be 0 or more and less than num_shards=1, not 1"),
+        ({"files": ["x"], "prefetch_queue_depth": 0}, "'prefetch_queue_depth' must be 1 or more, not 0"),
+        ({"files": ["x"], "initial_fill": 0, "random_shuffle": True}, "'initial_fill' must be 1 or more, not 0"),
+        (
+            {"files": ["x"], "random_shuffle": True, "shuffle_after_epoch": True},
+            "arguments 'shuffle_after_epoch' and 'random_shuffle' exclude each other",
+        ),
+    ],
+    ids=str,
+)
+def test_errors_when_built(arguments: dict[str, Any], message: str, root: Path, tmp_path: Path) -> None:
+    def filled(value: Any) -> Any:
+        return (
+            value.replace("{tmp}", str(tmp_path / "x")).replace("{root}", str(root))
+            if hasattr(value, "format")
+            else value
+        )
+
+    (tmp_path / "x").mkdir()
+    pipe = ours(**{key: filled(value) for key, value in arguments.items()})
+    with pytest.raises(errors.PipelineError) as caught:
+        pipe.build()
+    assert filled(message) in str(caught.value)
+    assert "fn.readers.file (name='r')" in str(caught.value)
+    assert "test_file.py" in str(caught.value)
+    pipe.close()
+
+
+def test_a_file_that_vanishes_costs_its_batch_alone(tmp_path: Path) -> None:
+    files = write_files(tmp_path, 10)
+    for gone in (files[2], files[3], files[7]):
+        os.unlink(gone)
+    os.mkdir(files[7])
+    pipe = reading(files, 2)
+    assert take(pipe, 1) == [[0, 1]]
+    with pytest.raises(errors.OperatorError) as caught:
+        pipe.run()
+    text = str(caught.value)
+    assert f"fn.readers.file (name='r') failed for sample 0: can't read the file {files[2]!r}: No such file" in text
+    assert "(and 1 more samples of this batch)" in text
+    assert "data.py" in text  # the line that made the reader
+    assert [failure.sample for failure in caught.value.failures] == [0, 1]
+    assert take(pipe, 1) == [[4, 5]]
+    with pytest.raises(errors.OperatorError, match=r"sample 1: can't read the file .*007\.jpg': Is a directory"):
+        pipe.run()
+    Path(files[2]).write_bytes(b"\x02")
+    Path(files[3]).write_bytes(b"\x03")
+    assert take(pipe, 3) == [[8, 9], [0, 1], [2, 3]]  # files that came back
+    pipe.close()
+
+
+def test_empty_and_large_files_are_read_without_a_copy(tmp_path: Path) -> None:
+    content = np.random.default_rng(0).integers(0, 256, 3_000_000, dtype=np.uint8)
+    (tmp_path / "large").write_bytes(content.tobytes())
+    (tmp_path / "empty").touch()
+    pipe = ours(files=["large", "empty"], file_root=str(tmp_path))
+    data, labels = pipe.run()
+    np.testing.assert_array_equal(data.at(0), content)
+    assert labels.dense is not None
+    assert labels.shape() == [(1,)]
+    data, _ = pipe.run()
+    assert data.shape() == [(0,)]
+    pipe.close()
+
+
+def test_lazy_init_lists_when_somebody_asks(tmp_path: Path) -> None:
+    folder = tmp_path / "root" / "0"
+    pipe = ours(file_root=str(folder.parent), lazy_init=True)
+    pipe.build()
+    for _ in range(2):  # two batches were started
+        with pytest.raises(errors.OperatorError, match=r"can't list the folder .*\n.*test_file.py"):
+            pipe.run()
+        folder.mkdir(parents=True, exist_ok=True)
+        write_files(folder, 3)
+    assert [bytes(pipe.run()[0].at(0))[0] for _ in range(4)] == [0, 1, 2, 0]
+    assert pipe.epoch_size("r") == 3
+    pipe.close()
+
+
+def test_ops_make_the_same_reader(tmp_path: Path) -> None:
+    files = write_files(tmp_path, 4)
+    with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
+        pipe.set_outputs(*ops.readers.File(files=files, shard_id=1, num_shards=2)())
+    assert take(pipe, 1) == [[2, 3]]
+    pipe.close()
+
+
+def test_threads_of_a_reader_end_with_the_pipeline(tmp_path: Path) -> None:
+    pipe = reading(write_files(tmp_path, 4), 2)
+    pipe.build()
+    assert not [each for each in threading.enumerate() if each.name.startswith("dali-r-")]
+    pipe.run()
+    assert [each for each in threading.enumerate() if each.name.startswith("dali-r-")]
+    del pipe
+    assert not [each for each in threading.enumerate() if each.name.startswith("dali-r-")]

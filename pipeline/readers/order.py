@@ -102,8 +102,8 @@ class EpochShuffled(_Drawn):
 
     def draw(self, epoch: int) -> Entries:
         first, end = self._sharding.bounds(epoch)
-        own: Entries = permutation(self._sharding.entries, self._seed, 0, BatchKey(epoch))[first:end]
-        return own.copy()
+        own: Entries = permutation(self._sharding.entries, self._seed, 0, BatchKey(epoch))[first:end].copy()
+        return own
 
 
 def permutation(count: int, seed: int, stream: int, key: BatchKey) -> Entries:

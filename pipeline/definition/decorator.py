@@ -66,7 +66,7 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
         _check_known(for_pipeline, fn.__qualname__)
         pipe = Pipeline(**{**pipeline_kwargs, **for_pipeline})
         with pipe:
-            pipe.take_outputs(fn(*args, **for_graph), f"the graph function {fn.__qualname__}")
+            pipe.take_outputs(fn(*args, **for_graph), fn)
         return pipe
 
     return make

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pipeline.errors import ArgumentTypeError, GraphError, InputError, NoOutputsError, UnknownInputError
-from pipeline.graph import DataNode, Graph, GraphNode, OperatorCall, as_node
+from pipeline.graph import DataNode, Graph, GraphNode, OperatorCall, SourceLocation, as_node
 from pipeline.graph.current import pop_pipeline, push_pipeline
 from pipeline.graph.graph import calls_behind
 
@@ -47,34 +48,31 @@ class DescribesGraph:
         self._refuse_when_built("set_outputs()")
         if not output_data_nodes:
             raise NoOutputsError("set_outputs() needs at least one output")
-        for number, node in enumerate(output_data_nodes):
-            if isinstance(node, list | tuple) and any(isinstance(item, DataNode) for item in node):
-                raise ArgumentTypeError(
-                    f"output {number} is a {type(node).__name__} of data nodes, which is no output: each of them is "
-                    "one (write *nodes)"
-                )
-        self._outputs = tuple(as_node(node, f"output {number}") for number, node in enumerate(output_data_nodes))
+        try:
+            self._outputs = tuple(_output(number, made) for number, made in enumerate(output_data_nodes))
+        except GraphError as error:
+            raise type(error)(f"{error}\n  at {SourceLocation.of_caller()}") from error.__cause__
 
-    def take_outputs(self, made: Any, maker: str) -> None:
-        """Set the outputs to what a function that describes the graph returned; `maker` names it.
+    def take_outputs(self, made: Any, maker: Callable[..., Any]) -> None:
+        """Set the outputs to what a function that describes the graph returned.
 
         A tuple, or a list with data nodes in it, has an output in each item; anything else is one output.
         """
         if made is None or (isinstance(made, tuple | list) and not made):
-            raise NoOutputsError(f"{maker} returned nothing: return the outputs of the pipeline")
+            raise NoOutputsError(f"{_display(maker)} returned nothing: return the outputs of the pipeline")
         several = isinstance(made, tuple) or (
             isinstance(made, list) and any(isinstance(item, DataNode) for item in made)
         )
         try:
             self.set_outputs(*(made if several else (made,)))
         except GraphError as error:
-            raise type(error)(f"{maker}: {error}") from error.__cause__
+            raise type(error)(f"{_display(maker)}: {error}") from error.__cause__
 
     def describe(self, define_graph: Callable[[], Any], what: str) -> None:
         """Describe the graph by a function, for `what`, which refuses a graph that was described before."""
         self.refuse_when_described(what)
         with self:
-            self.take_outputs(define_graph(), "define_graph()")
+            self.take_outputs(define_graph(), define_graph)
 
     def refuse_when_described(self, what: str) -> None:
         """Raise a GraphError when the pipeline has outputs."""
@@ -127,7 +125,7 @@ class DescribesGraph:
         if self._graph is None:
             if self._outputs is None:
                 with self:
-                    self.take_outputs(self.define_graph(), "define_graph()")
+                    self.take_outputs(self.define_graph(), self.define_graph)
             assert self._outputs is not None
             self._graph = Graph.of(self._outputs, self._kept)
             calls = calls_behind(self._outputs, self._kept)
@@ -177,3 +175,20 @@ class DescribesGraph:
     def num_outputs(self) -> int:
         """How many outputs there are."""
         return len(self.graph.outputs)
+
+
+def _output(number: int, made: Any) -> DataNode:
+    if isinstance(made, list | tuple) and any(isinstance(item, DataNode) for item in made):
+        raise ArgumentTypeError(
+            f"output {number} is a {type(made).__name__} of data nodes, which is no output: each of them is one "
+            "(write *nodes)"
+        )
+    return as_node(made, f"output {number}")
+
+
+def _display(maker: Callable[..., Any]) -> str:
+    """Return how messages call a function that describes a graph: its name, and where it was written."""
+    written = inspect.unwrap(maker)
+    code = getattr(getattr(written, "__func__", written), "__code__", None)
+    at = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
+    return f"the graph function {getattr(maker, '__qualname__', type(maker).__qualname__)}{at}"

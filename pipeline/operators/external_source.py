@@ -69,7 +69,10 @@ def external_source(
         no_copy: read the fed memory in place; it must not change until the batch ran.
         parallel: read the source in ``py_num_workers`` worker processes of the pipeline. Each sample of a callable
             is made by any of them, so what it gives may only depend on its argument; an iterable is read by one of
-            them. Samples must be on the CPU. The order and the contents don't depend on the number of workers.
+            them. Samples must be on the CPU. The order and the contents don't depend on the number of workers. A
+            worker that dies is an error that says which; it is not started again, because nobody knows what killed
+            it, or what a source that it was reading would give next. Build a new pipeline, from a checkpoint if need
+            be.
         prefetch_queue_depth: batches that workers prepare ahead, by default 1. They may ask for some that lie
             behind the end of the data; the source must raise `StopIteration` for those, too.
         **arguments: those that all operators have.

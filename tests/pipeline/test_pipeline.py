@@ -52,7 +52,7 @@ def test_a_graph_function_that_returns_nothing_is_refused() -> None:
     def graph() -> None:
         fn.external_source(name="x")
 
-    with pytest.raises(errors.GraphError, match="graph returned nothing"):
+    with pytest.raises(errors.GraphError, match=r"graph \(.*test_pipeline.*\) returned nothing"):
         graph()
 
 

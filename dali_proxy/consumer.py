@@ -253,10 +253,11 @@ class ConsumerClient:
         self._unwanted.append((client, seq))
         self._flush_if_safe()
 
-    def _flush_if_safe(self) -> None:
+    def _flush_if_safe(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # The function is an argument because finalizers run even when modules have lost their names.
         # Inside the channel its locks are held by this very thread, and what is left is sent with the next message.
         # Elsewhere they are free, or held for a moment by a thread that needs nothing of us.
-        if getattr(self._talking, "now", False) or sys.is_finalizing():
+        if getattr(self._talking, "now", False) or is_finalizing():
             return
         try:
             with self._talk():

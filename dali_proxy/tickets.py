@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 __all__ = ["Ticket", "discard_through", "forget_discard"]
@@ -80,8 +80,9 @@ class Ticket:
         self.claimed = True  # whoever reads the pickle is responsible from now on
         return (Ticket, (self.server, self.client, self.seq, self.size, self.error))
 
-    def __del__(self) -> None:
+    def __del__(self, all_discards: Mapping[bytes, tuple[Discard, ...]] = _discards) -> None:
+        # The dict is an argument because finalizers run even when modules have lost their names.
         if not self.claimed:
-            discards = _discards.get(self.server)
+            discards = all_discards.get(self.server)
             if discards:
                 discards[-1](self.client, self.seq)

@@ -54,7 +54,7 @@ docs: $(DOCS) ## build the documentation into site/
 
 clean: ## remove the environment and everything that was built
 	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find dali_proxy pipeline tests benchmarks -name __pycache__ -prune -exec rm -rf {} +
+	find dali_proxy pipeline tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 
 # pip is the last thing that venv writes, so it stands for a whole environment.
 $(BIN)/pip:

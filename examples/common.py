@@ -1,0 +1,178 @@
+"""What all examples share: their options, the pictures they use by default, the measuring, the contact sheet."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from tqdm import tqdm
+
+import dali_proxy
+from dali_proxy.demo.data import Crops, write_crops
+from dali_proxy.doctor import gpu_problem
+
+MEAN = (0.485 * 255, 0.456 * 255, 0.406 * 255)
+STD = (0.229 * 255, 0.224 * 255, 0.225 * 255)
+
+LIMITS = {
+    "training": "training (loading keeps up with it)",
+    "pipeline": "pipeline (decoding and augmentation)",
+    "workers": "workers (reading in the dataset)",
+}
+
+
+def make_parser(doc: str | None, *, epochs: int, batch_size: int = 32, image_size: int = 96) -> argparse.ArgumentParser:
+    """Make a parser of the options that every example has; `doc` is the docstring of the example."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=_HelpFormatter)
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="your pictures; without it some are made")
+    parser.add_argument("--device", default="auto", type=choose_device, help="auto, cpu, cuda:0, ... (%(default)s)")
+    parser.add_argument("--epochs", default=epochs, type=int, help="(%(default)s)")
+    parser.add_argument("--batch-size", default=batch_size, type=int, help="(%(default)s)")
+    parser.add_argument("--image-size", default=image_size, type=int, help="what the network sees (%(default)s)")
+    parser.add_argument("--num-workers", default=2, type=int, help="processes of the dataset (%(default)s)")
+    parser.add_argument("--num-threads", default=2, type=int, help="threads of the pipeline (%(default)s)")
+    parser.add_argument("--learning-rate", default=3e-3, type=float, help="(%(default)s)")
+    parser.add_argument("--seed", default=0, type=int, help="of network, order and augmentation (%(default)s)")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="save one augmented batch as a picture")
+    return parser
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Keeps the lines of the description, and needs little room for the options."""
+
+
+def choose_device(name: str) -> torch.device:
+    """Find a device by name; "auto" is the first GPU where it can be used, else the CPU."""
+    if name == "auto":
+        name = "cpu" if gpu_problem() else "cuda:0"
+    device = torch.device(name)
+    return torch.device("cuda:0") if device == torch.device("cuda") else device
+
+
+def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Read the command line, and make torch ready for it."""
+    options = parser.parse_args()
+    torch.manual_seed(options.seed)
+    if options.device.type == "cpu":
+        # Training on the CPU shares it with the pipeline: threads of torch that wait for a core slow both down.
+        torch.set_num_threads(max(1, torch.get_num_threads() - options.num_threads // 2))
+    return options
+
+
+def pipeline_options(options: argparse.Namespace) -> dict[str, Any]:
+    """What every pipeline of the examples is called with, from the options of the command line."""
+    return {
+        "decoder": "cpu" if options.device.type == "cpu" else "mixed",  # mixed: bytes on the CPU to pictures on the GPU
+        "size": options.image_size,
+        "batch_size": options.batch_size,
+        "num_threads": options.num_threads,
+        "device_id": options.device.index,  # None for the CPU
+        "seed": options.seed,
+    }
+
+
+def loader_options(options: argparse.Namespace) -> dict[str, Any]:
+    """What every loader is called with. Lasting workers save their start in each epoch."""
+    return {
+        "batch_size": options.batch_size,
+        "num_workers": options.num_workers,
+        "persistent_workers": options.num_workers > 0,
+    }
+
+
+@contextmanager
+def class_folders(data: Path | None) -> Iterator[tuple[Path, Path]]:
+    """Give the folders for training and validation, each with one folder of JPEGs a class.
+
+    They are `train` and `val` of the user's folder. Without one, JPEGs are cut from a few photographs, into a temporary
+    folder: the class is the photograph, and validation sees regions that training does not.
+    """
+    if data is not None:
+        yield data / "train", data / "val"
+        return
+    with temporary_folder() as folder:
+        crops = Crops(photographs=6, train_per_photograph=32, held_out_per_photograph=10)
+        total = crops.photographs * (crops.train_per_photograph + crops.held_out_per_photograph)
+        for _ in tqdm(write_crops(folder, crops), "writing JPEGs", total, unit="picture"):
+            pass
+        yield folder / "train", folder / "held_out"
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that goes when the example ends."""
+    with tempfile.TemporaryDirectory(prefix="dali-proxy-example-") as name:
+        yield Path(name)
+
+
+class Meter:
+    """The progress bar of a training, and what it measures on the way.
+
+    Args:
+        epochs: how often the loader is iterated.
+        steps: batches in one epoch; None where that isn't known.
+    """
+
+    def __init__(self, epochs: int, steps: int | None) -> None:
+        self.bar = tqdm(total=steps and epochs * steps, desc="training", unit="batch")
+        self.losses: list[torch.Tensor] = []
+        self.samples = 0
+        self.begin = 0.0
+        self.seconds = 0.0
+
+    def follow(self, loader: Iterable[Any]) -> Iterator[Any]:
+        """Iterate over one epoch's batches."""
+        for batch in loader:
+            # The clock starts with the first batch: before it, processes start.
+            self.begin = self.begin or time.perf_counter()
+            yield batch
+            self.bar.update()
+
+    def add(self, loss: torch.Tensor, samples: int) -> None:
+        """Take notice of one step. The loss stays on the GPU: reading it would wait for the GPU at every step."""
+        self.losses.append(loss.detach())
+        self.samples += samples if len(self.losses) > 1 else 0
+
+    def close(self) -> None:
+        """End the training."""
+        self.losses = [loss.cpu() for loss in self.losses]  # waits for the GPU
+        self.seconds = time.perf_counter() - self.begin
+        self.bar.close()
+
+    def report(self, stats: dali_proxy.ServerStats, **figures: str) -> None:
+        """Print what was measured; losses are means over the first and the last tenth of the steps."""
+        tenth = -(-len(self.losses) // 10)
+        before, after = (torch.stack(part).mean() for part in (self.losses[:tenth], self.losses[-tenth:]))
+        print(f"samples/s   {self.samples / self.seconds:,.0f}")
+        print(f"loss        {before:.4f} -> {after:.4f}")
+        for name, figure in figures.items():
+            print(f"{name:11} {figure}")
+        print(f"limited by  {LIMITS.get(stats.limited_by, 'too short to tell')}")
+
+
+def to_pixels(images: torch.Tensor) -> list[np.ndarray]:
+    """Undo the normalisation of a batch [N, 3, H, W]: uint8 pictures [H, W, 3]."""
+    mean, std = (torch.tensor(channels).view(3, 1, 1) for channels in (MEAN, STD))
+    pixels = (images.detach().cpu().float() * std + mean).round().clamp(0, 255).byte()
+    return list(pixels.permute(0, 2, 3, 1).numpy())
+
+
+def save_sheet(path: Path, tiles: Sequence[np.ndarray], columns: int = 8, gap: int = 4) -> None:
+    """Save pictures [H, W, 3] of one size as a grid."""
+    height, width, _ = tiles[0].shape
+    columns = min(columns, len(tiles))
+    rows = -(-len(tiles) // columns)
+    sheet = Image.new("RGB", (columns * (width + gap) + gap, rows * (height + gap) + gap), "white")
+    for index, tile in enumerate(tiles):
+        row, column = divmod(index, columns)
+        sheet.paste(Image.fromarray(tile), (gap + column * (width + gap), gap + row * (height + gap)))
+    sheet.save(path)
+    print(f"picture     {path}")

@@ -1,0 +1,120 @@
+"""Each example as its users run it: it ends well, prints its figures, and the loss falls."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+import dali_proxy
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+# Less than each does by default, and enough to see that it learns: the arguments, and what its score must reach.
+RUNS: dict[str, tuple[str, float]] = {
+    "imagenet": ("--epochs 3 --batch-size 16", 0.3),
+    "segmentation": ("--epochs 3 --image-size 64", 0.05),
+    "detection": ("--epochs 6 --image-size 64", 0.15),
+}
+SCORE = re.compile(r"^(?:accuracy|IoU|recall) +([\d.]+)%", re.MULTILINE)
+
+
+def run(name: str, *arguments: str) -> str:
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent), "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=55, check=False)
+    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def run_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[str, Path]]:
+    """What an example says with the arguments of RUNS, and the picture that it saves."""
+
+    @cache
+    def run_and_remember(name: str) -> tuple[str, Path]:
+        picture = tmp_path_factory.mktemp(name) / "batch.png"
+        return run(name, "--device", "cpu", "--picture", str(picture), *RUNS[name][0].split()), picture
+
+    return run_and_remember
+
+
+def losses(said: str) -> tuple[float, float]:
+    found = re.search(r"^loss +([\d.]+) -> ([\d.]+)$", said, re.MULTILINE)
+    assert found, said
+    return float(found[1]), float(found[2])
+
+
+@pytest.fixture
+def segmentation(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module of the example, imported as Python does when it is run."""
+    monkeypatch.syspath_prepend(EXAMPLES)
+    import segmentation
+
+    return segmentation
+
+
+def test_every_example_is_run_and_listed() -> None:
+    helpers = {"common", "networks", "scenes"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} - helpers == set(RUNS)
+    listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert [name for name in RUNS if f"python examples/{name}.py" not in listed] == []
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_an_example_learns_and_says_what_it_measured(name: str, run_once: Callable[[str], tuple[str, Path]]) -> None:
+    said, picture = run_once(name)
+    before, after = losses(said)
+    assert after < before
+    assert re.search(r"^samples/s +[\d,]*[1-9]", said, re.MULTILINE), said
+    assert re.search(r"^limited by  (training|pipeline|workers) \(", said, re.MULTILINE), said
+    score = SCORE.search(said)
+    assert score, said
+    assert float(score[1]) / 100 >= RUNS[name][1], said
+    with Image.open(picture) as sheet:
+        assert np.asarray(sheet).std() > 20
+
+
+def test_the_same_seed_gives_the_same_losses_with_fewer_workers_and_threads(
+    run_once: Callable[[str], tuple[str, Path]],
+) -> None:
+    first, _ = run_once("imagenet")
+    again = run("imagenet", "--device", "cpu", "--num-workers", "1", "--num-threads", "1", *RUNS["imagenet"][0].split())
+    assert losses(first) == losses(again)
+
+
+def test_image_and_mask_get_the_same_crop(segmentation: ModuleType, tmp_path: Path) -> None:
+    """Pictures that show their own masks: what is white must be what is masked, wherever it was cut and mirrored."""
+    random = np.random.default_rng(5)
+    for kind in ("images", "masks"):
+        (tmp_path / kind).mkdir()
+    for number in range(8):
+        mask = np.zeros((random.integers(150, 250), random.integers(150, 250)), np.uint8)
+        for _ in range(6):
+            x, y, radius = random.integers(0, (mask.shape[1], mask.shape[0], 50)).tolist()
+            cv2.circle(mask, (x, y), radius, 1, thickness=-1)
+        Image.fromarray(mask * 255).convert("RGB").save(tmp_path / "images" / f"{number}.jpg", quality=95)
+        Image.fromarray(mask).save(tmp_path / "masks" / f"{number}.png")
+
+    size = 128
+    pipe = segmentation.training_pipe(decoder="cpu", size=size, batch_size=8, num_threads=2, device_id=None, seed=1)
+    with dali_proxy.DALIServer(pipe) as server:
+        dataset = segmentation.Pairs(tmp_path, transform=server.proxy)
+        loader = dali_proxy.DataLoader(server, dataset, batch_size=8)
+        epochs = [next(iter(loader)) for _ in range(2)]
+    for images, masks in epochs:
+        assert masks.shape == (8, size, size, 1)
+        white = np.stack([pixels[..., 0] > 127 for pixels in segmentation.common.to_pixels(images)])
+        agree = (white == (masks[..., 0].numpy() == 1)).mean(axis=(1, 2))
+        assert agree.min() > 0.97, agree
+    assert not np.array_equal(epochs[0][1], epochs[1][1]), "every epoch crops anew"

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
         ServerDiedError,
         StaleReferenceError,
     )
+    from dali_proxy.interop import feed_ndarray, to_torch_tensor, to_torch_type
+    from dali_proxy.iterators import DALIClassificationIterator, DALIGenericIterator, DALIRaggedIterator
     from dali_proxy.loader import DataLoader
     from dali_proxy.nvidia.install import install_as_nvidia_dali
+    from dali_proxy.policies import LastBatchPolicy
     from dali_proxy.proxy import Proxy
     from dali_proxy.refs import BatchRef, SampleRef
     from dali_proxy.server import DALIServer
@@ -31,8 +34,12 @@ __all__ = [
     "BatchError",
     "BatchRef",
     "BatchSizeError",
+    "DALIClassificationIterator",
+    "DALIGenericIterator",
+    "DALIRaggedIterator",
     "DALIServer",
     "DataLoader",
+    "LastBatchPolicy",
     "OperatorTimes",
     "PlaceholderError",
     "Proxy",
@@ -44,15 +51,22 @@ __all__ = [
     "ServerDiedError",
     "ServerStats",
     "StaleReferenceError",
+    "feed_ndarray",
     "install_as_nvidia_dali",
+    "to_torch_tensor",
+    "to_torch_type",
 ]
 
 _MODULES = {
     "BatchError": "errors",
     "BatchRef": "refs",
     "BatchSizeError": "errors",
+    "DALIClassificationIterator": "iterators",
+    "DALIGenericIterator": "iterators",
+    "DALIRaggedIterator": "iterators",
     "DALIServer": "server",
     "DataLoader": "loader",
+    "LastBatchPolicy": "policies",
     "OperatorTimes": "telemetry",
     "PlaceholderError": "errors",
     "Proxy": "proxy",
@@ -64,7 +78,10 @@ _MODULES = {
     "ServerDiedError": "errors",
     "ServerStats": "telemetry",
     "StaleReferenceError": "errors",
+    "feed_ndarray": "interop",
     "install_as_nvidia_dali": "nvidia.install",
+    "to_torch_tensor": "interop",
+    "to_torch_type": "interop",
 }
 
 

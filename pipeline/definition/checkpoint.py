@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
+from dataclasses import dataclass, field
 
 import msgpack
 
@@ -23,10 +24,12 @@ class Checkpoint:
     Attributes:
         seed: of the random numbers, which depend on it and on the position.
         position: before which batch, and how far sources and readers are.
+        notes: what the caller wants to find again, such as an iterator its place in the epoch.
     """
 
     seed: int
     position: Position
+    notes: Mapping[str, int] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Return it as bytes, for `from_bytes`."""
@@ -37,6 +40,7 @@ class Checkpoint:
             "iteration": self.position.iteration,
             "sources": self.position.sources or {},
             "readers": {name: astuple(at) for name, at in (self.position.readers or {}).items()},
+            "notes": dict(self.notes),
         }
         return MAGIC + bytes(msgpack.packb(content))
 
@@ -58,7 +62,8 @@ class Checkpoint:
             sources = {str(name): int(count) for name, count in content["sources"].items()}
             readers = {str(name): ReaderPosition(*map(int, at)) for name, at in content["readers"].items()}
             position = Position(int(content["epoch"]), int(content["iteration"]), sources, readers)
-            return cls(int(content["seed"]), position)
+            notes = {str(name): int(value) for name, value in content.get("notes", {}).items()}
+            return cls(int(content["seed"]), position, notes)
         except SerializationError:
             raise
         except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -304,7 +304,7 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
         """Tell whether nothing is on its way."""
         return self._runner is None or not self._runner.busy
 
-    def checkpoint(self, filename: str | Path | None = None) -> bytes:
+    def checkpoint(self, filename: str | Path | None = None, *, notes: Mapping[str, int] | None = None) -> bytes:
         """Return what a new pipeline of the same graph needs to go on after the batches that were taken.
 
         Random numbers and sources continue exactly, also in another process: ``Pipeline(..., checkpoint=...)``. A
@@ -313,6 +313,7 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
 
         Args:
             filename: a file to write it to, as well.
+            notes: what to find in `checkpoint_notes` of the new pipeline.
 
         Raises:
             PipelineError: the pipeline was made without ``enable_checkpointing=True``.
@@ -320,7 +321,7 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
         """
         if not self._arguments.enable_checkpointing:
             raise PipelineError("checkpoint() needs a pipeline that was made with enable_checkpointing=True")
-        data = Checkpoint(self._arguments.drawn_seed, self._built_runner().position).to_bytes()
+        data = Checkpoint(self._arguments.drawn_seed, self._built_runner().position, notes or {}).to_bytes()
         if filename is not None:
             Path(filename).write_bytes(data)
         return data
@@ -340,6 +341,11 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
     def is_restored_from_checkpoint(self) -> bool:
         """Whether the pipeline was made with a checkpoint."""
         return self._checkpoint is not None
+
+    @property
+    def checkpoint_notes(self) -> Mapping[str, int]:
+        """The notes in the checkpoint that the pipeline was made with; nothing without one."""
+        return {} if self._checkpoint is None else self._checkpoint.notes
 
     def _built(self) -> Engine:
         self.build()

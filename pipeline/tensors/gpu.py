@@ -27,6 +27,9 @@ class TensorGPU:
     def __init__(self, data: Any, layout: str = "", ready: Any = None) -> None:
         self._array = data
         self._ready = ready
+        #: As those of the `TensorListGPU` that it is taken from.
+        self.owner: Any = None
+        self.stream: Any = None
         self._dtype = to_dali_type(data.dtype)
         self._layout = check_layout(layout, data.ndim, "TensorGPU")
 
@@ -214,7 +217,7 @@ class TensorListGPU:
 
     def as_tensor(self) -> TensorGPU:
         """Return the batch as one `TensorGPU`, the batch dimension in front ("N" in the layout)."""
-        return TensorGPU(self.as_array(), "N" + self._layout if self._layout else "", self.ready)
+        return self._part(self.as_array(), "N" + self._layout if self._layout else "")
 
     @classmethod
     def from_host(cls, batch: TensorListCPU, device_id: int = 0) -> TensorListGPU:
@@ -246,7 +249,12 @@ class TensorListGPU:
         return self[index]
 
     def __getitem__(self, index: int) -> TensorGPU:
-        return TensorGPU(self.samples[index], self._layout, self.ready)
+        return self._part(self.samples[index], self._layout)
+
+    def _part(self, array: Any, layout: str) -> TensorGPU:
+        tensor = TensorGPU(array, layout, self.ready)
+        tensor.owner, tensor.stream = self.owner, self.stream
+        return tensor
 
     def __len__(self) -> int:
         return int(self._dense.shape[0]) if self._dense is not None else len(self.samples)

@@ -1,0 +1,162 @@
+"""Between the tensors of a pipeline and torch's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any, TypeAlias
+
+import torch
+import torch.utils.dlpack
+
+from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, DeviceError
+from pipeline.tensors import TensorCPU, TensorGPU, TensorListCPU, TensorListGPU
+from pipeline.tensors.cpu import Array
+from pipeline.types import DALIDataType
+
+__all__ = ["feed_ndarray", "sample_tensors", "to_torch_tensor", "to_torch_type"]
+
+TensorOrList: TypeAlias = TensorCPU | TensorGPU | TensorListCPU | TensorListGPU
+
+#: torch's dtype for each data type of a pipeline.
+to_torch_type: dict[DALIDataType, torch.dtype] = {
+    DALIDataType.BOOL: torch.bool,
+    DALIDataType.FLOAT: torch.float32,
+    DALIDataType.FLOAT16: torch.float16,
+    DALIDataType.FLOAT64: torch.float64,
+    DALIDataType.INT8: torch.int8,
+    DALIDataType.INT16: torch.int16,
+    DALIDataType.INT32: torch.int32,
+    DALIDataType.INT64: torch.int64,
+    DALIDataType.UINT8: torch.uint8,
+    DALIDataType.UINT16: torch.uint16,
+    DALIDataType.UINT32: torch.uint32,
+    DALIDataType.UINT64: torch.uint64,
+}
+
+
+def to_torch_tensor(tensor: TensorOrList | Any, copy: bool = True) -> torch.Tensor:
+    """Return a tensor of a pipeline as a torch tensor on the same device, with the same dtype and shape.
+
+    Without a copy, both share their memory, and the torch tensor stays valid and unchanged as long as it is held,
+    however often the pipeline runs meanwhile. (NVIDIA DALI promises that only until its next run.) Memory that must
+    not be written to, such as a constant's, and memory that is not contiguous, is copied in any case.
+
+    On a GPU, the current stream is ordered after the work that makes the data, and nothing waits on the host. Order
+    other streams after it before they use the tensor.
+
+    Args:
+        tensor: a tensor, or a batch whose samples have one shape; a tensor of NVIDIA DALI, or anything else with
+            DLPack, will do as well.
+        copy: whether the result gets memory of its own.
+
+    Raises:
+        ArgumentMismatchError: for a batch whose samples differ in shape.
+        ArgumentTypeError: for what is no tensor.
+
+    Example:
+        >>> import numpy as np
+        >>> to_torch_tensor(TensorCPU(np.arange(3, dtype=np.int32)), copy=False)
+        tensor([0, 1, 2], dtype=torch.int32)
+    """
+    dense = _dense(tensor)
+    if isinstance(dense, TensorCPU):
+        return torch.tensor(dense.as_array()) if copy else _share(dense.as_array())
+    shared = _share_gpu(dense) if isinstance(dense, TensorGPU) else _from_dlpack(dense)
+    return shared.clone() if copy else shared
+
+
+def feed_ndarray(dali_tensor: TensorOrList | Any, arr: torch.Tensor, cuda_stream: Any = None) -> torch.Tensor:
+    """Copy a tensor of a pipeline into a torch tensor, and return that.
+
+    Args:
+        dali_tensor: a tensor, or a batch whose samples have one shape.
+        arr: where to copy it, of the same shape and dtype, on any device and with any strides.
+        cuda_stream: the CUDA stream to copy on: one of torch or CuPy, or its handle as an int or a
+            `ctypes.c_void_p`. By default torch's current stream of the device. The copy is ordered after the work
+            that makes the data, and the host doesn't wait for it unless `arr` is on the CPU.
+
+    Raises:
+        ArgumentMismatchError: shape or dtype differ, or the samples of a batch differ in shape.
+        ArgumentTypeError: `arr` is no torch tensor.
+
+    Example:
+        >>> import numpy as np
+        >>> feed_ndarray(TensorCPU(np.arange(3, dtype=np.int32)), torch.zeros(3, dtype=torch.int32))
+        tensor([0, 1, 2], dtype=torch.int32)
+    """
+    if not isinstance(arr, torch.Tensor):
+        raise ArgumentTypeError(f"feed_ndarray() copies into a torch.Tensor, not into {type(arr).__name__}")
+    dense = _dense(dali_tensor)
+    with _on_stream(cuda_stream, dense, arr):
+        source = to_torch_tensor(dense, copy=False)
+        if source.shape != arr.shape:
+            raise ArgumentMismatchError(f"the tensor has shape {tuple(source.shape)}, `arr` {tuple(arr.shape)}")
+        if source.dtype != arr.dtype:
+            raise ArgumentMismatchError(f"the tensor's elements are {source.dtype}, those of `arr` {arr.dtype}")
+        arr.detach().copy_(source, non_blocking=arr.is_cuda and source.is_cuda)
+    return arr
+
+
+def sample_tensors(batch: TensorListCPU | TensorListGPU | Any) -> Sequence[torch.Tensor]:
+    """Return the samples of a batch as torch tensors, with no copy where `to_torch_tensor` makes none.
+
+    Of a batch with one shape it is one tensor, with the batch dimension in front.
+    """
+    if batch.is_dense_tensor():
+        return to_torch_tensor(batch, copy=False)  # type: ignore[return-value]  # a sequence of its rows
+    if isinstance(batch, TensorListGPU):
+        from dali_proxy.transport.cuda_view import local_tensors
+
+        return local_tensors(batch)  # type: ignore[return-value]
+    return [to_torch_tensor(sample, copy=False) for sample in batch]
+
+
+def _dense(tensor: Any) -> Any:
+    """Return a tensor as it is, and a batch of one shape as one tensor."""
+    if not hasattr(tensor, "as_tensor"):
+        return tensor
+    if not tensor.is_dense_tensor():
+        raise ArgumentMismatchError(
+            f"the samples of the batch differ in shape, so it is no single tensor: {tensor.shape()[:8]}; "
+            "take them one by one"
+        )
+    return tensor.as_tensor()
+
+
+def _share(array: Array) -> torch.Tensor:
+    if not (array.flags.c_contiguous and array.flags.writeable):
+        array = array.copy()
+    tensor: torch.Tensor = torch.from_numpy(array)
+    return tensor
+
+
+def _share_gpu(tensor: TensorGPU) -> torch.Tensor:
+    from dali_proxy.transport.cuda_view import local_tensors
+
+    batch = TensorListGPU(tensor.as_array()[None], ready=tensor.ready)
+    batch.owner, batch.stream = tensor.owner, tensor.stream
+    (shared,) = local_tensors(batch)
+    return shared
+
+
+def _from_dlpack(tensor: Any) -> torch.Tensor:
+    if not hasattr(tensor, "__dlpack__"):
+        raise ArgumentTypeError(f"a tensor of a pipeline is needed, not {type(tensor).__name__}")
+    shared: torch.Tensor = torch.utils.dlpack.from_dlpack(tensor)
+    return shared
+
+
+def _on_stream(stream: Any, source: Any, arr: torch.Tensor) -> Any:
+    """Return a context in which the stream is torch's current one; the device's current stream for None."""
+    if stream is None or not (arr.is_cuda or isinstance(source, TensorGPU)):
+        return nullcontext()
+    if isinstance(stream, torch.cuda.Stream):
+        return torch.cuda.stream(stream)
+    handle = getattr(stream, "ptr", getattr(stream, "value", stream))
+    device = arr.device if arr.is_cuda else torch.device("cuda", source.device_id())
+    try:
+        external = torch.cuda.ExternalStream(int(handle or 0), device=device)  # type: ignore[no-untyped-call]
+    except TypeError as error:
+        raise DeviceError(f"this is no CUDA stream: {stream!r}") from error
+    return torch.cuda.stream(external)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,11 +13,12 @@ from pipeline.rng import batch_generator
 from pipeline.tensors.cpu import Array, TensorListCPU
 
 if TYPE_CHECKING:
+    from pipeline.errors import SampleFailure
     from pipeline.executor.memory_statistics import MemoryStatistics
     from pipeline.executor.pool import ThreadPool
+    from pipeline.executor.readers import BatchReads
     from pipeline.executor.trace import Trace
     from pipeline.graph.graph import Edge, GraphNode
-    from pipeline.operators.reader import SamplesInFlight
 
 __all__ = ["Batch"]
 
@@ -30,7 +31,7 @@ class Batch:
         seed: the pipeline's.
         pool: threads of the CPU stage.
         allocate: returns memory for an edge's dense batch: (edge, shape, dtype) -> array and its owner.
-        reads: what readers have begun to read for it, by the index of their node.
+        reads: what readers have begun to read for it.
     """
 
     def __init__(
@@ -39,14 +40,14 @@ class Batch:
         seed: int,
         pool: ThreadPool,
         allocate: Callable[[Edge, tuple[int, ...], np.dtype[Any]], tuple[Array, Any]],
-        reads: Mapping[int, SamplesInFlight] | None = None,
+        reads: BatchReads,
     ) -> None:
         self.request = request
         self.size = request.batch_size
         self.seed = seed
         self.pool = pool
         self.allocate = allocate
-        self.reads = reads or {}
+        self.reads = reads
         #: Batches made so far, by edge.
         self.values: dict[Edge, TensorList] = {}
         #: The CUDA stream of the batch, a `cupy.cuda.Stream`; None without a GPU.
@@ -80,3 +81,7 @@ class Batch:
         if own is not None and own >= 0:
             return batch_generator(own, 0, self.request.key)
         return batch_generator(self.seed, node.index + 1, self.request.key)
+
+    def source_of(self, node: GraphNode, failures: Sequence[SampleFailure]) -> str:
+        """Return where the first sample at which an operator failed lies in the data set that it comes from."""
+        return self.reads.source_info(node.inputs[0], failures[0].sample) if node.inputs and failures else ""

@@ -39,7 +39,7 @@ class ChainRunner:
         task = chain.run_sample if batch.trace is None else chain.run_sample_traced
         errors = batch.pool.run(task, batch.size)
         if errors:
-            raise _first_failure(errors)
+            raise _first_failure(batch, errors)
         chain.publish()
 
 
@@ -151,7 +151,7 @@ class _ChainOfBatch:
                 self._batch.memory.add_samples(edge, samples)
 
 
-def _first_failure(errors: list[tuple[int, BaseException]]) -> OperatorError:
+def _first_failure(batch: Batch, errors: list[tuple[int, BaseException]]) -> OperatorError:
     failures: list[SampleFailure] = []
     node: GraphNode | None = None
     for sample, error in errors:
@@ -163,15 +163,25 @@ def _first_failure(errors: list[tuple[int, BaseException]]) -> OperatorError:
             node = error.node
         failures.append(SampleFailure(sample, cause))
     assert node is not None
-    first = describe_failure(node, failures[0].error, tuple(failures))
+    first = describe_failure(node, failures[0].error, tuple(failures), batch.source_of(node, failures))
     first.__cause__ = failures[0].error
     return first
 
 
-def describe_failure(node: GraphNode, error: BaseException, failures: tuple[SampleFailure, ...] = ()) -> OperatorError:
-    """Make the error of an operator that failed: what happened, in which operator, at which line, for which sample."""
+def describe_failure(
+    node: GraphNode, error: BaseException, failures: tuple[SampleFailure, ...] = (), source: str = ""
+) -> OperatorError:
+    """Make the error of an operator that failed: what happened, in which operator, at which line, for which sample.
+
+    Args:
+        node: the operator.
+        error: what it raised.
+        failures: the samples that failed.
+        source: where the first of them comes from, if that is known.
+    """
     reason = str(error) if isinstance(error, PipelineError) else f"{type(error).__name__}: {error}"
     where = f" for sample {failures[0].sample}" if failures else ""
+    where += f" ({source})" if source else ""
     more = f" (and {len(failures) - 1} more samples of this batch)" if len(failures) > 1 else ""
     at = f"\n  at {node.location}" if node.location.line else ""
     return OperatorError.type_for(error)(

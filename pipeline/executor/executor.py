@@ -26,7 +26,6 @@ from pipeline.executor.statistics import Statistics
 from pipeline.executor.trace import Trace
 from pipeline.graph.graph import Edge, Graph, GraphNode
 from pipeline.operators.base import BatchOperator, SampleOperator, Setup
-from pipeline.operators.reader import Reader
 from pipeline.operators.registry import implementation
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
@@ -113,9 +112,7 @@ class Executor:
         setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed, kernels)
         self._operators = {node.index: _make_operator(node, setup) for node in graph.nodes}
         #: What reads data sets.
-        self.readers = ReaderGroup(
-            {index: operator for index, operator in self._operators.items() if isinstance(operator, Reader)}
-        )
+        self.readers = ReaderGroup(graph, self._operators)
         self._chains = {
             id(step): ChainRunner(step, [self._sample_operator(node.index) for node in step.nodes])
             for phase in self._plan.phases
@@ -272,7 +269,7 @@ class Executor:
         try:
             made = operator.run(batch, [batch.values[edge] for edge in node.inputs])
         except OperatorError as error:
-            described = describe_failure(node, error, error.failures)
+            described = describe_failure(node, error, error.failures, batch.source_of(node, error.failures))
             raise described from (error.__cause__ or error)
         except Exception as error:
             raise describe_failure(node, error) from error
@@ -299,6 +296,9 @@ class Executor:
         outputs: tuple[TensorList, ...] = ()
         if error is None:
             outputs = tuple(batch.values[edge] for edge in self.graph.outputs)
+            for edge, output in zip(self.graph.outputs, outputs, strict=True):
+                if edge in batch.reads.origins:
+                    output.sources = [batch.reads.source_info(edge, sample) for sample in range(batch.size)]
         batch.values.clear()
         seconds = time.perf_counter() - run.started
         self.statistics.batch(seconds, failed=error is not None)

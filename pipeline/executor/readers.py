@@ -3,25 +3,48 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
 
 from pipeline.errors import OperatorError, PipelineError, SerializationError
 from pipeline.executor.chain import describe_failure
+from pipeline.graph.graph import Edge, Graph
 from pipeline.operators.reader import Reader, ReaderMeta, ReaderPosition, SamplesInFlight
 
-__all__ = ["ReaderGroup"]
+__all__ = ["BatchReads", "ReaderGroup"]
+
+
+@dataclass(frozen=True)
+class BatchReads:
+    """What readers have begun to read for one batch.
+
+    Attributes:
+        by_reader: by the index of the reader's node.
+        origins: for outputs of operators, the reader that their samples come from.
+    """
+
+    by_reader: Mapping[int, SamplesInFlight]
+    origins: Mapping[Edge, int]
+
+    def source_info(self, edge: Edge, sample: int) -> str:
+        """Return where a sample of a batch lies in its data set; an empty string if it comes from no reader."""
+        reader = self.origins.get(edge)
+        return "" if reader is None else self.by_reader[reader].source_info(sample)
 
 
 class ReaderGroup:
     """The readers of a graph, kept in step. Any thread may call.
 
     Args:
-        readers: in the order of the graph.
+        graph: the graph.
+        operators: the implementations of its nodes, by index.
     """
 
-    def __init__(self, readers: Mapping[int, Reader]) -> None:
-        self._readers = dict(readers)
+    def __init__(self, graph: Graph, operators: Mapping[int, Any]) -> None:
+        self._readers = {index: each for index, each in operators.items() if isinstance(each, Reader)}
+        self._origins = _origins(graph, self._readers)
         self._lock = threading.Lock()  # a batch takes its samples of all readers, or none does
 
     @property
@@ -29,11 +52,8 @@ class ReaderGroup:
         """What the readers tell about their data, by their names."""
         return {reader.node.name: reader.meta for reader in self._readers.values()}
 
-    def begin(self, batch_size: int) -> dict[int, SamplesInFlight]:
+    def begin(self, batch_size: int) -> BatchReads:
         """Begin to read the next batch: of every reader, also when one of them fails, so that they stay in step.
-
-        Returns:
-            What is being read, by the index of the reader's node.
 
         Raises:
             OperatorError: a reader can't read at all.
@@ -53,7 +73,7 @@ class ReaderGroup:
                 raise trouble
             finally:
                 del trouble  # it holds this frame: a circle
-        return begun
+        return BatchReads(begun, self._origins)
 
     def skip(self, batch_size: int) -> None:
         """Go on by a batch that will not run, so that readers stay in step with sources."""
@@ -82,3 +102,18 @@ class ReaderGroup:
             for reader in self._readers.values():
                 if reader.node.name in positions:
                     reader.restore(positions[reader.node.name])
+
+
+def _origins(graph: Graph, readers: Container[int]) -> dict[Edge, int]:
+    """Return which reader the samples of each output come from, by way of the first inputs of operators.
+
+    The first output of a reader holds the samples; the others say something about them.
+    """
+    origins: dict[Edge, int] = {}
+    for node in graph.nodes:
+        if node.index in readers:
+            origins[Edge(node.index)] = node.index
+        elif node.inputs and node.inputs[0] in origins:
+            origin = origins[node.inputs[0]]
+            origins.update({Edge(node.index, output): origin for output in range(node.output_count)})
+    return origins

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +12,8 @@ from pipeline.executor.batch import Batch
 from pipeline.operators.base import BatchOperator
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
-from pipeline.operators.upload import upload_array
+from pipeline.operators.upload import upload
 from pipeline.tensors.cpu import TensorListCPU
-from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["GET_PROPERTY"]
 
@@ -43,9 +43,9 @@ class GetProperty(BatchOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
-        text = data.layout() if self.node.argument("key") == "layout" else ""
-        letters = np.frombuffer(text.encode(), np.uint8)
-        texts = np.broadcast_to(letters, (batch.size, len(letters)))
-        if self.node.device == "gpu":
-            return [TensorListGPU(upload_array(batch, texts))]
-        return [TensorListCPU(texts)]
+        if self.node.argument("key") == "layout":
+            texts = [data.layout()] * batch.size
+        else:
+            texts = [batch.reads.source_info(self.node.inputs[0], sample) for sample in range(batch.size)]
+        letters = TensorListCPU([np.frombuffer(os.fsencode(text), np.uint8) for text in texts])
+        return [upload(batch, letters) if self.node.device == "gpu" else letters]

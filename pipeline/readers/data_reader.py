@@ -81,7 +81,7 @@ class DataReader(Reader):
             self._seek(*self._opened)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        reading = batch.reads[self.node.index]
+        reading = batch.reads.by_reader[self.node.index]
         assert isinstance(reading, Reading)
         samples = reading.wait()
         return [self._gather(batch, number, spec, samples) for number, spec in enumerate(self._loader.outputs)]

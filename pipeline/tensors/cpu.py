@@ -24,14 +24,16 @@ class TensorCPU:
     Args:
         data: anything that NumPy turns into an array without a copy (or with one where it must).
         layout: names of the dimensions, such as "HWC".
+        source_info: where a reader found the sample.
 
     Example:
         >>> TensorCPU(np.zeros((2, 3), np.uint8), "HW").shape()
         [2, 3]
     """
 
-    def __init__(self, data: Any, layout: str = "") -> None:
+    def __init__(self, data: Any, layout: str = "", *, source_info: str = "") -> None:
         self._array = as_host_array(data)
+        self._source_info = source_info
         self._dtype = to_dali_type(self._array.dtype)
         self._layout = check_layout(layout, self._array.ndim, "TensorCPU")
 
@@ -43,6 +45,10 @@ class TensorCPU:
     def layout(self) -> str:
         """Return the names of the dimensions, or an empty string."""
         return self._layout
+
+    def source_info(self) -> str:
+        """Return where a reader found the sample; an empty string if it comes from elsewhere."""
+        return self._source_info
 
     def shape(self) -> list[int]:
         """Return the lengths of the dimensions."""
@@ -116,7 +122,7 @@ class TensorListCPU:
         [(2, 3), (4, 3)]
     """
 
-    __slots__ = ("_dense", "_dtype", "_layout", "_ndim", "_samples", "owner")
+    __slots__ = ("_dense", "_dtype", "_layout", "_ndim", "_samples", "owner", "sources")
 
     def __init__(self, data: Any, layout: str = "") -> None:
         source: Any = data
@@ -125,6 +131,8 @@ class TensorListCPU:
             layout = layout or data.layout()
         #: What keeps the memory of a dense batch, when it isn't NumPy's own: a slot, for one.
         self.owner: Any = None
+        #: Where a reader found the samples; empty when they come from elsewhere.
+        self.sources: Sequence[str] = ()
         self._dense: Array | None = None
         self._samples: Sequence[Array]
         if isinstance(source, np.ndarray):
@@ -184,7 +192,7 @@ class TensorListCPU:
         """Return a batch over the same memory with another layout."""
         other = TensorListCPU(self, layout="")
         other._layout = check_layout(layout, self._ndim, "TensorListCPU")
-        other.owner = self.owner
+        other.owner, other.sources = self.owner, self.sources
         return other
 
     def shape(self) -> list[tuple[int, ...]]:
@@ -251,7 +259,7 @@ class TensorListCPU:
         return self._samples[index]
 
     def __getitem__(self, index: int) -> TensorCPU:
-        return TensorCPU(self._samples[index], self._layout)
+        return TensorCPU(self._samples[index], self._layout, source_info=self.sources[index] if self.sources else "")
 
     def __len__(self) -> int:
         return len(self._samples)

@@ -22,10 +22,12 @@ class TensorGPU:
         data: a CuPy array.
         layout: names of the dimensions, such as "HWC".
         ready: CUDA event after which the data may be read, or None when it may be read now.
+        source_info: where a reader found the sample.
     """
 
-    def __init__(self, data: Any, layout: str = "", ready: Any = None) -> None:
+    def __init__(self, data: Any, layout: str = "", ready: Any = None, *, source_info: str = "") -> None:
         self._array = data
+        self._source_info = source_info
         self._ready = ready
         #: As those of the `TensorListGPU` that it is taken from.
         self.owner: Any = None
@@ -46,6 +48,10 @@ class TensorGPU:
     def layout(self) -> str:
         """Return the names of the dimensions, or an empty string."""
         return self._layout
+
+    def source_info(self) -> str:
+        """Return where a reader found the sample; an empty string if it comes from elsewhere."""
+        return self._source_info
 
     def shape(self) -> list[int]:
         """Return the lengths of the dimensions."""
@@ -122,11 +128,13 @@ class TensorListGPU:
         ready: CUDA event after which the data may be read, or None when it may be read now.
     """
 
-    __slots__ = ("_dense", "_dtype", "_layout", "_ndim", "_samples", "owner", "ready", "stream")
+    __slots__ = ("_dense", "_dtype", "_layout", "_ndim", "_samples", "owner", "ready", "sources", "stream")
 
     def __init__(self, data: Any, layout: str = "", ready: Any = None) -> None:
         #: What keeps the memory of the batch, when it isn't CuPy's own: a slot, for one.
         self.owner: Any = None
+        #: Where a reader found the samples; empty when they come from elsewhere.
+        self.sources: Sequence[str] = ()
         #: CUDA event after which the data may be read, or None.
         self.ready = ready
         #: The CUDA stream that made the data and whose pool its memory returns to, or None.
@@ -182,7 +190,7 @@ class TensorListGPU:
     def with_layout(self, layout: str) -> TensorListGPU:
         """Return a batch over the same memory with another layout."""
         other = TensorListGPU(self._dense if self._dense is not None else self._samples, layout, self.ready)
-        other.owner, other.stream = self.owner, self.stream
+        other.owner, other.stream, other.sources = self.owner, self.stream, self.sources
         return other
 
     def shape(self) -> list[tuple[int, ...]]:
@@ -249,10 +257,11 @@ class TensorListGPU:
         return self[index]
 
     def __getitem__(self, index: int) -> TensorGPU:
-        return self._part(self.samples[index], self._layout)
+        source = self.sources[index] if self.sources else ""
+        return self._part(self.samples[index], self._layout, source)
 
-    def _part(self, array: Any, layout: str) -> TensorGPU:
-        tensor = TensorGPU(array, layout, self.ready)
+    def _part(self, array: Any, layout: str, source_info: str = "") -> TensorGPU:
+        tensor = TensorGPU(array, layout, self.ready, source_info=source_info)
         tensor.owner, tensor.stream = self.owner, self.stream
         return tensor
 

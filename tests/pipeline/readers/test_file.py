@@ -243,3 +243,13 @@ def test_threads_of_a_reader_end_with_the_pipeline(tmp_path: Path) -> None:
     assert [each for each in threading.enumerate() if each.name.startswith("dali-r-")]
     del pipe
     assert not [each for each in threading.enumerate() if each.name.startswith("dali-r-")]
+
+
+def test_an_operator_that_fails_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "broken.jpg").write_bytes(b"no picture")
+    with Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
+        data, _ = fn.readers.file(files=["broken.jpg"], file_root=str(tmp_path))
+        pipe.set_outputs(fn.resize(fn.decoders.image(data), size=(2, 2)))
+    with pytest.raises(errors.OperatorError, match=r"fn.decoders.image failed for sample 0 \(broken.jpg\): "):
+        pipe.run()
+    pipe.close()

@@ -6,6 +6,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.pipeline.readers.data import reading, take, write_files
@@ -52,3 +53,28 @@ def test_shuffled_readers_tell_the_same(shuffle: str, tmp_path: Path) -> None:
     assert ours.reader_meta() == theirs.reader_meta()
     assert ours.epoch_size() == theirs.epoch_size()
     ours.close()
+
+
+def test_where_samples_come_from_goes_with_them(jpeg_folder: Path) -> None:
+    """Through decoders and other operators, along their first inputs; labels come from nowhere."""
+    import nvidia.dali
+
+    import pipeline
+
+    found = []
+    for package in (nvidia.dali, pipeline):
+        pipe = package.Pipeline(batch_size=2, num_threads=1, device_id=None)
+        with pipe:
+            data, label = package.fn.readers.file(file_root=str(jpeg_folder))
+            picture = package.fn.decoders.image(data)
+            small = package.fn.resize(picture, size=[3, 3])
+            nodes = (data, label, picture, small, small + 1, label + 1, small.shape())
+            pipe.set_outputs(*(package.fn.get_property(node, key="source_info") for node in nodes), small, label)
+        pipe.build()
+        outputs = pipe.run()
+        texts = [[bytes(np.asarray(text)).decode() for text in output] for output in outputs[:-2]]
+        found.append((texts, [[sample.source_info() for sample in output] for output in outputs[-2:]]))
+        if package is pipeline:
+            pipe.close()
+    assert found[0] == found[1]
+    assert found[1][1][0][0].endswith(".jpg")

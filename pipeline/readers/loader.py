@@ -19,6 +19,20 @@ class Loader(ABC):
     Args:
         node: the reader in the graph; its arguments are to be checked here.
         setup: sizes and devices.
+
+    Example:
+        A reader of text files, a line a sample::
+
+            @reads(OperatorSchema("readers.lines", "Reads lines.", arguments=(PATH, *READER_ARGUMENTS)))
+            class LineLoader(Loader):
+                outputs = (OutputSpec(dtype=np.dtype(np.uint8)),)
+
+                def open(self) -> int:
+                    self._lines = Path(self.node.argument("path")).read_bytes().splitlines()
+                    return len(self._lines)
+
+                def read(self, entry: int) -> tuple[Array, ...]:
+                    return (np.frombuffer(self._lines[entry], np.uint8),)
     """
 
     #: What is known of each output. Samples of known shape and dtype are copied into one array a batch; others go

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dali_proxy.iterators.progress import Sharded
+from dali_proxy.nvidia.adopt import is_nvidia_pipeline
+from dali_proxy.nvidia.borrowed import BorrowedPipeline
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, MissingInputError, PipelineError
 
 __all__ = ["Outputs", "Pipelines"]
@@ -28,6 +30,7 @@ class Pipelines:
         found = list(pipelines) if isinstance(pipelines, list | tuple) else [pipelines]
         if not found:
             raise ArgumentMismatchError("an iterator needs a pipeline at least; the list is empty")
+        found = [BorrowedPipeline(each) if is_nvidia_pipeline(each) else each for each in found]
         for each in found:
             if not hasattr(each, "share_outputs"):
                 raise ArgumentTypeError(f"an iterator needs pipelines, not {type(each).__name__}")

@@ -20,7 +20,7 @@ from pipeline.operators.schema import REQUIRED, Argument, Input, Kind, OperatorS
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["NVIDIA_PIPELINE"]
+__all__ = ["NVIDIA_PIPELINE", "own_tensors"]
 
 
 def _output_count(arguments: Mapping[str, Any]) -> int:
@@ -85,32 +85,45 @@ class NvidiaPipeline(BatchOperator):
         """Copy an output: DALI's next run overwrites it."""
         if len(output) != batch.size:
             raise PipelineError(f"output {index} has {len(output)} samples, the batch has {batch.size}")
-        layout = output.layout()
-        if type(output).__name__ == "TensorListGPU":
-            return _copy_of_gpu(batch, output, layout)
-        samples = [np.asarray(output[sample]) for sample in range(batch.size)]
+        if _is_on_gpu(output):
+            with batch.stream:
+                return own_tensors(output)
         if not output.is_dense_tensor():
-            return TensorListCPU([sample.copy() for sample in samples], layout)
+            return own_tensors(output)
+        samples = [np.asarray(output[sample]) for sample in range(batch.size)]
         target, owner = batch.allocate(Edge(self.node.index, index), (batch.size, *samples[0].shape), samples[0].dtype)
         errors = batch.pool.run(partial(_copy_sample, target, samples), batch.size)
         if errors:
             raise errors[0][1]
-        made = TensorListCPU(target, layout)
+        made = TensorListCPU(target, output.layout())
         made.owner = owner
         return made
 
 
-def _copy_sample(target: Any, samples: Sequence[Any], sample: int) -> None:
-    target[sample] = samples[sample]
+def own_tensors(output: Any) -> TensorList:
+    """Copy a batch of NVIDIA DALI, on the CPU or the GPU, to memory of its own.
 
-
-def _copy_of_gpu(batch: Batch, output: Any, layout: str) -> TensorListGPU:
+    Args:
+        output: a `TensorListCPU` or `TensorListGPU` of that package.
+    """
+    layout, dense = output.layout(), output.is_dense_tensor()
+    if not _is_on_gpu(output):
+        if dense:
+            return TensorListCPU(np.array(output.as_tensor()), layout)
+        return TensorListCPU([np.array(output[sample]) for sample in range(len(output))], layout)
     import cupy
 
-    with batch.stream:
-        if output.is_dense_tensor():
-            made = TensorListGPU(cupy.array(cupy.asarray(output.as_tensor())), layout)
-        else:
-            made = TensorListGPU([cupy.array(cupy.asarray(output[i])) for i in range(batch.size)], layout)
-    batch.stream.synchronize()  # before DALI may write there again
+    if dense:
+        made = TensorListGPU(cupy.array(cupy.asarray(output.as_tensor())), layout)
+    else:
+        made = TensorListGPU([cupy.array(cupy.asarray(output[sample])) for sample in range(len(output))], layout)
+    cupy.cuda.get_current_stream().synchronize()  # before DALI may write there again
     return made
+
+
+def _is_on_gpu(output: Any) -> bool:
+    return type(output).__name__ == "TensorListGPU"
+
+
+def _copy_sample(target: Any, samples: Sequence[Any], sample: int) -> None:
+    target[sample] = samples[sample]

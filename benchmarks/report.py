@@ -71,6 +71,7 @@ def save(document: dict[str, object], folder: Path, device_id: int | None) -> Pa
     Returns:
         The path of the file.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{document['date']}-{short_name(device_id)}.json"
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return path

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from dali_proxy.host.driver_files import remove_driver_files
 from dali_proxy.transport.opener import ResultOpener
 from dali_proxy.transport.protocol import CODEC, Fetch, SlotsDetached, Stats, StatsRequest, Welcome
 from pipeline.ipc.channel import Channel
@@ -88,6 +89,7 @@ class Server:
         self.opener.close()
         self.channel.close()
         assert self.process.wait(30) == 0
+        remove_driver_files(self.process.pid)
 
 
 @pytest.fixture

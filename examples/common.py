@@ -119,10 +119,11 @@ class Meter:
     Args:
         epochs: how often the loader is iterated.
         steps: batches in one epoch; None where that isn't known.
+        bar: whether to show the bar.
     """
 
-    def __init__(self, epochs: int, steps: int | None) -> None:
-        self.bar = tqdm(total=steps and epochs * steps, desc="training", unit="batch")
+    def __init__(self, epochs: int, steps: int | None, *, bar: bool = True) -> None:
+        self.bar = tqdm(total=steps and epochs * steps, desc="training", unit="batch", disable=not bar)
         self.losses: list[torch.Tensor] = []
         self.samples = 0
         self.begin = 0.0
@@ -131,10 +132,13 @@ class Meter:
     def follow(self, loader: Iterable[Any]) -> Iterator[Any]:
         """Iterate over one epoch's batches."""
         for batch in loader:
-            # The clock starts with the first batch: before it, processes start.
-            self.begin = self.begin or time.perf_counter()
+            self.start()
             yield batch
             self.bar.update()
+
+    def start(self) -> None:
+        """Start the clock, with the first batch: before it, processes start. Later calls do nothing."""
+        self.begin = self.begin or time.perf_counter()
 
     def add(self, loss: torch.Tensor, samples: int) -> None:
         """Take notice of one step. The loss stays on the GPU: reading it would wait for the GPU at every step."""
@@ -155,6 +159,10 @@ class Meter:
         print(f"loss        {before:.4f} -> {after:.4f}")
         for name, figure in figures.items():
             print(f"{name:11} {figure}")
+        total = max(stats.training + stats.worker_wait + stats.result_wait, 1e-9)
+        print(
+            f"waited      {stats.worker_wait / total:.0%} for workers, {stats.result_wait / total:.0%} for the pipeline"
+        )
         print(f"limited by  {LIMITS.get(stats.limited_by, 'too short to tell')}")
 
 

@@ -24,7 +24,11 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 RUNS: dict[str, tuple[str, float]] = {
     "imagenet": ("--epochs 3 --batch-size 16", 0.3),
     "segmentation": ("--epochs 3 --image-size 64", 0.05),
-    "detection": ("--epochs 6 --image-size 64", 0.15),
+    "detection": ("--epochs 4 --image-size 64", 0.15),
+    "contrastive": ("--epochs 2 --image-size 64", 0.4),
+    "huggingface": ("--epochs 2", 0.3),
+    "webdataset_shards": ("--epochs 3", 0.3),
+    "lightning_trainer": ("--epochs 2", 0.3),
 }
 SCORE = re.compile(r"^(?:accuracy|IoU|recall) +([\d.]+)%", re.MULTILINE)
 
@@ -32,6 +36,7 @@ SCORE = re.compile(r"^(?:accuracy|IoU|recall) +([\d.]+)%", re.MULTILINE)
 def run(name: str, *arguments: str) -> str:
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent), "OMP_NUM_THREADS": "1"}
+    environment.pop("DALI_EXTRA_PATH", None)  # the same pictures everywhere
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=55, check=False)
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
     return ended.stdout
@@ -91,6 +96,31 @@ def test_the_same_seed_gives_the_same_losses_with_fewer_workers_and_threads(
     first, _ = run_once("imagenet")
     again = run("imagenet", "--device", "cpu", "--num-workers", "1", "--num-threads", "1", *RUNS["imagenet"][0].split())
     assert losses(first) == losses(again)
+
+
+def test_pictures_of_the_user(jpeg_folder: Path, tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        (tmp_path / split).symlink_to(jpeg_folder)
+    said = run("imagenet", "--device", "cpu", "--data", str(tmp_path), "--epochs", "1", "--batch-size", "8")
+    assert re.search(r"^accuracy .* of 24 \(guessing: 33.3%\)$", said, re.MULTILINE), said
+
+
+def test_annotations_of_the_user(dali_extra: Path | None, tmp_path: Path) -> None:
+    if dali_extra is None:
+        pytest.skip("needs DALI_extra")
+    for split in ("train", "val"):
+        (tmp_path / split).symlink_to(dali_extra / "db" / "coco")
+    said = run(
+        "detection", "--device", "cpu", "--data", str(tmp_path), "--epochs", "1", "--picture", str(tmp_path / "b.png")
+    )
+    assert "on 61 pictures" in said
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", RUNS)
+def test_on_a_gpu(name: str, tmp_path: Path) -> None:
+    before, after = losses(run(name, "--device", "cuda:0", "--picture", str(tmp_path / "batch.png")))
+    assert after < before
 
 
 def test_image_and_mask_get_the_same_crop(segmentation: ModuleType, tmp_path: Path) -> None:

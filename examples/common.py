@@ -31,7 +31,7 @@ LIMITS = {
 
 def make_parser(doc: str | None, *, epochs: int, batch_size: int = 32, image_size: int = 96) -> argparse.ArgumentParser:
     """Make a parser of the options that every example has; `doc` is the docstring of the example."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=_HelpFormatter)
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="your pictures; without it some are made")
     parser.add_argument("--device", default="auto", type=choose_device, help="auto, cpu, cuda:0, ... (%(default)s)")
     parser.add_argument("--epochs", default=epochs, type=int, help="(%(default)s)")
@@ -45,16 +45,14 @@ def make_parser(doc: str | None, *, epochs: int, batch_size: int = 32, image_siz
     return parser
 
 
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Keeps the lines of the description, and needs little room for the options."""
-
-
 def choose_device(name: str) -> torch.device:
     """Find a device by name; "auto" is the first GPU where it can be used, else the CPU."""
     if name == "auto":
         name = "cpu" if gpu_problem() else "cuda:0"
-    device = torch.device(name)
-    return torch.device("cuda:0") if device == torch.device("cuda") else device
+    kind, _, number = name.partition(":")
+    if name != "cpu" and (kind != "cuda" or not (number or "0").isdigit()):
+        raise argparse.ArgumentTypeError(f"{name!r} is none of auto, cpu, cuda:0, cuda:1, ...")
+    return torch.device("cpu") if name == "cpu" else torch.device("cuda", int(number or 0))
 
 
 def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:

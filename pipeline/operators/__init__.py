@@ -21,6 +21,7 @@ from pipeline.operators import (
     slicing,
     subscript,
     transfer,
+    transforms,
     transpose,
 )
 from pipeline.operators.functions import class_name, fill_namespace, make_class, make_function
@@ -52,6 +53,7 @@ FAMILIES = (
     slicing,
     subscript,
     transfer,
+    transforms,
     transpose,
 )
 

@@ -1,0 +1,101 @@
+"""Affine transforms as matrices of shape (..., n, n + 1), many at once: points x become M[:, :n] x + M[:, n]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["about", "compose", "invert", "mapping", "rotation", "scaling", "shearing", "translation"]
+
+Array = npt.NDArray[Any]
+
+
+def translation(offset: Array) -> Array:
+    """Return the matrices that move points by offsets of shape (..., n).
+
+    Example:
+        >>> translation(np.array([2.0, 3.0])).tolist()
+        [[1.0, 0.0, 2.0], [0.0, 1.0, 3.0]]
+    """
+    return _with_offset(np.broadcast_to(np.eye(offset.shape[-1]), (*offset.shape, offset.shape[-1])), offset)
+
+
+def scaling(factors: Array) -> Array:
+    """Return the matrices that multiply coordinates by factors of shape (..., n)."""
+    return _linear(factors[..., None] * np.eye(factors.shape[-1]))
+
+
+def rotation(angle: Array, axis: Array | None = None) -> Array:
+    """Return the matrices that rotate by angles in degrees, from x to y, or about axes in space.
+
+    Args:
+        angle: (...).
+        axis: (..., 3), of any length but zero.
+    """
+    radians = np.deg2rad(angle)
+    cos, sin = np.cos(radians), np.sin(radians)
+    if axis is None:
+        return _linear(np.stack([np.stack([cos, -sin], -1), np.stack([sin, cos], -1)], -2))
+    unit = axis / np.linalg.norm(axis, axis=-1, keepdims=True)
+    x, y, z = np.moveaxis(unit, -1, 0)
+    zero = np.zeros_like(x)
+    cross = np.stack([np.stack(row, -1) for row in ((zero, -z, y), (z, zero, -x), (-y, x, zero))], -2)
+    along = unit[..., :, None] * unit[..., None, :]
+    cos, sin = cos[..., None, None], sin[..., None, None]
+    return _linear(cos * np.eye(3) + sin * cross + (1 - cos) * along)
+
+
+def shearing(factors: Array, ndim: int) -> Array:
+    """Return the matrices that shear; factors (..., n (n - 1)) fill the rows of the matrix beside its diagonal."""
+    linear = np.broadcast_to(np.eye(ndim), (*factors.shape[:-1], ndim, ndim)).copy()
+    linear[..., ~np.eye(ndim, dtype=bool)] = factors
+    return _linear(linear)
+
+
+def mapping(from_start: Array, from_end: Array, to_start: Array, to_end: Array) -> Array:
+    """Return the matrices that take one box to another, all of shape (..., n); an empty box gives infinities."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factors = (to_end - to_start) / (from_end - from_start)
+        linear = np.where(np.eye(factors.shape[-1], dtype=bool), factors[..., None], 0)
+        made: Array = _with_offset(linear, to_start - factors * from_start)
+        return made
+
+
+def about(matrix: Array, center: Array) -> Array:
+    """Return matrices that do the same about a point of shape (..., n) as the given ones do about the origin."""
+    moved: Array = matrix.copy()
+    moved[..., -1] += center - (matrix[..., :-1] @ center[..., None])[..., 0]
+    return moved
+
+
+def compose(outer: Array, inner: Array) -> Array:
+    """Return the matrices that apply `inner` first and `outer` to what comes out.
+
+    Example:
+        >>> compose(scaling(np.array([2.0])), translation(np.array([3.0]))).tolist()
+        [[2.0, 6.0]]
+    """
+    result: Array = outer[..., :-1] @ inner
+    result[..., -1] += outer[..., -1]
+    return result
+
+
+def invert(matrix: Array) -> Array:
+    """Return the inverse transforms.
+
+    Raises:
+        numpy.linalg.LinAlgError: when a matrix has none.
+    """
+    linear: Array = np.linalg.inv(matrix[..., :-1])
+    return _with_offset(linear, -(linear @ matrix[..., -1:])[..., 0])
+
+
+def _linear(linear: Array) -> Array:
+    return _with_offset(linear, np.zeros(linear.shape[:-1]))
+
+
+def _with_offset(linear: Array, offset: Array) -> Array:
+    result: Array = np.concatenate([linear, offset[..., None]], axis=-1)
+    return result

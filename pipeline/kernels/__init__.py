@@ -4,6 +4,7 @@ They know pointers, shapes and regions, nothing of graphs or operators. Importin
 """
 
 from pipeline.kernels.context import KernelContext
+from pipeline.kernels.erase import erase
 from pipeline.kernels.errors import CudaError, KernelCompileError
 from pipeline.kernels.fused import crop_resize_normalize
 from pipeline.kernels.resample import resample
@@ -16,6 +17,7 @@ __all__ = [
     "KernelContext",
     "Samples",
     "crop_resize_normalize",
+    "erase",
     "resample",
     "strided_copy",
 ]

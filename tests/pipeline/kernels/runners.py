@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.kernels import KernelContext, Samples, crop_resize_normalize, resample, strided_copy
+from pipeline.kernels import KernelContext, Samples, crop_resize_normalize, erase, resample, strided_copy
+from pipeline.kernels.erase import plan_erase
 from pipeline.kernels.fused import plan_crop_resize_normalize
 from pipeline.kernels.resample import ResamplePlan
 from pipeline.kernels.strided_copy import plan_strided_copy
@@ -31,6 +32,11 @@ class HostRunner:
         for launch in plan.launches(scratch.ctypes.data):
             emulator.run(launch)
 
+    def erase(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        launch = plan_erase(Samples.of(src), Samples.of(dst), **options)
+        if launch is not None:
+            emulator.run(launch)
+
     def fused(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         emulator.run(plan_crop_resize_normalize(Samples.of(src), Samples.of(dst), **options))
 
@@ -49,6 +55,9 @@ class GpuRunner:
 
     def resample(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(resample, src, dst, options)
+
+    def erase(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        self._on_device(erase, src, dst, options)
 
     def fused(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(crop_resize_normalize, src, dst, options)

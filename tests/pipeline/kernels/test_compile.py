@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import pipeline.kernels
+from pipeline.kernels.erase import plan_erase
 from pipeline.kernels.fused import plan_crop_resize_normalize
 from pipeline.kernels.launch import CTYPES, Launch
 from pipeline.kernels.resample import ResamplePlan
@@ -76,6 +77,15 @@ def test_the_fused_kernel_compiles(dst: np.dtype, layout: str, rounded: bool) ->
         check(launch, "sm_90")
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_erasing_compiles(dtype: np.dtype) -> None:
+    for ndim in (1, 3, 5):
+        shape = [2] * ndim
+        launch = plan_erase(batch(dtype, *shape), batch(dtype, *shape), [np.zeros((1, 2, ndim), np.int64)], 0.0)
+        assert launch is not None
+        check(launch, "sm_90")
+
+
 def test_every_source_is_used_above() -> None:
     folder = Path(pipeline.kernels.__file__).parent
-    assert {path.name for path in folder.glob("*.cu")} == {"strided_copy.cu", "resample.cu", "fused.cu"}
+    assert {path.name for path in folder.glob("*.cu")} == {"erase.cu", "strided_copy.cu", "resample.cu", "fused.cu"}

@@ -24,7 +24,6 @@ Integers = npt.NDArray[np.int64]
 
 # DALI's filters other than the triangle are tables with this many entries per unit, interpolated linearly.
 _TABLE_STEPS = 32
-_BLOCK_SIZES = (6, 8, 12, 16, 24, 32)
 # What a block costs besides its multiplications, in multiplications per pixel of the other axis; measured.
 _BLOCK_OVERHEAD = 60
 
@@ -125,7 +124,9 @@ class AxisPlan:
         return int(self.weights.shape[2])
 
 
-def plan_axis(extent: int, size: int, low: float, high: float, name: str, antialias: bool) -> tuple[int, int, AxisPlan]:
+def plan_axis(
+    extent: int, size: int, low: float, high: float, name: str, antialias: bool, block_sizes: tuple[int, ...]
+) -> tuple[int, int, AxisPlan]:
     """Plans the resampling of one axis.
 
     Args:
@@ -135,6 +136,7 @@ def plan_axis(extent: int, size: int, low: float, high: float, name: str, antial
         high: where the last one ends; less than `low` flips.
         name: the filter, as `filter_name` gives it, not ``"nearest"``.
         antialias: whether the filter is stretched when the axis gets smaller.
+        block_sizes: how many outputs a block may have, in ascending order; the cheapest is taken.
 
     Returns:
         The first and the last (exclusive) input pixel that matter, and the plan over the pixels between.
@@ -144,15 +146,17 @@ def plan_axis(extent: int, size: int, low: float, high: float, name: str, antial
     first = min(max(math.floor(min(low, high) - reach), 0), extent - 1)
     last = max(min(math.ceil(max(low, high) + reach), extent), first + 1)
     # Relative to `first`, windows at different places in the image share a plan, as long as no edge is near.
-    return first, last, _plan(last - first, size, low - first, high - first, name, antialias)
+    return first, last, _plan(last - first, size, low - first, high - first, name, antialias, block_sizes)
 
 
 @lru_cache(maxsize=4096)
-def _plan(extent: int, size: int, low: float, high: float, name: str, antialias: bool) -> AxisPlan:
+def _plan(
+    extent: int, size: int, low: float, high: float, name: str, antialias: bool, block_sizes: tuple[int, ...]
+) -> AxisPlan:
     indices, weights = _taps(extent, size, low, high, name, antialias)
     used = np.where(weights != 0, indices, indices[:, :1] * 0 + extent).min(axis=1)
     ends = np.where(weights != 0, indices + 1, 0).max(axis=1)
-    rows, start, step, taps = _choose_blocks(size, used, ends)
+    rows, start, step, taps = _choose_blocks(size, used, ends, block_sizes)
     blocks = -(-size // rows)
     block = np.arange(size) // rows
     cells = (np.arange(size)[:, None] * taps) + indices - (start + block * step)[:, None]
@@ -185,11 +189,13 @@ def _taps(extent: int, size: int, low: float, high: float, name: str, antialias:
     return np.clip(indices, 0, extent - 1), weights
 
 
-def _choose_blocks(size: int, used: Integers, ends: Integers) -> tuple[int, int, int, int]:
+def _choose_blocks(
+    size: int, used: Integers, ends: Integers, block_sizes: tuple[int, ...]
+) -> tuple[int, int, int, int]:
     """Picks the cheapest (rows, start, step, taps); `used` and `ends` bound the inputs of each output."""
     best: tuple[int, int, int, int] | None = None
     best_cost = math.inf
-    for rows in _BLOCK_SIZES:
+    for rows in block_sizes:
         if rows > size and best is not None:
             break
         rows = min(rows, size)

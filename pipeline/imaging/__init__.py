@@ -3,6 +3,7 @@
 Their heavy parts run without the GIL (simplejpeg, OpenCV, large NumPy operations), so threads scale.
 """
 
+from pipeline.imaging.color import color_matrix, scale_shift, transform_channels
 from pipeline.imaging.convert import convert, convert_color
 from pipeline.imaging.decode import decode
 from pipeline.imaging.info import ImageInfo, peek
@@ -12,6 +13,7 @@ from pipeline.imaging.window import extract
 
 __all__ = [
     "ImageInfo",
+    "color_matrix",
     "convert",
     "convert_color",
     "crop_mirror_normalize",
@@ -19,4 +21,6 @@ __all__ = [
     "extract",
     "peek",
     "resize",
+    "scale_shift",
+    "transform_channels",
 ]

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["COLOR_CHANNELS", "convert", "convert_color"]
+__all__ = ["COLOR_CHANNELS", "COLOR_MATRICES", "convert", "convert_color"]
 
 Array = npt.NDArray[Any]
 
@@ -130,10 +130,11 @@ def convert_color(image: Array, source: str, target: str) -> Array:
         return np.ascontiguousarray(convert_color(image, source, "RGB")[..., ::-1])
     if (source, target) == ("GRAY", "RGB"):
         return np.repeat(image, 3, axis=-1)
-    return _transform(image, _MATRICES[source, target])
+    return _transform(image, COLOR_MATRICES[source, target])
 
 
-_MATRICES = {
+#: From one colour space to another: a row gives one channel from the inputs and 1.
+COLOR_MATRICES = {
     ("RGB", "YCbCr"): _YCBCR_OF_RGB,
     ("YCbCr", "RGB"): _RGB_OF_YCBCR,
     ("RGB", "GRAY"): _GRAY_OF_RGB,

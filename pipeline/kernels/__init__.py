@@ -3,6 +3,7 @@
 They know pointers, shapes and regions, nothing of graphs or operators. Importing them needs no CuPy.
 """
 
+from pipeline.kernels.color import transform_pixels
 from pipeline.kernels.context import KernelContext
 from pipeline.kernels.erase import erase
 from pipeline.kernels.errors import CudaError, KernelCompileError
@@ -20,4 +21,5 @@ __all__ = [
     "erase",
     "resample",
     "strided_copy",
+    "transform_pixels",
 ]

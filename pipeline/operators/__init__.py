@@ -2,7 +2,10 @@
 
 from pipeline.operators import (
     arithmetic,
+    brightness_contrast,
     cast,
+    color_space_conversion,
+    color_twist,
     constant,
     copying,
     crop,
@@ -35,7 +38,10 @@ from pipeline.readers import sequence as sequence_reader
 #: Modules whose import fills the registry.
 FAMILIES = (
     arithmetic,
+    brightness_contrast,
     cast,
+    color_space_conversion,
+    color_twist,
     constant,
     copying,
     crop,

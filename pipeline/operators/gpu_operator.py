@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
 from pipeline.graph.graph import GraphNode
-from pipeline.kernels import Samples
+from pipeline.kernels import Samples, strided_copy
 from pipeline.operators.base import BatchOperator, Setup
 from pipeline.tensors.gpu import TensorListGPU
 
@@ -29,6 +29,15 @@ class GpuOperator(BatchOperator):
         super().__init__(node, setup)
         assert setup.kernels is not None  # the executor opened the GPU before it made operators for it
         self.kernels = setup.kernels
+
+    def contiguous(self, data: TensorListGPU, stream: Any) -> TensorListGPU:
+        """Return a batch whose samples are C-contiguous: this one, or a copy, made on the stream."""
+        source = samples_of(data)
+        if source.is_contiguous():
+            return data
+        made, target = allocate(source.shapes, source.dtype, data.layout())
+        strided_copy(self.kernels, stream, source, target)
+        return made
 
 
 def samples_of(data: TensorListGPU) -> Samples:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from pipeline.errors import ArgumentValueError
 
-__all__ = ["CROP_LAYOUTS", "FLIP_LAYOUTS", "RESIZE_LAYOUTS", "choose_layout"]
+__all__ = ["COLOR_LAYOUTS", "CROP_LAYOUTS", "FLIP_LAYOUTS", "RESIZE_LAYOUTS", "choose_layout"]
 
 # Without a layout, the first one of the samples' number of dimensions counts, as in DALI.
+COLOR_LAYOUTS = ("HWC", "FHWC", "DHWC")
 CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW", "FDHWC", "FCDHW", "CFDHW")
 FLIP_LAYOUTS = ("FDHWC", "FHWC", "DHWC", "HWC", "FCDHW", "FCHW", "CDHW", "CHW")
 RESIZE_LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW", "CFHW", "DHWC", "FDHWC", "CDHW", "FCDHW", "CFDHW")

@@ -9,9 +9,9 @@ import numpy as np
 from pipeline.errors import ArgumentValueError
 from pipeline.graph.graph import GraphNode
 from pipeline.operators.schema import Argument, Kind
-from pipeline.types import DALIDataType, to_numpy_type
+from pipeline.types import DALIDataType, to_dali_type, to_numpy_type
 
-__all__ = ["INTEGER_LIKE", "check_dtype", "dtype_arguments", "output_dtype"]
+__all__ = ["INTEGER_LIKE", "check_dtype", "check_samples", "dtype_arguments", "output_dtype"]
 
 #: Dtypes in which shapes are given.
 INTEGER_LIKE = (
@@ -49,3 +49,15 @@ def check_dtype(dtype: DALIDataType, allowed: tuple[DALIDataType, ...]) -> np.dt
         names = ", ".join(entry.name for entry in allowed)
         raise ArgumentValueError(f"argument 'dtype' must be one of {names}, not {dtype!r}")
     return to_numpy_type(dtype)
+
+
+def check_samples(dtype: np.dtype[Any], allowed: tuple[DALIDataType, ...]) -> None:
+    """Check the dtype of an input.
+
+    Raises:
+        ArgumentValueError: for a dtype that isn't allowed.
+    """
+    found = to_dali_type(dtype)
+    if found not in allowed:
+        names = ", ".join(entry.name for entry in allowed)
+        raise ArgumentValueError(f"the samples must be one of {names}, not {found.name}; use fn.cast")

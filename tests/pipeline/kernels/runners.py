@@ -8,7 +8,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.kernels import KernelContext, Samples, crop_resize_normalize, erase, resample, strided_copy
+from pipeline.kernels import (
+    KernelContext,
+    Samples,
+    crop_resize_normalize,
+    erase,
+    resample,
+    strided_copy,
+    transform_pixels,
+)
+from pipeline.kernels.color import plan_transform_pixels
 from pipeline.kernels.erase import plan_erase
 from pipeline.kernels.fused import plan_crop_resize_normalize
 from pipeline.kernels.resample import ResamplePlan
@@ -40,6 +49,11 @@ class HostRunner:
     def fused(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         emulator.run(plan_crop_resize_normalize(Samples.of(src), Samples.of(dst), **options))
 
+    def transform_pixels(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        launch = plan_transform_pixels(Samples.of(src), Samples.of(dst), **options)
+        if launch is not None:
+            emulator.run(launch)
+
 
 class GpuRunner:
     """Launchers over copies of the arrays on device 0, strides kept."""
@@ -61,6 +75,9 @@ class GpuRunner:
 
     def fused(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(crop_resize_normalize, src, dst, options)
+
+    def transform_pixels(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        self._on_device(transform_pixels, src, dst, options)
 
     def _on_device(self, launcher: Any, src: Arrays, dst: Arrays, options: dict[str, Any]) -> None:
         import cupy

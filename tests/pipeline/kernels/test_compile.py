@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import pipeline.kernels
+from pipeline.kernels.color import plan_transform_pixels
 from pipeline.kernels.erase import plan_erase
 from pipeline.kernels.fused import plan_crop_resize_normalize
 from pipeline.kernels.launch import CTYPES, Launch
@@ -86,6 +87,23 @@ def test_erasing_compiles(dtype: np.dtype) -> None:
         check(launch, "sm_90")
 
 
+@pytest.mark.parametrize("dst", [BYTE, HALF, FLOAT, np.dtype("int32")], ids=str)
+def test_transforms_of_pixels_compile(dst: np.dtype) -> None:
+    for rows, columns in ((3, 3), (1, 3), (3, 1)):
+        launch = plan_transform_pixels(batch(BYTE, 2, columns), batch(dst, 2, rows), matrix=np.ones((rows, columns)))
+        assert launch is not None
+        check(launch, "sm_90")
+    half = plan_transform_pixels(batch(HALF, 2, 3), batch(dst, 2, 3), matrix=np.eye(3))
+    assert half is not None
+    check(half, "compute_80")
+
+
 def test_every_source_is_used_above() -> None:
     folder = Path(pipeline.kernels.__file__).parent
-    assert {path.name for path in folder.glob("*.cu")} == {"erase.cu", "strided_copy.cu", "resample.cu", "fused.cu"}
+    assert {path.name for path in folder.glob("*.cu")} == {
+        "color.cu",
+        "erase.cu",
+        "fused.cu",
+        "resample.cu",
+        "strided_copy.cu",
+    }

@@ -28,6 +28,9 @@ class ChainRunner:
         self._step = step
         self._operators = tuple(operators)
         self._members = {node.index for node in step.nodes}
+        results = {edge.node for edge in step.results}
+        for operator in operators:
+            operator.inner = operator.node.index not in results
 
     def run(self, batch: Batch) -> None:
         """Make the chain's results and put them into the batch's values.

@@ -107,15 +107,18 @@ def _write(image: Array, planes: Array, mirror: bool, gains: tuple[float, ...], 
 
 
 def _separate(image: Array, mirror: bool) -> Array:
-    """Turns HWC uint8 into (c, h, w) scratch memory."""
+    """Turns HWC uint8 into (c, h, w), in scratch memory unless it lies like that."""
     height, width, channels = image.shape
-    planes = scratch("bytes", (channels, height, width), np.uint8)
-    cv2.split(image, list(planes))
+    if image.strides[1] == 1:
+        planes: Array = image.transpose(2, 0, 1)
+    else:
+        planes = scratch("bytes", (channels, height, width), np.uint8)
+        cv2.split(image, list(planes))
     if not mirror:
         return planes
     flipped = scratch("mirrored", planes.shape, np.uint8)
-    # All rows of all planes are flipped at once.
-    cv2.flip(planes.reshape(-1, width), 1, dst=flipped.reshape(-1, width))
+    for plane, target in zip(planes, flipped, strict=True):
+        cv2.flip(plane, 1, dst=target)
     return flipped
 
 

@@ -43,6 +43,7 @@ def resize(
     antialias: bool = True,
     dtype: npt.DTypeLike | None = None,
     out: Array | None = None,
+    planar: bool = False,
 ) -> Array:
     """Resizes an image or a region of it.
 
@@ -61,6 +62,8 @@ def resize(
             is then a triangle. ``nearest`` ignores it.
         dtype: dtype of the result, the image's if None.
         out: where to write, of shape ``size + image.shape[2:]`` and dtype `dtype`.
+        planar: without `out`, whether a new array may have its channels one after the other in memory, which is how
+            they are computed. `crop_mirror_normalize` takes them apart otherwise.
 
     Returns:
         `out` or a new array.
@@ -82,6 +85,7 @@ def resize(
     columns = (width, size[1], float(x0), float(x1), lower if abs(x1 - x0) > size[1] else raiser)
 
     target = np.dtype(image.dtype if dtype is None else dtype)
+    as_planes = planar and out is None and target == np.uint8 and image.ndim == 3
     if out is None:
         out = np.empty((*size, *image.shape[2:]), target)
     pixels, result = (array.reshape(*array.shape[:2], -1) for array in (image, out))
@@ -103,7 +107,12 @@ def resize(
     left, right, horizontal = 0, size[1], None
     if columns[4] != "nearest":
         left, right, horizontal = plan_axis(*columns, antialias, _COLUMN_BLOCKS)
-    _store(_resample(pixels[top:bottom, left:right], vertical, horizontal), result)
+    planes = _resample(pixels[top:bottom, left:right], vertical, horizontal)
+    if as_planes:
+        rounded = _round(planes, np.empty(planes.shape, np.uint8))
+        made: Array = rounded[:, : size[0], : size[1]].transpose(1, 2, 0)
+        return made
+    _store(planes, result)
     return out
 
 
@@ -190,17 +199,20 @@ def _columns_product(source: Floats, before: int, plan: AxisPlan) -> Floats:
     return out
 
 
+def _round(planes: Floats, out: Array) -> Array:
+    flat = planes.reshape(-1, planes.shape[2])  # all planes at once
+    # OpenCV rounds half to even and DALI up; the small constant turns a tie without moving others.
+    cv2.addWeighted(flat, 1.0, flat, 0.0, 1e-4, dst=out.reshape(flat.shape), dtype=cv2.CV_8U)
+    return out
+
+
 def _store(planes: Floats, out: Array) -> None:
     """Writes planes, of at least its height and width, to HWC, rounding and clamping for integer dtypes."""
     channels = planes.shape[0]
     part = np.s_[:, : out.shape[0], : out.shape[1]]
     if channels <= 4 and out.dtype in (np.uint8, np.float32) and out.flags.c_contiguous:
         if out.dtype == np.uint8:
-            rounded = scratch("bytes", planes.shape, np.uint8)
-            flat = planes.reshape(-1, planes.shape[2])  # all planes at once
-            # OpenCV rounds half to even and DALI up; the small constant turns a tie without moving others.
-            cv2.addWeighted(flat, 1.0, flat, 0.0, 1e-4, dst=rounded.reshape(flat.shape), dtype=cv2.CV_8U)
-            planes = rounded
+            planes = _round(planes, scratch("bytes", planes.shape, np.uint8))
         cv2.merge(list(planes[part]), dst=out)
         return
     convert(planes[part].transpose(1, 2, 0), out.dtype, out=out)

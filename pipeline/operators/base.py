@@ -73,11 +73,16 @@ class SampleOperator(ABC, Generic[State]):
     Args:
         node: the node of the graph.
         setup: sizes and devices.
+
+    Attributes:
+        inner: whether other operators of its chain are all that reads its outputs, so that their memory may have any
+            strides.
     """
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         self.node = node
         self.setup = setup
+        self.inner = False
 
     @abstractmethod
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[State, Sequence[OutputSpec]]:

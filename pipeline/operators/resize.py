@@ -149,7 +149,7 @@ class ResizeCpu(SampleOperator[_State]):
             "antialias": state.antialias,
         }
         if axes.first == 0 and len(extents) == 2:
-            made = _resize_plane(image, resized, dtype, out, options)
+            made = _resize_plane(image, resized, dtype, out, options | {"planar": self.inner})
         else:
             if out is None:
                 out = np.empty(axes.resized(image.shape, resized.size), dtype)

@@ -13,6 +13,7 @@ from nvidia.dali import types as dali_types
 
 from pipeline.imaging import resample
 from pipeline.imaging.filters import filter_name
+from pipeline.imaging.normalize import crop_mirror_normalize
 from pipeline.imaging.resample import resize
 from pipeline.types import DALIInterpType
 from tests.pipeline.imaging import oracle
@@ -213,3 +214,17 @@ def test_names_of_filters() -> None:
 def test_refuses_what_has_no_pixels(shape: tuple[int, ...], size: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match="can't resize"):
         resize(np.zeros(shape, np.uint8), size)
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+@pytest.mark.parametrize("channels", [1, 3, 4])
+def test_planes_are_the_same_pixels(channels, mirror):
+    image = np.random.default_rng(5).integers(0, 256, (301, 187, channels), np.uint8)
+    for size in ((224, 224), (50, 187), (7, 300)):
+        plain, planar = resize(image, size), resize(image, size, planar=True)
+        np.testing.assert_array_equal(planar, plain)
+        options = {"mirror": mirror, "scale": [0.3] * channels, "bias": list(range(channels))}
+        made = [
+            crop_mirror_normalize(each, np.empty((channels, *size), np.float32), **options) for each in (plain, planar)
+        ]
+        np.testing.assert_array_equal(*made)

@@ -3,6 +3,7 @@
 Their heavy parts run without the GIL (simplejpeg, OpenCV, large NumPy operations), so threads scale.
 """
 
+from pipeline.imaging.blur import blur, gaussian_window
 from pipeline.imaging.color import color_matrix, scale_shift, transform_channels
 from pipeline.imaging.convert import convert, convert_color
 from pipeline.imaging.decode import decode
@@ -13,12 +14,14 @@ from pipeline.imaging.window import extract
 
 __all__ = [
     "ImageInfo",
+    "blur",
     "color_matrix",
     "convert",
     "convert_color",
     "crop_mirror_normalize",
     "decode",
     "extract",
+    "gaussian_window",
     "peek",
     "resize",
     "scale_shift",

@@ -3,6 +3,7 @@
 They know pointers, shapes and regions, nothing of graphs or operators. Importing them needs no CuPy.
 """
 
+from pipeline.kernels.blur import blur_axes
 from pipeline.kernels.color import transform_pixels
 from pipeline.kernels.context import KernelContext
 from pipeline.kernels.erase import erase
@@ -17,6 +18,7 @@ __all__ = [
     "KernelCompileError",
     "KernelContext",
     "Samples",
+    "blur_axes",
     "crop_resize_normalize",
     "erase",
     "resample",

@@ -11,12 +11,14 @@ import numpy.typing as npt
 from pipeline.kernels import (
     KernelContext,
     Samples,
+    blur_axes,
     crop_resize_normalize,
     erase,
     resample,
     strided_copy,
     transform_pixels,
 )
+from pipeline.kernels.blur import BlurPlan
 from pipeline.kernels.color import plan_transform_pixels
 from pipeline.kernels.erase import plan_erase
 from pipeline.kernels.fused import plan_crop_resize_normalize
@@ -54,6 +56,12 @@ class HostRunner:
         if launch is not None:
             emulator.run(launch)
 
+    def blur_axes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        plan = BlurPlan(Samples.of(src), Samples.of(dst), **options)
+        scratch = np.empty(max(1, plan.scratch_bytes), np.uint8)
+        for launch in plan.launches(scratch.ctypes.data):
+            emulator.run(launch)
+
 
 class GpuRunner:
     """Launchers over copies of the arrays on device 0, strides kept."""
@@ -78,6 +86,9 @@ class GpuRunner:
 
     def transform_pixels(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(transform_pixels, src, dst, options)
+
+    def blur_axes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        self._on_device(blur_axes, src, dst, options)
 
     def _on_device(self, launcher: Any, src: Arrays, dst: Arrays, options: dict[str, Any]) -> None:
         import cupy

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import pipeline.kernels
+from pipeline.imaging import gaussian_window
+from pipeline.kernels.blur import BlurPlan
 from pipeline.kernels.color import plan_transform_pixels
 from pipeline.kernels.erase import plan_erase
 from pipeline.kernels.fused import plan_crop_resize_normalize
@@ -98,9 +100,18 @@ def test_transforms_of_pixels_compile(dst: np.dtype) -> None:
     check(half, "compute_80")
 
 
+@pytest.mark.parametrize("src", [dtype for dtype in DTYPES if dtype != np.dtype("bool")], ids=str)
+def test_blurs_compile(src: np.dtype) -> None:
+    windows = [[gaussian_window(1.0, 0)] * 2]
+    for dst in (src, FLOAT):
+        for launch in BlurPlan(batch(src, 4, 4), batch(dst, 4, 4), first=0, windows=windows).launches(0):
+            check(launch, "compute_80")
+
+
 def test_every_source_is_used_above() -> None:
     folder = Path(pipeline.kernels.__file__).parent
     assert {path.name for path in folder.glob("*.cu")} == {
+        "blur.cu",
         "color.cu",
         "erase.cu",
         "fused.cu",

@@ -1,4 +1,7 @@
-"""Changes of colour on the GPU against the CPU. Both compute in float32, in another order: rounding differs by 1."""
+"""Changes of colour, and blurs, on the GPU against the CPU.
+
+Both compute in float32, in another order: rounding differs by 1.
+"""
 
 from __future__ import annotations
 
@@ -55,6 +58,13 @@ CASES = [
         for source in (types.RGB, types.BGR, types.YCbCr)
         for target in (types.RGB, types.BGR, types.YCbCr, types.GRAY)
     ],
+    *[
+        Case("gaussian_blur", {"sigma": 1.3}, layout=layout, tolerance=NEAR)
+        for layout in ("HW", "HWC", "CHW", "FHWC", "FCHW", "DHWC", "CDHW", "FDHWC")
+    ],
+    Case("gaussian_blur", {}, {"sigma": factor}, dtypes=(*LINEAR_DTYPES, "int64"), tolerance=NEAR),
+    Case("gaussian_blur", {"window_size": [3, 7]}, dtypes=("float16", "float64"), tolerance={"f": 0.07}),
+    Case("gaussian_blur", {"sigma": 20.0, "dtype": types.FLOAT}, dtypes=("uint8", "int16"), tolerance=NEAR),
 ]
 
 

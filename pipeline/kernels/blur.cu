@@ -1,0 +1,44 @@
+// A filter along one axis of contiguous samples, a sample per blockIdx.y. Borders reflect, without repeating the
+// outermost value.
+//
+// Defined by the launcher: IN, OUT (types), SUM (type of the sum).
+
+#include "common.cuh"
+
+struct Sample {
+    const char* src;
+    OUT* dst;
+    uint64 count;    // elements
+    uint64 inner;    // elements between neighbours along the axis
+    int64 extent;    // of the axis
+    int64 radius;
+    uint64 weights;  // first of this sample's 2 * radius + 1 in the table
+};
+
+// As -2 -1 [0 1 2] 3 4 -> 2 1 [0 1 2] 1 0, however far outside.
+__device__ __forceinline__ int64 reflected(int64 position, int64 extent) {
+    if (position >= 0 && position < extent) return position;
+    if (extent == 1) return 0;
+    const int64 period = 2 * (extent - 1);
+    int64 rest = position % period;
+    if (rest < 0) rest += period;
+    return rest < extent ? rest : period - rest;
+}
+
+extern "C" __global__ void blur_axis(const Sample* __restrict__ samples, const float* __restrict__ weights) {
+    const Sample& sample = samples[blockIdx.y];
+    const float* window = weights + sample.weights;
+    const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
+    for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < sample.count;
+         element += step) {
+        const int64 position = static_cast<int64>(element / sample.inner % static_cast<uint64>(sample.extent));
+        const char* line = sample.src + (element - position * sample.inner) * sizeof(IN);
+        SUM sum = 0;
+        for (int64 k = -sample.radius; k <= sample.radius; ++k) {
+            const int64 from = reflected(position + k, sample.extent);
+            const SUM value = convert<SUM>(load<IN>(line + from * static_cast<int64>(sample.inner * sizeof(IN))));
+            sum += static_cast<SUM>(window[k + sample.radius]) * value;
+        }
+        sample.dst[element] = convert<OUT>(sum);
+    }
+}

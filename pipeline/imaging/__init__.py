@@ -8,6 +8,7 @@ from pipeline.imaging.color import color_matrix, scale_shift, transform_channels
 from pipeline.imaging.convert import convert, convert_color
 from pipeline.imaging.decode import decode
 from pipeline.imaging.info import ImageInfo, peek
+from pipeline.imaging.noise import gaussian_noise, salt_and_pepper, shot_noise
 from pipeline.imaging.normalize import crop_mirror_normalize
 from pipeline.imaging.resample import resize
 from pipeline.imaging.window import extract
@@ -21,9 +22,12 @@ __all__ = [
     "crop_mirror_normalize",
     "decode",
     "extract",
+    "gaussian_noise",
     "gaussian_window",
     "peek",
     "resize",
+    "salt_and_pepper",
     "scale_shift",
+    "shot_noise",
     "transform_channels",
 ]

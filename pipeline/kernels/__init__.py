@@ -9,6 +9,7 @@ from pipeline.kernels.context import KernelContext
 from pipeline.kernels.erase import erase
 from pipeline.kernels.errors import CudaError, KernelCompileError
 from pipeline.kernels.fused import crop_resize_normalize
+from pipeline.kernels.noise import Noise, add_noise
 from pipeline.kernels.resample import resample
 from pipeline.kernels.samples import Samples
 from pipeline.kernels.strided_copy import strided_copy
@@ -17,7 +18,9 @@ __all__ = [
     "CudaError",
     "KernelCompileError",
     "KernelContext",
+    "Noise",
     "Samples",
+    "add_noise",
     "blur_axes",
     "crop_resize_normalize",
     "erase",

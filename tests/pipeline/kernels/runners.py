@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pipeline.kernels import (
     KernelContext,
     Samples,
+    add_noise,
     blur_axes,
     crop_resize_normalize,
     erase,
@@ -22,6 +23,7 @@ from pipeline.kernels.blur import BlurPlan
 from pipeline.kernels.color import plan_transform_pixels
 from pipeline.kernels.erase import plan_erase
 from pipeline.kernels.fused import plan_crop_resize_normalize
+from pipeline.kernels.noise import plan_add_noise
 from pipeline.kernels.resample import ResamplePlan
 from pipeline.kernels.strided_copy import plan_strided_copy
 from tests.pipeline.kernels import emulator
@@ -62,6 +64,11 @@ class HostRunner:
         for launch in plan.launches(scratch.ctypes.data):
             emulator.run(launch)
 
+    def add_noise(self, src: Arrays, dst: Arrays, *noise: Any, **options: Any) -> None:
+        launch = plan_add_noise(Samples.of(src), Samples.of(dst), *noise, **options)
+        if launch is not None:
+            emulator.run(launch)
+
 
 class GpuRunner:
     """Launchers over copies of the arrays on device 0, strides kept."""
@@ -89,6 +96,12 @@ class GpuRunner:
 
     def blur_axes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(blur_axes, src, dst, options)
+
+    def add_noise(self, src: Arrays, dst: Arrays, noise: Any, **options: Any) -> None:
+        def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:
+            add_noise(context, stream, source, target, noise, **given)
+
+        self._on_device(launcher, src, dst, options)
 
     def _on_device(self, launcher: Any, src: Arrays, dst: Arrays, options: dict[str, Any]) -> None:
         import cupy

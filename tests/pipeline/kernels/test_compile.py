@@ -15,6 +15,7 @@ from pipeline.kernels.color import plan_transform_pixels
 from pipeline.kernels.erase import plan_erase
 from pipeline.kernels.fused import plan_crop_resize_normalize
 from pipeline.kernels.launch import CTYPES, Launch
+from pipeline.kernels.noise import Noise, plan_add_noise
 from pipeline.kernels.resample import ResamplePlan
 from pipeline.kernels.samples import Samples
 from pipeline.kernels.strided_copy import plan_strided_copy
@@ -108,6 +109,14 @@ def test_blurs_compile(src: np.dtype) -> None:
             check(launch, "compute_80")
 
 
+@pytest.mark.parametrize("dtype", [dtype for dtype in DTYPES if dtype != np.dtype("bool")], ids=str)
+def test_noise_compiles(dtype: np.dtype) -> None:
+    for noise in Noise:
+        launch = plan_add_noise(batch(dtype, 3), batch(dtype, 3), noise, seeds=np.zeros(1, np.uint64), first=0.5)
+        assert launch is not None
+        check(launch, "compute_80")
+
+
 def test_every_source_is_used_above() -> None:
     folder = Path(pipeline.kernels.__file__).parent
     assert {path.name for path in folder.glob("*.cu")} == {
@@ -115,6 +124,7 @@ def test_every_source_is_used_above() -> None:
         "color.cu",
         "erase.cu",
         "fused.cu",
+        "noise.cu",
         "resample.cu",
         "strided_copy.cu",
     }

@@ -25,12 +25,14 @@ from pipeline.operators import (
     random_crop,
     random_numbers,
     resize,
+    rotate,
     shapes,
     slicing,
     subscript,
     transfer,
     transforms,
     transpose,
+    warp_affine,
 )
 from pipeline.operators.functions import class_name, fill_namespace, make_class, make_function
 from pipeline.operators.registry import all_schemas
@@ -64,6 +66,7 @@ FAMILIES = (
     random_crop,
     random_numbers,
     resize,
+    rotate,
     sequence_reader,
     shapes,
     slicing,
@@ -71,6 +74,7 @@ FAMILIES = (
     transfer,
     transforms,
     transpose,
+    warp_affine,
 )
 
 __all__ = ["FAMILIES", "all_schemas", "class_name", "fill_namespace", "make_class", "make_function"]

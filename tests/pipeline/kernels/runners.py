@@ -26,6 +26,7 @@ from pipeline.kernels.fused import plan_crop_resize_normalize
 from pipeline.kernels.noise import plan_add_noise
 from pipeline.kernels.resample import ResamplePlan
 from pipeline.kernels.strided_copy import plan_strided_copy
+from pipeline.kernels.warp import plan_warp_affine, warp_affine
 from tests.pipeline.kernels import emulator
 
 Arrays = Sequence[npt.NDArray[Any]]
@@ -47,6 +48,11 @@ class HostRunner:
 
     def erase(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         launch = plan_erase(Samples.of(src), Samples.of(dst), **options)
+        if launch is not None:
+            emulator.run(launch)
+
+    def warp_affine(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        launch = plan_warp_affine(Samples.of(src), Samples.of(dst), **options)
         if launch is not None:
             emulator.run(launch)
 
@@ -87,6 +93,9 @@ class GpuRunner:
 
     def erase(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(erase, src, dst, options)
+
+    def warp_affine(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        self._on_device(warp_affine, src, dst, options)
 
     def fused(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(crop_resize_normalize, src, dst, options)

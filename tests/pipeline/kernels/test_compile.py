@@ -19,6 +19,7 @@ from pipeline.kernels.noise import Noise, plan_add_noise
 from pipeline.kernels.resample import ResamplePlan
 from pipeline.kernels.samples import Samples
 from pipeline.kernels.strided_copy import plan_strided_copy
+from pipeline.kernels.warp import plan_warp_affine
 from pipeline.types import DALIInterpType
 from tests.pipeline.kernels import nvrtc
 
@@ -117,6 +118,22 @@ def test_noise_compiles(dtype: np.dtype) -> None:
         check(launch, "compute_80")
 
 
+@pytest.mark.parametrize("src", DTYPES, ids=str)
+def test_warping_compiles(src: np.dtype) -> None:
+    for ndim, nearest, dst in ((2, False, src), (2, True, FLOAT)):
+        shape, matrix = [2] * (ndim + 1), np.zeros((1, ndim, ndim + 1))
+        launch = plan_warp_affine(batch(src, *shape), batch(dst, *shape), matrix, nearest=nearest, fill=1.0)
+        assert launch is not None
+        check(launch, "compute_80")
+
+
+def test_warping_volumes_compiles_to_machine_code() -> None:
+    volume, matrix = batch(BYTE, 2, 2, 2, 2), np.zeros((1, 3, 4))
+    launch = plan_warp_affine(volume, volume, matrix)
+    assert launch is not None
+    check(launch, "sm_90")
+
+
 def test_every_source_is_used_above() -> None:
     folder = Path(pipeline.kernels.__file__).parent
     assert {path.name for path in folder.glob("*.cu")} == {
@@ -127,4 +144,5 @@ def test_every_source_is_used_above() -> None:
         "noise.cu",
         "resample.cu",
         "strided_copy.cu",
+        "warp.cu",
     }

@@ -86,3 +86,56 @@ def test_erase_per_sample(layout: str) -> None:
         fill,
         layout=layout,
     )
+
+
+AXIS = {"axis": [1, 2, 3]}
+#: The CPU adds in another order, so rounded values may differ by 1.
+WARPED = {"f": 2e-2, "u": 1.0, "i": 1.0}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "int32", "float16", "float32"])
+@pytest.mark.parametrize("layout", ["HWC", "FHWC", "DHWC", "FDHWC"])
+def test_rotate(dtype: str, layout: str) -> None:
+    axis = AXIS if "D" in layout else {}
+    tolerance = 0.1 if dtype == "float16" else WARPED[np.dtype(dtype).kind]
+    angles = [np.float32(value) for value in (31.5, -200, 77)]
+    for arguments in ({}, {"fill_value": 9.5}, {"keep_size": True}, {"size": [5] * (2 + len(axis))}):
+        same(
+            lambda fn, _, x, a, more=arguments: fn.rotate(x, angle=a, **axis, **more),
+            feed_of(layout, dtype),
+            angles,
+            layout=layout,
+            tolerance=tolerance,
+        )
+
+
+@pytest.mark.parametrize("target", ["UINT8", "FLOAT", "FLOAT16", "INT16"])
+def test_warp_affine(target: str) -> None:
+    generator = np.random.default_rng(1)
+    matrices = [(np.eye(2, 3) + generator.normal(size=(2, 3)) / 3).astype(np.float32) for _ in EXTENTS]
+    tolerance = {"FLOAT": 2e-2, "FLOAT16": 0.1}.get(target, 1.0)
+    for inverse in (True, False):
+        same(
+            lambda fn, types, x, m, i=inverse: fn.warp_affine(
+                x, m, inverse_map=i, size=[20, 30], dtype=getattr(types, target)
+            ),
+            feed_of("HWC", "uint8"),
+            matrices,
+            layout="HWC",
+            tolerance=tolerance,
+        )
+    same(
+        lambda fn, types, x, m: fn.warp_affine(x, matrix=m, interp_type=types.INTERP_NN, fill_value=3),
+        feed_of("HWC", "uint8"),
+        matrices,
+        layout="HWC",
+    )
+
+
+def test_matrices_on_the_gpu() -> None:
+    matrices = [np.float32([[1, 0.1, number], [0, 1, 2]]) for number in range(3)]
+
+    def graph(fn: Any, _: Any, x: Any, m: Any) -> Any:
+        return fn.warp_affine(x, m.gpu() if x.device == "gpu" else m)
+
+    same(graph, feed_of("HWC", "uint8"), matrices, layout="HWC", tolerance=1.0)

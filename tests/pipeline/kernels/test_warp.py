@@ -1,0 +1,41 @@
+"""Warps of ragged batches by the kernel against those of one sample on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.errors import PipelineError
+from pipeline.imaging.warp import warp_affine
+from pipeline.kernels.samples import Samples
+from pipeline.kernels.warp import plan_warp_affine
+
+
+@pytest.mark.parametrize("ndim", [2, 3])
+@pytest.mark.parametrize(("source", "target"), [("uint8", "uint8"), ("uint8", "float32"), ("int16", "int16")])
+@pytest.mark.parametrize("fill", [None, 9.0])
+@pytest.mark.parametrize("nearest", [False, True])
+def test_warps(runner: Any, ndim: int, source: str, target: str, fill: float | None, nearest: bool) -> None:
+    rng = np.random.default_rng(ndim)
+    src = [rng.integers(0, 200, (*rng.integers(4, 12, ndim), 3)).astype(source)[::-1] for _ in range(3)]
+    dst = [np.zeros((*rng.integers(4, 12, ndim), 3), target) for _ in src]
+    matrices = rng.normal(size=(3, ndim, ndim + 1))
+    matrices[..., -1] += 4
+    runner.warp_affine(src, dst, matrices=matrices, nearest=nearest, fill=fill)
+    tolerance = 0.0 if nearest else 1 if target != "float32" else 2e-2
+    for picture, out, matrix in zip(src, dst, matrices, strict=True):
+        expected = warp_affine(picture, matrix, out.shape[:-1], nearest=nearest, fill=fill, dtype=target)
+        assert np.abs(out.astype(float) - expected.astype(float)).max() <= tolerance
+
+
+def test_what_does_not_fit_is_an_error() -> None:
+    src = Samples.of([np.zeros((4, 5, 3))])
+    with pytest.raises(PipelineError, match="can't be warped"):
+        plan_warp_affine(src, src, np.zeros((1, 3, 4)))
+    with pytest.raises(PipelineError, match="same channels"):
+        plan_warp_affine(src, Samples.of([np.zeros((4, 5, 1))]), np.zeros((1, 2, 3)))
+    empty = Samples.of([np.zeros((0, 5, 3))])
+    with pytest.raises(PipelineError, match="sample 0 is empty"):
+        plan_warp_affine(empty, src, np.zeros((1, 2, 3)))

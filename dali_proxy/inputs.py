@@ -51,7 +51,7 @@ def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
     else:
         array = _from_object(value, name)
     try:
-        to_dali_type(array.dtype.newbyteorder("="))
+        to_dali_type(array.dtype if array.dtype.isnative else array.dtype.newbyteorder("="))
     except ArgumentTypeError as error:
         hint = next((hint for kind, hint in _HINTS.items() if isinstance(value, kind)), "")
         raise SampleTypeError(

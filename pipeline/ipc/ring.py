@@ -149,7 +149,8 @@ class Ring:
         """
         block = self.allocate(array.nbytes)
         try:
-            self.view(block, array.shape, array.dtype.newbyteorder("="))[...] = array
+            dtype = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
+            self.view(block, array.shape, dtype)[...] = array
         except BaseException:
             self.release(block)
             raise

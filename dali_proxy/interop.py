@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 import torch
@@ -59,10 +59,7 @@ def to_torch_tensor(tensor: TensorOrList | Any, copy: bool = True) -> torch.Tens
         >>> to_torch_tensor(TensorCPU(np.arange(3, dtype=np.int32)), copy=False)
         tensor([0, 1, 2], dtype=torch.int32)
     """
-    dense = _dense(tensor)
-    if isinstance(dense, TensorCPU):
-        return torch.tensor(dense.as_array()) if copy else _share(dense.as_array())
-    shared = _share_gpu(dense) if isinstance(dense, TensorGPU) else _from_dlpack(dense)
+    shared = _shared(tensor)
     return shared.clone() if copy else shared
 
 
@@ -87,14 +84,15 @@ def feed_ndarray(dali_tensor: TensorOrList | Any, arr: torch.Tensor, cuda_stream
     """
     if not isinstance(arr, torch.Tensor):
         raise ArgumentTypeError(f"feed_ndarray() copies into a torch.Tensor, not into {type(arr).__name__}")
-    dense = _dense(dali_tensor)
-    with _on_stream(cuda_stream, dense, arr):
-        source = to_torch_tensor(dense, copy=False)
+    with _on_stream(cuda_stream, dali_tensor, arr) as stream:
+        source = _shared(dali_tensor)
         if source.shape != arr.shape:
             raise ArgumentMismatchError(f"the tensor has shape {tuple(source.shape)}, `arr` {tuple(arr.shape)}")
         if source.dtype != arr.dtype:
             raise ArgumentMismatchError(f"the tensor's elements are {source.dtype}, those of `arr` {arr.dtype}")
         arr.detach().copy_(source, non_blocking=arr.is_cuda and source.is_cuda)
+        if stream is not None and arr.is_cuda:
+            arr.record_stream(stream)
     return arr
 
 
@@ -104,59 +102,66 @@ def sample_tensors(batch: TensorListCPU | TensorListGPU | Any) -> Sequence[torch
     Of a batch with one shape it is one tensor, with the batch dimension in front.
     """
     if batch.is_dense_tensor():
-        return to_torch_tensor(batch, copy=False)  # type: ignore[return-value]  # a sequence of its rows
+        return _shared(batch)  # type: ignore[return-value]  # a sequence of its rows
     if isinstance(batch, TensorListGPU):
-        from dali_proxy.transport.cuda_view import local_tensors
-
-        return local_tensors(batch)  # type: ignore[return-value]
-    return [to_torch_tensor(sample, copy=False) for sample in batch]
-
-
-def _dense(tensor: Any) -> Any:
-    """Return a tensor as it is, and a batch of one shape as one tensor."""
-    if not hasattr(tensor, "as_tensor"):
-        return tensor
-    if not tensor.is_dense_tensor():
-        raise ArgumentMismatchError(
-            f"the samples of the batch differ in shape, so it is no single tensor: {tensor.shape()[:8]}; "
-            "take them one by one"
-        )
-    return tensor.as_tensor()
+        samples: list[torch.Tensor] = _share_gpu(batch)
+        return samples
+    return [_shared(sample) for sample in batch]
 
 
-def _share(array: Array) -> torch.Tensor:
+def _shared(tensor: Any) -> torch.Tensor:
+    """Return a tensor, or a batch of one shape, as a torch tensor over the same memory where that can be."""
+    if hasattr(tensor, "is_dense_tensor"):
+        if not tensor.is_dense_tensor():
+            raise ArgumentMismatchError(
+                f"the samples of the batch differ in shape, so it is no single tensor: {tensor.shape()[:8]}; "
+                "take them one by one"
+            )
+        if not isinstance(tensor, TensorListGPU):
+            tensor = tensor.as_tensor()
+    if isinstance(tensor, TensorCPU):
+        return _share_cpu(tensor.as_array())
+    shared: torch.Tensor
+    if isinstance(tensor, TensorListGPU):
+        shared = _share_gpu(tensor)
+        return shared
+    if isinstance(tensor, TensorGPU):
+        batch = TensorListGPU(tensor.as_array()[None], ready=tensor.ready)
+        batch.owner, batch.stream = tensor.owner, tensor.stream
+        (shared,) = _share_gpu(batch)
+        return shared
+    if not hasattr(tensor, "__dlpack__"):
+        raise ArgumentTypeError(f"a tensor of a pipeline is needed, not {type(tensor).__name__}")
+    shared = torch.utils.dlpack.from_dlpack(tensor)
+    return shared
+
+
+def _share_cpu(array: Array) -> torch.Tensor:
     if not (array.flags.c_contiguous and array.flags.writeable):
         array = array.copy()
     tensor: torch.Tensor = torch.from_numpy(array)
     return tensor
 
 
-def _share_gpu(tensor: TensorGPU) -> torch.Tensor:
+def _share_gpu(batch: TensorListGPU) -> Any:
+    """Return one tensor for a batch of one shape, else a list."""
     from dali_proxy.transport.cuda_view import local_tensors
 
-    batch = TensorListGPU(tensor.as_array()[None], ready=tensor.ready)
-    batch.owner, batch.stream = tensor.owner, tensor.stream
-    (shared,) = local_tensors(batch)
-    return shared
+    return local_tensors(batch)
 
 
-def _from_dlpack(tensor: Any) -> torch.Tensor:
-    if not hasattr(tensor, "__dlpack__"):
-        raise ArgumentTypeError(f"a tensor of a pipeline is needed, not {type(tensor).__name__}")
-    shared: torch.Tensor = torch.utils.dlpack.from_dlpack(tensor)
-    return shared
-
-
-def _on_stream(stream: Any, source: Any, arr: torch.Tensor) -> Any:
-    """Return a context in which the stream is torch's current one; the device's current stream for None."""
-    if stream is None or not (arr.is_cuda or isinstance(source, TensorGPU)):
-        return nullcontext()
-    if isinstance(stream, torch.cuda.Stream):
-        return torch.cuda.stream(stream)
-    handle = getattr(stream, "ptr", getattr(stream, "value", stream))
-    device = arr.device if arr.is_cuda else torch.device("cuda", source.device_id())
-    try:
-        external = torch.cuda.ExternalStream(int(handle or 0), device=device)  # type: ignore[no-untyped-call]
-    except TypeError as error:
-        raise DeviceError(f"this is no CUDA stream: {stream!r}") from error
-    return torch.cuda.stream(external)
+@contextmanager
+def _on_stream(stream: Any, source: Any, arr: torch.Tensor) -> Iterator[torch.cuda.Stream | None]:
+    """Make a stream torch's current one, and give it as one of torch; None stays the current one."""
+    if stream is None or not (arr.is_cuda or isinstance(source, TensorGPU | TensorListGPU)):
+        yield None
+        return
+    if not isinstance(stream, torch.cuda.Stream):
+        handle = getattr(stream, "ptr", getattr(stream, "value", stream))
+        device = arr.device if arr.is_cuda else torch.device("cuda", source.device_id())
+        try:
+            stream = torch.cuda.ExternalStream(int(handle or 0), device=device)  # type: ignore[no-untyped-call]
+        except TypeError as error:
+            raise DeviceError(f"this is no CUDA stream: {stream!r}") from error
+    with torch.cuda.stream(stream):
+        yield stream

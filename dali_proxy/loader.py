@@ -17,11 +17,14 @@ from dali_proxy.consumer import ConsumerClient
 from dali_proxy.context import set_context
 from dali_proxy.errors import ServerClosedError, ServerDiedError
 from dali_proxy.numbering import NumberedDataset, NumberedIterableDataset, NumberedSampler, WorkerInit, session_of
+from dali_proxy.policies import FilledBatches, LastBatchPolicy, check_policy, loader_drops_last
 from dali_proxy.produce import produce
 from dali_proxy.server import DALIServer
-from pipeline.errors import ArgumentTypeError
+from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
 
 __all__ = ["DataLoader", "LoaderIterator"]
+
+_OF_TORCH = inspect.signature(torch.utils.data.DataLoader)
 
 
 class DataLoader(torch.utils.data.DataLoader[Any]):
@@ -34,19 +37,43 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         dali_server: the server; it is started if it doesn't run when the first iteration begins.
         dataset: the dataset.
         *args: as for `torch.utils.data.DataLoader`.
+        last_batch_policy: what becomes of the last batch when the samples don't fill it, instead of torch's
+            `drop_last`: DROP is ``drop_last=True``, PARTIAL is ``drop_last=False``, FILL makes it as large as the
+            others, so that every batch has the same size and no sample is missing.
+        last_batch_padded: how FILL does that: with the last sample, again and again, or else with the first samples
+            of the same epoch. Either way an epoch is one pass over the sampler, and the next one begins anew.
         **kwargs: as for `torch.utils.data.DataLoader`.
+
+    Raises:
+        ArgumentMismatchError: `last_batch_policy` contradicts another argument.
 
     Example:
         >>> loader = DataLoader(server, dataset, batch_size=64, num_workers=2, shuffle=True)  # doctest: +SKIP
     """
 
-    def __init__(self, dali_server: DALIServer, dataset: Any, *args: Any, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        dali_server: DALIServer,
+        dataset: Any,
+        *args: Any,
+        last_batch_policy: LastBatchPolicy | None = None,
+        last_batch_padded: bool = False,
+        **kwargs: Any,
+    ) -> None:
         if not isinstance(dali_server, DALIServer):
             raise ArgumentTypeError(
                 "DataLoader needs a DALIServer first, as in DataLoader(server, dataset, ...), "
                 f"not {type(dali_server).__name__}"
             )
-        super().__init__(dataset, *args, **kwargs)
+        self.last_batch_policy = None if last_batch_policy is None else check_policy(last_batch_policy)
+        self.last_batch_padded = bool(last_batch_padded)
+        options = _OF_TORCH.bind(dataset, *args, **kwargs).arguments
+        if self.last_batch_policy is not None:
+            iterable = isinstance(dataset, IterableDataset)
+            options["drop_last"] = loader_drops_last(self.last_batch_policy, options, iterable)
+        elif self.last_batch_padded:
+            raise ArgumentMismatchError("last_batch_padded says how LastBatchPolicy.FILL fills: give that policy, too")
+        super().__init__(**options)
         self.dali_server = dali_server
         self._epoch = 0
         self._lasting: LoaderIterator | None = None  # of persistent workers: there is one, as with torch
@@ -65,9 +92,11 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 
 
 def _signature() -> inspect.Signature:
-    parameters = list(inspect.signature(torch.utils.data.DataLoader.__init__).parameters.values())
     server = inspect.Parameter("dali_server", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=DALIServer)
-    return inspect.Signature([server, *parameters[1:]])
+    own = inspect.signature(DataLoader.__init__).parameters
+    return inspect.Signature(
+        [server, *_OF_TORCH.parameters.values(), own["last_batch_policy"], own["last_batch_padded"]]
+    )
 
 
 DataLoader.__signature__ = _signature()  # type: ignore[attr-defined]
@@ -182,16 +211,19 @@ def _inner_loader(loader: DataLoader, first_session: int, epoch: int) -> tuple[_
     if loader.pin_memory_device:
         options["pin_memory_device"] = loader.pin_memory_device
     dataset: Any = loader.dataset
+    batches: Any = loader.batch_sampler
+    if loader.last_batch_policy is LastBatchPolicy.FILL:
+        batches = FilledBatches(batches, loader.batch_size or 1, loader.last_batch_padded)
     if isinstance(dataset, IterDataPipe | MapDataPipe):  # torch shards these by their type, so they stay as they are
         if isinstance(dataset, MapDataPipe):
-            options.update(_sampling(loader, loader.batch_sampler, loader.sampler))
+            options.update(_sampling(loader, batches, loader.sampler))
         else:
             options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
         return _InnerLoader(dataset, **options), None
     if isinstance(dataset, IterableDataset):
         wrapped = NumberedIterableDataset(dataset, first_session, epoch, loader.batch_size)
         return _InnerLoader(wrapped, batch_size=loader.batch_size, drop_last=loader.drop_last, **options), None
-    sampler = NumberedSampler(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
+    sampler = NumberedSampler(loader.sampler if batches is None else batches)
     options.update(_sampling(loader, sampler, sampler))
     return _InnerLoader(NumberedDataset(dataset, first_session), **options), sampler
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, cycle, islice
 from typing import Any, TypeVar
 
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError
 
-__all__ = ["LastBatchPolicy", "batch_count", "check_policy", "fill", "last_batch"]
+__all__ = ["FilledBatches", "LastBatchPolicy", "batch_count", "check_policy", "fill", "loader_drops_last"]
 
 T = TypeVar("T")
 
@@ -25,8 +25,6 @@ class LastBatchPolicy(enum.Enum):
     Example:
         >>> [batch_count(7, 2, policy) for policy in LastBatchPolicy]
         [4, 3, 4]
-        >>> [last_batch(7, 2, policy) for policy in LastBatchPolicy]
-        [2, 2, 1]
     """
 
     FILL = 0
@@ -54,13 +52,6 @@ def batch_count(samples: int, batch_size: int, policy: LastBatchPolicy) -> int:
     return samples // batch_size if policy is LastBatchPolicy.DROP else -(-samples // batch_size)
 
 
-def last_batch(samples: int, batch_size: int, policy: LastBatchPolicy) -> int:
-    """Return the size of the last batch of an epoch of so many samples; 0 if it has none."""
-    if policy is LastBatchPolicy.PARTIAL and samples % batch_size:
-        return samples % batch_size
-    return batch_size if batch_count(samples, batch_size, policy) else 0
-
-
 def fill(batch: Sequence[T], batch_size: int, first: Sequence[T], padded: bool) -> list[T]:
     """Fill the last batch of an epoch.
 
@@ -78,3 +69,62 @@ def fill(batch: Sequence[T], batch_size: int, first: Sequence[T], padded: bool) 
         raise ArgumentValueError("there is nothing to fill")
     more: Iterator[T] = cycle(batch[-1:] if padded else first)
     return list(islice(chain(batch, more), batch_size))
+
+
+class FilledBatches:
+    """Wraps a batch sampler: fills the last batch of each epoch.
+
+    Args:
+        batches: the batch sampler.
+        batch_size: of its batches, but the last.
+        padded: whether to fill with the epoch's last index, or else with its first ones.
+
+    Example:
+        >>> list(FilledBatches([[4, 1], [3]], 2, padded=False))
+        [[4, 1], [3, 4]]
+    """
+
+    def __init__(self, batches: Iterable[Sequence[Any]], batch_size: int, padded: bool) -> None:
+        self.batches = batches
+        self.batch_size = batch_size
+        self.padded = padded
+
+    def __iter__(self) -> Iterator[Sequence[Any]]:
+        # The user's sampler starts here and now, not at the first `next`.
+        return self._fill(iter(self.batches))
+
+    def _fill(self, batches: Iterator[Sequence[Any]]) -> Iterator[Sequence[Any]]:
+        first: Sequence[Any] | None = None
+        for batch in batches:
+            first = batch if first is None else first
+            full = len(batch) == self.batch_size
+            yield batch if full else fill(batch, self.batch_size, first, self.padded)
+
+    def __len__(self) -> int:
+        return len(self.batches)  # type: ignore[arg-type]
+
+
+def loader_drops_last(policy: LastBatchPolicy, options: Mapping[str, Any], iterable: bool) -> bool:
+    """Return torch's `drop_last` for a loader that has a policy.
+
+    Args:
+        policy: of the loader.
+        options: the other arguments that were given to it, by name.
+        iterable: whether the data set is an iterable one.
+
+    Raises:
+        ArgumentMismatchError: the policy and another argument contradict each other.
+    """
+    if options.get("batch_sampler") is not None or options.get("batch_size", 1) is None:
+        raise ArgumentMismatchError(
+            "last_batch_policy needs a batch_size: a batch_sampler, or the data set with batch_size=None, "
+            "decides by itself what the last batch is"
+        )
+    if options.get("drop_last") and policy is not LastBatchPolicy.DROP:
+        raise ArgumentMismatchError(f"drop_last=True contradicts last_batch_policy={policy}: give one of them")
+    if iterable and policy is LastBatchPolicy.FILL:
+        raise ArgumentMismatchError(
+            "LastBatchPolicy.FILL needs a data set with indices; an iterable one ends by itself, in each worker: "
+            "let it yield as many samples as you want, or use PARTIAL or DROP"
+        )
+    return policy is LastBatchPolicy.DROP

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,14 @@ from dali_proxy import DALIServer
 from tests.dali_proxy.indexed import affine, sample
 
 MODES = ("process", "thread")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_of_dali_is_forked(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Collect pipelines of NVIDIA's: where a forked worker of a later test did, it would hang or die."""
+    yield
+    if request.node.get_closest_marker("parity"):
+        gc.collect()
 
 
 @pytest.fixture(params=MODES)

@@ -1,7 +1,8 @@
 """Gaussian blur beside DALI. Sums of float32 in another order: 1 of 255 for bytes, relative 1e-6 otherwise.
 
 Along a single axis DALI's result for FLOAT16 samples of 0 to 100, also as FLOAT, is off the exact sum (in float64) by
-up to 0.045, so it computes in less than float32. Ours is that of the same samples as FLOAT, which a test asserts.
+up to 0.045. Why isn't known: rounding to FLOAT16 between the axes doesn't reproduce it. Ours is that of the same
+samples as FLOAT, which a test asserts.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class DALIServer:
         self.loop_times = LoopTimes()
         self._unclaimed_bytes = unclaimed_bytes
         endpoint = Endpoint(
-            path=os.path.join(tempfile.mkdtemp(prefix="dali-proxy-"), "socket"),
+            path=os.path.join(tempfile.gettempdir(), f"dali-proxy-{secrets.token_hex(8)}", "socket"),
             key=secrets.token_bytes(32),
             inputs=inputs,
             outputs=len(pipeline.output_devices),
@@ -201,14 +201,14 @@ class DALIServer:
             if not self._owned:
                 raise ProxyError("the server is not running, and only the process that made it can start it")
             self._life.stop("it is started again")  # what is left when it died
-            os.makedirs(self._life.directory, mode=0o700)
             options = HostOptions(
                 path=self.endpoint.path,
                 key=self.endpoint.key,
                 server=secrets.token_bytes(16),
                 unclaimed_bytes=self._unclaimed_bytes,
             )
-            try:
+            try:  # the folder's name is known before it exists, so that an interrupt at any moment leaves none
+                os.makedirs(self._life.directory, mode=0o700)
                 self._life.host = _HOSTS[self.mode](self.pipeline.serialize_for_host(), options)
             except BaseException:
                 shutil.rmtree(self._life.directory, ignore_errors=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+import shutil
 import statistics
 import tempfile
 import time
@@ -91,9 +93,14 @@ def _pictures(settings: Settings) -> Iterator[Path]:
         yield folder
         print(f"\nThe pictures stay in {folder}")
     else:
-        with tempfile.TemporaryDirectory(prefix="dali-proxy-demo-") as name:
-            _write(Path(name), settings)
-            yield Path(name)
+        # Its name is known before it exists, so that Ctrl-C at any moment leaves none.
+        folder = Path(tempfile.gettempdir()) / f"dali-proxy-demo-{secrets.token_hex(8)}"
+        try:
+            folder.mkdir(mode=0o700)
+            _write(folder, settings)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(folder: Path, settings: Settings) -> None:

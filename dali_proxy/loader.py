@@ -132,6 +132,7 @@ class LoaderIterator(Iterator[Any]):
         if self._sampler is not None:
             self._sampler.epoch = epoch
         self._inner = iter(self._inner_loader)
+        self._is_first = True
         self._server.loop_times.pause()
 
     def __next__(self) -> Any:
@@ -159,12 +160,14 @@ class LoaderIterator(Iterator[Any]):
                 error.__traceback__ = None
             raise error
         finally:
-            times.worker_wait += time.perf_counter() - begin
+            worker_wait = time.perf_counter() - begin
             set_context(None)  # without workers, a dataset that raised leaves its own behind
+        waited = self._consumer.waited
         try:
             return produce(batch, self._consumer, pin=self._pin)
         finally:
-            times.leave()
+            times.leave(worker_wait, self._consumer.waited - waited, self._is_first)
+            self._is_first = False
 
     def __len__(self) -> int:
         return len(self._inner_loader)

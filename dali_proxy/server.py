@@ -20,7 +20,7 @@ from dali_proxy.nvidia.adopt import adopt, is_nvidia_pipeline
 from dali_proxy.telemetry import LoopTimes, ServerStats
 from dali_proxy.worker import close_worker_client
 from pipeline import Pipeline
-from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError, MissingSizeError
 from pipeline.threads import Ending
 from pipeline.types import to_numpy_type
 
@@ -83,6 +83,7 @@ class DALIServer:
 
     Raises:
         GraphError: the pipeline has no input.
+        MissingSizeError: the pipeline has no batch size or no number of threads.
 
     Example:
         >>> with DALIServer(image_pipe(batch_size=64, num_threads=2, device_id=None)) as server:  # doctest: +SKIP
@@ -109,6 +110,9 @@ class DALIServer:
             raise ArgumentTypeError(f"DALIServer needs a Pipeline, not {type(pipeline).__name__}{hint}")
         if mode not in _HOSTS:
             raise ArgumentValueError(f'DALIServer: mode must be "process" or "thread", not {mode!r}')
+        for name, size in (("batch_size", pipeline.max_batch_size), ("num_threads", pipeline.num_threads)):
+            if size < 1:
+                raise MissingSizeError(f"DALIServer: the pipeline has no {name}: pass {name}= (1 or more) to it")
         inputs = _inputs(pipeline)
         self.pipeline = pipeline
         self.deterministic = deterministic
@@ -253,11 +257,11 @@ class DALIServer:
 
     def stats(self) -> ServerStats:
         """Return the server's counters since it was started."""
-        consumer = self.consumer
         return ServerStats.of_report(
-            consumer.statistics(),
-            result_wait=consumer.waited,
+            self.consumer.statistics(),
+            result_wait=self.loop_times.result_wait,
             worker_wait=self.loop_times.worker_wait,
+            start_wait=self.loop_times.start_wait,
             training=self.loop_times.training,
         )
 

@@ -18,11 +18,15 @@ class LoopTimes:
 
     Attributes:
         worker_wait: time that loaders waited for workers.
+        result_wait: time that they waited for results.
+        start_wait: time that they waited for the first batch of an epoch, which is in none of the others.
         training: time between getting a batch and asking for the next one, of whatever loader.
     """
 
     def __init__(self) -> None:
         self.worker_wait = 0.0
+        self.result_wait = 0.0
+        self.start_wait = 0.0
         self.training = 0.0
         self._handed_over = 0.0  # when; 0 outside of loops
 
@@ -32,8 +36,19 @@ class LoopTimes:
             self.training += time.perf_counter() - self._handed_over
             self._handed_over = 0.0
 
-    def leave(self) -> None:
-        """A batch is handed over."""
+    def leave(self, worker_wait: float, result_wait: float, is_first: bool) -> None:
+        """A batch is handed over.
+
+        Args:
+            worker_wait: seconds that it was waited for until it was submitted.
+            result_wait: and then, until its results came.
+            is_first: whether it is the first batch of an epoch.
+        """
+        if is_first:
+            self.start_wait += worker_wait + result_wait
+        else:
+            self.worker_wait += worker_wait
+            self.result_wait += result_wait
         self._handed_over = time.perf_counter()
 
     def pause(self) -> None:
@@ -77,8 +92,10 @@ class ServerStats:
         occupancy: integral over time of the requests in the executor; divide by `seconds` for their mean number.
         host: processor time of the thread that talks to the processes.
         ring_wait: time that workers waited for room in their shared memory, summed over workers.
-        result_wait: time that this process waited for results that were submitted and not ready.
+        result_wait: time that loaders of this process waited for results that were submitted and not ready.
         worker_wait: time that loaders of this process waited for workers to submit a batch.
+        start_wait: time that loaders of this process waited for the first batch of an epoch, while workers start and
+            nothing is in flight; it is in no other wait.
         training: time that passed between batches in loops over loaders of this process.
         operators: times of the pipeline's steps, by their names.
     """
@@ -101,6 +118,7 @@ class ServerStats:
     ring_wait: float = 0.0
     result_wait: float = 0.0
     worker_wait: float = 0.0
+    start_wait: float = 0.0
     training: float = 0.0
     operators: Mapping[str, OperatorTimes] = field(default_factory=dict)
 
@@ -108,8 +126,9 @@ class ServerStats:
     def limited_by(self) -> str:
         """Which part limits the speed: "training", "pipeline" or "workers"; empty while nothing was loaded.
 
-        Training limits when it hardly waits. Else the pipeline does if it works nearly all the time that anything
-        is waited for, and the workers if it doesn't: then it waits for them too.
+        What the first batch of an epoch takes is left out. Training limits when it hardly waits. Else the pipeline
+        does if it works nearly all the time that anything is waited for, and the workers if it doesn't: then it waits
+        for them too.
         """
         waited = self.result_wait + self.worker_wait
         total = waited + self.training
@@ -118,6 +137,31 @@ class ServerStats:
         if waited < _WAITING * total:
             return "training"
         return "pipeline" if self.busy >= _BUSY * min(total, self.seconds) else "workers"
+
+    def __str__(self) -> str:
+        """A report for people."""
+        total = max(self.training + self.worker_wait + self.result_wait, 1e-9)
+        seconds = max(self.seconds, 1e-9)
+        lines = [
+            f"{self.batches:,} batches of {self.samples:,} samples in {self.seconds:.1f} s, "
+            f"{self.samples / seconds:,.0f} samples/s; {self.errors:,} failed, {self.dropped:,} not wanted any more",
+            f"samples     {_megabytes(self.bytes_in)} in, {_megabytes(self.bytes_out)} out",
+            f"executor    busy {self.busy / seconds:.0%} of the time, "
+            f"{self.occupancy / seconds:.1f} of {self.depth} batches at once",
+            f"loops       {self.training / total:.0%} training, {self.worker_wait / total:.0%} waiting for workers, "
+            f"{self.result_wait / total:.0%} for results; {self.start_wait:.1f} s for first batches",
+            f"now         {self.workers} workers, {self.queued} batches queued, {self.running} running, "
+            f"{self.waiting_results} not fetched",
+            f"limited by  {self.limited_by or 'nothing yet'}",
+        ]
+        if self.operators:
+            width = max(map(len, self.operators))
+            lines.append("operators")
+            lines += [
+                f"  {name:<{width}}  {times.seconds:8.2f} s in {times.batches:,} batches"
+                for name, times in sorted(self.operators.items(), key=lambda item: -item[1].seconds)
+            ]
+        return "\n".join(lines)
 
     def __sub__(self, earlier: ServerStats) -> ServerStats:
         """What happened between two moments; what is counted "now" is that of the later one."""
@@ -141,3 +185,7 @@ class ServerStats:
         operators = {name: OperatorTimes(**times) for name, times in report["operators"].items()}
         fields: dict[str, Any] = {**report, **waits, "operators": operators}
         return cls(**fields)
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"

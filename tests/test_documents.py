@@ -51,3 +51,15 @@ def test_the_map_is_complete_and_true() -> None:
         if (path.is_dir() or path.suffix == ".py") and not path.name.startswith("__")
     }
     assert sorted(there - named) == []
+
+
+def test_what_is_promised_names_tests_that_exist() -> None:
+    """docs/reliability.md names a test for each promise, and each of them is there."""
+    text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    rows = [row for row in re.findall(r"^\|.*\|$", text, re.MULTILINE) if not re.match(r"\| (promise|what|---)", row)]
+    assert rows
+    for row in rows:
+        named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", row)
+        assert named, f"no test is named: {row}"
+        for file, test in named:
+            assert f"def {test}(" in (ROOT / "tests" / file).read_text(encoding="utf-8"), f"{file} has no {test}"

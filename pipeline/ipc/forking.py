@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from functools import partial
 from typing import Protocol
 
 __all__ = ["ForkAware", "drop_in_child", "fork_count"]
@@ -16,7 +17,9 @@ class ForkAware(Protocol):
         """Let go of it in a forked child: take no lock (whose holder may be gone) and raise nothing."""
 
 
-_forks = 0
+# Python drops what is raised inside a hook, such as the KeyboardInterrupt of a Ctrl-C that comes just then. So the one
+# that runs in the parent is no Python code: a list grows by an item at each fork.
+_forks: list[None] = []
 _inherited: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 
 
@@ -27,12 +30,7 @@ def drop_in_child(thing: ForkAware) -> None:
 
 def fork_count() -> int:
     """How often this process has forked so far: memory that was lent before has perhaps a second holder since."""
-    return _forks
-
-
-def _before_fork() -> None:
-    global _forks
-    _forks += 1
+    return len(_forks)
 
 
 def _after_fork_in_child() -> None:
@@ -41,4 +39,4 @@ def _after_fork_in_child() -> None:
     _inherited.clear()
 
 
-os.register_at_fork(before=_before_fork, after_in_child=_after_fork_in_child)
+os.register_at_fork(before=partial(_forks.append, None), after_in_child=_after_fork_in_child)

@@ -25,7 +25,7 @@ from torch.utils.data import default_collate
 from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError, ServerDiedError
 from dali_proxy.errors import ProxyError, StaleReferenceError
 from pipeline import Pipeline, fn, pipeline_def
-from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError, PipelineError
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError, MissingSizeError, PipelineError
 from pipeline.ipc.channel import Channel
 from pipeline.ipc.frames import FrameParser
 from pipeline.ipc.outgoing import Outgoing
@@ -96,6 +96,10 @@ def test_bad_arguments() -> None:
         DALIServer(without_input())
     with pytest.raises(ArgumentTypeError, match="needs a Pipeline, not dict"):
         DALIServer({})  # type: ignore[arg-type]
+    with pytest.raises(MissingSizeError, match="no num_threads"):
+        DALIServer(affine(num_threads=-1))
+    with pytest.raises(MissingSizeError, match="no batch_size"):
+        DALIServer(affine(batch_size=-1))
     with pytest.raises(ArgumentValueError, match="mode"):
         DALIServer(affine(), mode="fork")  # type: ignore[arg-type]
 
@@ -429,6 +433,7 @@ def test_stats(serve: Callable[..., DALIServer]) -> None:
     assert stats.bytes_out >= 64 * 3 * 4
     assert 0 < stats.busy <= stats.seconds
     assert stats.occupancy >= stats.busy
+    assert stats.start_wait > 0
     assert stats.worker_wait > 0
     assert stats.limited_by in ("workers", "pipeline")  # the loop does nothing
     assert sum(times.batches for times in stats.operators.values()) >= 8

@@ -9,7 +9,9 @@ from pipeline.kernels.context import KernelContext
 from pipeline.kernels.erase import erase
 from pipeline.kernels.errors import CudaError, KernelCompileError
 from pipeline.kernels.fused import crop_resize_normalize
+from pipeline.kernels.lookup import look_up
 from pipeline.kernels.noise import Noise, add_noise
+from pipeline.kernels.reduce import reduce_axes
 from pipeline.kernels.resample import resample
 from pipeline.kernels.samples import Samples
 from pipeline.kernels.strided_copy import strided_copy
@@ -24,6 +26,8 @@ __all__ = [
     "blur_axes",
     "crop_resize_normalize",
     "erase",
+    "look_up",
+    "reduce_axes",
     "resample",
     "strided_copy",
     "transform_pixels",

@@ -15,6 +15,8 @@ from pipeline.kernels import (
     blur_axes,
     crop_resize_normalize,
     erase,
+    look_up,
+    reduce_axes,
     resample,
     strided_copy,
     transform_pixels,
@@ -23,7 +25,9 @@ from pipeline.kernels.blur import BlurPlan
 from pipeline.kernels.color import plan_transform_pixels
 from pipeline.kernels.erase import plan_erase
 from pipeline.kernels.fused import plan_crop_resize_normalize
+from pipeline.kernels.lookup import plan_look_up
 from pipeline.kernels.noise import plan_add_noise
+from pipeline.kernels.reduce import ReductionPlan
 from pipeline.kernels.resample import ResamplePlan
 from pipeline.kernels.strided_copy import plan_strided_copy
 from pipeline.kernels.warp import plan_warp_affine, warp_affine
@@ -75,6 +79,18 @@ class HostRunner:
         if launch is not None:
             emulator.run(launch)
 
+    def look_up(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        launch = plan_look_up(Samples.of(src), Samples.of(dst), **options)
+        if launch is not None:
+            emulator.run(launch)
+
+    def reduce_axes(self, src: Arrays, dst: Arrays, reduction: Any, means: Arrays = (), **options: Any) -> None:
+        mean = Samples.of(means) if means else None
+        plan = ReductionPlan(Samples.of(src), Samples.of(dst), reduction, mean=mean, **options)
+        scratch = np.empty(max(1, plan.scratch_bytes), np.uint8)
+        for launch in plan.launches(scratch.ctypes.data):
+            emulator.run(launch)
+
 
 class GpuRunner:
     """Launchers over copies of the arrays on device 0, strides kept."""
@@ -109,6 +125,18 @@ class GpuRunner:
     def add_noise(self, src: Arrays, dst: Arrays, noise: Any, **options: Any) -> None:
         def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:
             add_noise(context, stream, source, target, noise, **given)
+
+        self._on_device(launcher, src, dst, options)
+
+    def look_up(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        self._on_device(look_up, src, dst, options)
+
+    def reduce_axes(self, src: Arrays, dst: Arrays, reduction: Any, means: Arrays = (), **options: Any) -> None:
+        held = [_to_device(mean) for mean in means]
+
+        def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:
+            mean = Samples.of(held) if held else None
+            reduce_axes(context, stream, source, target, reduction, mean=mean, **given)
 
         self._on_device(launcher, src, dst, options)
 

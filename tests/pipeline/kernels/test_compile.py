@@ -10,12 +10,15 @@ import pytest
 
 import pipeline.kernels
 from pipeline.imaging import gaussian_window
+from pipeline.imaging.reductions import REDUCTIONS, result_dtype
 from pipeline.kernels.blur import BlurPlan
 from pipeline.kernels.color import plan_transform_pixels
 from pipeline.kernels.erase import plan_erase
 from pipeline.kernels.fused import plan_crop_resize_normalize
 from pipeline.kernels.launch import CTYPES, Launch
+from pipeline.kernels.lookup import plan_look_up
 from pipeline.kernels.noise import Noise, plan_add_noise
+from pipeline.kernels.reduce import ReductionPlan
 from pipeline.kernels.resample import ResamplePlan
 from pipeline.kernels.samples import Samples
 from pipeline.kernels.strided_copy import plan_strided_copy
@@ -134,6 +137,27 @@ def test_warping_volumes_compiles_to_machine_code() -> None:
     check(launch, "sm_90")
 
 
+@pytest.mark.parametrize("src", DTYPES, ids=str)
+def test_reductions_compile(src: np.dtype) -> None:
+    mean = batch(FLOAT, 1)
+    for name in ("min", "variance"):
+        dst = batch(result_dtype(REDUCTIONS[name], src), 1)
+        plan = ReductionPlan(
+            batch(src, 2, 2), dst, REDUCTIONS[name], axes=(0, 1), mean=mean if name == "variance" else None
+        )
+        check(plan.launches(0)[0], "compute_80")
+    whole = src if src.kind in "iu" else HALF
+    check(ReductionPlan(batch(src, 2, 2), batch(whole, 2), REDUCTIONS["rms"], axes=(0,)).launches(0)[0], "sm_90")
+
+
+@pytest.mark.parametrize("dst", DTYPES, ids=str)
+def test_lookups_compile(dst: np.dtype) -> None:
+    for src in ("uint8", "int64"):
+        launch = plan_look_up(batch(np.dtype(src), 2), batch(dst, 2), np.zeros(3, dst))
+        assert launch is not None
+        check(launch, "compute_80")
+
+
 def test_every_source_is_used_above() -> None:
     folder = Path(pipeline.kernels.__file__).parent
     assert {path.name for path in folder.glob("*.cu")} == {
@@ -141,7 +165,9 @@ def test_every_source_is_used_above() -> None:
         "color.cu",
         "erase.cu",
         "fused.cu",
+        "lookup.cu",
         "noise.cu",
+        "reduce.cu",
         "resample.cu",
         "strided_copy.cu",
         "warp.cu",

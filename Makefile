@@ -3,11 +3,13 @@
 #   make PYTHON=python3.12 ...    another interpreter for a new environment
 #   make VENV=/elsewhere ...      another place for it
 #   make test ARGS="-k crop -x"   further arguments for the command that the target runs
+#   make test JOBS=8              processes that run tests side by side
 
 PYTHON ?= python3
 VENV   ?= .venv
 CUDA   ?= cuda13
 ARGS   ?=
+JOBS   ?= 2
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -29,7 +31,7 @@ demo: $(DEMO) ## run the whole product once: make pictures, train on them, compa
 	$(BIN)/dali-proxy demo $(ARGS)
 
 test: $(DEV) ## run the tests that need no GPU
-	$(BIN)/python -m pytest -m "not gpu" $(ARGS)
+	$(BIN)/python -m pytest -m "not gpu" -n $(JOBS) --dist loadfile $(ARGS)
 
 lint: $(DEV) ## check style, formatting and types
 	$(BIN)/ruff check .

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,9 +32,11 @@ def _gpu_is_asked_for(config: pytest.Config) -> bool:
 
 
 def pytest_configure() -> None:
-    """Let what tests start be interrupted. A shell has its background jobs ignore SIGINT, and children inherit that."""
+    """Let what tests start be interrupted: a shell has its background jobs ignore SIGINT, and children inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        os.setpgrp()  # by their groups, processes of tests that run side by side are told apart
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -116,6 +120,8 @@ def told_leftovers(temporary_folder: Path) -> set[str]:
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_by_module(request: pytest.FixtureRequest, told_leftovers: set[str]) -> Iterator[None]:
     """Fails when the fixtures of a module leave something behind."""
+    if "nvidia.dali" in sys.modules:
+        gc.collect()  # its pipelines: where a forked child collected one, it would die
     yield from _fail_on_leftovers(request, told_leftovers)
 
 

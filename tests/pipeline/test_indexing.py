@@ -115,7 +115,9 @@ def test_an_ellipsis_is_all_that_nothing_else_names(data: Any) -> None:
         fn.external_source()[..., ...]
 
 
-@pytest.mark.parametrize("index", [True, 1.5, "a", [0], np.array([0]), object()], ids=repr)
+@pytest.mark.parametrize(
+    "index", [True, 1.5, "a", [0], np.array([0]), object()], ids=lambda index: type(index).__name__
+)
 def test_what_is_no_index_is_refused(index: Any) -> None:
     with pytest.raises(errors.ArgumentTypeError, match="an index must be an integer"):
         fn.external_source()[index]

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         ServerClosedError,
         ServerDiedError,
         StaleReferenceError,
+        WorkerDiedError,
     )
     from dali_proxy.interop import feed_ndarray, to_torch_tensor, to_torch_type
     from dali_proxy.iterators import DALIClassificationIterator, DALIGenericIterator, DALIRaggedIterator
@@ -51,6 +52,7 @@ __all__ = [
     "ServerDiedError",
     "ServerStats",
     "StaleReferenceError",
+    "WorkerDiedError",
     "feed_ndarray",
     "install_as_nvidia_dali",
     "to_torch_tensor",
@@ -78,6 +80,7 @@ _MODULES = {
     "ServerDiedError": "errors",
     "ServerStats": "telemetry",
     "StaleReferenceError": "errors",
+    "WorkerDiedError": "errors",
     "feed_ndarray": "interop",
     "install_as_nvidia_dali": "nvidia.install",
     "to_torch_tensor": "interop",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from dali_proxy.batches import Made, NumberedIndices, Unmade
 from dali_proxy.context import BatchContext, current_context, set_context
 from dali_proxy.nested import find, replace
 from dali_proxy.numbering import batch_number
@@ -35,19 +36,29 @@ class Collate:
     Args:
         collate_fn: the user's.
         epoch: of batches when the dataset noted nothing (datapipes, which can't be wrapped).
+        catch: exceptions that the training process deals with: an `Unmade` is returned for them.
     """
 
-    def __init__(self, collate_fn: Callable[[Any], Any], epoch: int) -> None:
+    def __init__(self, collate_fn: Callable[[Any], Any], epoch: int, catch: tuple[type[Exception], ...] = ()) -> None:
         self.collate_fn = collate_fn
         self.epoch = epoch
+        self.catch = catch
         self._made = 0  # batches of datapipes
 
-    def __call__(self, samples: Any) -> Any:
-        if current_context() is None:
-            set_context(BatchContext(epoch=self.epoch, batch=batch_number(self._made)))
+    def __call__(self, samples: Any) -> Made | Unmade:
+        context = current_context()
+        if context is None:
+            context = BatchContext(epoch=self.epoch, batch=batch_number(self._made))
+            set_context(context)
             self._made += 1
         try:
-            return _submit_rest(self.collate_fn(samples))
+            if isinstance(samples, Unmade):
+                return samples
+            numbered = NumberedIndices(context.epoch, context.batch, context.indices)
+            try:
+                return Made(numbered, _submit_rest(self.collate_fn(samples)))
+            except self.catch as error:
+                return Unmade.of(numbered, error, "")
         finally:
             set_context(None)
 

@@ -112,6 +112,11 @@ class ConsumerClient:
         ticket.outputs = answer
         return ticket.outputs
 
+    @property
+    def ended(self) -> bool:
+        """Whether the connection has ended."""
+        return self._end is not None
+
     def check(self) -> None:
         """Raise if the connection has ended.
 

@@ -18,6 +18,7 @@ __all__ = [
     "ServerClosedError",
     "ServerDiedError",
     "StaleReferenceError",
+    "WorkerDiedError",
 ]
 
 
@@ -31,6 +32,10 @@ class ServerClosedError(ProxyError):
 
 class ServerDiedError(ProxyError):
     """The server went away while somebody waited for it; the message says how."""
+
+
+class WorkerDiedError(ProxyError):
+    """A worker of a loader ended while its batches were wanted; the message says which, and how."""
 
 
 class StaleReferenceError(ProxyError):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 import torch.utils.data
 from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
 
+from dali_proxy.batches import Made, NumberedIndices, Unmade
 from dali_proxy.collate import Collate
 from dali_proxy.consumer import ConsumerClient
 from dali_proxy.context import set_context
@@ -19,6 +20,7 @@ from dali_proxy.errors import ServerClosedError, ServerDiedError
 from dali_proxy.numbering import NumberedDataset, NumberedIterableDataset, NumberedSampler, WorkerInit, session_of
 from dali_proxy.policies import FilledBatches, LastBatchPolicy, check_policy, loader_drops_last
 from dali_proxy.produce import produce
+from dali_proxy.rescue import LOST, LeftOut, OnError, Rescue, check_on_error
 from dali_proxy.server import DALIServer
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
 
@@ -42,6 +44,11 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             others, so that every batch has the same size and no sample is missing.
         last_batch_padded: how FILL does that: with the last sample, again and again, or else with the first samples
             of the same epoch. Either way an epoch is one pass over the sampler, and the next one begins anew.
+        on_error: what becomes of a sample that the dataset or the pipeline can't make. "raise" raises where its batch
+            would have come, and iterating on gives the next batch. "skip" leaves the sample out of its batch, "replace"
+            puts the next good one of the batch into its place. A function is called with a `BatchError`, and returns
+            one of these words (None means "skip"). A batch with no good sample is left out; so is the whole batch of an
+            iterable dataset, which can't be read again. See `ServerStats` for how many there were.
         **kwargs: as for `torch.utils.data.DataLoader`.
 
     Raises:
@@ -58,6 +65,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         *args: Any,
         last_batch_policy: LastBatchPolicy | None = None,
         last_batch_padded: bool = False,
+        on_error: OnError = "raise",
         **kwargs: Any,
     ) -> None:
         if not isinstance(dali_server, DALIServer):
@@ -67,6 +75,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             )
         self.last_batch_policy = None if last_batch_policy is None else check_policy(last_batch_policy)
         self.last_batch_padded = bool(last_batch_padded)
+        self.on_error = check_on_error(on_error)
         options = _OF_TORCH.bind(dataset, *args, **kwargs).arguments
         if self.last_batch_policy is not None:
             iterable = isinstance(dataset, IterableDataset)
@@ -95,7 +104,11 @@ def _signature() -> inspect.Signature:
     server = inspect.Parameter("dali_server", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=DALIServer)
     own = inspect.signature(DataLoader.__init__).parameters
     return inspect.Signature(
-        [server, *_OF_TORCH.parameters.values(), own["last_batch_policy"], own["last_batch_padded"]]
+        [
+            server,
+            *_OF_TORCH.parameters.values(),
+            *(own[name] for name in ("last_batch_policy", "last_batch_padded", "on_error")),
+        ]
     )
 
 
@@ -118,7 +131,11 @@ class LoaderIterator(Iterator[Any]):
         self._persistent = loader.persistent_workers and loader.num_workers > 0
         self._pin = loader.pin_memory and torch.accelerator.is_available()
         # No reference to the loader, which may have one to this: workers end slowly when a cycle is collected.
-        self._inner_loader, self._sampler = _inner_loader(loader, self._first_session, epoch)
+        restarts = self._server.restart == "on-failure"
+        catch = Rescue.catches(loader.on_error, restarts)
+        self._inner_loader, self._sampler = _inner_loader(loader, self._first_session, epoch, catch)
+        self._rescue = Rescue(loader.on_error, restarts, _maker(self._inner_loader), self._server.losses)
+        self._restarts = restarts
         self._consumer: ConsumerClient | None = None
         self._inner: Iterator[Any] | None = None
         self.restart(epoch)
@@ -127,6 +144,7 @@ class LoaderIterator(Iterator[Any]):
         """Begin an epoch; what is left of the last one is dropped."""
         self._close_session()
         self._consumer = self._server.consumer
+        self._stops = self._server.stops
         self._session = session_of(self._first_session, epoch)
         self._consumer.open_session(self._session)
         if self._sampler is not None:
@@ -138,36 +156,65 @@ class LoaderIterator(Iterator[Any]):
     def __next__(self) -> Any:
         times = self._server.loop_times
         times.enter()
-        begin = time.perf_counter()
         if self._inner is None or self._consumer is None:
             raise StopIteration
-        self._consumer.check()
+        worker_wait = result_wait = 0.0
+        while True:
+            begin = time.perf_counter()
+            made = self._next_made()
+            worker_wait += time.perf_counter() - begin
+            consumer, waited = self._consumer, self._consumer.waited
+            try:
+                batch = self._rescue.outcome(made, self._produced, self._revive)
+            except LeftOut:
+                continue
+            except LOST as error:
+                raise (error if self._restarts else self._server.explain(error))  # noqa: B904  # has it as its context
+            result_wait += consumer.waited - waited
+            times.leave(worker_wait, result_wait, self._is_first)
+            self._is_first = False
+            return batch
+
+    def _next_made(self) -> Made | Unmade:
+        """Wait for a worker."""
+        assert self._inner is not None
+        assert self._consumer is not None
         try:
-            batch = next(self._inner)
+            if self._consumer.ended and self._restarts:
+                self._revive()
+            self._consumer.check()
+            made: Made | Unmade = next(self._inner)
+            return made
         except StopIteration:
+            self._rescue.report()
             self.close()
             raise
-        except (ServerClosedError, ServerDiedError) as error:
-            error.__traceback__ = None  # as below
-            why = self._server.end_error()
-            if why is None:
-                raise error
-            raise why from error
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # it is raised again, or a better one
             # torch raises what happened in a worker from a frame that refers to the exception. Through that cycle its
             # iterator would live until the next garbage collection, and ending the workers there takes seconds.
             if self._has_workers:
                 error.__traceback__ = None
-            raise error
+            raise self._explained(error)  # noqa: B904  # which has it as its context
         finally:
-            worker_wait = time.perf_counter() - begin
             set_context(None)  # without workers, a dataset that raised leaves its own behind
-        waited = self._consumer.waited
-        try:
-            return produce(batch, self._consumer, pin=self._pin)
-        finally:
-            times.leave(worker_wait, self._consumer.waited - waited, self._is_first)
-            self._is_first = False
+
+    def _produced(self, data: Any) -> Any:
+        assert self._consumer is not None
+        return produce(data, self._consumer, pin=self._pin)
+
+    def _explained(self, error: Exception) -> Exception:
+        """Return an error of this loader, or a better one that says who died."""
+        if isinstance(error, ServerClosedError | ServerDiedError):
+            return self._server.explain(error)
+        return error
+
+    def _revive(self) -> None:
+        """Have the server started again if it died, and go on with it."""
+        self._server.revive(self._stops)
+        consumer = self._server.consumer
+        if consumer is not self._consumer:
+            consumer.open_session(self._session)
+            self._consumer = consumer
 
     def __len__(self) -> int:
         return len(self._inner_loader)
@@ -196,11 +243,13 @@ class _InnerLoader(torch.utils.data.DataLoader[Any]):
         """Warn about nothing: the outer loader has done so."""
 
 
-def _inner_loader(loader: DataLoader, first_session: int, epoch: int) -> tuple[_InnerLoader, NumberedSampler | None]:
+def _inner_loader(
+    loader: DataLoader, first_session: int, epoch: int, catch: tuple[type[Exception], ...]
+) -> tuple[_InnerLoader, NumberedSampler | None]:
     """Build the loader that makes placeholders, and return it with the sampler that numbers its batches."""
     options: dict[str, Any] = {
         "num_workers": loader.num_workers,
-        "collate_fn": Collate(loader.collate_fn, epoch),
+        "collate_fn": Collate(loader.collate_fn, epoch, catch),
         "pin_memory": loader.pin_memory,
         "timeout": loader.timeout,
         "worker_init_fn": WorkerInit(loader.worker_init_fn),
@@ -228,10 +277,26 @@ def _inner_loader(loader: DataLoader, first_session: int, epoch: int) -> tuple[_
         return _InnerLoader(wrapped, batch_size=loader.batch_size, drop_last=loader.drop_last, **options), None
     sampler = NumberedSampler(loader.sampler if batches is None else batches)
     options.update(_sampling(loader, sampler, sampler))
-    return _InnerLoader(NumberedDataset(dataset, first_session), **options), sampler
+    return _InnerLoader(NumberedDataset(dataset, first_session, catch), **options), sampler
 
 
 def _sampling(loader: DataLoader, batch_sampler: Any, sampler: Any) -> dict[str, Any]:
     if loader.batch_sampler is None:
         return {"batch_size": None, "sampler": sampler}
     return {"batch_sampler": batch_sampler}
+
+
+def _maker(inner: _InnerLoader) -> Callable[[NumberedIndices], Made | Unmade] | None:
+    """Return what makes a batch in this process, if that is possible: if the dataset has indices."""
+    dataset, collate, has_batches = inner.dataset, inner.collate_fn, inner.batch_sampler is not None
+    if not isinstance(dataset, NumberedDataset):
+        return None
+
+    def make(numbered: NumberedIndices) -> Made | Unmade:
+        try:
+            made: Made | Unmade = collate(dataset.__getitems__(numbered) if has_batches else dataset[numbered])
+            return made
+        finally:
+            set_context(None)
+
+    return make

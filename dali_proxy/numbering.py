@@ -8,16 +8,15 @@ them out again and notes them in the `BatchContext` of its thread, where the pro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from torch.utils.data import Dataset, IterableDataset, get_worker_info
 
+from dali_proxy.batches import NumberedIndices, Unmade
 from dali_proxy.context import BatchContext, set_context
 
 __all__ = [
     "NumberedDataset",
-    "NumberedIndices",
     "NumberedIterableDataset",
     "NumberedSampler",
     "WorkerInit",
@@ -39,15 +38,6 @@ def batch_number(made: int) -> int:
     """Return the number of the batch that this process makes after `made` others: no two workers use one number."""
     worker = get_worker_info()
     return made if worker is None else worker.id + made * worker.num_workers
-
-
-@dataclass(frozen=True)
-class NumberedIndices:
-    """What a `NumberedSampler` yields: an item of the user's sampler (an index, or those of a batch) and its number."""
-
-    epoch: int
-    batch: int
-    indices: Any
 
 
 class NumberedSampler:
@@ -75,36 +65,50 @@ class NumberedSampler:
 
 
 class NumberedDataset(Dataset[Any]):
-    """Wraps a map-style dataset; takes `NumberedIndices`, so it works with a `NumberedSampler` only."""
+    """Wraps a map-style dataset; takes `NumberedIndices`, so it works with a `NumberedSampler` only.
 
-    def __init__(self, dataset: Any, first_session: int) -> None:
+    Args:
+        dataset: the user's.
+        first_session: session of epoch 0.
+        catch: exceptions that the training process deals with: an `Unmade` is returned for them.
+    """
+
+    def __init__(self, dataset: Any, first_session: int, catch: tuple[type[Exception], ...] = ()) -> None:
         self.dataset = dataset
         self.first_session = first_session
+        self.catch = catch
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def __getitem__(self, numbered: NumberedIndices) -> Any:
-        context = self._begin(numbered)
-        context.index = str(numbered.indices)
-        return self.dataset[numbered.indices]
+        return self._caught(numbered, self._one)
 
     def __getitems__(self, numbered: NumberedIndices) -> Any:
-        context = self._begin(numbered)
-        context.indices = numbered.indices
+        return self._caught(numbered, self._batch)
+
+    def _caught(self, numbered: NumberedIndices, make: Callable[[Any, BatchContext], Any]) -> Any:
+        session = session_of(self.first_session, numbered.epoch)
+        context = BatchContext(session, numbered.epoch, numbered.batch, numbered.indices)
+        set_context(context)
+        try:
+            return make(numbered.indices, context)
+        except self.catch as error:
+            return Unmade.of(numbered, error, context.index)
+
+    def _one(self, index: Any, context: BatchContext) -> Any:
+        context.index = str(index)
+        return self.dataset[index]
+
+    def _batch(self, indices: Any, context: BatchContext) -> Any:
         get_all = getattr(self.dataset, "__getitems__", None)
         if get_all:
-            return get_all(numbered.indices)
+            return get_all(indices)
         samples = []
-        for index in numbered.indices:
+        for index in indices:
             context.index = str(index)
             samples.append(self.dataset[index])
         return samples
-
-    def _begin(self, numbered: NumberedIndices) -> BatchContext:
-        context = BatchContext(session_of(self.first_session, numbered.epoch), numbered.epoch, numbered.batch)
-        set_context(context)
-        return context
 
 
 class NumberedIterableDataset(IterableDataset[Any]):

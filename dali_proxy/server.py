@@ -17,7 +17,7 @@ from dali_proxy.endpoint import Endpoint, InputSpec
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from dali_proxy.host import HostOptions, ProcessHost, ThreadHost
 from dali_proxy.nvidia.adopt import adopt, is_nvidia_pipeline
-from dali_proxy.telemetry import LoopTimes, ServerStats
+from dali_proxy.telemetry import LoopTimes, Losses, ServerStats
 from dali_proxy.worker import close_worker_client
 from pipeline import Pipeline
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError, MissingSizeError
@@ -80,6 +80,10 @@ class DALIServer:
         ring_bytes_limit: what that may grow to.
         unclaimed_bytes: most memory of results that a loader other than ours left behind.
         timeout: seconds that the server may take for a batch; None for as long as it lives.
+        restart: "on-failure" starts a server again that died without having been stopped, when its batches are wanted
+            next. `dali_proxy.DataLoader` then makes the batches anew that were lost with it, in this process, and goes
+            on: no batch is lost or doubled, and random numbers are the same. Batches of iterable datasets can't be made
+            again. With "never", everybody who waits gets a `ServerDiedError`.
 
     Raises:
         GraphError: the pipeline has no input.
@@ -102,6 +106,7 @@ class DALIServer:
         ring_bytes_limit: int = 4 << 30,
         unclaimed_bytes: int = 2 << 30,
         timeout: float | None = 300.0,
+        restart: Literal["never", "on-failure"] = "never",
     ) -> None:
         if is_nvidia_pipeline(pipeline):
             pipeline = adopt(pipeline)
@@ -110,6 +115,8 @@ class DALIServer:
             raise ArgumentTypeError(f"DALIServer needs a Pipeline, not {type(pipeline).__name__}{hint}")
         if mode not in _HOSTS:
             raise ArgumentValueError(f'DALIServer: mode must be "process" or "thread", not {mode!r}')
+        if restart not in ("never", "on-failure"):
+            raise ArgumentValueError(f'DALIServer: restart must be "never" or "on-failure", not {restart!r}')
         for name, size in (("batch_size", pipeline.max_batch_size), ("num_threads", pipeline.num_threads)):
             if size < 1:
                 raise MissingSizeError(f"DALIServer: the pipeline has no {name}: pass {name}= (1 or more) to it")
@@ -117,7 +124,10 @@ class DALIServer:
         self.pipeline = pipeline
         self.deterministic = deterministic
         self.mode = mode
+        self.restart = restart
+        self.stops = 0  # how often its user stopped it
         self.loop_times = LoopTimes()
+        self.losses = Losses()
         self._unclaimed_bytes = unclaimed_bytes
         endpoint = Endpoint(
             path=os.path.join(tempfile.gettempdir(), f"dali-proxy-{secrets.token_hex(8)}", "socket"),
@@ -151,9 +161,8 @@ class DALIServer:
     @property
     def running(self) -> bool:
         """Whether the server runs."""
-        if self._owned:
-            return self._life.host is not None and self._life.host.alive
-        return os.path.exists(self.endpoint.path)
+        host = self._life.host
+        return (not self._owned or (host is not None and host.alive)) and os.path.exists(self.endpoint.path)
 
     @property
     def pid(self) -> int | None:
@@ -177,10 +186,13 @@ class DALIServer:
                 error = self.end_error()
                 if error is not None:
                     raise error
-                if life.host is not None and self._owned:
-                    consumer = ConsumerClient(self.endpoint, life.host.how_it_ended, life.host.local)
-                else:
-                    consumer = ConsumerClient(self.endpoint)
+                try:
+                    if life.host is not None and self._owned:
+                        consumer = ConsumerClient(self.endpoint, life.host.how_it_ended, life.host.local)
+                    else:
+                        consumer = ConsumerClient(self.endpoint)
+                except (ServerClosedError, ServerDiedError) as gone:
+                    raise self.explain(gone) from None
                 life.consumers[os.getpid()] = consumer
             return consumer
 
@@ -188,9 +200,21 @@ class DALIServer:
         """Return what to raise when the server doesn't run, or None while it runs."""
         if self.running:
             return None
-        if self._owned and self._life.host is not None:
-            return ServerDiedError(f"the server is gone: {self._life.host.how_it_ended()}")
+        host = self._life.host
+        if self._owned and host is not None:
+            how = host.how_it_ended() or (
+                f"its socket {self.endpoint.path} was removed while it ran, perhaps by something that cleans the "
+                "temporary folder; start() starts it again"
+            )
+            return ServerDiedError(f"the server is gone: {how}")
         return ServerClosedError("the server is not running: use it inside `with DALIServer(...)`, or call start()")
+
+    def explain(self, gone: ProxyError) -> ProxyError:
+        """Return what to raise when somebody found the server gone: how it ended, where this process can know."""
+        host = self._life.host
+        if self._owned and host is not None:
+            host.how_it_ended()  # waits for it: its end is seen on sockets a little earlier
+        return self.end_error() or gone
 
     def start(self) -> None:
         """Start the server, and wait until it serves. Does nothing while it runs.
@@ -225,7 +249,34 @@ class DALIServer:
         copy what you keep of them (`clone`), and drop the rest, before it stops.
         """
         with self._lock:
+            self.stops += 1
             self._life.stop("it was stopped")
+
+    def revive(self, stops: int) -> None:
+        """Start the server again if it died. Does nothing while it runs, but `consumer` is a new one if it was cut off.
+
+        Args:
+            stops: what `stops` was when the caller began to use the server.
+
+        Raises:
+            ServerClosedError: somebody stopped it, meanwhile or for good.
+            ServerDiedError: it died, and `restart` is "never".
+        """
+        with self._lock:
+            consumer = self._life.consumers.get(os.getpid())
+            if consumer is not None and consumer.ended and self._life.host is not None:
+                self._life.host.how_it_ended()  # waits for it: its end is seen here a little later
+            error = self.end_error()
+            if error is None and consumer is not None and consumer.ended:
+                del self._life.consumers[os.getpid()]
+                consumer.close()
+            if self.stops != stops:
+                raise ServerClosedError("the server was stopped")
+            if error is not None:
+                if not (self._owned and self.restart == "on-failure" and isinstance(error, ServerDiedError)):
+                    raise error
+                self.losses.restarts += 1
+                self.start()
 
     start_thread = start
     stop_thread = stop
@@ -250,16 +301,24 @@ class DALIServer:
 
         Raises:
             BatchError: the batch failed in the server; the next one is not affected.
+            ServerDiedError: the batch was lost with the server, which is started again if `restart` says so.
         """
         from dali_proxy.produce import produce
 
-        return produce(batch, self.consumer)
+        stops = self.stops
+        try:
+            return produce(batch, self.consumer)
+        except ServerDiedError:
+            if self.restart == "on-failure":
+                self.revive(stops)
+            raise
 
     def stats(self) -> ServerStats:
         """Return the server's counters since it was started."""
         return ServerStats.of_report(
             self.consumer.statistics(),
             result_wait=self.loop_times.result_wait,
+            **vars(self.losses),
             worker_wait=self.loop_times.worker_wait,
             start_wait=self.loop_times.start_wait,
             training=self.loop_times.training,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["LoopTimes", "OperatorTimes", "ServerStats"]
+__all__ = ["LoopTimes", "Losses", "OperatorTimes", "ServerStats"]
 
 _WAITING = 0.1  # share of the time that training may wait before something else is the limit
 _BUSY = 0.7  # share of the time that the executor works when it is the limit
@@ -56,6 +56,21 @@ class LoopTimes:
         self._handed_over = 0.0
 
 
+@dataclass
+class Losses:
+    """What went wrong for the loaders of one server in this process, and was dealt with.
+
+    Attributes:
+        skipped: samples that `on_error` left out.
+        replaced: samples that another one has taken the place of.
+        restarts: how often the server was started again after it had died.
+    """
+
+    skipped: int = 0
+    replaced: int = 0
+    restarts: int = 0
+
+
 @dataclass(frozen=True)
 class OperatorTimes:
     """Time that one step of the pipeline took: an operator, or a chain of operators that run together.
@@ -81,6 +96,9 @@ class ServerStats:
         samples: in those.
         errors: batches that failed.
         dropped: batches that nobody wanted any more.
+        skipped: samples that loaders of this process left out (`on_error`), since the server was made.
+        replaced: samples that another one has taken the place of, there.
+        restarts: how often the server was started again after it had died, since it was made.
         bytes_in: of samples.
         bytes_out: of results.
         workers: processes that are connected to submit batches.
@@ -105,6 +123,9 @@ class ServerStats:
     samples: int = 0
     errors: int = 0
     dropped: int = 0
+    skipped: int = 0
+    replaced: int = 0
+    restarts: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
     workers: int = 0
@@ -145,6 +166,8 @@ class ServerStats:
         lines = [
             f"{self.batches:,} batches of {self.samples:,} samples in {self.seconds:.1f} s, "
             f"{self.samples / seconds:,.0f} samples/s; {self.errors:,} failed, {self.dropped:,} not wanted any more",
+            f"losses      {self.skipped:,} samples skipped, {self.replaced:,} replaced; "
+            f"the server was started again {self.restarts} times",
             f"samples     {_megabytes(self.bytes_in)} in, {_megabytes(self.bytes_out)} out",
             f"executor    busy {self.busy / seconds:.0%} of the time, "
             f"{self.occupancy / seconds:.1f} of {self.depth} batches at once",
@@ -180,10 +203,10 @@ class ServerStats:
         return ServerStats(**differences)
 
     @classmethod
-    def of_report(cls, report: Mapping[str, Any], **waits: float) -> ServerStats:
-        """Make one of the host's report and the times that were measured in this process."""
+    def of_report(cls, report: Mapping[str, Any], **measured: float) -> ServerStats:
+        """Make one of the host's report and what was measured in this process."""
         operators = {name: OperatorTimes(**times) for name, times in report["operators"].items()}
-        fields: dict[str, Any] = {**report, **waits, "operators": operators}
+        fields: dict[str, Any] = {**report, **measured, "operators": operators}
         return cls(**fields)
 
 

@@ -1,0 +1,85 @@
+"""What travels between the training process and a loader's workers: which batch to make, and what became of it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from torch._utils import ExceptionWrapper
+from torch.utils.data import get_worker_info
+
+__all__ = ["Made", "NumberedIndices", "Unmade"]
+
+
+@dataclass(frozen=True)
+class NumberedIndices:
+    """What a `NumberedSampler` yields: an item of the user's sampler and its number.
+
+    Attributes:
+        epoch: number of the epoch.
+        batch: number of the batch in it.
+        indices: dataset indices of a batch, or a single one with ``batch_size=None``; None where the dataset counts for
+            itself.
+    """
+
+    epoch: int
+    batch: int
+    indices: Any
+
+
+class Made(NamedTuple):
+    """A batch that a worker has made. A tuple, because torch pins what it finds in tuples.
+
+    Attributes:
+        numbered: which batch it is.
+        data: what the user's collate function returned, its placeholders submitted.
+        place: where an iterable dataset is after it; None if unknown.
+    """
+
+    numbered: NumberedIndices
+    data: Any
+    place: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Unmade:
+    """A batch that a worker could not make, for a reason that the training process wants to deal with.
+
+    Attributes:
+        numbered: which batch it is.
+        error: what happened; wrapped when it comes from another process, since not every exception can be pickled.
+        index: dataset index that was being read, as text; empty if unknown.
+        worker: who tried.
+    """
+
+    numbered: NumberedIndices
+    error: Exception | Any
+    index: str
+    worker: str
+
+    @classmethod
+    def of(cls, numbered: NumberedIndices, error: Exception, index: str) -> Unmade:
+        """Describe the exception that is being handled."""
+        worker = get_worker_info()
+        if worker is None:
+            return cls(numbered, error, index, f"main (pid {os.getpid()})")
+        name = f"worker {worker.id}"
+        wrap: Any = ExceptionWrapper  # it has no types
+        wrapped = wrap(where=f"in DataLoader {name.replace(' ', ' process ')}")
+        return cls(numbered, wrapped, index, f"{name} (pid {os.getpid()})")
+
+    def exception(self) -> Exception:
+        """Return the exception, as torch would have raised it."""
+        if isinstance(self.error, Exception):
+            return self.error
+        try:
+            self.error.reraise()
+        except Exception as error:  # noqa: BLE001  # it is what was asked for
+            return error.with_traceback(None)
+        raise AssertionError("reraise raises")
+
+    @property
+    def traceback(self) -> str:
+        """The worker's traceback, as text; empty where the exception has it itself."""
+        return "" if isinstance(self.error, Exception) else str(self.error.exc_msg)

@@ -51,12 +51,14 @@ class Unmade:
         error: what happened; wrapped when it comes from another process, since not every exception can be pickled.
         index: dataset index that was being read, as text; empty if unknown.
         worker: who tried.
+        place: as of a `Made`; unknown.
     """
 
     numbered: NumberedIndices
     error: Exception | Any
     index: str
     worker: str
+    place: None = None
 
     @classmethod
     def of(cls, numbered: NumberedIndices, error: Exception, index: str) -> Unmade:

@@ -10,6 +10,7 @@ from dali_proxy.context import BatchContext, current_context, set_context
 from dali_proxy.nested import find, replace
 from dali_proxy.numbering import batch_number
 from dali_proxy.refs import BatchRef, SampleRef
+from dali_proxy.streams import Pause
 
 __all__ = ["Collate", "collate_sample_refs", "register_with_torch"]
 
@@ -45,7 +46,9 @@ class Collate:
         self.catch = catch
         self._made = 0  # batches of datapipes
 
-    def __call__(self, samples: Any) -> Made | Unmade:
+    def __call__(self, samples: Any) -> Made | Unmade | Pause:
+        if isinstance(samples, Pause) or (isinstance(samples, list) and samples and isinstance(samples[0], Pause)):
+            return Pause()
         context = current_context()
         if context is None:
             context = BatchContext(epoch=self.epoch, batch=batch_number(self._made))
@@ -56,7 +59,8 @@ class Collate:
                 return samples
             numbered = NumberedIndices(context.epoch, context.batch, context.indices)
             try:
-                return Made(numbered, _submit_rest(self.collate_fn(samples)))
+                data = _submit_rest(self.collate_fn(samples))
+                return Made(numbered, data, None if context.place is None else context.place())
             except self.catch as error:
                 return Unmade.of(numbered, error, "")
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ class BatchContext:
         indices: dataset indices of its samples, or None where the dataset counts for itself.
         index: the dataset index that is being read now, as text; empty if unknown.
         requests: how many requests were submitted for this batch; the next one is that view.
+        place: says where the dataset is after this batch, if it can; see `NumberedIterableDataset`.
     """
 
     session: int = 0
@@ -28,6 +30,7 @@ class BatchContext:
     indices: Any = None
     index: str = ""
     requests: int = 0
+    place: Callable[[], bytes | None] | None = None
 
 
 _thread = threading.local()

@@ -5,23 +5,28 @@ from __future__ import annotations
 import inspect
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import torch
 import torch.utils.data
-from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
+from torch.utils.data import IterableDataset
 
-from dali_proxy.batches import Made, NumberedIndices, Unmade
-from dali_proxy.collate import Collate
+from dali_proxy.batches import Made, Unmade
 from dali_proxy.consumer import ConsumerClient
 from dali_proxy.context import set_context
 from dali_proxy.errors import ServerClosedError, ServerDiedError
-from dali_proxy.numbering import NumberedDataset, NumberedIterableDataset, NumberedSampler, WorkerInit, session_of
-from dali_proxy.policies import FilledBatches, LastBatchPolicy, check_policy, loader_drops_last
+from dali_proxy.generators import Generators, copy_of
+from dali_proxy.inner import inner_loader, maker
+from dali_proxy.numbering import session_of
+from dali_proxy.policies import LastBatchPolicy, check_policy, loader_drops_last
 from dali_proxy.produce import produce
 from dali_proxy.rescue import LOST, LeftOut, OnError, Rescue, check_on_error
+from dali_proxy.resume import LoaderState, Progress, SamplerState, sampler_with_epochs, start_of_epoch, stateful_sampler
 from dali_proxy.server import DALIServer
+from dali_proxy.streams import Pause
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
 
 __all__ = ["DataLoader", "LoaderIterator"]
@@ -86,18 +91,67 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         self.dali_server = dali_server
         self._epoch = 0
         self._lasting: LoaderIterator | None = None  # of persistent workers: there is one, as with torch
+        self._start: LoaderState | None = None  # where the next iteration starts, after load_state_dict
+        self._progress: Progress | None = None  # of the iterator that began last
 
     def __iter__(self) -> LoaderIterator:  # type: ignore[override]
-        """Begin an epoch."""
+        """Begin an epoch, or go on where `load_state_dict` says."""
         self.dali_server.start()
-        epoch, self._epoch = self._epoch, self._epoch + 1
-        if not (self.persistent_workers and self.num_workers > 0):
-            return LoaderIterator(self, epoch)
-        if self._lasting is None:
-            self._lasting = LoaderIterator(self, epoch)
+        start = self._start
+        if self._lasting is not None and start is None:
+            iterator = self._lasting
+            iterator.restart(replace(start_of_epoch(self, self._epoch), seeded=False))
         else:
-            self._lasting.restart(epoch)
-        return self._lasting
+            iterator = LoaderIterator(self, start or start_of_epoch(self, self._epoch))
+            if self.persistent_workers and self.num_workers > 0:
+                self._lasting = iterator
+        self._start = None
+        self._epoch += 1
+        self._progress = iterator.progress
+        return iterator
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the iterator that began last is: after the last batch that it yielded.
+
+        A loader that is made with the same arguments, in this process or in another one, goes on from there after
+        `load_state_dict`: with the next batch, or, when the epoch has ended, with the next epoch. The number of
+        workers may be another one, except for iterable datasets, which share their data between the workers.
+
+        Returns:
+            Plain objects and tensors, for `torch.save`. Of a sampler or an iterable dataset that has `state_dict` and
+            `load_state_dict`, what these give is part of it.
+        """
+        if self._start is not None:
+            return self._start.as_dict()
+        if self._progress is not None and not self._progress.finished:
+            return self._progress.state().as_dict()
+        return self._between_epochs().as_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Have the next iteration go on where `state_dict` was called.
+
+        Batches that were yielded before are not made again: their samples are not read. (An iterable dataset that has
+        no `load_state_dict` has no other way than reading them again.)
+
+        Args:
+            state_dict: what `state_dict` returned; an empty one changes nothing.
+
+        Raises:
+            ArgumentMismatchError: it is of another kind of loader: another `batch_size`, length of the dataset,
+                number of workers of an iterable dataset, or set of generators.
+        """
+        if state_dict:
+            start = LoaderState.of_dict(state_dict)
+            start.check(self._between_epochs())
+            self._start = start
+            self._epoch = start.epoch
+
+    def _between_epochs(self) -> LoaderState:
+        return replace(
+            start_of_epoch(self, self._epoch),
+            seeded=self._lasting is None,
+            sampler=SamplerState(stateful_sampler(self)).now(),
+        )
 
 
 def _signature() -> inspect.Signature:
@@ -120,10 +174,15 @@ class LoaderIterator(Iterator[Any]):
 
     Args:
         loader: the loader.
-        epoch: number of the epoch.
+        start: where to start.
+
+    Attributes:
+        progress: how far it is.
     """
 
-    def __init__(self, loader: DataLoader, epoch: int) -> None:
+    progress: Progress
+
+    def __init__(self, loader: DataLoader, start: LoaderState) -> None:
         self._server = loader.dali_server
         self._first_session = secrets.randbits(63)
         self._session = 0
@@ -133,25 +192,59 @@ class LoaderIterator(Iterator[Any]):
         # No reference to the loader, which may have one to this: workers end slowly when a cycle is collected.
         restarts = self._server.restart == "on-failure"
         catch = Rescue.catches(loader.on_error, restarts)
-        self._inner_loader, self._sampler = _inner_loader(loader, self._first_session, epoch, catch)
-        self._rescue = Rescue(loader.on_error, restarts, _maker(self._inner_loader), self._server.losses)
+        self._inner_loader, self._sampler, self._sampler_state = inner_loader(loader, self._first_session, start, catch)
+        self._generators = Generators(loader)
+        self._told_sampler = sampler_with_epochs(loader)
+        self._in_order = loader.in_order
+        self._rescue = Rescue(loader.on_error, restarts, maker(self._inner_loader), self._server.losses)
         self._restarts = restarts
         self._consumer: ConsumerClient | None = None
         self._inner: Iterator[Any] | None = None
-        self.restart(epoch)
+        self.restart(start)
 
-    def restart(self, epoch: int) -> None:
+    def restart(self, start: LoaderState) -> None:
         """Begin an epoch; what is left of the last one is dropped."""
         self._close_session()
         self._consumer = self._server.consumer
         self._stops = self._server.stops
-        self._session = session_of(self._first_session, epoch)
+        self._session = session_of(self._first_session, start.epoch)
         self._consumer.open_session(self._session)
-        if self._sampler is not None:
-            self._sampler.epoch = epoch
-        self._inner = iter(self._inner_loader)
+        with self._generators.going_back(start.own, start.shared):
+            # Now is what the epoch's order depends on, and what its `state_dict` has.
+            start = replace(
+                start,
+                own=self._generators.own(),
+                shared=self._generators.shared(),
+                sampler_epoch=self._set_sampler_epoch(start.sampler_epoch),
+            )
+            self._inner = self._begin(start)
+        self.progress = Progress(start, self._sampler_state, self._in_order)
         self._is_first = True
         self._server.loop_times.pause()
+
+    def _set_sampler_epoch(self, epoch: int | None) -> int | None:
+        """Tell the sampler which epoch it goes on in; return what it was told last."""
+        if self._told_sampler is None:
+            return None
+        if epoch is not None:
+            self._told_sampler.set_epoch(epoch)
+        return int(self._told_sampler.epoch)
+
+    def _begin(self, start: LoaderState) -> Iterator[Any]:
+        if self._sampler is not None:
+            self._sampler.epoch = start.epoch
+            self._sampler.start = self._sampler_state.start(start)
+        generator = self._inner_loader.generator
+        if not start.seeded and start.kind != "datapipe":  # what a new iterator draws is then no part of the order
+            self._inner_loader.generator = copy_of(generator)
+        inner = iter(self._inner_loader)
+        self._inner_loader.generator = generator
+        if self._sampler is not None and self._sampler.items is not None:
+            self._sampler.items.begin()  # it draws random numbers now, and not at the first `next`
+        if start.kind == "datapipe":  # nobody but the pipes knows where they are: they begin anew
+            for _ in islice(inner, start.batches):
+                pass
+        return inner
 
     def __next__(self) -> Any:
         times = self._server.loop_times
@@ -170,6 +263,7 @@ class LoaderIterator(Iterator[Any]):
                 continue
             except LOST as error:
                 raise (error if self._restarts else self._server.explain(error))  # noqa: B904  # has it as its context
+            self.progress.note(made.numbered.batch, made.place)
             result_wait += consumer.waited - waited
             times.leave(worker_wait, result_wait, self._is_first)
             self._is_first = False
@@ -183,9 +277,12 @@ class LoaderIterator(Iterator[Any]):
             if self._consumer.ended and self._restarts:
                 self._revive()
             self._consumer.check()
-            made: Made | Unmade = next(self._inner)
+            made: Made | Unmade | Pause = next(self._inner)
+            while isinstance(made, Pause):
+                made = next(self._inner)
             return made
         except StopIteration:
+            self.progress.finished = True
             self._rescue.report()
             self.close()
             raise
@@ -234,69 +331,3 @@ class LoaderIterator(Iterator[Any]):
     def __del__(self) -> None:
         if getattr(self, "_consumer", None) is not None:
             self._close_session()
-
-
-class _InnerLoader(torch.utils.data.DataLoader[Any]):
-    """torch's loader, for wrapped datasets and samplers."""
-
-    def check_worker_number_rationality(self) -> None:
-        """Warn about nothing: the outer loader has done so."""
-
-
-def _inner_loader(
-    loader: DataLoader, first_session: int, epoch: int, catch: tuple[type[Exception], ...]
-) -> tuple[_InnerLoader, NumberedSampler | None]:
-    """Build the loader that makes placeholders, and return it with the sampler that numbers its batches."""
-    options: dict[str, Any] = {
-        "num_workers": loader.num_workers,
-        "collate_fn": Collate(loader.collate_fn, epoch, catch),
-        "pin_memory": loader.pin_memory,
-        "timeout": loader.timeout,
-        "worker_init_fn": WorkerInit(loader.worker_init_fn),
-        "multiprocessing_context": loader.multiprocessing_context,
-        "generator": loader.generator,
-        "persistent_workers": loader.persistent_workers,
-        "in_order": loader.in_order,
-    }
-    if loader.num_workers > 0:
-        options["prefetch_factor"] = loader.prefetch_factor
-    if loader.pin_memory_device:
-        options["pin_memory_device"] = loader.pin_memory_device
-    dataset: Any = loader.dataset
-    batches: Any = loader.batch_sampler
-    if loader.last_batch_policy is LastBatchPolicy.FILL:
-        batches = FilledBatches(batches, loader.batch_size or 1, loader.last_batch_padded)
-    if isinstance(dataset, IterDataPipe | MapDataPipe):  # torch shards these by their type, so they stay as they are
-        if isinstance(dataset, MapDataPipe):
-            options.update(_sampling(loader, batches, loader.sampler))
-        else:
-            options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
-        return _InnerLoader(dataset, **options), None
-    if isinstance(dataset, IterableDataset):
-        wrapped = NumberedIterableDataset(dataset, first_session, epoch, loader.batch_size)
-        return _InnerLoader(wrapped, batch_size=loader.batch_size, drop_last=loader.drop_last, **options), None
-    sampler = NumberedSampler(loader.sampler if batches is None else batches)
-    options.update(_sampling(loader, sampler, sampler))
-    return _InnerLoader(NumberedDataset(dataset, first_session, catch), **options), sampler
-
-
-def _sampling(loader: DataLoader, batch_sampler: Any, sampler: Any) -> dict[str, Any]:
-    if loader.batch_sampler is None:
-        return {"batch_size": None, "sampler": sampler}
-    return {"batch_sampler": batch_sampler}
-
-
-def _maker(inner: _InnerLoader) -> Callable[[NumberedIndices], Made | Unmade] | None:
-    """Return what makes a batch in this process, if that is possible: if the dataset has indices."""
-    dataset, collate, has_batches = inner.dataset, inner.collate_fn, inner.batch_sampler is not None
-    if not isinstance(dataset, NumberedDataset):
-        return None
-
-    def make(numbered: NumberedIndices) -> Made | Unmade:
-        try:
-            made: Made | Unmade = collate(dataset.__getitems__(numbered) if has_batches else dataset[numbered])
-            return made
-        finally:
-            set_context(None)
-
-    return make

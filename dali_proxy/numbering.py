@@ -7,19 +7,24 @@ them out again and notes them in the `BatchContext` of its thread, where the pro
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from torch.utils.data import Dataset, IterableDataset, get_worker_info
+from torch.utils.data import Dataset, get_worker_info
 
 from dali_proxy.batches import NumberedIndices, Unmade
 from dali_proxy.context import BatchContext, set_context
 
 __all__ = [
     "NumberedDataset",
-    "NumberedIterableDataset",
+    "NumberedItems",
     "NumberedSampler",
+    "SamplerStart",
     "WorkerInit",
+    "WrapsDataset",
     "batch_number",
     "session_of",
 ]
@@ -40,31 +45,111 @@ def batch_number(made: int) -> int:
     return made if worker is None else worker.id + made * worker.num_workers
 
 
+@dataclass(frozen=True)
+class SamplerStart:
+    """Where a sampler goes on.
+
+    Attributes:
+        batches: how many items of it are left out.
+        done: numbers of later ones that are left out, too.
+        load: brings the sampler itself to that place; if None, its items are drawn and dropped.
+        ended: whether nothing is left.
+    """
+
+    batches: int = 0
+    done: frozenset[int] = frozenset()
+    load: Callable[[], None] | None = None
+    ended: bool = False
+
+    @property
+    def first_drawn(self) -> int:
+        """Number of the first item that is drawn."""
+        return 0 if self.load is None else self.batches
+
+
 class NumberedSampler:
     """Wraps a sampler or batch sampler; runs in the training process.
 
+    Args:
+        sampler: the user's.
+        take: called whenever the sampler is about to give an item or to end: with the number of that item, and whether
+            the sampler has ended instead. The sampler is one item ahead, so that its end is known with its last one.
+
     Attributes:
         epoch: number given to the epochs that start from now on.
+        start: where they start.
+        items: those of the epoch that started last.
     """
 
-    def __init__(self, sampler: Iterable[Any]) -> None:
+    def __init__(self, sampler: Iterable[Any], take: Callable[[int, bool], None] | None = None) -> None:
         self.sampler = sampler
         self.epoch = 0
+        self.start = SamplerStart()
+        self.items: NumberedItems | None = None
+        self._take = take
 
-    def __iter__(self) -> Iterator[NumberedIndices]:
+    def __iter__(self) -> NumberedItems:
+        start = self.start  # for every call: torch makes two iterators for an epoch, and uses the second one
+        if start.load is not None:
+            start.load()
+        if self._take is not None:
+            self._take(start.first_drawn, start.ended)
         # The user's sampler starts here and now, not at the first `next`, as it does without us.
-        return self._number(iter(self.sampler), self.epoch)
-
-    @staticmethod
-    def _number(items: Iterator[Any], epoch: int) -> Iterator[NumberedIndices]:
-        for batch, indices in enumerate(items):
-            yield NumberedIndices(epoch, batch, indices)
+        self.items = NumberedItems(iter(self.sampler), self.epoch, start, self._take)
+        return self.items
 
     def __len__(self) -> int:
         return len(self.sampler)  # type: ignore[arg-type]
 
 
-class NumberedDataset(Dataset[Any]):
+class NumberedItems(Iterator[NumberedIndices]):
+    """One epoch of a `NumberedSampler`."""
+
+    def __init__(
+        self, items: Iterator[Any], epoch: int, start: SamplerStart, take: Callable[[int, bool], None] | None
+    ) -> None:
+        if take is not None:
+            items = _one_ahead(items, start.first_drawn, take)
+        self._numbered = iter(()) if start.ended else self._number(items, epoch, start)
+        self._drawn: deque[NumberedIndices] = deque()
+        self._begun = False
+
+    @staticmethod
+    def _number(items: Iterator[Any], epoch: int, start: SamplerStart) -> Iterator[NumberedIndices]:
+        items = islice(items, start.batches - start.first_drawn, None)
+        for batch, indices in enumerate(items, start.batches):
+            if batch not in start.done:
+                yield NumberedIndices(epoch, batch, indices)
+
+    def begin(self) -> None:
+        """Draw the first item, if that has not been done: samplers draw their random numbers with it."""
+        if not self._begun:
+            self._drawn.extend(islice(self, 1))
+
+    def __next__(self) -> NumberedIndices:
+        self._begun = True
+        return self._drawn.popleft() if self._drawn else next(self._numbered)
+
+
+def _one_ahead(items: Iterator[Any], number: int, take: Callable[[int, bool], None]) -> Iterator[Any]:
+    """Yield items, each when it is known whether another one follows."""
+    left = list(islice(items, 1))
+    while left:
+        number += 1
+        take(number, False)
+        item, left = left[0], list(islice(items, 1))
+        if not left:
+            take(number, True)
+        yield item
+
+
+class WrapsDataset:
+    """What wraps the user's dataset, which is its attribute `dataset`."""
+
+    dataset: Any
+
+
+class NumberedDataset(WrapsDataset, Dataset[Any]):
     """Wraps a map-style dataset; takes `NumberedIndices`, so it works with a `NumberedSampler` only.
 
     Args:
@@ -111,37 +196,6 @@ class NumberedDataset(Dataset[Any]):
         return samples
 
 
-class NumberedIterableDataset(IterableDataset[Any]):
-    """Wraps an iterable dataset. Each worker numbers its own batches."""
-
-    def __init__(self, dataset: Any, first_session: int, epoch: int, batch_size: int | None) -> None:
-        self.dataset = dataset
-        self.first_session = first_session
-        self.epoch = epoch  # of the next iteration; persistent workers keep this object and count on
-        self.batch_size = batch_size or 1
-
-    def __iter__(self) -> Iterator[Any]:
-        epoch, self.epoch = self.epoch, self.epoch + 1
-        return self._number(iter(self.dataset), epoch)
-
-    def _number(self, samples: Iterator[Any], epoch: int) -> Iterator[Any]:
-        worker = get_worker_info()
-        ordinal = 0
-        context = BatchContext()
-        while True:
-            if ordinal % self.batch_size == 0:
-                number = batch_number(ordinal // self.batch_size)
-                context = BatchContext(session_of(self.first_session, epoch), epoch, number)
-            context.index = f"sample {ordinal} of worker {worker.id}" if worker else f"sample {ordinal}"
-            set_context(context)  # every time: iterators of one thread may take turns
-            try:
-                sample = next(samples)
-            except StopIteration:
-                return
-            ordinal += 1
-            yield sample
-
-
 class WorkerInit:
     """The `worker_init_fn` of the inner loader: shows the user's dataset in `get_worker_info()`, then calls theirs."""
 
@@ -150,7 +204,7 @@ class WorkerInit:
 
     def __call__(self, worker_id: int) -> None:
         info = get_worker_info()
-        if info is not None and isinstance(info.dataset, NumberedDataset | NumberedIterableDataset):
+        if info is not None and isinstance(info.dataset, WrapsDataset):
             object.__setattr__(info, "dataset", info.dataset.dataset)  # torch declares it frozen
         if self.user_init is not None:
             self.user_init(worker_id)

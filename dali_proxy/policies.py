@@ -79,6 +79,9 @@ class FilledBatches:
         batch_size: of its batches, but the last.
         padded: whether to fill with the epoch's last index, or else with its first ones.
 
+    Attributes:
+        first: the first batch of the epoch; None until it came.
+
     Example:
         >>> list(FilledBatches([[4, 1], [3]], 2, padded=False))
         [[4, 1], [3, 4]]
@@ -88,17 +91,23 @@ class FilledBatches:
         self.batches = batches
         self.batch_size = batch_size
         self.padded = padded
+        self.first: Sequence[Any] | None = None
+        self._first_of_next: Sequence[Any] | None = None
+
+    def go_on_after(self, first: Sequence[Any] | None) -> None:
+        """Say what the first batch was, where the next iteration begins in the middle of an epoch."""
+        self._first_of_next = first
 
     def __iter__(self) -> Iterator[Sequence[Any]]:
+        self.first, self._first_of_next = self._first_of_next, None
         # The user's sampler starts here and now, not at the first `next`.
         return self._fill(iter(self.batches))
 
     def _fill(self, batches: Iterator[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-        first: Sequence[Any] | None = None
         for batch in batches:
-            first = batch if first is None else first
+            self.first = batch if self.first is None else self.first
             full = len(batch) == self.batch_size
-            yield batch if full else fill(batch, self.batch_size, first, self.padded)
+            yield batch if full else fill(batch, self.batch_size, self.first, self.padded)
 
     def __len__(self) -> int:
         return len(self.batches)  # type: ignore[arg-type]

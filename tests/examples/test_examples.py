@@ -25,6 +25,7 @@ RUNS: dict[str, tuple[str, float]] = {
     "imagenet": ("--epochs 3 --batch-size 16", 0.3),
     "segmentation": ("--epochs 3 --image-size 64", 0.05),
     "detection": ("--epochs 4 --image-size 64", 0.15),
+    "resume": ("--epochs 2 --batch-size 16 --image-size 64", 0.3),
     "contrastive": ("--epochs 2 --image-size 64", 0.4),
     "huggingface": ("--epochs 2", 0.3),
     "webdataset_shards": ("--epochs 3", 0.3),
@@ -96,6 +97,18 @@ def test_the_same_seed_gives_the_same_losses_with_fewer_workers_and_threads(
     first, _ = run_once("imagenet")
     again = run("imagenet", "--device", "cpu", "--num-workers", "1", "--num-threads", "1", *RUNS["imagenet"][0].split())
     assert losses(first) == losses(again)
+
+
+def test_a_training_that_stops_goes_on_as_if_it_had_not(
+    run_once: Callable[[str], tuple[str, Path]], tmp_path: Path
+) -> None:
+    whole, _ = run_once("resume")
+    options = ["--device", "cpu", *RUNS["resume"][0].split(), "--checkpoint", str(tmp_path / "training.pt")]
+    said = run("resume", *options, "--stop-after", "14")  # in the second epoch
+    assert "stopped     after batch 14" in said
+    said = run("resume", *options, "--num-workers", "1")
+    assert "going on    after batch 14" in said
+    assert losses(said) == losses(whole)
 
 
 def test_pictures_of_the_user(jpeg_folder: Path, tmp_path: Path) -> None:

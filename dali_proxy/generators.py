@@ -1,0 +1,81 @@
+"""The random number generators that a loader's samplers draw from: what state they are in, and going back to it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+__all__ = ["Generators", "copy_of"]
+
+
+class Generators:
+    """The generators of a loader: those that it or its samplers were given, and the process's.
+
+    States are plain objects and tensors, which `torch.save` and `torch.load` take.
+
+    Args:
+        loader: whose.
+    """
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        batches = loader.batch_sampler
+        holders = {"loader": loader, "batch_sampler": batches, "sampler": getattr(batches, "sampler", loader.sampler)}
+        self._own: dict[str, torch.Generator] = {}
+        for name, holder in holders.items():
+            generator = getattr(holder, "generator", None)
+            if isinstance(generator, torch.Generator) and generator not in self._own.values():
+                self._own[name] = generator
+        # torch's samplers draw from nothing but torch's generators.
+        self._only_torch = all(
+            type(holder).__module__.startswith("torch.") for name, holder in holders.items() if name != "loader"
+        )
+
+    def own(self) -> dict[str, Any]:
+        """Return the states of the generators that the loader or a sampler was given, by who has them."""
+        return {name: generator.get_state() for name, generator in self._own.items()}
+
+    def shared(self) -> dict[str, Any]:
+        """Return the states of the process's generators, which samplers without one of their own draw from."""
+        states: dict[str, Any] = {"torch": torch.get_rng_state()}
+        if not self._only_torch:
+            version, numbers, gauss = random.getstate()
+            states["python"] = [version, list(numbers), gauss]
+            kind, keys, *rest = cast("tuple[Any, ...]", np.random.get_state(legacy=True))
+            states["numpy"] = [kind, keys.tolist(), *rest]
+        return states
+
+    @contextmanager
+    def going_back(self, own: Mapping[str, Any], shared: Mapping[str, Any]) -> Iterator[None]:
+        """Go back to earlier states. The process's generators come back at the end: others draw from them, too."""
+        for name, state in own.items():
+            self._own[name].set_state(state)
+        now = self.shared() if shared else {}
+        _set_shared(shared)
+        try:
+            yield
+        finally:
+            _set_shared(now)
+
+
+def _set_shared(states: Mapping[str, Any]) -> None:
+    if "torch" in states:
+        torch.set_rng_state(states["torch"])
+    if "python" in states:
+        version, numbers, gauss = states["python"]
+        random.setstate((version, tuple(numbers), gauss))
+    if "numpy" in states:
+        kind, keys, *rest = states["numpy"]
+        np.random.set_state((kind, np.array(keys, np.uint32), *rest))
+
+
+def copy_of(generator: torch.Generator | None) -> torch.Generator:
+    """Return a generator that draws what `generator` (None: the process's) will draw, which it leaves alone."""
+    copied = torch.Generator()
+    copied.set_state((generator or torch.default_generator).get_state())
+    return copied

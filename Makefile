@@ -16,8 +16,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 # A stamp is named after the extras that are installed when it exists.
 DEMO := $(VENV)/.installed-demo
-DEV  := $(VENV)/.installed-test,demo,examples,parity
-GPU  := $(VENV)/.installed-test,demo,examples,parity,$(CUDA)
+DEV  := $(VENV)/.installed-test,demo,examples,video,parity
+GPU  := $(VENV)/.installed-test,demo,examples,video,parity,$(CUDA)
 DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help

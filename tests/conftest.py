@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.clips import Clips
 from tests.leftovers import Snapshot, end_processes, wait_until_nothing_is_left
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,6 +67,12 @@ def _find_dali_extra() -> Path | None:
 def dali_extra() -> Path | None:
     """NVIDIA's DALI_extra data: from DALI_EXTRA_PATH, or a folder beside the checkout; None without it."""
     return _find_dali_extra()
+
+
+@pytest.fixture(scope="session")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> Clips:
+    """Small videos of every kind, encoded when they are first asked for."""
+    return Clips(tmp_path_factory.mktemp("clips"))
 
 
 @pytest.fixture(scope="session")

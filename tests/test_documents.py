@@ -10,17 +10,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.clips import Clips
+
 ROOT = Path(__file__).resolve().parent.parent
 MAPPED = ("pipeline", "dali_proxy")
 
 
 @pytest.mark.parametrize("document", ["README.md", "docs/guide.md"])
-def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path) -> None:
+def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: Clips) -> None:
     """The Python blocks of a document, one after the other, are a script that runs."""
     text = (ROOT / document).read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     assert blocks
     (tmp_path / "photos").symlink_to(jpeg_folder)
+    for folder in ("a", "b"):
+        (tmp_path / "clips" / folder).mkdir(parents=True)
+        (tmp_path / "clips" / folder / "0.mp4").symlink_to(clips.path("h264.mp4"))
     (tmp_path / "script.py").write_text("\n\n".join(blocks), encoding="utf-8")
     run = subprocess.run(
         [sys.executable, "-W", "error::SyntaxWarning", "script.py"],

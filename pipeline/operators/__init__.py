@@ -34,12 +34,15 @@ from pipeline.operators import (
     transfer,
     transforms,
     transpose,
+    video_decoder,
     warp_affine,
 )
 from pipeline.operators.functions import class_name, fill_namespace, make_class, make_function
 from pipeline.operators.registry import all_schemas
 from pipeline.readers import file as file_reader
 from pipeline.readers import sequence as sequence_reader
+from pipeline.readers import video as video_reader
+from pipeline.readers import video_resize as video_resize_reader
 
 #: Modules whose import fills the registry.
 FAMILIES = (
@@ -78,6 +81,9 @@ FAMILIES = (
     transfer,
     transforms,
     transpose,
+    video_decoder,
+    video_reader,
+    video_resize_reader,
     warp_affine,
 )
 

@@ -90,6 +90,7 @@ class DataReader(Reader):
         """End the threads. The executor calls it, after the last batch."""
         if self._opened is not None:
             self._opened[1].close()
+        self._loader.close()
 
     def _gather(self, batch: Batch, number: int, spec: OutputSpec, samples: Sequence[Sample]) -> TensorListCPU:
         column = [sample[number] for sample in samples]

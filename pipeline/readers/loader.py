@@ -37,7 +37,7 @@ class Loader(ABC):
 
     #: What is known of each output. Samples of known shape and dtype are copied into one array a batch; others go
     #: into the batch as they are.
-    outputs: ClassVar[Sequence[OutputSpec]]
+    outputs: Sequence[OutputSpec]
 
     #: Whether any entry is read as fast as the next one, so that ``random_shuffle`` may mix all of them beforehand.
     random_access: ClassVar[bool] = True
@@ -67,3 +67,6 @@ class Loader(ABC):
     def source_info(self, entry: int) -> str:
         """Return where an entry lies, as users know it: ``source_info`` of its sample."""
         return ""
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to free
+        """Free what was opened. Called once, when nothing is read any more."""

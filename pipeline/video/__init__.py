@@ -1,0 +1,1 @@
+"""Encoded videos: which frames there are, and exactly those, decoded."""

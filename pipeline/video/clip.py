@@ -1,0 +1,135 @@
+"""One encoded video, in a file or in memory."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from pipeline.errors import DecodeError, PipelineError
+from pipeline.tensors.cpu import Array
+from pipeline.video.index import FrameIndex, count_frames, index_packets
+from pipeline.video.missing import require_av, require_nvdec
+from pipeline.video.whole import whole
+
+__all__ = ["Clip"]
+
+_FROM_MEMORY = 1 << 20  # bytes that FFmpeg asks for at a time
+
+
+class Clip:
+    """An encoded video.
+
+    Args:
+        source: the path of its file, or its bytes.
+        device_id: the GPU that decodes it; None for the CPU.
+
+    Raises:
+        DeviceError: what decodes videos is missing.
+    """
+
+    def __init__(self, source: str | Array, device_id: int | None = None) -> None:
+        self._av = require_av() if device_id is None else require_nvdec()
+        self._source = source
+        self.device_id = device_id
+        #: What PyAV raises for videos that can't be decoded.
+        self.decoding_errors: tuple[type[Exception], ...] = (self._av.FFmpegError, NotImplementedError)
+        self._lock = threading.Lock()  # guards the making of the index
+        self._index: FrameIndex | None = None
+
+    @property
+    def name(self) -> str:
+        """How messages call it."""
+        return f"the file {self._source!r}" if isinstance(self._source, str) else f"{self._source.size} encoded bytes"
+
+    @property
+    def index(self) -> FrameIndex:
+        """Its frames. The first that asks reads all of the video for it, and decodes nothing where that can be.
+
+        Raises:
+            DecodeError: it is no video.
+            PipelineError: the file can't be read.
+        """
+        with self._lock:
+            if self._index is None:
+                with self.errors():
+                    self._index = self._make_index()
+            return self._index
+
+    def open(self, on_gpu: bool = True) -> tuple[Any, Any]:
+        """Return a container of PyAV and its video stream, before the first packet; the caller closes the first.
+
+        Args:
+            on_gpu: whether the GPU is to decode, where the clip has one.
+        """
+        source: Any = self._source
+        if isinstance(source, str):
+            if os.path.isdir(source):
+                raise DecodeError("it is a folder")
+        elif not source.size:
+            raise DecodeError("there are no bytes")
+        else:
+            source = io.BytesIO(np.ascontiguousarray(source).reshape(-1).view(np.uint8).data)
+        options: dict[str, Any] = {}
+        if on_gpu and self.device_id is not None:
+            from av.codec.hwaccel import HWAccel
+
+            options["hwaccel"] = HWAccel("cuda", str(self.device_id), allow_software_fallback=False, is_hw_owned=True)
+        container = self._av.open(source, buffer_size=_FROM_MEMORY, **options)
+        try:
+            if not container.streams.video:
+                raise DecodeError("it has no video")
+            stream = container.streams.video[0]
+            stream.codec_context.thread_count = 1  # videos are decoded side by side
+            for other in container.streams:
+                if other is not stream:
+                    other.discard = "all"
+        except BaseException:
+            container.close()
+            raise
+        return container, stream
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Turn errors of PyAV, and ours, into ones that name the video."""
+        try:
+            yield
+        except PipelineError as error:
+            raise type(error)(f"{self.name} can't be decoded: {error}") from error
+        except self.decoding_errors as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            if isinstance(error, OSError) and isinstance(self._source, str) and not os.path.exists(self._source):
+                raise PipelineError(f"can't read {self.name}: {reason}") from error
+            raise DecodeError(f"{self.name} can't be decoded: {reason}") from error
+
+    def _make_index(self) -> FrameIndex:
+        container, stream = self.open(on_gpu=False)
+        with container:
+            may_lie = container.format.name == "avi" and bool(stream.codec_context.has_b_frames)
+            index = index_packets(whole(container.demux(stream), stream), stream.time_base, may_lie)
+            rate = stream.average_rate or Fraction(25)
+        if index is None:
+            container, stream = self.open(on_gpu=False)
+            with container:
+                return count_frames(sum(1 for _ in container.decode(stream)), rate)
+        return index if index.keys[0] == 0 else self._without_orphans(index)
+
+    def _without_orphans(self, index: FrameIndex) -> FrameIndex:
+        """Leave out frames shown before the first key frame that lack what they are made from, as in a cut video."""
+        first = index.times[index.keys[0]]
+        shown = []
+        container, stream = self.open(on_gpu=False)
+        with container:
+            for frame in container.decode(stream):
+                if frame.pts is not None and frame.pts >= first:
+                    break
+                shown.append(frame.pts)
+        kept = np.isin(index.times, shown) | (index.times >= first)
+        return replace(index, times=index.times[kept], keys=index.keys - np.count_nonzero(~kept))

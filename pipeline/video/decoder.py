@@ -1,0 +1,129 @@
+"""Decodes the frames of one video that are asked for, and those that they are made from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pipeline.errors import DecodeError
+from pipeline.video.clip import Clip
+
+__all__ = ["Decoder"]
+
+_TRIES = 3  # key frames to seek to, each before the last one, until the video is decoded from its start
+
+
+class Decoder:
+    """A video that is open, and decoded up to some frame. Belongs to one thread at a time.
+
+    Args:
+        clip: the video.
+
+    Attributes:
+        next: the frame that comes next, without a seek.
+    """
+
+    def __init__(self, clip: Clip) -> None:
+        self.clip = clip
+        self._index = clip.index
+        self._container: Any = None
+        self._stream: Any = None
+        self._frames: Iterator[Any] = iter(())
+        self._trouble: Exception | None = None  # the last that FFmpeg told of
+        self.next = 0
+        self._restart()
+
+    def decode(self, wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
+        """Give frames as `av.VideoFrame`s, each with its number.
+
+        Args:
+            wanted: their numbers, ascending.
+
+        Raises:
+            DecodeError: a frame can't be decoded. Its callers name the video, by `Clip.errors`.
+        """
+        for frame in wanted:
+            yield frame, self._find(frame)
+
+    def reaches(self, frame: int) -> bool:
+        """Whether going on is the shortest way to a frame."""
+        return int(self._index.keys[self._index.key_before(frame)]) <= self.next <= frame
+
+    def close(self) -> None:
+        """Close the video."""
+        self._frames = iter(())
+        if self._container is not None:
+            self._container.close()
+            self._container = None
+
+    def _find(self, frame: int) -> Any:
+        if not 0 <= frame < len(self._index):
+            raise DecodeError(f"it has no frame {frame}, it has {len(self._index)} frames")
+        if self.reaches(frame):
+            found = self._go_on(frame)
+            if found is not None:
+                return found
+        for key in self._ways_to(frame):
+            if key is None:
+                self._restart()
+            elif not self._seek(key):
+                continue
+            found = self._go_on(frame)
+            if found is not None:
+                return found
+        raise DecodeError(f"frame {frame} of {len(self._index)} is damaged") from self._trouble
+
+    def _ways_to(self, frame: int) -> Iterator[int | None]:
+        """Give positions in the index's `keys` from which a frame may be reached, and None for the video's start."""
+        if self._index.seekable:
+            last = self._index.key_before(frame)
+            yield from range(last, max(-1, last - _TRIES), -1)
+        yield None
+
+    def _restart(self) -> None:
+        self.close()
+        self._container, self._stream = self.clip.open()
+        self._frames = self._decode_on(self._container.demux(self._stream))
+        self.next = 0
+
+    def _seek(self, key: int) -> bool:
+        """Go to a key frame, or to one before it; return whether that was possible."""
+        frame = int(self._index.keys[key])
+        self._container.seek(int(self._index.times[frame]), stream=self._stream)
+        packets = self._container.demux(self._stream)
+        for packet in packets:
+            if packet.is_keyframe and packet.size:
+                landed = self._index.number(packet.pts)
+                if landed is None or landed > frame:
+                    return False
+                self._frames = self._decode_on(packets, packet)
+                self.next = landed
+                return True
+        return False
+
+    def _decode_on(self, packets: Iterator[Any], first: Any = None) -> Iterator[Any]:
+        if first is not None:
+            yield from first.decode()
+        for packet in packets:
+            yield from packet.decode()
+
+    def _go_on(self, wanted: int) -> Any:
+        """Return a frame that comes later; None when it doesn't come, or comes after a gap.
+
+        A decoder makes frames behind a gap of whatever it has, and they look like their neighbours.
+        """
+        try:
+            for frame in self._frames:
+                number = self._index.number(frame.pts) if self._index.seekable else self.next
+                if number is None or number < self.next:  # shown before the key frame that decoding began at
+                    continue
+                if number > self.next or frame.is_corrupt:
+                    break
+                self.next = number + 1
+                if number == wanted:
+                    return frame
+        except self.clip.decoding_errors as error:
+            self._trouble = error
+        self._frames = iter(())
+        self.next = len(self._index)
+        return None

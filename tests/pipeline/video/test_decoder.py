@@ -1,0 +1,193 @@
+"""Every frame is the one that was asked for, wherever decoding began: against FFmpeg's frames without any seek."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+import pytest
+
+from pipeline.errors import DecodeError, PipelineError
+from pipeline.types import DALIImageType
+from pipeline.video.clip import Clip
+from pipeline.video.decoder import Decoder
+from pipeline.video.frames import Decoders, read_frames
+from pipeline.video.pixels import Pixels
+from tests.clips import COUNT, KINDS, VARYING, Clips, decode_from_start, number_of
+
+RANDOM = np.random.default_rng(6).permutation(COUNT).tolist()
+#: Files that have no time stamps to tell frames by.
+COUNTED = {"h264.avi", "h264.h264"}
+
+
+def planes(frame: Any) -> Any:
+    return frame.to_ndarray()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_any_frame_is_exactly_that_frame(name: str, clips: Clips) -> None:
+    expected = [planes(frame) for frame in decode_from_start(clips.path(name))]
+    clip = Clip(str(clips.path(name)))
+    assert len(clip.index) == len(expected) == COUNT
+    assert clip.index.seekable == (name not in COUNTED)
+    decoder = Decoder(clip)
+    for wanted in [*RANDOM, 0, 0, *range(COUNT), COUNT - 1]:
+        ((number, frame),) = decoder.decode([wanted])
+        assert number == wanted
+        np.testing.assert_array_equal(planes(frame), expected[wanted], f"frame {wanted}")
+        assert number_of(frame.to_ndarray(format="rgb24")) == wanted
+    decoder.close()
+
+
+@pytest.mark.parametrize("name", ["h264_open_gop.mp4", "hevc_open_gop.mp4", "h264_refresh.mkv", "vp9.webm"])
+def test_sequences_from_memory(name: str, clips: Clips) -> None:
+    expected = [planes(frame) for frame in decode_from_start(clips.path(name))]
+    clip = Clip(clips.bytes(name))
+    for first in range(0, COUNT - 8, 3):
+        decoder = Decoder(clip)
+        for number, frame in decoder.decode(range(first, first + 8)):
+            np.testing.assert_array_equal(planes(frame), expected[number])
+        decoder.close()
+
+
+def test_an_open_gop_is_one(clips: Clips) -> None:
+    """The test above would prove nothing if no frame were made from the group of frames before its own."""
+    for name in ("h264_open_gop.mp4", "hevc_open_gop.mp4"):
+        with av.open(str(clips.path(name))) as file:
+            packets = [packet for packet in file.demux(video=0) if packet.size]
+        keys = [place for place, packet in enumerate(packets) if packet.is_keyframe]
+        assert len(keys) == 4
+        assert any(packets[key + 1].pts < packets[key].pts for key in keys[1:])
+
+
+def test_times_of_a_varying_frame_rate(clips: Clips) -> None:
+    for name in ("h264_varying.mp4", "h264_varying.mkv"):
+        seconds = Clip(str(clips.path(name))).index.seconds
+        np.testing.assert_allclose(np.diff(seconds), np.diff(VARYING) / 1000, atol=1e-9)
+
+
+def test_frames_that_lack_their_references_are_no_frames(clips: Clips, tmp_path: Path) -> None:
+    """What FFmpeg leaves out at the start of a video that was cut from a longer one is left out of the index."""
+    for name, kind in (("h264_open_gop.mp4", "mkv"), ("hevc_open_gop.mp4", "mkv"), ("h264.ts", "ts")):
+        path = tmp_path / f"{name}.{kind}"
+        with av.open(str(clips.path(name))) as source, av.open(str(path), "w") as cut:
+            stream = cut.add_stream_from_template(source.streams.video[0])
+            packets = [packet for packet in source.demux(video=0) if packet.size]
+            second = [place for place, packet in enumerate(packets) if packet.is_keyframe][1]
+            for packet in packets[second - 2 if kind == "ts" else second :]:
+                packet.stream = stream
+                cut.mux(packet)
+        expected = decode_from_start(path)
+        clip = Clip(str(path))
+        assert len(clip.index) == len(expected)
+        decoder = Decoder(clip)
+        for number in (len(expected) - 1, 0, 3):
+            ((_, frame),) = decoder.decode([number])
+            np.testing.assert_array_equal(planes(frame), planes(expected[number]))
+        decoder.close()
+
+
+def test_the_next_sequence_needs_no_seek(clips: Clips) -> None:
+    clip, decoders = Clip(str(clips.path("h264.mp4"))), Decoders(2)
+    read_frames(clip, range(8), Pixels(DALIImageType.RGB), decoders)
+    with decoders.lend(clip, 8) as first, decoders.lend(clip, 8) as second:
+        assert first.next == 8
+        assert first.reaches(8)
+        assert not first.reaches(7)
+        assert not first.reaches(12), "a key frame is nearer"
+        assert second.next == 0
+        next(iter(second.decode([20])))
+    for wanted, expected in ((9, 8), (22, 21), (9, 8)):
+        with decoders.lend(clip, wanted) as nearest:
+            assert nearest.next == expected
+    decoders.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["h264_open_gop.mp4", "hevc_open_gop.mp4", "vp9.webm", "mpeg4.avi", "h264_varying.mkv"]
+)
+def test_a_seek_is_enough(name: str, clips: Clips) -> None:
+    """The start of the video is the last resort, where a seek didn't lead to a frame."""
+    decoder = Decoder(Clip(str(clips.path(name))))
+    container = decoder._container
+    for wanted in (35, 12, 30, 39, 1, 20):
+        assert len(list(decoder.decode([wanted]))) == 1
+        assert decoder._container is container
+    decoder.close()
+
+
+def test_no_more_decoders_are_kept_than_allowed(clips: Clips) -> None:
+    decoders = Decoders(2)
+    for name in ("h264.mp4", "mpeg4.mp4", "mjpeg.avi", "h264.mkv"):
+        read_frames(Clip(str(clips.path(name))), [3], Pixels(DALIImageType.RGB), decoders)
+        assert len(decoders._idle) <= 2
+    assert [Path(decoder.clip._source).name for decoder in decoders._idle] == ["mjpeg.avi", "h264.mkv"]
+    decoders.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "kept", "message"),
+    [
+        ("h264.mp4", 0.7, "Invalid data"),  # what its frames are stands at its end
+        ("h264_faststart.mp4", 0.7, "cut off within the data of its frame 2"),
+        ("h264_fragments.mp4", 0.6, "cut off within the data of its frame 2"),
+        ("h264.mkv", 0.5, r"cut off: its header tells of 1.600 seconds, its last frame is shown at 0\."),
+        ("vp9.webm", 0.7, r"cut off: its header tells of 1.600 seconds, its last frame is shown at 1\."),
+        ("mpeg4.avi", 0.5, "cut off within the data of its frame 1"),
+    ],
+)
+def test_a_file_that_is_cut_off(name: str, kept: float, message: str, clips: Clips, tmp_path: Path) -> None:
+    path = tmp_path / name
+    data = clips.path(name).read_bytes()
+    path.write_bytes(data[: int(len(data) * kept)])
+    with pytest.raises(DecodeError, match=f"the file '{path}' can't be decoded: .*{message}"):
+        assert Clip(str(path)).index
+
+
+def test_what_is_no_video(tmp_path: Path) -> None:
+    (tmp_path / "noise.mp4").write_bytes(np.random.default_rng(1).bytes(5000))
+    (tmp_path / "empty.mp4").write_bytes(b"")
+    with av.open(str(tmp_path / "sound.mkv"), "w") as file:
+        stream = file.add_stream("pcm_s16le", rate=8000, layout="mono")
+        sound = av.AudioFrame.from_ndarray(np.zeros((1, 1000), np.int16), "s16", "mono")
+        sound.sample_rate = 8000
+        file.mux(stream.encode(sound))
+    for name, message in (
+        ("noise.mp4", "Invalid data"),
+        ("empty.mp4", "Invalid data"),
+        ("sound.mkv", "it has no video"),
+        (".", "it is a folder"),
+    ):
+        with pytest.raises(DecodeError, match=f"the file '{tmp_path / name}' can't be decoded: .*{message}"):
+            assert Clip(str(tmp_path / name)).index
+    with pytest.raises(PipelineError, match="can't read the file '/none': No such file"):
+        assert Clip("/none").index
+    with pytest.raises(DecodeError, match="0 encoded bytes can't be decoded: there are no bytes"):
+        assert Clip(np.empty(0, np.uint8)).index
+
+
+@pytest.mark.parametrize("name", ["h264.mp4", "av1.mp4", "vp9.webm"])
+def test_frames_behind_a_damaged_one_are_not_guessed(name: str, clips: Clips) -> None:
+    """Up to the next key frame, FFmpeg makes frames of what it has, and they look like their neighbours."""
+    data = clips.bytes(name)
+    with av.open(str(clips.path(name))) as file:
+        packet = [packet for packet in file.demux(video=0) if packet.size][17]
+        data[packet.pos + 8 : packet.pos + packet.size] = 0
+    decoder = Decoder(Clip(data))
+    given, refused = [], []
+    for wanted in range(COUNT):
+        try:
+            ((_, frame),) = decoder.decode([wanted])
+        except DecodeError as error:
+            assert str(error) == f"frame {wanted} of {COUNT} is damaged"  # noqa: PT017
+            refused.append(wanted)
+        else:
+            assert number_of(frame.to_ndarray(format="rgb24")) == wanted
+            given.append(wanted)
+    decoder.close()
+    assert refused
+    assert set(refused) <= set(range(12, 24))
+    with pytest.raises(DecodeError, match=f"{data.size} encoded bytes can't be decoded: frame {refused[0]} of 40 is"):
+        read_frames(Clip(data), [refused[0]], Pixels(DALIImageType.RGB), Decoders(0))

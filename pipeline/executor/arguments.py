@@ -92,6 +92,14 @@ class Arguments:
             return [np.atleast_1d(np.asarray(constant, dtype=dtype)).ravel()] * self._batch_size
         return [np.asarray(sample, dtype=dtype).ravel() for sample in values.samples]
 
+    def arrays(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
+        """Return one array a sample, of any shapes; None as in `scalars`."""
+        values = self._values.get(name)
+        if values is not None:
+            return [np.asarray(sample, dtype=dtype) for sample in values.samples]
+        constant = self._node.argument(name)
+        return None if constant is None else [np.asarray(constant, dtype=dtype)] * self._batch_size
+
     def _fit(self, name: str, row: Array, length: int | None) -> Array:
         if length is None or len(row) == length:
             return row

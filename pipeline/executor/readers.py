@@ -12,6 +12,7 @@ from pipeline.errors import OperatorError, PipelineError, SerializationError
 from pipeline.executor.chain import describe_failure
 from pipeline.graph.graph import Edge, Graph
 from pipeline.operators.reader import Reader, ReaderMeta, ReaderPosition, SamplesInFlight
+from pipeline.operators.registry import lookup
 
 __all__ = ["BatchReads", "ReaderGroup"]
 
@@ -113,7 +114,7 @@ def _origins(graph: Graph, readers: Container[int]) -> dict[Edge, int]:
     for node in graph.nodes:
         if node.index in readers:
             origins[Edge(node.index)] = node.index
-        elif node.inputs and node.inputs[0] in origins:
+        elif node.inputs and node.inputs[0] in origins and lookup(node.operator).keeps_order:
             origin = origins[node.inputs[0]]
             origins.update({Edge(node.index, output): origin for output in range(node.output_count)})
     return origins

@@ -21,7 +21,7 @@ from pipeline.graph.expression import Expression
 from pipeline.graph.indexing import index_entries
 from pipeline.graph.location import SourceLocation
 from pipeline.operators.registry import lookup
-from pipeline.operators.schema import REQUIRED, OperatorSchema
+from pipeline.operators.schema import REQUIRED, Kind, OperatorSchema
 from pipeline.types import Constant
 
 __all__ = ["DataNode", "OperatorCall", "apply_operator", "as_node"]
@@ -194,6 +194,8 @@ def _check_call(
         if declared_argument is None:
             known = ", ".join(sorted(argument.name for argument in schema.arguments)) or "none"
             raise UnknownArgumentError(f"unknown argument {key!r}; its arguments are: {known}")
+        if isinstance(value, np.ndarray) and declared_argument.kind is Kind.FLOAT and declared_argument.per_sample:
+            value = as_node(value, f"argument {key!r}")  # one array for all samples
         if isinstance(value, DataNode):
             if not declared_argument.per_sample:
                 raise ArgumentTypeError(f"argument {key!r} must be a constant, not a DataNode")

@@ -9,11 +9,14 @@ from pipeline.kernels.context import KernelContext
 from pipeline.kernels.erase import erase
 from pipeline.kernels.errors import CudaError, KernelCompileError
 from pipeline.kernels.fused import crop_resize_normalize
+from pipeline.kernels.join import join_samples
 from pipeline.kernels.lookup import look_up
 from pipeline.kernels.noise import Noise, add_noise
+from pipeline.kernels.one_hot import one_hot
 from pipeline.kernels.reduce import reduce_axes
 from pipeline.kernels.resample import resample
 from pipeline.kernels.samples import Samples
+from pipeline.kernels.standardize import Spread, standardize
 from pipeline.kernels.strided_copy import strided_copy
 
 __all__ = [
@@ -22,13 +25,17 @@ __all__ = [
     "KernelContext",
     "Noise",
     "Samples",
+    "Spread",
     "add_noise",
     "blur_axes",
     "crop_resize_normalize",
     "erase",
+    "join_samples",
     "look_up",
+    "one_hot",
     "reduce_axes",
     "resample",
+    "standardize",
     "strided_copy",
     "transform_pixels",
 ]

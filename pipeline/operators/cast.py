@@ -18,7 +18,7 @@ from pipeline.operators.specs import describe, known_extents
 from pipeline.tensors.cpu import Array
 from pipeline.types import to_numpy_type
 
-__all__ = ["CAST"]
+__all__ = ["CAST", "CAST_LIKE"]
 
 CAST = register(
     OperatorSchema(
@@ -26,6 +26,15 @@ CAST = register(
         doc="Converts to another dtype. To integers, values are rounded (halves away from zero) and clamped.",
         inputs=(Input("data", "Samples of any shape."),),
         arguments=(Argument("dtype", Kind.DTYPE, "Dtype of the output.", REQUIRED),),
+        devices=("cpu", "gpu"),
+    )
+)
+
+CAST_LIKE = register(
+    OperatorSchema(
+        name="cast_like",
+        doc="Converts to the dtype of other samples, as `cast` does.",
+        inputs=(Input("data", "Samples of any shape."), Input("like", "Samples whose dtype counts.", any_device=True)),
         devices=("cpu", "gpu"),
     )
 )
@@ -43,14 +52,28 @@ class CastCpu(SampleOperator[np.dtype[Any]]):
         return convert(inputs[0], state, out)
 
 
+@implements(CAST_LIKE, "cpu")
+class CastLikeCpu(SampleOperator[None]):
+    """A conversion a sample."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
+        data, like = inputs
+        return None, [describe(data.layout, known_extents(batch, self.node, inputs), like.dtype)]
+
+    def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        data, like = inputs
+        return convert(data, like.dtype, out)
+
+
 @implements(CAST, "gpu")
+@implements(CAST_LIKE, "gpu")
 class CastGpu(GpuOperator):
     """One launch a batch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        (data,) = inputs
+        data = inputs[0]
         source = samples_of(data)
-        dtype = to_numpy_type(self.node.argument("dtype"))
+        dtype = to_numpy_type(inputs[1].dtype if len(inputs) > 1 else self.node.argument("dtype"))
         if dtype == source.dtype:
             return [data]
         made, target = allocate(source.shapes, dtype, data.layout())

@@ -12,7 +12,7 @@ from pipeline.graph.graph import GraphNode
 from pipeline.operators.base import BatchOperator, Setup
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import REQUIRED, Argument, Kind, OperatorSchema
-from pipeline.tensors.cpu import TensorListCPU
+from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
 CONSTANT = register(
@@ -31,23 +31,27 @@ CONSTANT = register(
 
 @implements(CONSTANT, "cpu")
 class ConstantCpu(BatchOperator):
-    """One array, seen as many times as the batch has samples."""
+    """One array, seen as many times as the batch has samples: the argument "value", unless it is given."""
+
+    def __init__(self, node: GraphNode, setup: Setup, value: Array | None = None) -> None:
+        super().__init__(node, setup)
+        self._value: Array = node.argument("value") if value is None else value
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        value = self.node.argument("value")
-        return [TensorListCPU(np.broadcast_to(value, (batch.size, *value.shape)), self.node.argument("layout") or "")]
+        seen = np.broadcast_to(self._value, (batch.size, *self._value.shape))
+        return [TensorListCPU(seen, self.node.argument("layout") or "")]
 
 
 @implements(CONSTANT, "gpu")
 class ConstantGpu(BatchOperator):
     """One array on the GPU, uploaded once, seen as many times as the batch has samples."""
 
-    def __init__(self, node: GraphNode, setup: Setup) -> None:
+    def __init__(self, node: GraphNode, setup: Setup, value: Array | None = None) -> None:
         super().__init__(node, setup)
         import cupy
 
         with cupy.cuda.Device(setup.device_id):
-            self._value = cupy.asarray(node.argument("value"))
+            self._value = cupy.asarray(node.argument("value") if value is None else value)
             cupy.cuda.get_current_stream().synchronize()  # once, when the pipeline is built
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:

@@ -179,6 +179,7 @@ class OperatorSchema:
         output_device: device of the outputs where it isn't the operator's own.
         side_effects: the operator may not be pruned, nor called without a current pipeline.
         hidden: internal: no `fn` function is made of it.
+        keeps_order: a sample of the outputs is made of the same sample of the first input.
         function: the function of `fn`, written by hand where a call is more than adding one operator.
     """
 
@@ -192,6 +193,7 @@ class OperatorSchema:
     output_device: str | None = None
     side_effects: bool = False
     hidden: bool = False
+    keeps_order: bool = True
     function: Callable[..., Any] | None = None
 
     @property

@@ -11,13 +11,17 @@ import numpy.typing as npt
 from pipeline.kernels import (
     KernelContext,
     Samples,
+    Spread,
     add_noise,
     blur_axes,
     crop_resize_normalize,
     erase,
+    join_samples,
     look_up,
+    one_hot,
     reduce_axes,
     resample,
+    standardize,
     strided_copy,
     transform_pixels,
 )
@@ -25,10 +29,13 @@ from pipeline.kernels.blur import BlurPlan
 from pipeline.kernels.color import plan_transform_pixels
 from pipeline.kernels.erase import plan_erase
 from pipeline.kernels.fused import plan_crop_resize_normalize
+from pipeline.kernels.join import plan_join
 from pipeline.kernels.lookup import plan_look_up
 from pipeline.kernels.noise import plan_add_noise
+from pipeline.kernels.one_hot import plan_one_hot
 from pipeline.kernels.reduce import ReductionPlan
 from pipeline.kernels.resample import ResamplePlan
+from pipeline.kernels.standardize import plan_standardize
 from pipeline.kernels.strided_copy import plan_strided_copy
 from pipeline.kernels.warp import plan_warp_affine, warp_affine
 from tests.pipeline.kernels import emulator
@@ -91,6 +98,23 @@ class HostRunner:
         for launch in plan.launches(scratch.ctypes.data):
             emulator.run(launch)
 
+    def join_samples(self, sources: Sequence[Arrays], dst: Arrays, axis: int) -> None:
+        for launch in plan_join([Samples.of(source) for source in sources], Samples.of(dst), axis):
+            emulator.run(launch)
+
+    def one_hot(self, src: Arrays, dst: Arrays, *values: Any) -> None:
+        launch = plan_one_hot(Samples.of(src), Samples.of(dst), *values)
+        if launch is not None:
+            emulator.run(launch)
+
+    def standardize(self, src: Arrays, dst: Arrays, means: Arrays, spread: dict[str, Any], **options: Any) -> None:
+        spread = {name: Samples.of(given) if isinstance(given, list) else given for name, given in spread.items()}
+        launch = plan_standardize(
+            Samples.of(src), Samples.of(dst), mean=Samples.of(means), spread=Spread(**spread), **options
+        )
+        if launch is not None:
+            emulator.run(launch)
+
 
 class GpuRunner:
     """Launchers over copies of the arrays on device 0, strides kept."""
@@ -137,6 +161,33 @@ class GpuRunner:
         def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:
             mean = Samples.of(held) if held else None
             reduce_axes(context, stream, source, target, reduction, mean=mean, **given)
+
+        self._on_device(launcher, src, dst, options)
+
+    def join_samples(self, sources: Sequence[Arrays], dst: Arrays, axis: int) -> None:
+        held = [[_to_device(array) for array in source] for source in sources]
+
+        def launcher(context: Any, stream: Any, source: Any, target: Any) -> None:
+            join_samples(context, stream, [Samples.of(arrays) for arrays in held], target, axis)
+
+        self._on_device(launcher, sources[0], dst, {})
+
+    def one_hot(self, src: Arrays, dst: Arrays, *values: Any) -> None:
+        def launcher(context: Any, stream: Any, source: Any, target: Any) -> None:
+            one_hot(context, stream, source, target, *values)
+
+        self._on_device(launcher, src, dst, {})
+
+    def standardize(self, src: Arrays, dst: Arrays, means: Arrays, spread: dict[str, Any], **options: Any) -> None:
+        held = {
+            name: [_to_device(array) for array in given] if isinstance(given, list) else given
+            for name, given in {**spread, "mean": list(means)}.items()
+        }
+
+        def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:
+            described = {name: Samples.of(each) if isinstance(each, list) else each for name, each in held.items()}
+            mean = described.pop("mean")
+            standardize(context, stream, source, target, mean=mean, spread=Spread(**described), **given)
 
         self._on_device(launcher, src, dst, options)
 

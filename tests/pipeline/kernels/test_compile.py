@@ -15,12 +15,15 @@ from pipeline.kernels.blur import BlurPlan
 from pipeline.kernels.color import plan_transform_pixels
 from pipeline.kernels.erase import plan_erase
 from pipeline.kernels.fused import plan_crop_resize_normalize
+from pipeline.kernels.join import plan_join
 from pipeline.kernels.launch import CTYPES, Launch
 from pipeline.kernels.lookup import plan_look_up
 from pipeline.kernels.noise import Noise, plan_add_noise
+from pipeline.kernels.one_hot import plan_one_hot
 from pipeline.kernels.reduce import ReductionPlan
 from pipeline.kernels.resample import ResamplePlan
 from pipeline.kernels.samples import Samples
+from pipeline.kernels.standardize import Spread, plan_standardize
 from pipeline.kernels.strided_copy import plan_strided_copy
 from pipeline.kernels.warp import plan_warp_affine
 from pipeline.types import DALIInterpType
@@ -158,6 +161,24 @@ def test_lookups_compile(dst: np.dtype) -> None:
         check(launch, "compute_80")
 
 
+@pytest.mark.parametrize("src", [dtype for dtype in DTYPES if dtype != HALF], ids=str)
+def test_one_hot_codes_compile(src: np.dtype) -> None:
+    launch = plan_one_hot(batch(src, 2), batch(HALF if src == BYTE else FLOAT, 2, 3), 1)
+    assert launch is not None
+    check(launch, "compute_80")
+
+
+@pytest.mark.parametrize("dst", DTYPES, ids=str)
+def test_joining_and_standardising_compile(dst: np.dtype) -> None:
+    check(next(iter(plan_join([batch(dst, 2)], batch(dst, 2), 0))), "compute_80")
+    values = {"factor": np.ones(1, np.float32), "deviations": batch(FLOAT, 1), "sums": batch(np.dtype("f8"), 1)}
+    for name, value in values.items():
+        source = batch(HALF if name == "factor" else BYTE, 2)
+        launch = plan_standardize(source, batch(dst, 2), mean=batch(FLOAT, 1), spread=Spread(**{name: value}))
+        assert launch is not None
+        check(launch, "compute_80")
+
+
 def test_every_source_is_used_above() -> None:
     folder = Path(pipeline.kernels.__file__).parent
     assert {path.name for path in folder.glob("*.cu")} == {
@@ -165,10 +186,13 @@ def test_every_source_is_used_above() -> None:
         "color.cu",
         "erase.cu",
         "fused.cu",
+        "join.cu",
         "lookup.cu",
         "noise.cu",
+        "one_hot.cu",
         "reduce.cu",
         "resample.cu",
+        "standardize.cu",
         "strided_copy.cu",
         "warp.cu",
     }

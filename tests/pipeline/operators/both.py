@@ -31,7 +31,13 @@ def run_ours(
 ) -> list[Output]:
     """Run one batch here."""
     pipe = pipeline.Pipeline(
-        batch_size=len(feeds[0]) if feeds else 1, **{"num_threads": 1, "device_id": None, "seed": seed, **options}
+        **{
+            "batch_size": len(feeds[0]) if feeds else 1,
+            "num_threads": 1,
+            "device_id": None,
+            "seed": seed,
+            **options,
+        }
     )
     made = _run(pipe, pipeline.fn, pipeline.types, graph, feeds, layouts)
     try:
@@ -43,10 +49,17 @@ def run_ours(
         pipe.close()
 
 
-def run_dali(graph: Graph, *feeds: Sequence[Array], layouts: Sequence[str | None] = (), seed: int = 7) -> list[Output]:
+def run_dali(
+    graph: Graph,
+    *feeds: Sequence[Array],
+    layouts: Sequence[str | None] = (),
+    seed: int = 7,
+    batch_size: int | None = None,
+) -> list[Output]:
     """Run one batch in DALI."""
     dali = pytest.importorskip("nvidia.dali")
-    pipe = dali.Pipeline(batch_size=len(feeds[0]) if feeds else 1, num_threads=1, device_id=None, seed=seed)
+    size = batch_size or (len(feeds[0]) if feeds else 1)
+    pipe = dali.Pipeline(batch_size=size, num_threads=1, device_id=None, seed=seed)
     made = _run(pipe, dali.fn, dali.types, graph, feeds, layouts)
     return [Output([np.array(output.at(index)) for index in range(len(output))], output.layout()) for output in made()]
 

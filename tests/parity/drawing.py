@@ -1,0 +1,187 @@
+"""Draws calls of operators: batches of random shapes, dtypes and layouts, and arguments, constant or per sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from hypothesis import strategies as st
+
+Array = npt.NDArray[Any]
+
+INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
+ALL = (*INTEGERS, "bool", "float16", "float32", "float64")
+
+
+@dataclass(frozen=True)
+class Type:
+    """A member of `types`, by name: each side has its own."""
+
+    name: str
+
+
+@dataclass
+class Call:
+    """One call of an operator.
+
+    Attributes:
+        inputs: batches and their layouts; what isn't a list of samples is passed as it is.
+        constants: keyword arguments.
+        per_sample: keyword arguments with one array a sample.
+        on_cpu: inputs that stay on the CPU where the operator runs on the GPU.
+    """
+
+    inputs: list[tuple[Any, str | None]] = field(default_factory=list)
+    constants: dict[str, Any] = field(default_factory=dict)
+    per_sample: dict[str, list[Array]] = field(default_factory=dict)
+    on_cpu: tuple[int, ...] = ()
+
+    @property
+    def batch_size(self) -> int:
+        batches = [*(data for data, _ in self.inputs if isinstance(data, list)), *self.per_sample.values()]
+        return len(batches[0]) if batches else 2
+
+    @property
+    def names(self) -> set[str]:
+        return {*self.constants, *self.per_sample}
+
+
+class Draw:
+    """What a case draws its call with.
+
+    Args:
+        data: hypothesis' source of choices.
+    """
+
+    def __init__(self, data: st.DataObject) -> None:
+        self._draw = data.draw
+        self.count = self.integer(1, 3)
+        self.call = Call()
+        self._noise = np.random.default_rng(self.integer(0, 1000))
+
+    def integer(self, low: int, high: int) -> int:
+        return self._draw(st.integers(low, high))
+
+    def real(self, low: float, high: float) -> float:
+        """Return a number of few digits: exact in float32, and short in reports."""
+        return self.integer(round(low * 8), round(high * 8)) / 8
+
+    def flag(self) -> bool:
+        return self._draw(st.booleans())
+
+    def one(self, *choices: Any) -> Any:
+        return self._draw(st.sampled_from(choices))
+
+    def some(self, choices: Sequence[Any], least: int = 1) -> list[Any]:
+        """Return different ones, in any order."""
+        order = self._draw(st.permutations(list(choices)))
+        return order[: self.integer(least, len(choices))]
+
+    def noise(self, shape: Sequence[int], dtype: npt.DTypeLike, low: float = 0, high: float = 255) -> Array:
+        """Return an array of random contents, within a range and the dtype's."""
+        kind = np.dtype(dtype)
+        if kind.kind == "f":
+            return np.asarray(self._noise.uniform(low, high, shape)).astype(kind)
+        if kind.kind == "b":
+            return np.asarray(self._noise.integers(0, 2, shape)).astype(kind)
+        limits = np.iinfo(kind)
+        return np.asarray(
+            self._noise.integers(max(low, limits.min), min(high, limits.max), shape, endpoint=True)
+        ).astype(kind)
+
+    def shape(self, ndim: int, least: int = 1, most: int = 6) -> tuple[int, ...]:
+        return tuple(self.integer(least, most) for _ in range(ndim))
+
+    def arrays(
+        self,
+        ndim: int | None = None,
+        dtypes: Sequence[str] = ALL,
+        *,
+        layout: str | None = None,
+        same: Sequence[int] = (),
+        least: int = 1,
+        most: int = 6,
+        low: float = -100,
+        high: float = 200,
+    ) -> list[Array]:
+        """Add an input: a ragged batch of arrays.
+
+        Args:
+            ndim: dimensions of the samples; drawn without.
+            dtypes: one is drawn.
+            layout: of the samples.
+            same: axes whose extents all samples share; -1 for all of them.
+            least: of the extents.
+            most: of the extents.
+            low: of the values.
+            high: of the values.
+        """
+        ndim = self.integer(0, 4) if ndim is None else ndim
+        dtype = self.one(*dtypes)
+        first = self.shape(ndim, least, most)
+        shapes = [first]
+        for _ in range(self.count - 1):
+            other = self.shape(ndim, least, most)
+            shapes.append(tuple(first[axis] if axis in same or -1 in same else other[axis] for axis in range(ndim)))
+        samples = [self.noise(shape, dtype, low, high) for shape in shapes]
+        self.call.inputs.append((samples, layout))
+        return samples
+
+    def pictures(
+        self,
+        layouts: Sequence[str] = ("HWC",),
+        dtypes: Sequence[str] = ("uint8",),
+        *,
+        channels: Sequence[int] = (1, 3),
+        named: bool | None = None,
+        least: int = 1,
+        most: int = 12,
+        low: float = 0,
+        high: float = 255,
+    ) -> tuple[str, list[Array]]:
+        """Add an input of pictures, volumes or sequences; return their layout and the samples.
+
+        Args:
+            layouts: one is drawn.
+            dtypes: one is drawn.
+            channels: one number of them is drawn.
+            named: whether the layout is given; by default it may be left out where it is the first one of its length.
+            least: of height, width and depth.
+            most: likewise.
+            low: of the values.
+            high: of the values.
+        """
+        layout, dtype, depth = self.one(*layouts), self.one(*dtypes), self.one(*channels)
+        samples = []
+        for _ in range(self.count):
+            extents = {"C": depth, "F": self.integer(1, 3)}
+            shape = [extents.get(letter) or self.integer(least, most) for letter in layout]
+            samples.append(self.noise(shape, dtype, low, high))
+        first = next(other for other in layouts if len(other) == len(layout))
+        given = layout if named or (named is None and (first != layout or self.flag())) else None
+        self.call.inputs.append((samples, given))
+        return layout, samples
+
+    def give(self, **constants: Any) -> None:
+        """Add constant arguments."""
+        self.call.constants.update(constants)
+
+    def maybe(self, name: str, make: Any) -> None:
+        """Add a constant argument, or leave it out; `make` is called without arguments."""
+        if self.flag():
+            self.call.constants[name] = make()
+
+    def argument(self, name: str, make: Any, dtype: npt.DTypeLike = np.float32, *, always: bool = False) -> None:
+        """Add an argument: left out, a constant, or per sample; `make` is called without arguments."""
+        way = self.one("constant", "sample") if always else self.one("none", "constant", "sample")
+        if way == "constant":
+            self.call.constants[name] = make()
+        elif way == "sample":
+            self.call.per_sample[name] = [np.array(make(), dtype) for _ in range(self.count)]
+
+    def per_sample(self, name: str, values: Sequence[Any], dtype: npt.DTypeLike = np.float32) -> None:
+        """Add an argument per sample."""
+        self.call.per_sample[name] = [np.array(value, dtype) for value in values]

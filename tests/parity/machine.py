@@ -1,0 +1,119 @@
+"""Runs drawn calls on both sides and compares what they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pipeline.operators.registry import lookup
+from pipeline.operators.schema import OperatorSchema
+from tests.parity.drawing import Array, Call, Draw, Type
+from tests.parity.tolerances import EXACT, TOLERANCES
+from tests.pipeline.operators.both import Output, difference, run_dali, run_ours
+
+#: Draws one call of an operator.
+Case = Callable[[Draw], Any]
+
+CASES: dict[str, list[Case]] = {}
+
+#: Beginnings of the documentation of arguments that do nothing.
+_IDLE = ("Accepted for compatibility", "Deprecated")
+
+
+def case(*operators: str) -> Callable[[Case], Case]:
+    """Decorate a function that draws a call of each of these operators; it may be told which one it is for."""
+
+    def add(function: Case) -> Case:
+        for operator in operators:
+            CASES.setdefault(operator, []).append(function)
+        return function
+
+    return add
+
+
+def draw_call(operator: str, function: Case, draw: Draw) -> Call:
+    """Return a call of an operator."""
+    if function.__code__.co_argcount > 1:
+        function(draw, operator)  # type: ignore[call-arg]
+    else:
+        function(draw)
+    return draw.call
+
+
+def graph_of(operator: str, call: Call, *, gpu: bool = False) -> Callable[..., Any]:
+    """Return the graph of one call, for either side: it takes the batches as data nodes."""
+    batches = [data for data, _ in call.inputs if isinstance(data, list)]
+
+    def graph(fn: Any, types: Any, *nodes: Any) -> Any:
+        function = fn
+        for part in operator.split("."):
+            function = getattr(function, part)
+        rest = iter(nodes)
+        inputs = []
+        for position, (data, _) in enumerate(call.inputs):
+            value = next(rest) if isinstance(data, list) else data
+            inputs.append(value.gpu() if gpu and isinstance(data, list) and position not in call.on_cpu else value)
+        arguments = {name: _resolve(types, value) for name, value in call.constants.items()}
+        arguments.update(zip(call.per_sample, nodes[len(batches) :], strict=True))
+        if gpu:
+            arguments["device"] = "mixed" if "mixed" in lookup(operator).devices else "gpu"
+        made = function(*inputs, **arguments)
+        made = tuple(made) if isinstance(made, list | tuple) else (made,)
+        return tuple(output.cpu() if gpu else output for output in made)
+
+    return graph
+
+
+def _resolve(types: Any, value: Any) -> Any:
+    return getattr(types, value.name) if isinstance(value, Type) else value
+
+
+def feeds_of(call: Call) -> tuple[list[list[Array]], list[str | None]]:
+    """Return the batches that are fed, and their layouts."""
+    batches = [(data, layout) for data, layout in call.inputs if isinstance(data, list)]
+    return [*(data for data, _ in batches), *call.per_sample.values()], [layout for _, layout in batches]
+
+
+def run_here(operator: str, call: Call, *, gpu: bool = False) -> list[Output]:
+    """Run a call here, on the CPU or the GPU."""
+    feeds, layouts = feeds_of(call)
+    options = {"device_id": 0} if gpu else {}
+    return run_ours(graph_of(operator, call, gpu=gpu), *feeds, layouts=layouts, batch_size=call.batch_size, **options)
+
+
+def run_there(operator: str, call: Call) -> list[Output]:
+    """Run a call in DALI, on the CPU."""
+    feeds, layouts = feeds_of(call)
+    return run_dali(graph_of(operator, call), *feeds, layouts=layouts, batch_size=call.batch_size)
+
+
+def compare(operator: str, ours: list[Output], theirs: list[Output]) -> dict[str, float]:
+    """Assert that outputs are the same within the operator's tolerance.
+
+    Returns:
+        by dtype, the largest difference: of whole numbers as it is, of real ones as a fraction of the largest value.
+    """
+    bound = TOLERANCES.get(operator, EXACT)
+    found: dict[str, float] = {}
+    assert len(ours) == len(theirs)
+    for here, there in zip(ours, theirs, strict=True):
+        assert here.layout == there.layout
+        assert len(here.samples) == len(there.samples)
+        for sample, (our, their) in enumerate(zip(here.samples, there.samples, strict=True)):
+            assert our.shape == their.shape, f"sample {sample}"
+            assert our.dtype == their.dtype
+            largest, allowed = difference(our, their), bound.integers
+            if our.dtype.kind == "f":
+                allowed = bound.halves if our.dtype == np.float16 else bound.reals
+                finite = np.abs(their[np.isfinite(their)].astype(np.float64))
+                largest /= max(1.0, float(finite.max(initial=0)))
+            assert largest <= allowed, f"sample {sample} differs by {largest}, allowed are {allowed}"
+            found[our.dtype.name] = max(found.get(our.dtype.name, 0.0), largest)
+    return found
+
+
+def documented(schema: OperatorSchema) -> set[str]:
+    """Return the arguments of an operator that do something."""
+    return {each.name for each in schema.arguments if not each.doc.startswith(_IDLE)}

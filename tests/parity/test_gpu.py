@@ -1,0 +1,28 @@
+"""The same calls as in test_parity.py, on the GPU against our CPU."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.operators.registry import lookup
+from tests.parity.drawing import Draw
+from tests.parity.machine import CASES, compare, draw_call, run_here
+from tests.parity.test_parity import options
+
+ON_GPU = sorted(operator for operator in CASES if {"gpu", "mixed"} & set(lookup(operator).devices))
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("operator", ON_GPU)
+def test_like_the_cpu(operator: str) -> None:
+    @options
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        draw = Draw(data)
+        call = draw_call(operator, draw.one(*CASES[operator]), draw)
+        compare(operator, run_here(operator, call, gpu=True), run_here(operator, call))
+
+    check()

@@ -1,0 +1,69 @@
+"""How much results may differ from NVIDIA DALI's, and why: one table for all operators.
+
+An operator that isn't here is exact: it moves data, or rounds once and in the same way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """A bound.
+
+    Attributes:
+        integers: largest difference of whole numbers.
+        reals: largest difference of real ones, as a fraction of the largest value (1 at least).
+        reason: why it isn't 0.
+        halves: the same as `reals` for float16; by default 0.001, one unit in the last place.
+    """
+
+    integers: float
+    reals: float
+    reason: str
+    halves: float = 1e-3
+
+
+EXACT = Tolerance(0, 0, "it moves data, or computes in whole numbers", 0)
+
+_ORDER = "sums are made in another order, and here in double precision"
+_ROUNDING = "the last bit of a float32 may differ, which rounds a tie the other way"
+_FILTERS = "weights are made and summed in another order; a tie rounds the other way"
+_INTERPOLATED = "positions are computed in another order, so a weight may differ in its last bits"
+
+TOLERANCES = {
+    "brightness": Tolerance(1, 1e-6, _ROUNDING),
+    "brightness_contrast": Tolerance(1, 1e-6, _ROUNDING),
+    "contrast": Tolerance(1, 1e-6, _ROUNDING),
+    "hsv": Tolerance(1, 1e-5, _ROUNDING),
+    "hue": Tolerance(1, 1e-5, _ROUNDING),
+    "saturation": Tolerance(1, 1e-5, _ROUNDING),
+    "color_twist": Tolerance(1, 1e-5, _ROUNDING),
+    "cast": Tolerance(0, 0, "DALI makes FLOAT16 of wide integers by way of FLOAT, which rounds twice"),
+    "color_space_conversion": Tolerance(1, 0, "DALI rounds its factors; one value of 300 differs"),
+    "crop_mirror_normalize": Tolerance(1, 1e-6, _ROUNDING),
+    "decoders.image": Tolerance(3, 0.012, "another build of libjpeg, and conversions to grey and YCbCr by OpenCV"),
+    "decoders.image_crop": Tolerance(3, 0.012, "as decoders.image"),
+    "decoders.image_slice": Tolerance(3, 0.012, "as decoders.image"),
+    "fast_resize_crop_mirror": Tolerance(1, 1e-5, _FILTERS),
+    "gaussian_blur": Tolerance(1, 1e-5, _FILTERS),
+    "jpeg_compression_distortion": Tolerance(2, 0, "another build of libjpeg"),
+    "normalize": Tolerance(1, 2e-6, _ORDER),
+    "reductions.mean": Tolerance(0, 1e-6, _ORDER),
+    "reductions.mean_square": Tolerance(0, 1e-6, _ORDER),
+    "reductions.rms": Tolerance(0, 1e-6, _ORDER),
+    "reductions.std_dev": Tolerance(0, 2e-6, _ORDER),
+    "reductions.sum": Tolerance(0, 1e-6, _ORDER),
+    "reductions.variance": Tolerance(0, 2e-6, _ORDER),
+    "resize": Tolerance(1, 1e-5, _FILTERS),
+    "resize_crop_mirror": Tolerance(1, 1e-5, _FILTERS),
+    "rotate": Tolerance(1, 1e-3, _INTERPOLATED),
+    "warp_affine": Tolerance(1, 1e-3, _INTERPOLATED),
+    "transforms.combine": Tolerance(0, 1e-6, _ORDER),
+    "transforms.crop": Tolerance(0, 1e-6, _ORDER),
+    "transforms.rotation": Tolerance(0, 1e-6, _ORDER),
+    "transforms.scale": Tolerance(0, 1e-6, _ORDER),
+    "transforms.shear": Tolerance(0, 1e-6, _ORDER),
+    "transforms.translation": Tolerance(0, 1e-6, _ORDER),
+}

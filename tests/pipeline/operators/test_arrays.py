@@ -1,0 +1,139 @@
+"""What operators on arrays refuse, and what they do where DALI does not; tests/parity compares the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.errors import PipelineError
+from tests.pipeline.operators.both import pictures, refused_by_both, run_dali, run_ours
+
+SAMPLES = pictures((2, 6, 1), (4, 6, 1))
+CALLS: list[tuple[str, dict[str, Any], str]] = [
+    ("cat", {"axis": 3}, "axis 3 is out of range"),
+    ("cat", {"axis_name": "Q"}, "no axis 'Q'"),
+    ("cat", {"axis_name": "H", "axis": 0}, "can't be used together"),
+    ("stack", {"axis": -4}, "axis -4 is out of range"),
+    ("stack", {"axis_name": "AB"}, "one letter"),
+    ("reshape", {}, "nothing would change"),
+    ("reshape", {"shape": [-1, -1]}, "only one extent"),
+    ("reshape", {"shape": [5, 5]}, "different sizes"),
+    ("reshape", {"shape": [6, -1], "layout": "HWC"}, "doesn't fit a shape of 2 dimensions"),
+    ("reshape", {"shape": [6, -1], "rel_shape": [1, -1]}, "only one of"),
+    ("reshape", {"rel_shape": [1, 1, 1, 1]}, "4 values for 3 dimensions"),
+    ("reshape", {"rel_shape": []}, "is empty"),
+    ("reshape", {"src_dims": [0, 3, 1]}, "'src_dims' has 3"),
+    ("reinterpret", {}, "nothing would change"),
+    ("squeeze", {}, "one of the arguments"),
+    ("squeeze", {"axes": [1]}, "not all of extent 1"),
+    ("squeeze", {"axis_names": "Q"}, "no axis 'Q'"),
+    ("expand_dims", {"axes": [-1]}, "none negative"),
+    ("expand_dims", {"axes": [5]}, "axis 5 is out of range"),
+    ("expand_dims", {"axes": [0, 1], "new_axis_names": "A"}, "1 letters for 2 axes"),
+    ("one_hot", {"axis": 4}, "from -1 to 3"),
+    ("one_hot", {"axis_name": "AB"}, "one letter"),
+    ("one_hot", {"num_classes": -1}, "can't be negative"),
+    ("element_extract", {"element_map": [0]}, "must be sequences"),
+    ("permute_batch", {"indices": [0]}, "1 'indices' for a batch of 2"),
+    ("permute_batch", {"indices": [0, 2]}, "index 2 is out of range"),
+    ("normalize", {"axes": [3]}, "axis 3 is out of range"),
+    ("normalize", {"axes": []}, "at least one axis"),
+    ("normalize", {"mean": 1.0, "stddev": 2.0, "axes": [0]}, "axes have no meaning"),
+    ("normalize", {"batch": True, "axes": [1]}, "must be the same"),
+    ("full_like", {}, "2 to 2 inputs"),
+]
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(("name", "arguments", "match"), CALLS)
+def test_refused_by_both(name: str, arguments: dict[str, Any], match: str) -> None:
+    refused_by_both(lambda fn, _, x: getattr(fn, name)(x, **arguments), SAMPLES, layouts=["HWC"], match=match)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({}, "one of the arguments"),
+        ({"fdata": [1.0], "idata": [1]}, "and not both"),
+        ({"idata": [1, 2, 3], "shape": [2, 2]}, "3 values can't fill"),
+        ({"idata": [1, 2], "shape": [2], "layout": "HW"}, "doesn't fit a shape"),
+    ],
+)
+def test_constants_refused_by_both(arguments: dict[str, Any], match: str) -> None:
+    refused_by_both(lambda fn, _: fn.constant(**arguments), match=match)
+
+
+@pytest.mark.parity
+def test_values_that_do_not_broadcast_are_refused() -> None:
+    refused_by_both(
+        lambda fn, _: fn.full(np.array([1, 2, 3], np.int16), shape=[2, 4]), match="don't broadcast to \\(2, 4\\)"
+    )
+    refused_by_both(lambda fn, _: fn.zeros(shape=[2, 3], layout="H"), match="doesn't fit a shape")
+
+
+def test_inputs_that_do_not_go_together_are_refused() -> None:
+    x, other = pictures((2, 3)), pictures((2, 4))
+    for graph, match in (
+        (lambda fn, types, a, b: fn.cat(a, b), r"shapes \(2, 3\) and \(2, 4\) can't be joined along axis 0"),
+        (lambda fn, types, a, b: fn.stack(a, b), r"can't be joined\n"),
+        (lambda fn, types, a, b: fn.cat(a, fn.cast(b, dtype=types.FLOAT)), "input 1 is float32"),
+        (lambda fn, types, a, b: fn.normalize(a, mean=fn.cast(b, dtype=types.FLOAT)), "it must be"),
+    ):
+        with pytest.raises(PipelineError, match=match):
+            run_ours(graph, x, other)
+    with pytest.raises(PipelineError, match="different layouts"):
+        run_ours(lambda fn, _, a, b: fn.cat(a, b), x, x, layouts=["HW", "WH"])
+
+
+@pytest.mark.parity
+def test_deviations_of_zero() -> None:
+    def graph(fn: Any, _: Any, x: Any) -> Any:
+        return (
+            fn.normalize(x, axes=[0]),
+            fn.normalize(x, axes=[0], ddof=2, shift=3),
+            fn.normalize(x, axes=[0], ddof=5, epsilon=1),
+            fn.normalize(x, stddev=0.0, mean=4.0),
+            fn.normalize(x, stddev=np.array([[0, 2]], np.float32), mean=0.0),
+            fn.normalize(x, stddev=-2.0, mean=0.0),
+        )
+
+    feed = [np.array([[5, 1], [5, 2]], np.uint8)]
+    for ours, theirs in zip(run_ours(graph, feed), run_dali(graph, feed), strict=True):
+        np.testing.assert_allclose(ours.samples[0], theirs.samples[0], rtol=1e-6)
+
+
+def test_one_hot_values_saturate() -> None:
+    """DALI's wrap around."""
+    (made,) = run_ours(
+        lambda fn, types, x: fn.one_hot(x, num_classes=2, on_value=300, off_value=-2.5, dtype=types.UINT8),
+        [np.int32(1)],
+    )
+    assert made.samples[0].tolist() == [0, 255]
+
+
+def test_orders_of_batches() -> None:
+    def graph(fn: Any, _: Any) -> Any:
+        return (
+            fn.batch_permutation(),
+            fn.batch_permutation(no_fixed_points=True),
+            fn.batch_permutation(allow_repetitions=True),
+            fn.batch_permutation(allow_repetitions=True, no_fixed_points=True),
+        )
+
+    counts = np.zeros((4, 4, 4))
+    for seed in range(40):
+        made = run_ours(graph, batch_size=4, seed=seed)
+        rows = [[int(sample) for sample in output.samples] for output in made]
+        assert sorted(rows[0]) == sorted(rows[1]) == [0, 1, 2, 3]
+        for kind, row in enumerate(rows):
+            counts[kind, range(4), row] += 1
+    assert (counts[[0, 2]] > 0).all()
+    others = ~np.eye(4, dtype=bool)
+    for kind in (1, 3):
+        assert (counts[kind][others] > 0).all()
+        assert not counts[kind][~others].any()
+    single = run_ours(graph)
+    assert [int(output.samples[0]) for output in single] == [0, 0, 0, 0]

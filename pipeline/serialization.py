@@ -16,7 +16,7 @@ import numpy as np
 
 from pipeline.errors import GraphError, SerializationError
 from pipeline.external_source.spec import SourceOutput, SourceSpec, describe_source
-from pipeline.graph.graph import Edge, Graph, GraphNode, check_names
+from pipeline.graph.graph import Edge, Graph, GraphNode, check_branches, check_names
 from pipeline.graph.location import SourceLocation
 from pipeline.operators.registry import all_schemas
 from pipeline.operators.schema import OperatorSchema
@@ -59,6 +59,7 @@ def encode_pipeline(graph: Graph, arguments: Mapping[str, Any]) -> SerializedPip
                 "arguments": {name: encoder.argument(value, node, name) for name, value in node.arguments.items()},
                 "argument_inputs": {name: [e.node, e.output] for name, e in node.argument_inputs.items()},
                 "location": asdict(node.location),
+                "branch": [[edge.node, edge.output, value] for edge, value in node.branch],
             }
             for node in graph.nodes
         ],
@@ -97,6 +98,7 @@ def decode_pipeline(data: bytes, objects: Mapping[str, Any] | None = None) -> tu
                 arguments={name: decoder.value(value) for name, value in item["arguments"].items()},
                 argument_inputs={name: Edge(*edge) for name, edge in item["argument_inputs"].items()},
                 location=SourceLocation(**item["location"]),
+                branch=tuple((Edge(*edge), value) for *edge, value in item.get("branch", ())),
             )
             for index, item in enumerate(content["nodes"])
         )
@@ -223,6 +225,7 @@ def _check_graph(graph: Graph) -> None:
         if not 0 <= edge.output < graph.nodes[edge.node].output_count:
             raise SerializationError(f"operator {graph.nodes[edge.node].name!r} has no output {edge.output}")
     check_names(graph.nodes)
+    check_branches(graph.nodes, graph.outputs)
 
 
 def _check_call(node: GraphNode, schema: OperatorSchema) -> None:

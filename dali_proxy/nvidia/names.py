@@ -66,6 +66,12 @@ _ITERATORS = _from("dali_proxy.iterators", "DALIClassificationIterator", "DALIGe
 
 _TABLE = {
     "": Stand("pipeline", values={"__version__": VERSION}),
+    "auto_aug": Stand("pipeline.auto_aug"),
+    "auto_aug.augmentations": Stand("pipeline.auto_aug.augmentations"),
+    "auto_aug.auto_augment": Stand("pipeline.auto_aug.auto_augment"),
+    "auto_aug.core": Stand("pipeline.auto_aug.core"),
+    "auto_aug.rand_augment": Stand("pipeline.auto_aug.rand_augment"),
+    "auto_aug.trivial_augment": Stand("pipeline.auto_aug.trivial_augment"),
     "backend": Stand(names=_TENSORS),
     "data_node": Stand(names=_from("pipeline", "DataNode")),
     "external_source": Stand(

@@ -12,7 +12,7 @@ from pipeline.errors import ArgumentTypeError
 
 __all__ = ["pipeline_def"]
 
-_PIPELINE_ARGUMENTS = frozenset(inspect.signature(Pipeline.__init__).parameters) - {"self"}
+_PIPELINE_ARGUMENTS = frozenset(inspect.signature(Pipeline.__init__).parameters) - {"self"} | {"enable_conditionals"}
 
 
 @overload
@@ -64,7 +64,9 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
         for_graph = {name: value for name, value in kwargs.items() if name in own}
         for_pipeline = {name: value for name, value in kwargs.items() if name not in own}
         _check_known(for_pipeline, fn.__qualname__)
-        pipe = Pipeline(**{**pipeline_kwargs, **for_pipeline})
+        arguments = {**pipeline_kwargs, **for_pipeline}
+        arguments.pop("enable_conditionals", None)
+        pipe = Pipeline(**arguments)
         with pipe:
             pipe.take_outputs(fn(*args, **for_graph), fn)
         return pipe

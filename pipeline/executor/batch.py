@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pipeline.errors import SampleFailure
 from pipeline.executor.arguments import Arguments
 from pipeline.executor.request import BatchRequest, TensorList
 from pipeline.rng import batch_generator
 from pipeline.tensors.cpu import Array, TensorListCPU
 
 if TYPE_CHECKING:
-    from pipeline.errors import SampleFailure
     from pipeline.executor.memory_statistics import MemoryStatistics
     from pipeline.executor.pool import ThreadPool
     from pipeline.executor.readers import BatchReads
     from pipeline.executor.trace import Trace
-    from pipeline.graph.graph import Edge, GraphNode
+    from pipeline.graph.graph import BranchPath, Edge, GraphNode
 
 __all__ = ["Batch"]
 
@@ -32,6 +32,7 @@ class Batch:
         pool: threads of the CPU stage.
         allocate: returns memory for an edge's dense batch: (edge, shape, dtype) -> array and its owner.
         reads: what readers have begun to read for it.
+        branches: for edges that are made in branches: which ones.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Batch:
         pool: ThreadPool,
         allocate: Callable[[Edge, tuple[int, ...], np.dtype[Any]], tuple[Array, Any]],
         reads: BatchReads,
+        branches: Mapping[Edge, BranchPath],
     ) -> None:
         self.request = request
         self.size = request.batch_size
@@ -48,8 +50,14 @@ class Batch:
         self.pool = pool
         self.allocate = allocate
         self.reads = reads
-        #: Batches made so far, by edge.
-        self.values: dict[Edge, TensorList] = {}
+        self.branches = branches
+        #: Batches made so far, by edge; of what is made in a branch, the branch's samples.
+        self.made: dict[Edge, TensorList] = {}
+        #: Positions of the samples in the whole batch, and of those of the whole batch in here, or -1.
+        self.positions: Array | None = None
+        self.places: Array | None = None
+        #: Its parts so far, by branch; None for those without samples. A circle, until the batch is done.
+        self.parts: dict[BranchPath, Batch | None] = {}
         #: The CUDA stream of the batch, a `cupy.cuda.Stream`; None without a GPU.
         self.stream: Any = None
         #: Number of the batch in its executor, and where to record what runs when (or None).
@@ -60,9 +68,19 @@ class Batch:
         #: Objects that must live until the batch's GPU work is done: host memory that is copied from.
         self.keep_alive: list[Any] = []
 
+    @property
+    def values(self) -> Mapping[Edge, TensorList]:
+        """What operators read, by edge: of what was made, the samples of this batch."""
+        return self.made
+
+    @property
+    def whole(self) -> Batch:
+        """The batch that this one is a part of; itself when it is none."""
+        return self
+
     def keep(self, edge: Edge, value: TensorList) -> None:
         """Add a batch that an operator made."""
-        self.values[edge] = value
+        self.made[edge] = value
         if self.memory is not None:
             self.memory.add_batch(edge, value)
 
@@ -85,3 +103,10 @@ class Batch:
     def source_of(self, node: GraphNode, failures: Sequence[SampleFailure]) -> str:
         """Return where the first sample at which an operator failed lies in the data set that it comes from."""
         return self.reads.source_info(node.inputs[0], failures[0].sample) if node.inputs and failures else ""
+
+    def in_whole(self, failures: Sequence[SampleFailure]) -> tuple[SampleFailure, ...]:
+        """Return failures of samples of this batch by the positions in the whole batch."""
+        positions = self.positions
+        if positions is None:
+            return tuple(failures)
+        return tuple(SampleFailure(int(positions[each.sample]), each.error) for each in failures)

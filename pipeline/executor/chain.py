@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
 from pipeline.executor.batch import Batch
+from pipeline.executor.parts import part_of, scattered
 from pipeline.executor.plan import SampleStep
 from pipeline.graph.graph import Edge, GraphNode
 from pipeline.operators.base import OutputSpec, SampleOperator
@@ -29,7 +31,9 @@ class ChainRunner:
         self._operators = tuple(operators)
         self._members = {node.index for node in step.nodes}
         results = {edge.node for edge in step.results}
-        for operator in operators:
+        for operator in reversed(operators):
+            if operator.node.schema.merges and operator.node.index in results:  # it passes on what it is given
+                results.update(edge.node for edge in operator.node.inputs)
             operator.inner = operator.node.index not in results
 
     def run(self, batch: Batch) -> None:
@@ -54,15 +58,37 @@ class _StepError(Exception):
         self.node = node
 
 
+@dataclass(frozen=True)
+class _Link:
+    """An operator of a chain and what it needs for a batch.
+
+    Attributes:
+        node: the operator.
+        operator: its implementation.
+        state: what its `start` returned.
+        places: of the batch's samples among those of the operator's branch, or -1; None when it has them all.
+        merges: whether it may have no value of some inputs.
+    """
+
+    node: GraphNode
+    operator: SampleOperator[Any]
+    state: Any
+    places: Sequence[int] | None
+    merges: bool
+
+
+# What a merge is told of inputs that no sample has.
+_ABSENT = OutputSpec()
+
+
 class _ChainOfBatch:
     """The chain at work on one batch: states of its operators and where results go."""
 
     def __init__(self, runner: ChainRunner, batch: Batch) -> None:
         self._batch = batch
-        self._results = runner._step.results
         self._specs: dict[Edge, OutputSpec] = {}
-        self._links: list[tuple[GraphNode, SampleOperator[Any], Any, tuple[Edge, ...]]] = []
-        #: For edges outside the chain: their samples.
+        self._links: list[_Link] = []
+        #: For edges outside the chain: their samples, at their places in the batch.
         self._given: dict[Edge, Sequence[Array]] = {}
         for node, operator in zip(runner._step.nodes, runner._operators, strict=True):
             self._link(node, operator, runner._members)
@@ -70,38 +96,53 @@ class _ChainOfBatch:
         self._dense: dict[Edge, tuple[Array, Any]] = {}
         #: For other results: a sample each.
         self._ragged: dict[Edge, list[Array]] = {}
-        for edge in self._results:
-            spec = self._specs[edge]
+        for edge in runner._step.results:
+            spec = self._specs.get(edge)
+            if spec is None:
+                continue  # no sample is in its branch
+            size = self._part(edge).size
             if spec.shape is not None and spec.dtype is not None:
-                self._dense[edge] = batch.allocate(edge, (batch.size, *spec.shape), spec.dtype)
+                self._dense[edge] = batch.allocate(edge, (size, *spec.shape), spec.dtype)
             else:
-                self._ragged[edge] = [None] * batch.size  # type: ignore[list-item]
+                self._ragged[edge] = [None] * size  # type: ignore[list-item]
         #: For edges that nothing outside the chain reads: their samples, where their sizes are to be noted.
         self._passing: dict[Edge, list[Array]] = {}
         if batch.memory is not None:
-            for edge in self._specs.keys() - self._given.keys() - set(self._results):
+            for edge in self._specs.keys() - self._given.keys() - set(runner._step.results):
                 self._passing[edge] = [None] * batch.size  # type: ignore[list-item]
 
     def _link(self, node: GraphNode, operator: SampleOperator[Any], members: set[int]) -> None:
-        for edge in node.inputs:
-            if edge.node not in members and edge not in self._given:
-                value = self._batch.values[edge]
-                assert isinstance(value, TensorListCPU)
-                dense = value.dense
-                if dense is not None and value.ndim == 0:  # indexing would give scalars, not arrays
-                    self._given[edge] = [dense[sample, ...] for sample in range(len(dense))]
-                else:
-                    self._given[edge] = value.samples
-                self._specs[edge] = OutputSpec(
-                    value.layout(), None if dense is None else dense.shape[1:], value.samples[0].dtype
-                )
         try:
-            state, outputs = operator.start(self._batch, [self._specs[edge] for edge in node.inputs])
+            part = part_of(self._batch, node.branch)
+            if part is None:
+                return  # no sample is in its branch
+            for edge in node.inputs:
+                if edge.node not in members and edge not in self._given and edge in self._batch.made:
+                    self._take(edge)
+            inputs = [self._specs.get(edge, _ABSENT) for edge in node.inputs]
+            state, outputs = operator.start(part, inputs)
         except Exception as error:
             raise describe_failure(node, error) from error
         for index, spec in enumerate(outputs):
             self._specs[Edge(node.index, index)] = spec
-        self._links.append((node, operator, state, node.inputs))
+        places = None if part.places is None else part.places.tolist()
+        self._links.append(_Link(node, operator, state, places, node.schema.merges))
+
+    def _take(self, edge: Edge) -> None:
+        value = self._batch.made[edge]
+        assert isinstance(value, TensorListCPU)
+        dense = value.dense
+        if value.ndim == 0 or edge in self._batch.branches:
+            self._given[edge] = scattered(self._batch, edge)
+        else:
+            self._given[edge] = value.samples
+        shape = None if dense is None else dense.shape[1:]
+        self._specs[edge] = OutputSpec(value.layout(), shape, value.samples[0].dtype)
+
+    def _part(self, edge: Edge) -> Batch:
+        part = part_of(self._batch, self._batch.branches.get(edge, ()))
+        assert part is not None
+        return part
 
     def run_sample_traced(self, sample: int) -> None:
         """Do as `run_sample`, and record when and on which thread."""
@@ -113,18 +154,25 @@ class _ChainOfBatch:
 
     def run_sample(self, sample: int) -> None:
         local: dict[Edge, Array] = {}
-        for node, operator, state, sources in self._links:
-            inputs = [local[edge] if edge in local else self._given[edge][sample] for edge in sources]
+        for link in self._links:
+            node = link.node
+            place = sample if link.places is None else link.places[sample]
+            if place < 0:
+                continue  # the sample is not in the operator's branch
+            if link.merges:
+                inputs = [self._given[edge][sample] if edge in self._given else local.get(edge) for edge in node.inputs]
+            else:
+                inputs = [local[edge] if edge in local else self._given[edge][sample] for edge in node.inputs]
             edge = Edge(node.index)
             target = self._dense.get(edge)
-            out = None if target is None else target[0][sample, ...]
+            out = None if target is None else target[0][place, ...]
             try:
-                made = operator.run(state, sample, inputs, out)
+                made = link.operator.run(link.state, place, inputs, out)  # type: ignore[arg-type]  # merges take None
                 if isinstance(made, tuple):
                     for index, array in enumerate(made):
-                        self._keep(Edge(node.index, index), sample, array, local)
+                        self._keep(Edge(node.index, index), place, array, local)
                 else:
-                    self._keep(edge, sample, made, local, written=out is not None)
+                    self._keep(edge, place, made, local, written=out is not None)
             except Exception as error:
                 raise _StepError(node) from error
 
@@ -147,11 +195,11 @@ class _ChainOfBatch:
             try:
                 self._batch.keep(edge, TensorListCPU(samples, self._specs[edge].layout))
             except PipelineError as error:
-                node = next(link[0] for link in self._links if link[0].index == edge.node)
+                node = next(link.node for link in self._links if link.node.index == edge.node)
                 raise describe_failure(node, error) from error
         if self._batch.memory is not None:
             for edge, samples in self._passing.items():
-                self._batch.memory.add_samples(edge, samples)
+                self._batch.memory.add_samples(edge, samples[: self._part(edge).size])
 
 
 def _first_failure(batch: Batch, errors: list[tuple[int, BaseException]]) -> OperatorError:

@@ -18,6 +18,7 @@ from pipeline.executor.chain import ChainRunner, describe_failure
 from pipeline.executor.device import Device, open_device
 from pipeline.executor.memory import BufferPool
 from pipeline.executor.memory_statistics import MemoryStatistics
+from pipeline.executor.parts import part_of
 from pipeline.executor.plan import BatchStep, Phase, make_plan
 from pipeline.executor.pool import ThreadPool
 from pipeline.executor.readers import ReaderGroup
@@ -119,6 +120,12 @@ class Executor:
             for step in phase.steps
             if not isinstance(step, BatchStep)
         }
+        self._branches = {
+            Edge(node.index, output): node.branch
+            for node in graph.nodes
+            if node.branch
+            for output in range(node.output_count)
+        }
         self._output_numbers: dict[Edge, int] = {}
         for number, edge in enumerate(graph.outputs):
             self._output_numbers.setdefault(edge, number)
@@ -153,7 +160,7 @@ class Executor:
             raise PipelineError("the executor is closed")
         reads = self.readers.begin(request.batch_size)
         self._check(request)
-        batch = Batch(request, self.config.seed, self._pool, self._allocate, reads)
+        batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
         batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
         self._advance(_Run(batch, on_done))
 
@@ -254,7 +261,7 @@ class Executor:
                 self._chains[id(step)].run(batch)
                 nodes = step.nodes
             end = time.perf_counter()
-            name = self.statistics.step(nodes, batch.values, end - begin)
+            name = self.statistics.step(nodes, batch.made, end - begin)
             if trace is not None:
                 trace.add(name, batch.number, begin, end)
                 if mark is not None:
@@ -266,10 +273,16 @@ class Executor:
         node = step.node
         operator = self._operators[node.index]
         assert isinstance(operator, BatchOperator)
+        part: Batch | None = None
         try:
-            made = operator.run(batch, [batch.values[edge] for edge in node.inputs])
+            part = part_of(batch, node.branch)
+            if part is None:
+                return
+            inputs: list[Any] = [] if node.schema.merges else [part.values[edge] for edge in node.inputs]
+            made = operator.run(part, inputs)
         except OperatorError as error:
-            described = describe_failure(node, error, error.failures, batch.source_of(node, error.failures))
+            failures = error.failures if part is None else part.in_whole(error.failures)
+            described = describe_failure(node, error, failures, batch.source_of(node, failures))
             raise described from (error.__cause__ or error)
         except Exception as error:
             raise describe_failure(node, error) from error
@@ -278,8 +291,8 @@ class Executor:
 
     def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:
         """Let buffers that no later step reads be reused by it."""
-        for edge in [edge for edge in batch.values if self._plan.last_use.get(edge) == step]:
-            del batch.values[edge]
+        for edge in [edge for edge in batch.made if self._plan.last_use.get(edge) == step]:
+            del batch.made[edge]
 
     def _allocate(self, edge: Edge, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, Any]:
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -295,11 +308,12 @@ class Executor:
         batch = run.batch
         outputs: tuple[TensorList, ...] = ()
         if error is None:
-            outputs = tuple(batch.values[edge] for edge in self.graph.outputs)
+            outputs = tuple(batch.made[edge] for edge in self.graph.outputs)
             for edge, output in zip(self.graph.outputs, outputs, strict=True):
                 if edge in batch.reads.origins:
                     output.sources = [batch.reads.source_info(edge, sample) for sample in range(batch.size)]
-        batch.values.clear()
+        batch.made.clear()
+        batch.parts.clear()
         seconds = time.perf_counter() - run.started
         self.statistics.batch(seconds, failed=error is not None)
         if run.slot is None:

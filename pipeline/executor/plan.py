@@ -114,7 +114,7 @@ def _chain(waiting: Iterable[GraphNode], pending: set[int]) -> list[GraphNode]:
         fits = (
             _is_sample_operator(node)
             and all(edge.node not in pending or edge.node in members for edge in node.inputs)
-            and all(edge.node not in pending for edge in node.argument_inputs.values())
+            and all(edge.node not in pending for edge in node.arguments_before)
         )
         if fits:
             chain.append(node)

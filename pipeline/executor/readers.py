@@ -116,5 +116,7 @@ def _origins(graph: Graph, readers: Container[int]) -> dict[Edge, int]:
             origins[Edge(node.index)] = node.index
         elif node.inputs and node.inputs[0] in origins and lookup(node.operator).keeps_order:
             origin = origins[node.inputs[0]]
+            if node.schema.merges and any(origins.get(edge) != origin for edge in node.inputs):
+                continue
             origins.update({Edge(node.index, output): origin for output in range(node.output_count)})
     return origins

@@ -12,7 +12,7 @@ from pipeline.graph.nodes import DataNode, OperatorCall
 from pipeline.operators.registry import lookup
 from pipeline.operators.schema import OperatorSchema
 
-__all__ = ["Edge", "Graph", "GraphNode", "calls_behind", "check_names"]
+__all__ = ["BranchPath", "Edge", "Graph", "GraphNode", "calls_behind", "check_branches", "check_names"]
 
 
 @dataclass(frozen=True, order=True)
@@ -21,6 +21,10 @@ class Edge:
 
     node: int
     output: int = 0
+
+
+#: The conditions under which a node runs for a sample, outermost first: what chooses, and which value it must have.
+BranchPath = tuple[tuple[Edge, int], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +40,7 @@ class GraphNode:
         arguments: constant arguments in normal form.
         argument_inputs: arguments that are one value a sample.
         location: the user's line.
+        branch: for which samples it runs: those for which each of these numbers has this value. Empty for all.
     """
 
     index: int
@@ -46,6 +51,7 @@ class GraphNode:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     argument_inputs: Mapping[str, Edge] = field(default_factory=dict)
     location: SourceLocation = SourceLocation()
+    branch: BranchPath = ()
 
     @property
     def schema(self) -> OperatorSchema:
@@ -71,8 +77,13 @@ class GraphNode:
 
     @property
     def sources(self) -> tuple[Edge, ...]:
-        """All edges that the node reads: inputs, then argument inputs."""
-        return (*self.inputs, *self.argument_inputs.values())
+        """All edges that the node reads: inputs, argument inputs, and what its branch depends on."""
+        return (*self.inputs, *self.arguments_before)
+
+    @property
+    def arguments_before(self) -> tuple[Edge, ...]:
+        """The edges that must be there for the whole batch before any sample is made."""
+        return (*self.argument_inputs.values(), *(edge for edge, _ in self.branch))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,11 +129,14 @@ class Graph:
                 arguments=dict(call.arguments),
                 argument_inputs={key: edge(node) for key, node in call.argument_inputs.items()},
                 location=call.location,
+                branch=tuple((edge(node), value) for node, value in call.branch),
             )
             for index, call in enumerate(calls)
         )
         check_names(nodes)
-        return cls(nodes, tuple(edge(node) for node in outputs))
+        made = tuple(edge(node) for node in outputs)
+        check_branches(nodes, made)
+        return cls(nodes, made)
 
 
 def calls_behind(outputs: Sequence[DataNode], kept: Iterable[OperatorCall] = ()) -> list[OperatorCall]:
@@ -143,9 +157,38 @@ def _reachable(roots: Sequence[OperatorCall]) -> list[OperatorCall]:
         call = pending.pop()
         if id(call) not in seen:
             seen[id(call)] = call
-            pending.extend(_source(node) for node in (*call.inputs, *call.argument_inputs.values()))
+            chosen = (node for node, _ in call.branch)
+            pending.extend(_source(node) for node in (*call.inputs, *call.argument_inputs.values(), *chosen))
     # Calls were made inputs first, so the order in which they were made is topological.
     return sorted(seen.values(), key=lambda call: call.order)
+
+
+def check_branches(nodes: Sequence[GraphNode], outputs: Iterable[Edge]) -> None:
+    """Check that everything is read only where it was made: in the same branch, or in one within it.
+
+    Raises:
+        GraphError: when an operator, or an output of the pipeline, reads what only some of its samples have.
+    """
+    for node in nodes:
+        for position, (edge, _) in enumerate(node.branch):
+            if not _within(node.branch[:position], nodes[edge.node].branch):
+                raise GraphError(f"{node.display} is in a branch that depends on another branch\n  at {node.location}")
+        for edge in node.argument_inputs.values() if node.schema.merges else node.sources:
+            if not _within(node.branch, nodes[edge.node].branch):
+                raise GraphError(
+                    f"{node.display} reads what {nodes[edge.node].display} made in a branch, for some samples only"
+                    f"\n  at {node.location}"
+                )
+    for edge in outputs:
+        if nodes[edge.node].branch:
+            raise GraphError(
+                f"the pipeline returns what {nodes[edge.node].display} made in a branch, for some samples only"
+                f"\n  at {nodes[edge.node].location}"
+            )
+
+
+def _within(inner: BranchPath, outer: BranchPath) -> bool:
+    return inner[: len(outer)] == outer
 
 
 def check_names(nodes: Iterable[GraphNode]) -> None:

@@ -16,6 +16,7 @@ from pipeline.errors import (
     GraphError,
     UnknownArgumentError,
 )
+from pipeline.graph.branches import Branch, current_branch, within
 from pipeline.graph.current import current_pipeline
 from pipeline.graph.expression import Expression
 from pipeline.graph.indexing import index_entries
@@ -41,6 +42,7 @@ class OperatorCall:
         arguments: constant arguments in normal form.
         argument_inputs: arguments that are one value a sample.
         location: the user's line.
+        branch: for which samples it runs.
         order: position among all calls of this process.
     """
 
@@ -51,6 +53,7 @@ class OperatorCall:
     arguments: Mapping[str, Any]
     argument_inputs: Mapping[str, DataNode]
     location: SourceLocation
+    branch: Branch = ()
     order: int = field(default_factory=lambda: next(_ORDER))
 
     @property
@@ -212,7 +215,20 @@ def _check_call(
         missing = declared_argument.name not in constants and declared_argument.name not in argument_inputs
         if declared_argument.default is REQUIRED and missing:
             raise ArgumentTypeError(f"argument {declared_argument.name!r} is required")
-    return OperatorCall(schema, device, label, tuple(nodes), constants, argument_inputs, location)
+    read = (*nodes, *argument_inputs.values())
+    branch = current_branch() if read else ()  # what reads nothing runs for all samples: it can't know which are meant
+    if not schema.merges:
+        _check_branch(read, branch)
+    return OperatorCall(schema, device, label, tuple(nodes), constants, argument_inputs, location, branch)
+
+
+def _check_branch(read: Sequence[DataNode], branch: Branch) -> None:
+    for node in read:
+        if node.source is not None and not within(branch, node.source.branch):
+            raise ArgumentValueError(
+                f"{node!r} was made in a branch, for some samples only, and is used outside of it: let the branches "
+                "return it"
+            )
 
 
 def _choose_device(schema: OperatorSchema, wanted: Any, inputs: Sequence[DataNode]) -> str:

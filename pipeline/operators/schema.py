@@ -177,6 +177,7 @@ class OperatorSchema:
         outputs: how many outputs, or a function of the constant arguments that tells.
         variadic: the last input may be repeated.
         output_device: device of the outputs where it isn't the operator's own.
+        merges: its inputs belong to branches of its own branch: for each sample, one of them has been made.
         side_effects: the operator may not be pruned, nor called without a current pipeline.
         hidden: internal: no `fn` function is made of it.
         keeps_order: a sample of the outputs is made of the same sample of the first input.
@@ -191,6 +192,7 @@ class OperatorSchema:
     outputs: int | Callable[[Mapping[str, Any]], int] = 1
     variadic: bool = False
     output_device: str | None = None
+    merges: bool = False
     side_effects: bool = False
     hidden: bool = False
     keeps_order: bool = True

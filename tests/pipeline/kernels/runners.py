@@ -26,8 +26,10 @@ from pipeline.kernels import (
     transform_pixels,
 )
 from pipeline.kernels.blur import BlurPlan
+from pipeline.kernels.byte_map import CountedMap, map_bytes, map_counted_bytes, plan_map_bytes
 from pipeline.kernels.color import plan_transform_pixels
 from pipeline.kernels.erase import plan_erase
+from pipeline.kernels.filter import filter_pictures, plan_filter_pictures
 from pipeline.kernels.fused import plan_crop_resize_normalize
 from pipeline.kernels.join import plan_join
 from pipeline.kernels.lookup import plan_look_up
@@ -79,6 +81,22 @@ class HostRunner:
         plan = BlurPlan(Samples.of(src), Samples.of(dst), **options)
         scratch = np.empty(max(1, plan.scratch_bytes), np.uint8)
         for launch in plan.launches(scratch.ctypes.data):
+            emulator.run(launch)
+
+    def map_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        launch = plan_map_bytes(Samples.of(src), Samples.of(dst), **options)
+        if launch is not None:
+            emulator.run(launch)
+
+    def map_counted_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        plan = CountedMap(Samples.of(src), Samples.of(dst), **options)
+        scratch = np.empty(max(1, plan.scratch_bytes), np.uint8)
+        for launch in plan.launches(scratch.ctypes.data):
+            emulator.run(launch)
+
+    def filter_pictures(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        launch = plan_filter_pictures(Samples.of(src), Samples.of(dst), **options)
+        if launch is not None:
             emulator.run(launch)
 
     def add_noise(self, src: Arrays, dst: Arrays, *noise: Any, **options: Any) -> None:
@@ -145,6 +163,15 @@ class GpuRunner:
 
     def blur_axes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(blur_axes, src, dst, options)
+
+    def map_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        self._on_device(map_bytes, src, dst, options)
+
+    def map_counted_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        self._on_device(map_counted_bytes, src, dst, options)
+
+    def filter_pictures(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        self._on_device(filter_pictures, src, dst, options)
 
     def add_noise(self, src: Arrays, dst: Arrays, noise: Any, **options: Any) -> None:
         def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:

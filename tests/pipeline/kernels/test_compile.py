@@ -12,8 +12,10 @@ import pipeline.kernels
 from pipeline.imaging import gaussian_window
 from pipeline.imaging.reductions import REDUCTIONS, result_dtype
 from pipeline.kernels.blur import BlurPlan
+from pipeline.kernels.byte_map import CountedMap, Rule, plan_map_bytes
 from pipeline.kernels.color import plan_transform_pixels
 from pipeline.kernels.erase import plan_erase
+from pipeline.kernels.filter import plan_filter_pictures
 from pipeline.kernels.fused import plan_crop_resize_normalize
 from pipeline.kernels.join import plan_join
 from pipeline.kernels.launch import CTYPES, Launch
@@ -179,12 +181,34 @@ def test_joining_and_standardising_compile(dst: np.dtype) -> None:
         check(launch, "compute_80")
 
 
+def test_tables_for_bytes_compile() -> None:
+    picture = batch(BYTE, 2, 2, 3)
+    given = plan_map_bytes(picture, picture, np.zeros((1, 256), np.uint8))
+    assert given is not None
+    check(given, "sm_90")
+    for rule in Rule:
+        check(CountedMap(picture, picture, rule).launches(0)[0], "compute_80")
+
+
+@pytest.mark.parametrize("src", ["uint8", "int8", "uint16", "int16", "float16", "float32"])
+def test_filters_compile(src: str) -> None:
+    window, anchor, dtype = [np.ones((3, 3), np.float32)], np.ones((1, 2), np.int64), np.dtype(src)
+    for border, dst in [*((border, dtype) for border in range(5)), (0, FLOAT)]:
+        launch = plan_filter_pictures(
+            batch(dtype, 4, 4, 1), batch(dst, 4, 4, 1), windows=window, anchors=anchor, border=border
+        )
+        assert launch is not None
+        check(launch, "compute_80")
+
+
 def test_every_source_is_used_above() -> None:
     folder = Path(pipeline.kernels.__file__).parent
     assert {path.name for path in folder.glob("*.cu")} == {
         "blur.cu",
+        "byte_map.cu",
         "color.cu",
         "erase.cu",
+        "filter.cu",
         "fused.cu",
         "join.cu",
         "lookup.cu",

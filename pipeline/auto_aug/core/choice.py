@@ -1,0 +1,42 @@
+"""The choice of an operation for each sample."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from pipeline.auto_aug.core.augmentation import Augmentation
+from pipeline.errors import UnknownArgumentError
+from pipeline.graph import DataNode
+from pipeline.graph.selecting import select as select_branch
+
+__all__ = ["refuse_unused", "select"]
+
+
+def select(ops: Sequence[Callable[..., Any]], selected_op_idx: DataNode, *op_args: Any, **op_kwargs: Any) -> Any:
+    """Apply to each sample one of several operations, as if by ``ops[selected_op_idx](*op_args, **op_kwargs)``.
+
+    Samples with the same index run together, and no sample runs what isn't chosen for it.
+
+    Args:
+        ops: the operations.
+        selected_op_idx: a batch of integers on the CPU, from 0 to below the number of operations.
+        *op_args: what they are called with; of data nodes, they get the samples that chose them.
+        **op_kwargs: likewise.
+    """
+    if len(ops) == 1:
+        return ops[0](*op_args, **op_kwargs)
+    return select_branch(selected_op_idx, [partial(op, *op_args, **op_kwargs) for op in ops])
+
+
+def refuse_unused(augmentations: Sequence[Augmentation], kwargs: Mapping[str, Any], caller: str) -> None:
+    """Refuse named arguments that none of the augmentations has.
+
+    Raises:
+        UnknownArgumentError: there is one.
+    """
+    used = {each.name for augmentation in augmentations for each in augmentation.extra_arguments()}
+    unknown = sorted(set(kwargs) - used)
+    if unknown:
+        raise UnknownArgumentError(f"{caller}: none of the augmentations has the argument {unknown[0]!r}")

@@ -1,0 +1,152 @@
+"""RandAugment (https://arxiv.org/abs/1909.13719): n operations in a row, of one magnitude, drawn for each sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipeline.auto_aug import augmentations as a
+from pipeline.auto_aug.core import Augmentation, select, signed_bin
+from pipeline.auto_aug.core.choice import refuse_unused
+from pipeline.auto_aug.core.magnitudes import seeds
+from pipeline.auto_aug.suites import apply_suite, draw, options, without
+from pipeline.errors import ArgumentValueError
+
+__all__ = [
+    "apply_rand_augment",
+    "get_rand_augment_non_monotonic_suite",
+    "get_rand_augment_suite",
+    "rand_augment",
+]
+
+
+def rand_augment(
+    data: Any,
+    n: int,
+    m: int,
+    num_magnitude_bins: int = 31,
+    shape: Any = None,
+    fill_value: int | None = 128,
+    interp_type: Any = None,
+    max_translate_abs: Any = None,
+    max_translate_rel: Any = None,
+    seed: int | None = None,
+    monotonic_mag: bool = True,
+    excluded: Sequence[str] | None = None,
+) -> Any:
+    """Apply RandAugment.
+
+    Args:
+        data: UINT8 pictures (HWC) or sequences (FHWC).
+        n: how many operations are applied to each sample.
+        m: their magnitude, from 0 to below the number of bins.
+        num_magnitude_bins: into how many magnitudes ranges are divided.
+        shape: height and width, as a batch or a tuple: then translations are by fractions of them.
+        fill_value: what stands outside of warped pictures; None repeats the border.
+        interp_type: of warps: INTERP_LINEAR or INTERP_NN.
+        max_translate_abs: largest translation in pixels, 100 by default, or two, for height and width.
+        max_translate_rel: largest translation as a fraction, about 0.45 by default, or two, for height and width.
+        seed: of what is drawn.
+        monotonic_mag: whether larger magnitudes are stronger operations for all of them.
+        excluded: names of operations that are left out.
+
+    Raises:
+        ArgumentValueError: for numbers out of their range, or names that are none.
+
+    Example:
+        >>> from pipeline import fn
+        >>> rand_augment(fn.external_source(name="images", layout="HWC"), n=2, m=9).device
+        'cpu'
+    """
+    make = get_rand_augment_suite if monotonic_mag else get_rand_augment_non_monotonic_suite
+    suite = without(make(shape is not None, max_translate_abs, max_translate_rel), excluded, "RandAugment")
+    given = options(shape, fill_value, interp_type)
+    return apply_suite(apply_rand_augment, suite, data, n, m, num_magnitude_bins=num_magnitude_bins, seed=seed, **given)
+
+
+def apply_rand_augment(
+    augmentations: Sequence[Augmentation],
+    data: Any,
+    n: int,
+    m: int,
+    num_magnitude_bins: int = 31,
+    seed: int | None = None,
+    **kwargs: Any,
+) -> Any:
+    """Apply RandAugment with operations of the caller's.
+
+    Args:
+        augmentations: the operations; each is drawn with the same probability.
+        data: a batch.
+        n: how many operations are applied to each sample.
+        m: their magnitude.
+        num_magnitude_bins: into how many magnitudes ranges are divided.
+        seed: of what is drawn.
+        **kwargs: further arguments of the operations, passed to those that have them.
+
+    Raises:
+        ArgumentValueError: for numbers out of their range, or no operations.
+        UnknownArgumentError: for arguments that no operation has.
+    """
+    if not isinstance(n, int) or n < 0:
+        raise ArgumentValueError(f"the number of operations `n` must be 0 or more, not {n}")
+    if num_magnitude_bins < 1:
+        raise ArgumentValueError(f"`num_magnitude_bins` must be a positive integer, got {num_magnitude_bins}")
+    if not isinstance(m, int) or not 0 <= m < num_magnitude_bins:
+        raise ArgumentValueError(
+            f"the magnitude bin `m` must be an integer from 0 to {num_magnitude_bins - 1}, not {m}"
+        )
+    if n == 0:
+        return data
+    if not augmentations:
+        raise ArgumentValueError("the list of augmentations is empty")
+    refuse_unused(augmentations, kwargs, "apply_rand_augment")
+    own_seeds = seeds(seed)
+    for _ in range(n):
+        chosen = draw(len(augmentations), next(own_seeds))
+        strength = signed_bin(m, seed=next(own_seeds))
+        data = select(
+            augmentations,
+            chosen,
+            data,
+            magnitude_bin=strength,
+            num_magnitude_bins=num_magnitude_bins,
+            **kwargs,
+        )
+    return data
+
+
+def get_rand_augment_suite(
+    use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None
+) -> list[Augmentation]:
+    """Return the operations of RandAugment, of which larger magnitudes are stronger.
+
+    Args:
+        use_shape: whether translations are by fractions of the picture's extents.
+        max_translate_abs: largest translation in pixels, 100 by default, or two, for height and width.
+        max_translate_rel: largest translation as a fraction, about 0.45 by default, or two, for height and width.
+    """
+    return [
+        *a.translations(use_shape, 100, 100 / 224, max_translate_abs, max_translate_rel),
+        *(a.shear_x, a.shear_y, a.rotate, a.brightness, a.contrast, a.color, a.sharpness),
+        a.posterize.augmentation(mag_range=(8, 4), randomly_negate=False),
+        *(a.solarize, a.equalize, a.auto_contrast, a.identity),
+    ]
+
+
+def get_rand_augment_non_monotonic_suite(
+    use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None
+) -> list[Augmentation]:
+    """Return the operations of RandAugment with the ranges that AutoAugment has. Arguments as above."""
+    along_x, along_y = a.translations(use_shape, 100, 100 / 224, max_translate_abs, max_translate_rel)
+    return [
+        *(along_x, along_y, a.shear_x, a.shear_y, a.rotate),
+        *(
+            each.augmentation(mag_range=(0.1, 1.9), randomly_negate=False, mag_to_param=None)
+            for each in (a.brightness, a.contrast, a.color)
+        ),
+        a.sharpness.augmentation(mag_range=(0.1, 1.9), randomly_negate=False, mag_to_param=a.sharpness_kernel_shifted),
+        a.posterize.augmentation(mag_range=(0, 4), randomly_negate=False),
+        a.solarize.augmentation(mag_range=(0, 256), randomly_negate=False),
+        *(a.equalize, a.auto_contrast, a.identity),
+    ]

@@ -1,0 +1,57 @@
+// Correlation of pictures with windows of any size, channels last, a picture per blockIdx.y.
+//
+// Defined by the launcher: IN, OUT (types), BORDER: 0 reflect_101, 1 reflect_1001, 2 wrap, 3 clamp, 4 constant.
+
+#include "common.cuh"
+
+struct Picture {
+    const char* src;
+    OUT* dst;
+    uint64 count;           // elements of dst
+    int64 height, width;    // of src
+    int64 columns;          // of dst
+    int64 channels;
+    int64 rows_of_window, columns_of_window;
+    int64 row, column;      // of the window that lies on the output's pixel
+    uint64 window;          // first of its weights in the table
+    float fill;
+};
+
+// Returns where a position lies that may be outside, or -1 for nowhere.
+__device__ __forceinline__ int64 inside(int64 position, int64 extent) {
+    if (position >= 0 && position < extent) return position;
+    if constexpr (BORDER == 4) return -1;
+    if constexpr (BORDER == 3) return position < 0 ? 0 : extent - 1;
+    if (extent == 1) return 0;
+    const int64 period = BORDER == 0 ? 2 * (extent - 1) : BORDER == 1 ? 2 * extent : extent;
+    int64 rest = position % period;
+    if (rest < 0) rest += period;
+    if (rest < extent) return rest;
+    return BORDER == 0 ? period - rest : period - 1 - rest;
+}
+
+extern "C" __global__ void filter_pictures(const Picture* __restrict__ pictures, const float* __restrict__ windows) {
+    const Picture& picture = pictures[blockIdx.y];
+    const float* window = windows + picture.window;
+    const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
+    for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < picture.count;
+         element += step) {
+        const int64 channel = static_cast<int64>(element % static_cast<uint64>(picture.channels));
+        const int64 pixel = static_cast<int64>(element / static_cast<uint64>(picture.channels));
+        const int64 top = pixel / picture.columns - picture.row, left = pixel % picture.columns - picture.column;
+        float sum = 0.0f;
+        for (int64 i = 0; i < picture.rows_of_window; ++i) {
+            const int64 y = inside(top + i, picture.height);
+            for (int64 j = 0; j < picture.columns_of_window; ++j) {
+                const int64 x = inside(left + j, picture.width);
+                float value = picture.fill;
+                if (x >= 0 && y >= 0) {
+                    const int64 offset = (y * picture.width + x) * picture.channels + channel;
+                    value = convert<float>(load<IN>(picture.src + offset * static_cast<int64>(sizeof(IN))));
+                }
+                sum += window[i * picture.columns_of_window + j] * value;
+            }
+        }
+        picture.dst[element] = convert<OUT>(sum);
+    }
+}

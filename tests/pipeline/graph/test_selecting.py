@@ -1,0 +1,146 @@
+"""Branches: each sample goes through one of several descriptions, with those that were sent the same way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import Pipeline, fn, types
+from pipeline.errors import ArgumentValueError, GraphError, OperatorError
+from pipeline.graph.branches import branch
+from pipeline.graph.selecting import merge, select
+
+WAYS = [
+    np.array([0, 1, 2, 0, 1, 2], np.int32),
+    np.array([2] * 6, np.int32),
+    np.array([1, 1, 0, 0, 0, 0], np.int32),
+]
+RAGGED = [np.random.default_rng(number).integers(0, 200, (3 + number, 4, 1)).astype(np.uint8) for number in range(6)]
+DENSE = [sample[:3] for sample in RAGGED]
+
+
+def run(describe: Any, *batches: dict[str, Any], **options: Any) -> list[tuple[Any, ...]]:
+    pipe = Pipeline(batch_size=6, **{"num_threads": 2, "device_id": None, "seed": 3, **options})
+    with pipe:
+        inputs = fn.external_source(name="x", layout="HWC"), fn.external_source(name="way")
+        pipe.set_outputs(*describe(*inputs), *inputs)  # an input that nothing reads would be pruned
+    try:
+        return [pipe.run(**batch)[:-2] for batch in batches]
+    finally:
+        pipe.close()
+
+
+def batches(feed: list[Any]) -> list[dict[str, Any]]:
+    return [{"x": feed, "way": way} for way in WAYS]
+
+
+@pytest.mark.parametrize("feed", [RAGGED, DENSE], ids=["ragged", "dense"])
+@pytest.mark.parametrize("memory", [False, True])
+def test_each_sample_goes_its_way(feed: list[Any], memory: bool) -> None:
+    def describe(x: Any, way: Any) -> Any:
+        shift = fn.cast(way, dtype=types.UINT8) + np.uint8(1)  # read in a branch, made outside of it
+        turned = fn.flip(x, horizontal=0, vertical=1)  # with what follows, a chain
+        made = select(
+            way,
+            [
+                lambda: fn.cast(turned + shift, dtype=types.UINT8),
+                lambda: fn.brightness(fn.flip(turned), brightness=fn.cast(way, dtype=types.FLOAT) * 2),
+                lambda: turned,
+            ],
+        )
+        return made, fn.flip(made)  # the merged batch is an output, and read in the same chain
+
+    for (made, flipped), way in zip(run(describe, *batches(feed), enable_memory_stats=memory), WAYS, strict=True):
+        assert made.layout() == "HWC"
+        for number, chosen in enumerate(way):
+            turned = feed[number][::-1]
+            expected = [turned + 1, np.minimum(turned[:, ::-1].astype(int) * 2, 255), turned][chosen]
+            assert np.array_equal(made.at(number), expected)
+            assert np.array_equal(flipped.at(number), expected[:, ::-1])
+
+
+def test_branches_in_branches() -> None:
+    def describe(x: Any, way: Any) -> Any:
+        size = x.shape()[0]
+        inner = lambda: select(size > 5, [lambda: (x + np.uint8(1), 1), lambda: (x + np.uint8(2), 2)])  # noqa: E731
+        return select(way, [inner, lambda: (fn.flip(x), 3), lambda: (x, way + 2)])
+
+    for (made, mark), way in zip(run(describe, *batches(RAGGED)), WAYS, strict=True):
+        for number, chosen in enumerate(way):
+            picture = RAGGED[number]
+            more = 2 if len(picture) > 5 else 1
+            expected = [(picture + more, more), (picture[:, ::-1], 3), (picture, 4)][chosen]
+            assert np.array_equal(made.at(number), expected[0])
+            assert mark.at(number) == expected[1]
+
+
+def test_random_numbers_without_inputs_do_not_depend_on_the_branch() -> None:
+    def describe(x: Any, way: Any) -> Any:
+        drawn = lambda: fn.random.uniform(seed=5)  # noqa: E731
+        return select(way, [drawn, drawn, drawn]), fn.random.uniform(seed=5)
+
+    for made, outside in run(describe, *batches(RAGGED)):
+        assert np.array_equal(made.as_array(), outside.as_array())
+
+
+def test_failures_name_the_samples_of_the_whole_batch() -> None:
+    def in_chain(x: Any, way: Any) -> Any:
+        return (select(way, [lambda: fn.crop(x, crop=(5, 2)), lambda: x, lambda: x]),)
+
+    def in_batch(x: Any, way: Any) -> Any:
+        return (select(way, [lambda: fn.cast(x // (x * np.uint8(0)), dtype=types.UINT8), lambda: x, lambda: x]),)
+
+    for describe in (in_chain, in_batch):
+        with pytest.raises(OperatorError) as caught:
+            run(describe, {"x": DENSE, "way": np.array([1, 2, 1, 0, 1, 0], np.int32)})
+        assert [failure.sample for failure in caught.value.failures] == [3, 5]
+
+
+def test_the_graph_travels(tmp_path: Any) -> None:
+    pipe = Pipeline(batch_size=6, num_threads=1, device_id=None)
+    with pipe:
+        x, way = fn.external_source(name="x", layout="HWC"), fn.external_source(name="way")
+        pipe.set_outputs(select(way, [lambda: x, lambda: fn.flip(x), lambda: fn.flip(x, vertical=1)]))
+    (here,) = pipe.run(x=DENSE, way=WAYS[0])
+    copy = Pipeline.deserialize(pipe.serialize())
+    (there,) = copy.run(x=DENSE, way=WAYS[0])
+    assert np.array_equal(here.as_array(), there.as_array())
+    pipe.close()
+    copy.close()
+
+
+def test_values_of_a_branch_stay_in_it() -> None:
+    x, way = fn.external_source(name="x", layout="HWC"), fn.external_source(name="way")
+    with branch(way, 0):
+        inner = fn.flip(x)
+    with pytest.raises(ArgumentValueError, match="made in a branch, for some samples only"):
+        fn.flip(inner)
+    with branch(way, 1), pytest.raises(ArgumentValueError, match="made in a branch"):
+        fn.flip(x, horizontal=inner)
+    pipe = Pipeline(batch_size=1, num_threads=1, device_id=None)
+    with pipe:
+        pipe.set_outputs(inner)
+    with pytest.raises(GraphError, match=r"the pipeline returns what fn\.flip made in a branch"):
+        pipe.build()
+
+
+@pytest.mark.parametrize(
+    ("describe", "match"),
+    [
+        (lambda x, way: select(way, [lambda: x, lambda: x + 1, lambda: x]), "make samples of int32 and uint8"),
+        (lambda x, way: select(way, [lambda: x, lambda: fn.flip(x)]), "branch 2 is chosen, there are 2"),
+        (lambda x, way: select(x, [lambda: x, lambda: fn.flip(x)]), "one number a sample"),
+    ],
+)
+def test_what_can_not_be_merged(describe: Any, match: str) -> None:
+    with pytest.raises(OperatorError, match=match):
+        run(lambda *nodes: (describe(*nodes),), *batches(DENSE))
+
+
+def test_branches_return_alike() -> None:
+    x, way = fn.external_source(name="x"), fn.external_source(name="way")
+    with pytest.raises(ArgumentValueError, match="different numbers of outputs"):
+        select(way, [lambda: (x, x), lambda: x])
+    assert merge(way, [x, x]) is x

@@ -1,0 +1,62 @@
+"""Tables for bytes against the CPU's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.errors import PipelineError
+from pipeline.imaging.byte_map import auto_contrast_tables, contrast_tables, equalization_tables, histograms, look_up
+from pipeline.kernels.byte_map import CountedMap, Rule, plan_map_bytes
+from pipeline.kernels.samples import Samples
+
+SHAPES = ((17, 9, 3), (40, 41, 3), (1, 1, 3), (0, 4, 3), (6, 5, 3))
+
+
+def feed(channels: int = 3) -> list[Any]:
+    rng = np.random.default_rng(5)
+    made = [rng.integers(10, 200, (*shape[:2], channels)).astype(np.uint8) for shape in SHAPES]
+    made[1] = made[1] // 30 * 20
+    made[4][..., 0] = 77
+    return made
+
+
+def test_given_tables(runner: Any) -> None:
+    tables = np.random.default_rng(6).integers(0, 256, (len(SHAPES), 256)).astype(np.uint8)
+    pictures = feed()
+    made = [np.zeros_like(picture) for picture in pictures]
+    runner.map_bytes(pictures, made, tables=tables)
+    for picture, result, table in zip(pictures, made, tables, strict=True):
+        assert np.array_equal(result, table[picture])
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("rule", Rule)
+def test_counted_tables(runner: Any, rule: Rule, channels: int) -> None:
+    pictures, factors = feed(channels), np.array([0.3, 1.7, 0.5, 1.0, 2.0])
+    made = [np.zeros_like(picture) for picture in pictures]
+    runner.map_counted_bytes(pictures, made, rule=rule, factors=factors)
+    for picture, result, factor in zip(pictures, made, factors, strict=True):
+        if not picture.size:
+            continue
+        counts = histograms(picture)
+        tables = {
+            Rule.EQUALIZATION: lambda c, f: equalization_tables(c),
+            Rule.AUTO_CONTRAST: lambda c, f: auto_contrast_tables(c),
+            Rule.CONTRAST: contrast_tables,
+        }[rule](counts, factor)
+        expected = look_up(picture, tables, np.empty_like(picture)).astype(int)
+        # A fused multiplication and addition may round a tie the other way.
+        assert np.abs(result.astype(int) - expected).max() <= (1 if rule is Rule.CONTRAST else 0)
+
+
+def test_samples_must_fit() -> None:
+    here, there = Samples.of([np.zeros((3, 4, 2), np.uint8)]), Samples.of([np.zeros((3, 5, 2), np.uint8)])
+    with pytest.raises(PipelineError, match="differ in number or shape"):
+        plan_map_bytes(here, there, np.zeros((1, 256), np.uint8))
+    with pytest.raises(PipelineError, match="for bytes"):
+        plan_map_bytes(Samples.of([np.zeros(3)]), Samples.of([np.zeros(3)]), np.zeros((1, 256), np.uint8))
+    with pytest.raises(PipelineError, match="1 or 3 channels"):
+        CountedMap(here, here, Rule.CONTRAST)

@@ -29,7 +29,9 @@ LIMITS = {
 }
 
 
-def make_parser(doc: str | None, *, epochs: int, batch_size: int = 32, image_size: int = 96) -> argparse.ArgumentParser:
+def make_parser(
+    doc: str | None, *, epochs: int, batch_size: int = 32, image_size: int = 96, workers: bool = True
+) -> argparse.ArgumentParser:
     """Make a parser of the options that every example has; `doc` is the docstring of the example."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="your pictures; without it some are made")
@@ -37,7 +39,8 @@ def make_parser(doc: str | None, *, epochs: int, batch_size: int = 32, image_siz
     parser.add_argument("--epochs", default=epochs, type=int, help="(%(default)s)")
     parser.add_argument("--batch-size", default=batch_size, type=int, help="(%(default)s)")
     parser.add_argument("--image-size", default=image_size, type=int, help="what the network sees (%(default)s)")
-    parser.add_argument("--num-workers", default=2, type=int, help="processes of the dataset (%(default)s)")
+    if workers:
+        parser.add_argument("--num-workers", default=2, type=int, help="processes of the dataset (%(default)s)")
     parser.add_argument("--num-threads", default=2, type=int, help="threads of the pipeline (%(default)s)")
     parser.add_argument("--learning-rate", default=3e-3, type=float, help="(%(default)s)")
     parser.add_argument("--seed", default=0, type=int, help="of network, order and augmentation (%(default)s)")
@@ -149,14 +152,21 @@ class Meter:
         self.seconds = time.perf_counter() - self.begin
         self.bar.close()
 
-    def report(self, stats: dali_proxy.ServerStats, **figures: str) -> None:
-        """Print what was measured; losses are means over the first and the last tenth of the steps."""
+    def report(self, stats: dali_proxy.ServerStats | None, **figures: str) -> None:
+        """Print what was measured; losses are means over the first and the last tenth of the steps.
+
+        Args:
+            stats: of the server; None where there is none.
+            **figures: lines to add.
+        """
         tenth = -(-len(self.losses) // 10)
         before, after = (torch.stack(part).mean() for part in (self.losses[:tenth], self.losses[-tenth:]))
         print(f"samples/s   {self.samples / self.seconds:,.0f}")
         print(f"loss        {before:.4f} -> {after:.4f}")
         for name, figure in figures.items():
             print(f"{name:11} {figure}")
+        if stats is None:
+            return
         total = max(stats.training + stats.worker_wait + stats.result_wait, 1e-9)
         print(
             f"waited      {stats.worker_wait / total:.0%} for workers, {stats.result_wait / total:.0%} for the pipeline"

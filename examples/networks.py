@@ -45,3 +45,23 @@ class UNet(nn.Module):
             skipped = levels.pop()
             features = layer(torch.cat([nn.functional.interpolate(features, size=skipped.shape[2:]), skipped], dim=1))
         return nn.functional.interpolate(self.head(features), size=images.shape[2:], mode="bilinear")
+
+
+class SuperResolution(nn.Module):
+    """Frames [N, channels, H, W] to what an enlargement lacks, [N, 3, scale * H, scale * W]; at first nothing."""
+
+    def __init__(self, channels: int, scale: int, width: int = 32) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(channels, width, kernel_size=5, padding=2),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, width, kernel_size=3, padding=1),
+            nn.ReLU(inplace=True),
+            nn.Conv2d(width, 3 * scale**2, kernel_size=3, padding=1),
+            nn.PixelShuffle(scale),
+        )
+        nn.init.zeros_(self.layers[-2].weight)
+        nn.init.zeros_(self.layers[-2].bias)
+
+    def forward(self, frames: torch.Tensor) -> torch.Tensor:
+        return self.layers(frames)

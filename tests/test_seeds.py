@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.clips import COUNT, Clips
+
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "tests" / "seeds"
 
@@ -18,7 +20,9 @@ SCRIPTS = ROOT / "tests" / "seeds"
 ON_THE_CPU = (
     ("device_id=0", "device_id=None"),
     ('device="mixed"', 'device="cpu"'),
+    ('device="gpu"', 'device="cpu"'),
     ("labels.gpu()", "labels"),
+    ("data.cuda(non_blocking=True)", "data"),
     ('torch.device("cuda", 0)', 'torch.device("cpu")'),
 )
 
@@ -94,3 +98,16 @@ def test_sequences(folder: Path, device: str) -> None:
     shapes = [(2, 3, 3, 32, 48), (2, 3, 3, 32, 48), (1, 3, 3, 32, 48)]
     expected = [f"{epoch} {i} {shape} torch.float32" for epoch in range(2) for i, shape in enumerate(shapes)]
     assert lines == [*expected, "5"]
+
+
+@devices
+def test_video_superres(tmp_path: Path, clips: Clips, device: str) -> None:
+    (tmp_path / "train").mkdir()
+    for name in ("h264.mp4", "vp9.webm"):
+        shutil.copy(clips.path(name), tmp_path / "train")
+    count = 2 * (COUNT // 7)
+    shapes = [(4, 3, 7, 32, 48)] * (count // 4) + [(count % 4, 3, 7, 32, 48)]
+    expected = []
+    for epoch in range(2):
+        expected += [f"{epoch} {i} {shape} torch.float32" for i, shape in enumerate(shapes)] + ["loss falls: True"]
+    assert run(tmp_path, "video_superres.py", device) == [*expected, str(count)]

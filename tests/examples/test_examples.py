@@ -72,9 +72,10 @@ def segmentation(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_every_example_is_run_and_listed() -> None:
     helpers = {"common", "networks", "scenes"}
-    assert {path.stem for path in EXAMPLES.glob("*.py")} - helpers == set(RUNS)
+    names = {*RUNS, "video_superres"}
+    assert {path.stem for path in EXAMPLES.glob("*.py")} - helpers == names
     listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
-    assert [name for name in RUNS if f"python examples/{name}.py" not in listed] == []
+    assert [name for name in names if f"python examples/{name}.py" not in listed] == []
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -88,6 +89,21 @@ def test_an_example_learns_and_says_what_it_measured(name: str, run_once: Callab
     assert score, said
     assert float(score[1]) / 100 >= RUNS[name][1], said
     with Image.open(picture) as sheet:
+        assert np.asarray(sheet).std() > 20
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+def test_video_superres_beats_bicubic_enlargement(device: str, tmp_path: Path) -> None:
+    """It has no server, so it doesn't say what limits its speed."""
+    picture = tmp_path / "superres.png"
+    said = run("video_superres", "--device", device, "--picture", str(picture), "--epochs=6", "--image-size=64")
+    before, after = losses(said)
+    assert after < before
+    ratios = re.search(r"^PSNR +([\d.]+) dB, bicubic ([\d.]+) dB$", said, re.MULTILINE)
+    assert ratios, said
+    assert float(ratios[1]) > float(ratios[2]) + 0.1
+    with Image.open(picture) as sheet:
+        assert sheet.width == 3 * 196 + 4  # input, output, truth
         assert np.asarray(sheet).std() > 20
 
 

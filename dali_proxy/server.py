@@ -348,6 +348,11 @@ class DALIServer:
 def _inputs(pipeline: Pipeline) -> tuple[InputSpec, ...]:
     specs = []
     for name, node in pipeline.inputs.items():
+        if node.operator != "external_source":
+            raise GraphError(
+                f"{node.display} makes several batches of what it is fed, so no proxy can feed it: use "
+                "fn.decoders.video of an fn.external_source"
+            )
         dtype = node.argument("dtype")
         specs.append(InputSpec(name, None if dtype is None else to_numpy_type(dtype).name, node.argument("ndim")))
     if not specs:

@@ -148,16 +148,16 @@ class DescribesGraph:
 
     def unknown_input(self, name: str) -> InputError:
         """Make the error that tells why there is no such input to be fed."""
-        if any(node.name == name for node in self.graph.find("external_source")):
+        if any(node.name == name for node in self.graph.inputs):
             return InputError(f"{name!r} can't be fed: it has a source")
         known = ", ".join(map(repr, self.inputs)) or "none"
         return UnknownInputError(f"the pipeline has no input {name!r}; its inputs are: {known}")
 
     @property
     def inputs(self) -> Mapping[str, GraphNode]:
-        """The `external_source` operators that are to be fed, by name; not those that have a source."""
+        """The operators that are to be fed, by name; not those that have a source."""
         if self._inputs is None:
-            fed = (node for node in self.graph.find("external_source") if node.argument("source") is None)
+            fed = (node for node in self.graph.inputs if node.argument("source") is None)
             self._inputs = {node.name: node for node in fed}
         return self._inputs
 

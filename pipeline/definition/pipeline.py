@@ -24,6 +24,7 @@ from pipeline.external_source.device import take_over
 from pipeline.external_source.group import SourceGroup
 from pipeline.graph import DataNode
 from pipeline.threads import Ending
+from pipeline.video.parts import split_video
 
 __all__ = ["Pipeline"]
 
@@ -263,7 +264,7 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
         cuda_stream: Any = None,
         use_copy_kernel: bool = False,
     ) -> None:
-        """Queue a batch for an `external_source`.
+        """Queue a batch for an `external_source`, or a video for an `inputs.video`, which becomes several batches.
 
         Args:
             data_node: the node, or its name.
@@ -283,8 +284,13 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
         node = self.inputs.get(name)
         if node is None:
             raise self.unknown_input(name)
-        batch = check_batch(to_batch(data, layout or None, f"input {name!r}"), node, self.max_batch_size)
+        batch = to_batch(data, layout or None, f"input {name!r}")
         engine = self._built()
+        if node.operator != "external_source":
+            for part in split_video(batch, node, self.max_batch_size):
+                engine.inputs.feed(name, part)
+            return
+        batch = check_batch(batch, node, self.max_batch_size)
         engine.inputs.feed(name, take_over(batch, node, data, cuda_stream, use_copy_kernel))
 
     def input_feed_count(self, name: str) -> int:

@@ -207,7 +207,7 @@ class Executor:
                 f"a batch of {request.batch_size} samples; the pipeline was made for 1 to "
                 f"{self.config.max_batch_size} (batch_size)"
             )
-        for node in self.graph.find("external_source"):
+        for node in self.graph.inputs:
             value = request.inputs.get(node.name)
             if value is None:
                 raise InputError(f"no data for the input {node.name!r}\n  at {node.location}")

@@ -106,6 +106,11 @@ class Graph:
         """Return the nodes of an operator, in order."""
         return tuple(node for node in self.nodes if node.operator == operator)
 
+    @property
+    def inputs(self) -> tuple[GraphNode, ...]:
+        """The nodes whose data comes with each batch, by their names, in order."""
+        return tuple(node for node in self.nodes if node.schema.fed)
+
     @classmethod
     def of(cls, outputs: Sequence[DataNode], kept: Iterable[OperatorCall] = ()) -> Graph:
         """Freeze what leads to the outputs, and the calls that are kept all the same; everything else is pruned.

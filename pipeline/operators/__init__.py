@@ -46,6 +46,7 @@ from pipeline.operators import (
     transforms,
     transpose,
     video_decoder,
+    video_input,
     warp_affine,
 )
 from pipeline.operators.functions import class_name, fill_namespace, make_class, make_function
@@ -104,6 +105,7 @@ FAMILIES = (
     transforms,
     transpose,
     video_decoder,
+    video_input,
     video_reader,
     video_resize_reader,
     warp_affine,

@@ -178,6 +178,7 @@ EXTERNAL_SOURCE = register(
             Argument("source", Kind.OBJECT, "The source, and which of its outputs; None for data that is fed."),
         ),
         devices=("cpu", "gpu"),
+        fed=True,
         function=external_source,
     )
 )

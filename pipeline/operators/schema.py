@@ -179,6 +179,7 @@ class OperatorSchema:
         output_device: device of the outputs where it isn't the operator's own.
         merges: its inputs belong to branches of its own branch: for each sample, one of them has been made.
         side_effects: the operator may not be pruned, nor called without a current pipeline.
+        fed: whether users feed it by its name.
         hidden: internal: no `fn` function is made of it.
         keeps_order: a sample of the outputs is made of the same sample of the first input.
         function: the function of `fn`, written by hand where a call is more than adding one operator.
@@ -194,6 +195,7 @@ class OperatorSchema:
     output_device: str | None = None
     merges: bool = False
     side_effects: bool = False
+    fed: bool = False
     hidden: bool = False
     keeps_order: bool = True
     function: Callable[..., Any] | None = None

@@ -22,7 +22,7 @@ DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench test-gpu bench-gpu docs clean
+.PHONY: help demo test lint format bench fuzz test-gpu bench-gpu docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +44,9 @@ format: $(DEV) ## mend what ruff can mend by itself
 
 bench: $(DEV) ## compare with torch's DataLoader and NVIDIA's proxy on the CPU
 	$(BIN)/python -m benchmarks $(ARGS)
+
+fuzz: $(DEV) ## attack a server with hostile clients for ten minutes (ARGS="--seconds 60": shorter)
+	$(BIN)/python -m tests.fuzz $(ARGS)
 
 test-gpu: $(GPU) ## run the tests that need a GPU
 	$(BIN)/python -m pytest -m gpu $(ARGS)

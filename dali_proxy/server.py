@@ -234,6 +234,7 @@ class DALIServer:
                 key=self.endpoint.key,
                 server=secrets.token_bytes(16),
                 unclaimed_bytes=self._unclaimed_bytes,
+                ring_bytes_limit=self.endpoint.ring_bytes_limit,
             )
             try:  # the folder's name is known before it exists, so that an interrupt at any moment leaves none
                 os.makedirs(self._life.directory, mode=0o700)

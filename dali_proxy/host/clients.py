@@ -8,16 +8,35 @@ from typing import TYPE_CHECKING
 from dali_proxy.transport.publisher import Account
 from pipeline.ipc.channel import Channel
 from pipeline.ipc.completion import CompletionWriter
+from pipeline.ipc.errors import ProtocolError
 from pipeline.ipc.ring_reader import RingReader
 
 if TYPE_CHECKING:
     from dali_proxy.host.requests import Request
 
-__all__ = ["Consumer", "Worker"]
+__all__ = ["Consumer", "Worker", "check_count"]
+
+_MOST = 1 << 16  # of anything that the host remembers because a client said so
+
+
+def check_count(count: int, what: str) -> None:
+    """Raise if a client makes the host remember too much.
+
+    Raises:
+        ProtocolError: it does.
+    """
+    if count > _MOST:
+        raise ProtocolError(f"more than {_MOST} {what}")
 
 
 class Worker:
     """A process that submits batches.
+
+    Args:
+        channel: the connection.
+        client: its number.
+        name: for people.
+        ring_bytes_limit: most bytes of its shared memory.
 
     Attributes:
         channel: the connection.
@@ -35,12 +54,12 @@ class Worker:
             processes may overtake each other.
     """
 
-    def __init__(self, channel: Channel, client: int, name: str) -> None:
+    def __init__(self, channel: Channel, client: int, name: str, ring_bytes_limit: int = 1 << 40) -> None:
         self.channel = channel
         self.client = client
         self.name = name
         self.pid = channel.peer_pid
-        self.ring = RingReader()
+        self.ring = RingReader(limit=ring_bytes_limit)
         self.completions = CompletionWriter()
         self.queue: deque[Request] = deque()
         self.submitted = 0

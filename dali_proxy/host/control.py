@@ -31,6 +31,7 @@ class Start:
         key: what clients must know.
         server: token of this start.
         unclaimed_bytes: see `HostOptions`.
+        ring_bytes_limit: the same.
     """
 
     nbytes: U64
@@ -40,6 +41,7 @@ class Start:
     key: bytes
     server: bytes
     unclaimed_bytes: U64
+    ring_bytes_limit: U64
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from dali_proxy.host.clients import Consumer, Worker
+from dali_proxy.host.clients import Consumer, Worker, check_count
 from dali_proxy.host.options import HostOptions
 from dali_proxy.host.requests import Request
 from dali_proxy.host.runner import Runner
@@ -40,6 +40,7 @@ from pipeline.external_source.data import check_batch
 from pipeline.ipc.channel import Channel, Received
 from pipeline.ipc.channel_server import ChannelServer
 from pipeline.ipc.errors import IPCError, ProtocolError
+from pipeline.ipc.frames import close_all
 from pipeline.rng import BatchKey
 from pipeline.tensors import TensorListCPU
 
@@ -153,9 +154,11 @@ class Host:
         number = next(self._client_numbers)
         fds: tuple[int, ...]
         if hello.role == "worker":
-            worker = Worker(channel, number, hello.name)
+            worker = Worker(channel, number, hello.name, self._options.ring_bytes_limit)
             self._clients[channel] = self._workers[number] = worker
             fds, nbytes = worker.completions.fds, 0
+        elif hello.role != "consumer":
+            raise ProtocolError(f"a client wants to be {hello.role!r}")
         else:
             account = self._publisher.account()
             self._clients[channel] = Consumer(channel, account)
@@ -184,6 +187,7 @@ class Host:
 
     def _attach_ring(self, worker: Worker, message: AttachRing, fds: tuple[int, ...]) -> None:
         if len(fds) != 1:
+            close_all(fds)
             raise ProtocolError(f"{len(fds)} descriptors came with a ring")
         worker.ring.attach(message.ring, fds[0], message.nbytes)
 
@@ -223,11 +227,15 @@ class Host:
             self._runner.release(self._workers.get(number), number, seq)
 
     def _open_session(self, consumer: Consumer, message: OpenSession) -> None:
+        if not message.session:
+            raise ProtocolError("0 is no session")  # it is everybody's who has none
         consumer.sessions.add(message.session)
+        check_count(len(consumer.sessions), "iterators of one process")
 
     def _close_session(self, consumer: Consumer, message: CloseSession) -> None:
-        consumer.sessions.discard(message.session)
-        self._runner.close_session(message.session)
+        if message.session in consumer.sessions:  # else it is closed already, or another's
+            consumer.sessions.remove(message.session)
+            self._runner.close_session(message.session)
 
     def _report(self, consumer: Consumer, message: StatsRequest) -> None:
         report = self._runner.report(self._workers.values())

@@ -16,9 +16,11 @@ class HostOptions:
         key: what clients must know.
         server: token of this start.
         unclaimed_bytes: most memory of results that nobody may want any more; the oldest are dropped.
+        ring_bytes_limit: most shared memory for the samples of one worker.
     """
 
     path: str
     key: bytes = field(repr=False)
     server: bytes
     unclaimed_bytes: int = 2 << 30
+    ring_bytes_limit: int = 1 << 40

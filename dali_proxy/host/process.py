@@ -107,6 +107,7 @@ class ProcessHost:
                 key=options.key,
                 server=options.server,
                 unclaimed_bytes=options.unclaimed_bytes,
+                ring_bytes_limit=options.ring_bytes_limit,
             )
             self._control.send(message, (block.fd,), timeout=timeout)
             answer = self._control.receive(timeout).message

@@ -61,6 +61,13 @@ class Request:
         """Size of the outputs."""
         return 0 if self.staged is None else self.staged.nbytes
 
+    @property
+    def kept_bytes(self) -> int:
+        """Memory that is kept until somebody fetches it: the outputs, or a failure, about."""
+        if self.failure is None:
+            return self.nbytes
+        return 1024 + len(self.failure.message) + len(self.failure.arguments) + len(self.failure.traceback)
+
     def discard(self) -> None:
         """Give the memory of the outputs back."""
         staged, self.staged = self.staged, None

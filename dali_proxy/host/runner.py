@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from dali_proxy.errors import StaleReferenceError
 from dali_proxy.failures import describe
-from dali_proxy.host.clients import Consumer, Worker
+from dali_proxy.host.clients import Consumer, Worker, check_count
 from dali_proxy.host.requests import Request, State
 from dali_proxy.host.scheduler import Scheduler
 from dali_proxy.host.store import Store
@@ -78,7 +78,7 @@ class Runner:
         self._store.add(request)
         try:
             request.inputs = dict(read_inputs())
-        except PipelineError as error:
+        except Exception as error:
             worker.completions.complete(request.seq)
             self._finish(request, None, error)
             raise
@@ -98,6 +98,7 @@ class Runner:
         if request is None:
             if worker is not None and seq >= worker.submitted:
                 worker.awaited[seq] = consumer
+                check_count(len(worker.awaited), "batches are awaited that were not submitted")
             else:
                 self.refuse(consumer, client, seq, "the batch was fetched or discarded before")
         elif request.state is State.DONE:
@@ -112,6 +113,7 @@ class Runner:
             self._drop(request)
         elif worker is not None and seq >= worker.submitted:
             worker.unwanted.add(seq)
+            check_count(len(worker.unwanted), "batches are unwanted that were not submitted")
 
     def close_session(self, session: int) -> None:
         """Forget the requests of a session, and those that will come for it."""

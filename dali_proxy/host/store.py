@@ -10,13 +10,14 @@ from dali_proxy.host.requests import Request
 __all__ = ["Store"]
 
 _CLOSED_SESSIONS = 1 << 16  # that are remembered, to refuse what still comes for them
+_UNCLAIMED = 256  # results that nobody claims, however small: each has a descriptor for each output
 
 
 class Store:
     """Finds requests by (client, number) and by session, and bounds what nobody claims.
 
     A loader that isn't ours has no sessions. What such a loader's workers leave behind when they end is kept, since
-    it may still be fetched, up to `unclaimed_bytes`; then the oldest is dropped.
+    it may still be fetched, up to `unclaimed_bytes` and 256 batches; then the oldest is dropped.
 
     Args:
         unclaimed_bytes: bytes of results of workers that are gone, without a session.
@@ -57,7 +58,7 @@ class Store:
             if not members:
                 del self._by_session[request.session]
         if self._unclaimed.pop(request, self) is None:
-            self._unclaimed_bytes -= request.nbytes
+            self._unclaimed_bytes -= request.kept_bytes
 
     def is_closed(self, session: int) -> bool:
         """Whether a session has ended."""
@@ -76,6 +77,6 @@ class Store:
         if request in self._unclaimed:
             return
         self._unclaimed[request] = None
-        self._unclaimed_bytes += request.nbytes
-        while self._unclaimed_bytes > self._limit and len(self._unclaimed) > 1:
+        self._unclaimed_bytes += request.kept_bytes
+        while len(self._unclaimed) > 1 and (self._unclaimed_bytes > self._limit or len(self._unclaimed) > _UNCLAIMED):
             self._drop(next(iter(self._unclaimed)))

@@ -14,6 +14,7 @@ from dali_proxy.transport.slots import RETIRED
 from pipeline.ipc.errors import ProtocolError
 from pipeline.ipc.forking import fork_count
 from pipeline.ipc.memory import SharedBlock
+from pipeline.ipc.ring_reader import fits_numpy
 
 __all__ = ["Loan", "SlotView", "check_rows"]
 
@@ -118,8 +119,8 @@ def check_rows(table: npt.NDArray[np.int64], itemsize: int, nbytes: int, dense: 
     """
     offsets, shapes = table[:, 0], table[:, 1:]
     ends = np.prod(shapes, axis=1, dtype=np.float64) * itemsize + offsets  # float64 can't wrap around
-    good = (offsets >= 0) & (offsets % itemsize == 0) & (ends <= nbytes) & (shapes >= 0).all(axis=1)
-    if not good.all() or (dense and len(table) != 1) or (shapes >= 1 << 48).any():
+    good = (offsets >= 0) & (offsets % itemsize == 0) & (ends <= nbytes) & fits_numpy(shapes)
+    if not good.all() or (dense and len(table) != 1):
         raise ProtocolError("an array of a result does not lie in its slot")
     rows: list[list[int]] = table.tolist()
     return rows

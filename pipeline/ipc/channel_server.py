@@ -64,6 +64,7 @@ class ChannelServer:
         # So that the bell isn't rung after its number was closed. A signal handler may interrupt its holder.
         self._bell_lock = threading.RLock()
         self._channels: set[Channel] = set()  # every one; those that aren't authenticated yet too
+        self._opened: set[Channel] = set()  # those of them that on_open was called with
         self._calls: deque[Callable[[], None]] = deque()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []  # a heap: when, order, what
         self._order = itertools.count()
@@ -110,9 +111,9 @@ class ChannelServer:
             return
         self._channels.remove(channel)
         self._selector.unregister(channel)
-        opened = channel.authenticated
         channel.close()
-        if opened:
+        if channel in self._opened:
+            self._opened.remove(channel)
             self._on_close(channel, error)
 
     def stop(self) -> None:
@@ -132,6 +133,7 @@ class ChannelServer:
         self._stopping = True
         self._bell_lock = threading.RLock()
         self._channels.clear()
+        self._opened.clear()
         self._release(unlink=False)
 
     def _release(self, *, unlink: bool) -> None:
@@ -188,10 +190,13 @@ class ChannelServer:
             self.end(channel, error)
 
     def _receive(self, channel: Channel) -> None:
-        known = channel.authenticated
-        received = deque(channel.receive_ready())
-        if channel.authenticated and not known:
-            self._on_open(channel)
+        received: deque[Received] = deque()
+        try:
+            received.extend(channel.receive_ready())
+        finally:  # a client may authenticate itself, and break a rule or leave, in one breath
+            if channel.authenticated and channel not in self._opened:
+                self._opened.add(channel)
+                self._on_open(channel)
         try:
             while received and channel in self._channels:
                 self._on_message(channel, received.popleft())

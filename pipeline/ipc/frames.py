@@ -12,7 +12,7 @@ from pipeline.ipc.errors import ProtocolError
 
 __all__ = ["MAX_BODY", "MAX_FDS", "Frame", "FrameParser", "close_all", "encode_frame"]
 
-MAX_BODY = 64 << 20
+MAX_BODY = 16 << 20  # what is parsed takes up to 35 times as much memory
 MAX_FDS = 64  # in one frame; the kernel allows 253
 
 _HEADER = struct.Struct("<IHH")  # bytes of the body, type, descriptors

@@ -14,10 +14,11 @@ import numpy.typing as npt
 from pipeline.ipc.errors import ProtocolError
 from pipeline.ipc.memory import SharedBlock
 
-__all__ = ["RingReader"]
+__all__ = ["RingReader", "fits_numpy"]
 
 _MAX_SEGMENTS = 64
 _EXACT = float(1 << 52)  # sizes below it are exact as float64
+_LARGEST = float(1 << 48)  # what lengths of an array may multiply to, zeros left out: NumPy refuses a little more
 
 
 class RingReader:
@@ -78,7 +79,8 @@ class RingReader:
         if segment is None:
             raise ProtocolError(f"segment {ring_id} is not attached")
         nbytes = math.prod(shape) * dtype.itemsize  # Python integers: exact
-        if offset < 0 or offset % dtype.itemsize or any(n < 0 for n in shape) or offset + nbytes > segment.nbytes:
+        misplaced = offset < 0 or offset % dtype.itemsize or offset + nbytes > segment.nbytes
+        if misplaced or any(n < 0 for n in shape) or math.prod(n or 1 for n in shape) >= _LARGEST:
             raise ProtocolError(f"{nbytes} bytes at offset {offset} do not lie in a segment of {segment.nbytes} bytes")
         array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=segment, offset=offset)
         return array
@@ -105,7 +107,7 @@ class RingReader:
         nbytes = np.prod(shapes, axis=1, dtype=np.float64) * dtype.itemsize
         room = np.array([segments[ring_id].nbytes for ring_id in rings.tolist()], np.float64)
         good = (offsets >= 0) & (offsets % dtype.itemsize == 0) & (offsets + nbytes <= np.minimum(room, _EXACT))
-        good &= (shapes >= 0).all(axis=1) & (shapes < 1 << 48).all(axis=1)
+        good &= fits_numpy(shapes)
         if not good.all():
             row = table[int(np.flatnonzero(~good)[0])].tolist()
             raise ProtocolError(f"a sample does not lie in its segment (segment, offset, shape: {row})")
@@ -115,3 +117,9 @@ class RingReader:
     def close(self) -> None:
         """Forget every segment."""
         self._segments.clear()
+
+
+def fits_numpy(shapes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Tell which rows are shapes that an array may have; one of length 0 may have others that are too large."""
+    fits: npt.NDArray[np.bool_] = np.prod(np.maximum(shapes, 1), axis=1, dtype=np.float64) < _LARGEST
+    return fits & (shapes >= 0).all(axis=1)

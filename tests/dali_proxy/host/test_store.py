@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from dali_proxy.failures import describe
 from dali_proxy.host.requests import Request
 from dali_proxy.host.store import Store
 from dali_proxy.transport.publisher import StagedResult
@@ -76,3 +77,18 @@ def test_unclaimed_results_are_bounded_oldest_first(store: Store, dropped: list[
     store.add(large)
     store.leave_unclaimed(large)
     assert dropped == [*requests[:2], requests[3]]  # one is kept, however large
+
+
+def test_unclaimed_failures_and_empty_results_are_bounded(store: Store, dropped: list[Request]) -> None:
+    failed = [request(1, seq) for seq in range(3)]
+    for each in failed:
+        each.failure = describe(ValueError("bad"), 1, each.seq, (), "worker 0", 1)
+        each.staged = None
+        store.add(each)
+        store.leave_unclaimed(each)
+    assert dropped == failed[:2]
+    for seq in range(300):
+        empty = request(2, seq)
+        store.add(empty)
+        store.leave_unclaimed(empty)
+    assert len(store) == 256

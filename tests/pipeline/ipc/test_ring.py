@@ -312,8 +312,8 @@ def test_no_row_reaches_outside_of_its_segment(table, dtype):
         try:
             views = pair.reader.views(np.array(table, np.int64), dtype)
         except ProtocolError:
-            # Empty arrays with one huge dimension are refused too.
-            assert not inside or any(max(row[2:]) >= 2**48 for row in table)
+            # Empty arrays with huge dimensions are refused too.
+            assert not inside or any(max(row[2], 1) * max(row[3], 1) >= 2**48 for row in table)
             return
         assert inside
         for view in views:
@@ -322,6 +322,15 @@ def test_no_row_reaches_outside_of_its_segment(table, dtype):
             pair.reader.view(ring, offset, shape, dtype)
     finally:
         pair.close()
+
+
+def test_an_empty_sample_may_not_be_too_large_for_numpy(make_pair):
+    pair = make_pair()
+    pair.ring.write(np.zeros(1, np.uint8))
+    with pytest.raises(ProtocolError):
+        pair.reader.views(np.array([[0, 0, 0, 2**47, 2**47]]), "uint8")
+    with pytest.raises(ProtocolError):
+        pair.reader.view(0, 0, (0, 2**47, 2**47), "uint8")
 
 
 def test_the_reader_refuses_segments_that_repeat_or_are_too_many(make_pair):

@@ -1,0 +1,324 @@
+"""What a broken or hostile client may send: the messages of a good one, changed in every way that we know of."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from dali_proxy.endpoint import Endpoint
+from dali_proxy.transport.protocol import (
+    CODEC,
+    DTYPES,
+    AttachRing,
+    CloseSession,
+    DetachRing,
+    Fetch,
+    Hello,
+    InputBatch,
+    OpenSession,
+    Release,
+    StatsRequest,
+    Submit,
+)
+from pipeline.ipc.authentication import ClientHandshake
+from pipeline.ipc.frames import encode_frame
+from pipeline.ipc.memory import SharedBlock
+
+NUMBERS = (
+    0, 1, 2, 3, 7, 8, 15, 16, 17, 63, 64, 255, 256, 4095, 4096, 65535, 65536, 2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**32,
+    2**47, 2**48, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1, -1, -2, -8, -64, -(2**31), -(2**63),
+)  # fmt: skip
+INT64 = tuple(number for number in NUMBERS if -(2**63) <= number < 2**63)
+RING_BYTES = 1 << 16
+
+
+def strange(rng: random.Random) -> Any:
+    """A value that is not what a field expects, or is at the edge of it."""
+    return rng.choice(
+        (
+            lambda: rng.choice(NUMBERS),
+            lambda: rng.randbytes(rng.choice((0, 1, 7, 8, 16, 24, 4096, 70_000))),
+            lambda: "x" * rng.choice((0, 1, 33, 257, 5000)),
+            lambda: rng.choice(("worker", "consumer", "uint8", "float64", "object", "\x00", "../../etc", "ä" * 40)),
+            lambda: rng.choice((None, True, False, 1.5, float("nan"), float("inf"))),
+            lambda: [strange(rng) for _ in range(rng.choice((0, 1, 2, 9)))],
+            lambda: {"key": 1},
+        )
+    )()
+
+
+def table(rng: random.Random) -> InputBatch:
+    """The samples of an input: places and shapes, some of them impossible."""
+    dtype = rng.choice([*DTYPES, "uint8", "uint8", "object", "float128", ""])
+    columns = 2 + rng.choice((0, 1, 1, 2, 3, 16, 17))
+    rows = []
+    for _ in range(rng.choice((1, 1, 2, 16, 17, 300))):
+        row = [rng.choice((0, 0, 0, 1)), 64 * rng.randrange(20), *(rng.randrange(5) for _ in range(columns - 2))]
+        if rng.random() < 0.3:
+            row[rng.randrange(columns)] = rng.choice(INT64)
+        rows.append(row)
+    return InputBatch.pack(dtype, rows)
+
+
+def good_submit(rng: random.Random, seq: int) -> Submit:
+    """A batch that the server can run, if a ring is attached."""
+    count = rng.randrange(1, 9)
+    rows = [(0, 64 * place, 3) for place in range(count)]
+    return Submit(seq, rng.choice((0, 5)), rng.randrange(3), seq, 0, count, (), (InputBatch.pack("int32", rows),))
+
+
+def messages_of_worker(rng: random.Random) -> Iterator[Any]:
+    """What a worker might say, in a more or less sensible order."""
+    yield Hello("worker", os.getpid(), "fuzz")
+    if rng.random() < 0.9:
+        yield AttachRing(0, rng.choice((RING_BYTES, RING_BYTES, RING_BYTES, 1, 0, 2**40, 2**63)))
+    seq = 0
+    for _ in range(rng.randrange(12)):
+        kind = rng.random()
+        if kind < 0.6:
+            yield good_submit(rng, seq)
+            seq += 1
+        elif kind < 0.75:
+            number = rng.choice((seq, seq, seq + 1, 0, 2**64 - 1))
+            inputs = tuple(table(rng) for _ in range(rng.choice((1, 1, 1, 0, 2))))
+            size = rng.choice((len(inputs[0].table) // 8 // (2 + inputs[0].ndim) if inputs else 0, 0, 1, 2**32 - 1))
+            yield Submit(number, rng.choice((0, 5, 2**64 - 1)), 2**64 - 1, 2**64 - 1, 2**32 - 1, size, ("é",), inputs)
+            seq += 1
+        elif kind < 0.85:
+            yield Release.pack([(rng.choice((1, 2, 3, 2**64 - 1)), rng.choice((0, seq, 2**64 - 1))) for _ in range(5)])
+        else:
+            yield rng.choice((DetachRing(0), DetachRing(9), AttachRing(1, RING_BYTES), Hello("worker", 0, "again")))
+
+
+def messages_of_consumer(rng: random.Random) -> Iterator[Any]:
+    """What a consumer might say."""
+    yield Hello(rng.choice(("consumer", "consumer", "consumer", "king")), os.getpid(), "fuzz")
+    for _ in range(rng.randrange(20)):
+        client, seq = rng.choice((0, 1, 2, 3, 4, 2**64 - 1)), rng.choice((0, 1, 2, 5, 2**64 - 1))
+        yield rng.choice(
+            (
+                Fetch(client, seq),
+                Fetch(client, seq),
+                Release.pack([(client, seq)]),
+                OpenSession(seq),
+                CloseSession(rng.choice((seq, 0, 5))),
+                StatsRequest(seq),
+                DetachRing(1),
+            )
+        )
+
+
+def mutated(rng: random.Random, message: Any) -> tuple[int, bytes]:
+    """The number and the bytes of a message of which one value, at any depth, was replaced."""
+    number, body = CODEC.encode(message)
+    wire = msgpack.unpackb(body)
+    node = wire
+    while node:
+        place = rng.randrange(len(node))
+        if isinstance(node[place], list) and node[place] and rng.random() < 0.7:
+            node = node[place]
+            continue
+        node[place] = strange(rng)
+        break
+    return rng.choice((number, number, number, rng.randrange(20))), msgpack.packb(wire)
+
+
+def damaged(rng: random.Random, frame: bytes) -> bytes:
+    """A frame with some of its bytes changed, missing, added or repeated."""
+    data = bytearray(frame)
+    kind = rng.randrange(5)
+    if kind == 0:
+        for _ in range(rng.randrange(1, 5)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+    elif kind == 1:
+        del data[rng.randrange(len(data)) :]
+    elif kind == 2:
+        data[:4] = (rng.choice(NUMBERS) % 2**32).to_bytes(4, "little")
+    elif kind == 3:
+        data[6:8] = (rng.choice(NUMBERS) % 2**16).to_bytes(2, "little")
+    else:
+        place = rng.randrange(len(data))
+        data[place:place] = rng.randbytes(rng.randrange(1, 40))
+    return bytes(data)
+
+
+def strange_fd(rng: random.Random, stack: ExitStack) -> int:
+    """A descriptor that may not be the shared memory that was announced."""
+    kind = rng.randrange(8)
+    if kind < 3:
+        block = SharedBlock.create(RING_BYTES)
+        stack.callback(block.close)
+        return block.fd
+    if kind == 3:
+        fd = os.open("/dev/null", os.O_RDWR)
+    elif kind == 4:
+        fd = os.open("/", os.O_RDONLY)
+    elif kind == 5:
+        fd = os.memfd_create("unsealed")  # it could shrink under the server
+        os.ftruncate(fd, RING_BYTES)
+    elif kind == 6:
+        fd, other = os.pipe()
+        os.close(other)
+    else:
+        fd = os.eventfd(0)
+    stack.callback(os.close, fd)
+    return fd
+
+
+class Attacker:
+    """One connection of a client that knows the key and does not keep to the rules.
+
+    Args:
+        endpoint: the server's.
+        rng: what it does depends on this alone.
+        sent: counts what was sent, by kind.
+    """
+
+    def __init__(self, endpoint: Endpoint, rng: random.Random, sent: Counter[str] | None = None) -> None:
+        self.rng = rng
+        self.sent: Counter[str] = Counter() if sent is None else sent
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(10)
+        self.sock.connect(endpoint.path)
+        self._key = endpoint.key
+
+    def shake_hands(self) -> None:
+        """Say who this is, as a good client does."""
+        handshake = ClientHandshake(self._key)
+        self.sock.sendall(handshake.proof(self._read(handshake.greeting_size)))
+        handshake.check(self._read(handshake.answer_size))
+
+    def attack(self) -> None:
+        """Do one thing after the other until the server has had enough, or nothing is left to say."""
+        rng = self.rng
+        try:
+            if rng.random() < 0.1:
+                self.sent["unauthenticated"] += 1
+                self.sock.sendall(rng.randbytes(rng.choice((1, 31, 64, 65, 5000))))
+                return
+            self.shake_hands()
+            speak = messages_of_worker if rng.random() < 0.6 else messages_of_consumer
+            hostility = rng.choice((0.0, 0.05, 0.3))
+            for message in speak(rng):
+                self._say(message, hostility)
+                if rng.random() < 0.1:
+                    self._drain()
+        except (ConnectionError, TimeoutError):
+            self.sent["refused"] += 1
+
+    def say(self, message: Any, *fds: int) -> None:
+        """Send a message as a good client does."""
+        number, body = CODEC.encode(message)
+        socket.send_fds(self.sock, [encode_frame(number, body, len(fds))], fds)
+
+    def closed_by_server(self, timeout: float = 10) -> bool:
+        """Wait for the server to close the connection; what it sends meanwhile is dropped."""
+        self.sock.settimeout(timeout)
+        try:
+            while self.sock.recv(1 << 16):
+                pass
+        except ConnectionError:
+            pass
+        except TimeoutError:
+            return False
+        return True
+
+    def close(self) -> None:
+        self.sock.close()
+
+    def __enter__(self) -> Attacker:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _say(self, message: Any, hostility: float) -> None:
+        rng, kind = self.rng, type(message).__name__
+        with ExitStack() as stack:
+            fds = []
+            if isinstance(message, AttachRing) or rng.random() < hostility / 4:
+                fds = [strange_fd(rng, stack) for _ in range(rng.choice((1, 1, 1, 1, 0, 2, 60)))]
+            change = rng.random()
+            if change < hostility / 2:
+                number, body = mutated(rng, message)
+                frame = encode_frame(number, body, len(fds))
+                kind += ", a value changed"
+            else:
+                frame = encode_frame(*CODEC.encode(message), len(fds))
+                if change < hostility:
+                    frame = damaged(rng, frame)
+                    kind += ", damaged"
+            self.sent[kind] += 1
+            socket.send_fds(self.sock, [frame], fds)
+
+    def _drain(self) -> None:
+        self.sock.setblocking(False)
+        try:
+            _, fds, _, _ = socket.recv_fds(self.sock, 1 << 16, 64)
+            for fd in fds:
+                os.close(fd)
+        except BlockingIOError:
+            pass
+        finally:
+            self.sock.settimeout(10)
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = self.sock.recv(size - len(data))
+            if not part:
+                raise ConnectionResetError
+            data += part
+        return data
+
+
+def use_up_numbers(endpoint: Endpoint, count: int) -> None:
+    """Have the server give its first numbers to clients that end at once.
+
+    Who knows the key may fetch and drop everybody's batches. Attackers do so with the lowest numbers; the good clients
+    that come after this have higher ones.
+    """
+    for _ in range(count):
+        with Attacker(endpoint, random.Random(0)) as attacker:
+            attacker.shake_hands()
+            attacker.say(Hello("consumer", os.getpid(), "short"))
+            attacker.sock.recv(1)
+
+
+def hostile_result(rng: random.Random) -> tuple[int, bytes]:
+    """What a broken server may send to a consumer: a result with places and shapes that may be impossible."""
+    from dali_proxy.transport.protocol import OutputBatch, Result
+
+    outputs = []
+    for _ in range(rng.randrange(1, 3)):
+        ndim = rng.choice((0, 1, 2, 2, 16, 17))
+        rows = [
+            [rng.choice((0, 0, 64, *INT64)), *(rng.choice((0, 1, 2, 3, 3, *INT64)) for _ in range(ndim))]
+            for _ in range(rng.choice((1, 1, 2, 5)))
+        ]
+        outputs.append(
+            OutputBatch(
+                rng.choice(("cpu", "cpu", "cpu", "cpu", "cuda", "local", "tape")),
+                rng.choice((0, 65535)),
+                rng.choice([*DTYPES, "object"]),
+                "HWC",
+                rng.random() < 0.5,
+                ndim,
+                np.array(rows, np.int64).tobytes(),
+                rng.choice((0, 0, 0, 1, 2**24, 2**32 - 1)),
+                rng.choice((1, 2, 127, 128, 255)),
+                rng.choice((RING_BYTES, RING_BYTES, 0, 1, 2**63)),
+                rng.random() < 0.7,
+                rng.choice((b"", bytes(192))),
+            )
+        )
+    message = Result(1, 2, tuple(outputs), tuple(rng.choice((0, 1, 2**32 - 1)) for _ in range(rng.randrange(3))))
+    return mutated(rng, message) if rng.random() < 0.3 else CODEC.encode(message)

@@ -1,0 +1,205 @@
+"""Hostile clients: the server refuses them, serves the others, and has nothing left of them."""
+
+from __future__ import annotations
+
+import os
+import random
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import psutil
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dali_proxy import DALIServer
+from dali_proxy.transport.opener import ResultOpener
+from dali_proxy.transport.protocol import (
+    CODEC,
+    AttachRing,
+    CloseSession,
+    Fetch,
+    Hello,
+    InputBatch,
+    OpenSession,
+    Result,
+    Submit,
+)
+from pipeline.ipc.authentication import ClientHandshake
+from pipeline.ipc.errors import IPCError
+from pipeline.ipc.frames import MAX_BODY, encode_frame
+from pipeline.ipc.memory import SharedBlock
+from tests.dali_proxy.hostile import Attacker, hostile_result, strange_fd, use_up_numbers
+from tests.dali_proxy.indexed import affine, affine_of, sample
+
+RING = 1 << 16
+
+
+@pytest.fixture(scope="module")
+def victim() -> Iterator[DALIServer]:
+    """A server in a process of its own, its good clients connected."""
+    with DALIServer(affine(), unclaimed_bytes=1 << 20, ring_bytes=RING, ring_bytes_limit=1 << 20, timeout=20) as server:
+        use_up_numbers(server.endpoint, 20)
+        check_good_client(server, 0)
+        yield server
+
+
+@pytest.fixture
+def attacker(victim: DALIServer) -> Iterator[Attacker]:
+    """A client that knows the key."""
+    with Attacker(victim.endpoint, random.Random(0)) as made:
+        made.shake_hands()
+        yield made
+    check_good_client(victim, 7)
+
+
+def check_good_client(server: DALIServer, index: int) -> None:
+    image = server.produce_data(server.proxy(sample(index)))
+    assert torch.equal(image, torch.full((3,), affine_of(index), dtype=image.dtype))
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@given(st.integers(0, 2**63))
+@settings(max_examples=150, deadline=None)
+def test_clients_that_keep_to_no_rules(victim: DALIServer, seed: int) -> None:
+    pid = victim.pid
+    with Attacker(victim.endpoint, random.Random(seed)) as attacker:
+        attacker.attack()
+        check_good_client(victim, seed % 1000)
+    assert victim.pid == pid
+
+
+@given(st.integers(0, 2**63))
+@settings(max_examples=150, deadline=None)
+def test_results_that_can_not_be(seed: int) -> None:
+    rng = random.Random(seed)
+    with ExitStack() as stack:
+        control = stack.enter_context(SharedBlock.create(4096))
+        opener = ResultOpener((os.dup(control.fd),), 4096)
+        stack.callback(opener.close)
+        try:
+            message = CODEC.decode(*hostile_result(rng))
+            if isinstance(message, Result):
+                values = opener.open(message, [os.dup(strange_fd(rng, stack)) for _ in range(rng.randrange(3))])
+                for value in values:
+                    for tensor in value if isinstance(value, list) else [value]:
+                        tensor.to(torch.float64).sum()
+        except IPCError:
+            return
+
+
+def test_only_this_user_reaches_the_socket(victim: DALIServer) -> None:
+    path = victim.endpoint.path
+    assert stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode) == 0o700
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert victim.endpoint.key.hex() not in repr(victim.endpoint)
+
+
+def test_noise_right_behind_the_proof(victim: DALIServer) -> None:
+    """It arrives together with the proof, before the server has taken note of the client."""
+    with Attacker(victim.endpoint, random.Random(0)) as attacker:
+        handshake = ClientHandshake(victim.endpoint.key)
+        attacker.sock.sendall(handshake.proof(attacker._read(handshake.greeting_size)) + b"\xff" * 100)
+        assert attacker.closed_by_server()
+    check_good_client(victim, 3)
+
+
+def test_first_message_must_say_who_it_is(attacker: Attacker) -> None:
+    attacker.say(Fetch(1, 1))
+    assert attacker.closed_by_server()
+
+
+def test_other_roles_are_refused(attacker: Attacker) -> None:
+    attacker.say(Hello("king", 1, ""))
+    assert attacker.closed_by_server()
+
+
+def test_consumers_submit_nothing(attacker: Attacker) -> None:
+    attacker.say(Hello("consumer", 1, ""))
+    attacker.say(AttachRing(0, RING))
+    assert attacker.closed_by_server()
+
+
+def test_frames_that_are_too_large_are_refused_by_their_header(attacker: Attacker) -> None:
+    attacker.sock.sendall((MAX_BODY + 1).to_bytes(4, "little") + bytes(4))
+    assert attacker.closed_by_server()
+
+
+def test_descriptors_that_nobody_wants_are_closed(victim: DALIServer) -> None:
+    process = psutil.Process(victim.pid)
+    wait_until(lambda: victim.stats().workers == 1)
+    before = process.num_fds()
+    for count in (0, 2, 60):
+        with Attacker(victim.endpoint, random.Random(0)) as attacker, SharedBlock.create(RING) as block:
+            attacker.shake_hands()
+            attacker.say(Hello("worker", 1, ""), *[block.fd] * min(count, 2))
+            attacker.say(AttachRing(0, RING), *[block.fd] * count)
+            assert attacker.closed_by_server()
+    wait_until(lambda: process.num_fds() <= before)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (0, RING - 11, 3),
+        (0, -64, 3),
+        (0, 2**63 - 64, 3),
+        (0, 0, -3),
+        (0, 0, 2**62),
+        (1, 0, 3),
+        (0, 1, 3),
+        (0, 0, 2**62, 4),  # wraps around to 0
+        (0, 0, 0, 2**47, 2**47),  # no bytes, and still more than an array may have
+    ],
+)
+def test_samples_outside_of_their_memory(victim: DALIServer, attacker: Attacker, row: tuple[int, ...]) -> None:
+    waiting = victim.stats().waiting_results
+    attacker.say(Hello("worker", 1, ""))
+    with SharedBlock.create(RING) as block:
+        attacker.say(AttachRing(0, RING), block.fd)
+    attacker.say(Submit(0, 9, 0, 0, 0, 1, (), (InputBatch.pack("int32", [row]),)))
+    assert attacker.closed_by_server()
+    wait_until(lambda: victim.stats().waiting_results <= waiting + 1)  # its failure
+
+
+def test_memory_is_limited_to_what_was_agreed(attacker: Attacker) -> None:
+    attacker.say(Hello("worker", 1, ""))
+    with SharedBlock.create(2 << 20) as block:
+        attacker.say(AttachRing(0, 2 << 20), block.fd)
+    assert attacker.closed_by_server()
+
+
+def test_a_client_ends_only_its_own_iterators(victim: DALIServer, attacker: Attacker) -> None:
+    attacker.say(Hello("consumer", 1, ""))
+    attacker.say(CloseSession(0))  # that of everybody who has none
+    attacker.say(OpenSession(0))
+    assert attacker.closed_by_server()
+
+
+def test_what_a_client_makes_the_server_remember_is_limited(attacker: Attacker) -> None:
+    attacker.say(Hello("consumer", 1, ""))
+    frames = b"".join(encode_frame(*CODEC.encode(OpenSession(session)), 0) for session in range(1, 70_000))
+    try:
+        attacker.sock.sendall(frames)
+    except ConnectionError:
+        return
+    assert attacker.closed_by_server()
+
+
+def test_a_batch_that_claims_another_size(victim: DALIServer, attacker: Attacker) -> None:
+    attacker.say(Hello("worker", 1, ""))
+    with SharedBlock.create(RING) as block:
+        attacker.say(AttachRing(0, RING), block.fd)
+    rows: Any = [(0, 0, 3)] * 2
+    attacker.say(Submit(0, 0, 0, 0, 0, 1, (), (InputBatch.pack("int32", rows),)))
+    assert attacker.closed_by_server()

@@ -1,0 +1,149 @@
+"""Attacks a server with hostile clients for a while, and checks all the time that good ones are served.
+
+    python -m tests.fuzz --seconds 600
+    python -m tests.fuzz --seed 17 --seconds 5
+
+What is done depends on the seed alone; each round has one of its own, which is printed when it fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter, deque
+from contextlib import ExitStack
+
+import psutil
+import torch
+
+from dali_proxy import DALIServer
+from dali_proxy.transport.opener import ResultOpener
+from dali_proxy.transport.protocol import CODEC, Result
+from pipeline.ipc.errors import IPCError
+from pipeline.ipc.memory import SharedBlock
+from tests.dali_proxy.hostile import Attacker, hostile_result, strange_fd, use_up_numbers
+from tests.dali_proxy.indexed import affine, affine_of, sample
+
+OPEN_AT_ONCE = 20  # connections that are left open after their attack
+ANSWER_S = 20.0  # a good client waits no longer, on a machine that is busy with other things
+SETTLED = 3000  # connections after which its size is looked at first
+MORE_DESCRIPTORS = 300  # that it may have at the end: results that nobody has claimed keep up to 256
+MORE_BYTES = 100 << 20
+
+
+class Failed(Exception):
+    """The server did what it must not do."""
+
+
+def check_good_client(server: DALIServer, index: int) -> None:
+    """Have the server make one batch, and look at it."""
+    begin = time.monotonic()
+    image = server.produce_data(server.proxy(sample(index)))
+    if not torch.equal(image, torch.full((3,), affine_of(index), dtype=image.dtype)):
+        raise Failed(f"sample {index} came as {image.tolist()}")
+    if time.monotonic() - begin > ANSWER_S:
+        raise Failed(f"a good client waited {time.monotonic() - begin:.1f} s")
+
+
+def attack_server(server: DALIServer, seed: int, sent: Counter[str], left_open: deque[Attacker]) -> None:
+    """One hostile connection."""
+    attacker = Attacker(server.endpoint, random.Random(seed), sent)
+    attacker.attack()
+    left_open.append(attacker)
+    while len(left_open) > OPEN_AT_ONCE:
+        left_open.popleft().close()
+
+
+def attack_consumer(seed: int, sent: Counter[str]) -> None:
+    """One hostile answer of a server: it is refused, or tensors come of it that can be read."""
+    rng = random.Random(seed)
+    with ExitStack() as stack:
+        control = SharedBlock.create(4096)
+        stack.callback(control.close)
+        control_fd = os_dup(control.fd)
+        opener = ResultOpener((control_fd,), 4096)
+        stack.callback(opener.close)
+        for _ in range(rng.randrange(1, 4)):
+            try:
+                message = CODEC.decode(*hostile_result(rng))
+                if isinstance(message, Result):
+                    fds = tuple(os_dup(strange_fd(rng, stack)) for _ in range(rng.randrange(3)))
+                    for value in opener.open(message, fds):
+                        for tensor in value if isinstance(value, list) else [value]:
+                            tensor.to(torch.float64).sum()
+                sent["Result, opened"] += 1
+            except IPCError:
+                sent["Result, refused"] += 1
+
+
+def os_dup(fd: int) -> int:
+    """Duplicate a descriptor, for whoever owns it from now on."""
+    import os
+
+    return os.dup(fd)
+
+
+def settled(server: DALIServer, process: psutil.Process) -> tuple[int, int, int]:
+    """Wait until the server has noticed that the attackers are gone; return its descriptors, threads and memory."""
+    deadline = time.monotonic() + 20
+    while server.stats().workers > 1:
+        if time.monotonic() > deadline:
+            raise Failed(f"the server still knows {server.stats().workers} workers")
+        time.sleep(0.05)
+    return process.num_fds(), process.num_threads(), process.memory_info().rss
+
+
+def grown(before: tuple[int, int, int], after: tuple[int, int, int]) -> bool:
+    """Tell whether the server has more than it should."""
+    descriptors, threads, nbytes = (now - then for now, then in zip(after, before, strict=True))
+    return descriptors > MORE_DESCRIPTORS or threads > 0 or nbytes > MORE_BYTES
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", default=600.0, type=float, help="(%(default)g)")
+    parser.add_argument("--seed", default=None, type=int, help="of the first round; drawn without it")
+    options = parser.parse_args()
+    first = seed = options.seed if options.seed is not None else random.SystemRandom().randrange(2**31)
+    sent: Counter[str] = Counter()
+    left_open: deque[Attacker] = deque()
+    end = time.monotonic() + options.seconds
+    with DALIServer(affine(), unclaimed_bytes=4 << 20, ring_bytes_limit=64 << 20, timeout=30) as server:
+        pid = server.pid
+        process = psutil.Process(pid)
+        before = (0, 0, 0)
+        try:
+            use_up_numbers(server.endpoint, 20)
+            check_good_client(server, 0)
+            while time.monotonic() < end:
+                attack_server(server, seed, sent, left_open)
+                attack_consumer(seed, sent)
+                if seed % 10 == 0:
+                    check_good_client(server, seed % 1000)
+                if seed == first + SETTLED:
+                    while left_open:
+                        left_open.popleft().close()
+                    before = settled(server, process)
+                seed += 1
+            while left_open:
+                left_open.popleft().close()
+            check_good_client(server, 1)
+            after = settled(server, process)
+            if server.pid != pid or not process.is_running():
+                raise Failed("the server's process is another one")
+            if before[0] and (grown(before, after)):
+                raise Failed(f"descriptors, threads, bytes were {before} and are {after}")
+        except BaseException:
+            print(f"round {seed} (first {first}), after {sum(sent.values()):,} messages", file=sys.stderr)
+            raise
+    for kind, count in sorted(sent.items()):
+        print(f"{count:10,}  {kind}")
+    print(f"{sum(sent.values()):10,}  messages in {seed - first:,} connections, seeds {first} to {seed - 1}")
+    print(f"descriptors, threads, bytes of the server: {before} after {SETTLED} connections, {after} at the end")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -23,10 +23,12 @@ from pipeline.operators import (
     gaussian_blur,
     get_property,
     joining,
+    jpeg_distortion,
     lookup_table,
     merge,
     noise,
     normalize,
+    numpy_format,
     nvidia_pipeline,
     one_hot,
     pad,
@@ -38,6 +40,7 @@ from pipeline.operators import (
     reductions,
     reshaping,
     resize,
+    resize_crop_mirror,
     rotate,
     shapes,
     slicing,
@@ -53,6 +56,7 @@ from pipeline.operators import (
 from pipeline.operators.functions import class_name, fill_namespace, make_class, make_function
 from pipeline.operators.registry import all_schemas
 from pipeline.readers import file as file_reader
+from pipeline.readers import numpy_files as numpy_reader
 from pipeline.readers import sequence as sequence_reader
 from pipeline.readers import video as video_reader
 from pipeline.readers import video_resize as video_resize_reader
@@ -82,10 +86,13 @@ FAMILIES = (
     gaussian_blur,
     get_property,
     joining,
+    jpeg_distortion,
     lookup_table,
     merge,
     noise,
     normalize,
+    numpy_format,
+    numpy_reader,
     nvidia_pipeline,
     one_hot,
     pad,
@@ -97,6 +104,7 @@ FAMILIES = (
     reductions,
     reshaping,
     resize,
+    resize_crop_mirror,
     rotate,
     sequence_reader,
     shapes,

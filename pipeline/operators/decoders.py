@@ -18,19 +18,22 @@ from pipeline.imaging import convert, decode, peek
 from pipeline.kernels import strided_copy
 from pipeline.kernels.views import Lease
 from pipeline.operators.base import OutputSpec, SampleOperator, Setup
+from pipeline.operators.crop_arguments import CROP_ARGUMENTS
 from pipeline.operators.decoder_arguments import DECODER_ARGUMENTS
+from pipeline.operators.decoder_windows import DecodedWindows, windows_of
 from pipeline.operators.encoded import channels_of, flat_bytes
 from pipeline.operators.gpu_operator import GpuOperator, allocate, fail
 from pipeline.operators.output_dtype import check_dtype
-from pipeline.operators.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
+from pipeline.operators.random_windows import RANDOM_CROP_ARGUMENTS
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import Input, OperatorSchema
+from pipeline.operators.slice_arguments import SLICE_ARGUMENTS
 from pipeline.operators.specs import describe
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import FLOAT, INT8, INT16, INT32, UINT8, UINT16, UINT32
 
-__all__ = ["IMAGE", "IMAGE_RANDOM_CROP"]
+__all__ = ["IMAGE", "IMAGE_CROP", "IMAGE_RANDOM_CROP", "IMAGE_SLICE"]
 
 _ENCODED = Input("encoded", "Encoded pictures: bytes of JPEG, PNG, WebP, TIFF, BMP, PNM, JPEG 2000 and other files.")
 _DTYPES = (UINT8, INT8, UINT16, INT16, INT32, UINT32, FLOAT)
@@ -57,6 +60,30 @@ The window is that of `fn.random_crop_generator` with the same seed.""",
     )
 )
 
+IMAGE_CROP = register(
+    OperatorSchema(
+        name="decoders.image_crop",
+        doc="Decodes a window of each picture to HWC, as `fn.crop` cuts it out of the whole.",
+        inputs=(_ENCODED,),
+        arguments=(*DECODER_ARGUMENTS, *CROP_ARGUMENTS),
+        devices=("cpu", "mixed"),
+    )
+)
+
+IMAGE_SLICE = register(
+    OperatorSchema(
+        name="decoders.image_slice",
+        doc="Decodes a window of each picture to HWC, as `fn.slice` cuts it out of the whole.",
+        inputs=(
+            _ENCODED,
+            Input("anchor", "Where windows begin, on the CPU.", optional=True, any_device=True),
+            Input("shape_input", "Their extents, on the CPU.", optional=True, any_device=True),
+        ),
+        arguments=(*DECODER_ARGUMENTS, *SLICE_ARGUMENTS),
+        devices=("cpu", "mixed"),
+    )
+)
+
 
 def _full_scale(dtype: np.dtype[Any]) -> float:
     """Return what 255 becomes."""
@@ -67,11 +94,13 @@ def _full_scale(dtype: np.dtype[Any]) -> float:
 class _State:
     options: dict[str, Any]
     table: Array | None
-    windows: RandomWindows | None
+    windows: DecodedWindows | None
 
 
 @implements(IMAGE, "cpu")
+@implements(IMAGE_CROP, "cpu")
 @implements(IMAGE_RANDOM_CROP, "cpu")
+@implements(IMAGE_SLICE, "cpu")
 class ImageDecoder(SampleOperator[_State]):
     """Decodes a picture a call, at the speed of libjpeg-turbo."""
 
@@ -87,10 +116,9 @@ class ImageDecoder(SampleOperator[_State]):
         }
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
-        random = self.node.operator == IMAGE_RANDOM_CROP.name
-        windows = RandomWindows(self.node, batch) if random else None
-        channels = channels_of(self.node.argument("output_type"))
-        made = describe("HWC", (None, None, channels), self._dtype)
+        windows = windows_of(self.node, batch)
+        size = (None, None) if windows is None else windows.size
+        made = describe("HWC", (*size, channels_of(self.node.argument("output_type"))), self._dtype)
         return _State(self._options, self._table, windows), [made]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
@@ -99,9 +127,13 @@ class ImageDecoder(SampleOperator[_State]):
             pixels: Array = decode(encoded, **state.options)
         else:
             height, width = shown_size(encoded, state.options["adjust_orientation"])
-            region = state.windows.choose(sample, height, width)
+            region = state.windows.choose(sample, height, width, inputs[1:])
             pixels = decode(encoded, region=region, **state.options)
-        return pixels if state.table is None else state.table[pixels]
+        made = pixels if state.table is None else state.table[pixels]
+        if out is None:
+            return made
+        np.copyto(out, made)  # a window of known size
+        return out
 
 
 def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
@@ -111,7 +143,9 @@ def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
 
 
 @implements(IMAGE, "mixed")
+@implements(IMAGE_CROP, "mixed")
 @implements(IMAGE_RANDOM_CROP, "mixed")
+@implements(IMAGE_SLICE, "mixed")
 class MixedImageDecoder(GpuOperator):
     """Decodes a batch a call with nvImageCodec. Decoders' memory is reused when the last view of a batch is gone."""
 
@@ -142,7 +176,7 @@ class MixedImageDecoder(GpuOperator):
             encoded,
             batch.stream,
             output_type=self._output_type,
-            regions=self._regions(batch, encoded),
+            regions=self._regions(batch, encoded, inputs[1:]),
             use_exif=self._adjust,
         )
         if decoded.failures:
@@ -159,17 +193,26 @@ class MixedImageDecoder(GpuOperator):
         """Free the decoder. The executor calls it, after the last batch."""
         self._decoder.close()
 
-    def _regions(self, batch: Batch, encoded: Sequence[Array]) -> list[tuple[int, int, int, int] | None] | None:
-        if self.node.operator != IMAGE_RANDOM_CROP.name:
+    def _regions(
+        self, batch: Batch, encoded: Sequence[Array], given: Sequence[Any]
+    ) -> list[tuple[int, int, int, int] | None] | None:
+        windows = windows_of(self.node, batch)
+        if windows is None:
             return None
-        windows = RandomWindows(self.node, batch)
         regions: list[tuple[int, int, int, int] | None] = []
+        failures: list[tuple[int, PipelineError]] = []
         for sample, data in enumerate(encoded):
             try:
-                y, x, height, width = windows.choose(sample, *shown_size(data, self._adjust))
-                regions.append((y, x, y + height, x + width))
+                size = shown_size(data, self._adjust)
             except PipelineError:
                 regions.append(None)  # the decoder says what is wrong with it
+                continue
+            try:
+                y, x, height, width = windows.choose(sample, *size, [values.samples[sample] for values in given])
+                regions.append((y, x, y + height, x + width))
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
         return regions
 
     def _lend(self, decoded: DecodedBatch) -> TensorListGPU:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,7 +24,17 @@ from pipeline.operators.upload import upload
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import INTERP_LINEAR, DALIInterpType
 
-__all__ = ["RESIZE"]
+__all__ = ["FILTER_ARGUMENTS", "RESIZE", "ResizeCpu", "ResizeGpu"]
+
+FILTER_ARGUMENTS = (
+    Argument("interp_type", Kind.INTERP, "Filter for both directions.", INTERP_LINEAR, per_sample=True),
+    Argument("min_filter", Kind.INTERP, "Filter for axes that shrink, instead.", per_sample=True),
+    Argument("mag_filter", Kind.INTERP, "Filter for axes that grow, instead.", per_sample=True),
+    Argument("antialias", Kind.BOOL, "Widen filters by the scale along axes that shrink.", True),
+    Argument("dtype", Kind.DTYPE, "Dtype of the output: that of the input (the default) or FLOAT."),
+    Argument("minibatch_size", Kind.INT, "Accepted for compatibility.", 32),
+    Argument("temp_buffer_hint", Kind.INT, "Accepted for compatibility.", 0),
+)
 
 
 def _output_count(arguments: Mapping[str, Any]) -> int:
@@ -40,14 +50,8 @@ Filters are widened where a picture shrinks (`antialias`). Edge pixels repeat ou
         inputs=(Input("data", f"Pictures, of one of the layouts {', '.join(RESIZE_LAYOUTS)}; HWC without a layout."),),
         arguments=(
             *RESIZE_ARGUMENTS,
-            Argument("interp_type", Kind.INTERP, "Filter for both directions.", INTERP_LINEAR, per_sample=True),
-            Argument("min_filter", Kind.INTERP, "Filter for axes that shrink, instead.", per_sample=True),
-            Argument("mag_filter", Kind.INTERP, "Filter for axes that grow, instead.", per_sample=True),
-            Argument("antialias", Kind.BOOL, "Widen filters by the scale along axes that shrink.", True),
-            Argument("dtype", Kind.DTYPE, "Dtype of the output: that of the input (the default) or FLOAT."),
+            *FILTER_ARGUMENTS,
             Argument("save_attrs", Kind.BOOL, "Add a second output: the input's extents along the axes.", False),
-            Argument("minibatch_size", Kind.INT, "Accepted for compatibility.", 32),
-            Argument("temp_buffer_hint", Kind.INT, "Accepted for compatibility.", 0),
             Argument("image_type", Kind.IMAGE_TYPE, "Deprecated and ignored."),
         ),
         devices=("cpu", "gpu"),
@@ -120,6 +124,9 @@ class _State:
 class ResizeCpu(SampleOperator[_State]):
     """Resizes straight into the batch."""
 
+    #: What computes sizes and regions.
+    geometry: ClassVar[type[ResizeGeometry]] = ResizeGeometry
+
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         arguments = batch.arguments(self.node)
         (data,) = inputs
@@ -128,7 +135,7 @@ class ResizeCpu(SampleOperator[_State]):
         axes = _Axes.of(layout)
         wanted = output_dtype(self.node)
         dtype = wanted if data.dtype is None else _check_dtype(wanted, data.dtype)
-        geometry = ResizeGeometry(arguments, batch.size, axes.letters)
+        geometry = self.geometry(arguments, batch.size, axes.letters)
         lower, upper = _filters(arguments)
         attributes = self.node.argument("save_attrs")
         state = _State(axes, geometry, lower, upper, self.node.argument("antialias"), dtype, attributes)
@@ -196,6 +203,9 @@ def _resize_volume(volume: Array, resized: Resized, out: Array, options: dict[st
 class ResizeGpu(GpuOperator):
     """One launch a batch along each axis."""
 
+    #: What computes sizes and regions.
+    geometry: ClassVar[type[ResizeGeometry]] = ResizeGeometry
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         arguments = batch.arguments(self.node)
@@ -204,7 +214,7 @@ class ResizeGpu(GpuOperator):
         source = samples_of(data)
         dtype = _check_dtype(output_dtype(self.node), source.dtype)
         shapes = source.shapes.tolist()
-        solved = _solve(ResizeGeometry(arguments, batch.size, axes.letters), axes, shapes)
+        solved = _solve(self.geometry(arguments, batch.size, axes.letters), axes, shapes)
         filters = _filters(arguments)
         made_shapes = [axes.resized(shape, one.size) for shape, one in zip(shapes, solved, strict=True)]
         made, target = allocate(np.array(made_shapes, np.int64), dtype, layout)

@@ -305,7 +305,8 @@ def normalize(draw: Draw) -> None:
         low=0,
         high=50,
     )
-    mean, stddev = (draw.one(None, "number", "samples") for _ in range(2))
+    whole = draw.flag()  # of the batch
+    mean, stddev = (draw.one(None, "number", *([] if whole else ["samples"])) for _ in range(2))
     tensors = "samples" in (mean, stddev)
     if tensors or None in (mean, stddev):
         if layout and draw.flag():
@@ -318,8 +319,8 @@ def normalize(draw: Draw) -> None:
         elif way == "samples":
             shapes = [[1 if axis in axes else extent for axis, extent in enumerate(x.shape)] for x in samples]
             draw.per_sample(name, [draw.noise(shape, "float32", low, 9) for shape in shapes])
-    if not tensors:
-        draw.maybe("batch", draw.flag)
+    if whole:
+        draw.give(batch=True)
     draw.maybe("ddof", lambda: draw.integer(0, 1))
     draw.maybe("epsilon", lambda: draw.real(0.5, 3))
     draw.maybe("scale", lambda: draw.real(0.5, 30))

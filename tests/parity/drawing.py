@@ -32,17 +32,19 @@ class Call:
         constants: keyword arguments.
         per_sample: keyword arguments with one array a sample.
         on_cpu: inputs that stay on the CPU where the operator runs on the GPU.
+        size: of the batch, where no batch tells it.
     """
 
     inputs: list[tuple[Any, str | None]] = field(default_factory=list)
     constants: dict[str, Any] = field(default_factory=dict)
     per_sample: dict[str, list[Array]] = field(default_factory=dict)
     on_cpu: tuple[int, ...] = ()
+    size: int = 2
 
     @property
     def batch_size(self) -> int:
         batches = [*(data for data, _ in self.inputs if isinstance(data, list)), *self.per_sample.values()]
-        return len(batches[0]) if batches else 2
+        return len(batches[0]) if batches else self.size
 
     @property
     def names(self) -> set[str]:
@@ -59,7 +61,7 @@ class Draw:
     def __init__(self, data: st.DataObject) -> None:
         self._draw = data.draw
         self.count = self.integer(1, 3)
-        self.call = Call()
+        self.call = Call(size=self.count)
         self._noise = np.random.default_rng(self.integer(0, 1000))
 
     def integer(self, low: int, high: int) -> int:

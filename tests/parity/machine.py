@@ -105,10 +105,11 @@ def compare(operator: str, ours: list[Output], theirs: list[Output]) -> dict[str
             assert our.shape == their.shape, f"sample {sample}"
             assert our.dtype == their.dtype
             largest, allowed = difference(our, their), bound.integers
+            scale = max(1.0, float(np.abs(their[np.isfinite(their)].astype(np.float64)).max(initial=0)))
             if our.dtype.kind == "f":
-                allowed = bound.halves if our.dtype == np.float16 else bound.reals
-                finite = np.abs(their[np.isfinite(their)].astype(np.float64))
-                largest /= max(1.0, float(finite.max(initial=0)))
+                largest, allowed = largest / scale, bound.halves if our.dtype == np.float16 else bound.reals
+            elif our.dtype.itemsize > 2 and allowed:
+                allowed += scale * bound.reals  # more digits than a float32 has
             assert largest <= allowed, f"sample {sample} differs by {largest}, allowed are {allowed}"
             found[our.dtype.name] = max(found.get(our.dtype.name, 0.0), largest)
     return found

@@ -1,0 +1,68 @@
+"""What JPEG compression does to pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import cv2
+import numpy as np
+
+from pipeline.errors import ArgumentValueError
+from pipeline.executor.batch import Batch
+from pipeline.operators.base import OutputSpec, SampleOperator
+from pipeline.operators.layouts import choose_layout
+from pipeline.operators.output_dtype import check_samples
+from pipeline.operators.registry import implements, register
+from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
+from pipeline.operators.specs import describe, known_extents
+from pipeline.tensors.cpu import Array
+from pipeline.types import UINT8
+
+__all__ = ["JPEG_COMPRESSION_DISTORTION"]
+
+_LAYOUTS = ("HWC", "FHWC")
+
+JPEG_COMPRESSION_DISTORTION = register(
+    OperatorSchema(
+        name="jpeg_compression_distortion",
+        doc="Compresses pictures as JPEG, with half the chroma's resolution, and decompresses them.",
+        inputs=(Input("data", "RGB pictures, uint8, or sequences of them: HWC or FHWC."),),
+        arguments=(Argument("quality", Kind.INT, "From 1 to 100; other values count as these.", 50, per_sample=True),),
+    )
+)
+
+
+@implements(JPEG_COMPRESSION_DISTORTION, "cpu")
+class JpegDistortion(SampleOperator[list[int]]):
+    """Encodes and decodes; the state is the quality of each sample."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[list[int], Sequence[OutputSpec]]:
+        (data,) = inputs
+        known = known_extents(batch, self.node, inputs)
+        layout = choose_layout(data.layout, None if known is None else len(known), _LAYOUTS)
+        quality = batch.arguments(self.node).scalars("quality", np.int64)
+        assert quality is not None
+        return np.clip(quality, 1, 100).tolist(), [describe(layout, known, np.dtype(np.uint8))]
+
+    def run(self, state: list[int], sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (data,) = inputs
+        check_samples(data.dtype, (UINT8,))
+        if data.shape[-1] != 3:
+            raise ArgumentValueError(f"the pictures have {data.shape[-1]} channels, they must have 3")
+        made = np.empty(data.shape, np.uint8) if out is None else out
+        for index in np.ndindex(*data.shape[:-3]):
+            _distort(data[index], state[sample], made[index])
+        return made
+
+
+def _distort(picture: Array, quality: int, out: Array) -> None:
+    if not picture.size:
+        return
+    options = [
+        *(cv2.IMWRITE_JPEG_QUALITY, quality),
+        *(cv2.IMWRITE_JPEG_SAMPLING_FACTOR, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420),
+    ]
+    _, encoded = cv2.imencode(".jpg", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), options)
+    decoded = cv2.imdecode(encoded, cv2.IMREAD_COLOR)
+    assert decoded is not None  # it was encoded just now
+    cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB, dst=out)

@@ -1,0 +1,84 @@
+"""Arrays in the format of NumPy's .npy files, and the operator that decodes them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline.errors import DecodeError
+from pipeline.executor.batch import Batch
+from pipeline.imaging import convert
+from pipeline.operators.base import OutputSpec, SampleOperator
+from pipeline.operators.encoded import flat_bytes
+from pipeline.operators.registry import implements, register
+from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
+from pipeline.operators.specs import describe
+from pipeline.tensors.cpu import Array
+from pipeline.types import to_numpy_type
+
+__all__ = ["NUMPY", "parse_npy"]
+
+_LONGEST_HEADER = 1 << 16
+_READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+NUMPY = register(
+    OperatorSchema(
+        name="decoders.numpy",
+        doc="Decodes arrays in the format of .npy files. Nothing that such a file could run is run.",
+        inputs=(Input("encoded", "Contents of .npy files: 1-D uint8."),),
+        arguments=(
+            Argument("dtype", Kind.DTYPE, "Dtype of the output, to which `cast` converts; the file's by default."),
+        ),
+    )
+)
+
+
+def parse_npy(content: Array) -> Array:
+    """Return the array in the contents of a .npy file: a view of them where its byte order is ours.
+
+    Args:
+        content: 1-D uint8.
+
+    Raises:
+        DecodeError: no such file, one that is cut short, or one of objects, text or complex numbers.
+
+    Example:
+        >>> file = io.BytesIO()
+        >>> np.save(file, np.arange(3, dtype=np.int16))
+        >>> parse_npy(np.frombuffer(file.getvalue(), np.uint8))
+        array([0, 1, 2], dtype=int16)
+    """
+    file = io.BytesIO(content[:_LONGEST_HEADER].tobytes())
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in _READ_HEADER:
+            raise DecodeError(f"the version {version} of NumPy's format isn't known; 1.0 and 2.0 are")
+        shape, fortran, dtype = _READ_HEADER[version](file)
+    except ValueError as error:
+        raise DecodeError(f"no file of NumPy's: {error}") from error
+    if dtype.kind not in "biuf" or dtype.itemsize > 8:
+        raise DecodeError(f"an array of dtype {dtype} is none of numbers that operators take")
+    data = content[file.tell() :]
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if data.size != nbytes:
+        raise DecodeError(f"an array of shape {shape} and dtype {dtype} has {nbytes} bytes, the file has {data.size}")
+    array: Array = np.frombuffer(data.tobytes() if data.ctypes.data % dtype.itemsize else data, dtype)
+    array = array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
+    return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+@implements(NUMPY, "cpu")
+class NumpyDecoder(SampleOperator[np.dtype[Any] | None]):
+    """Hands on what lies in the file; the state is the dtype that was asked for."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[np.dtype[Any] | None, Sequence[OutputSpec]]:
+        wanted = self.node.argument("dtype")
+        dtype = None if wanted is None else to_numpy_type(wanted)
+        return dtype, [describe("", None, dtype)]
+
+    def run(self, state: np.dtype[Any] | None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        array = parse_npy(flat_bytes(inputs[0]))
+        return array if state is None else convert(array, state)

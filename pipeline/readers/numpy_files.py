@@ -1,0 +1,171 @@
+"""`readers.numpy`: arrays from .npy files, or regions of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import ArgumentValueError, BuildError
+from pipeline.executor.arguments import Arguments
+from pipeline.executor.batch import Batch
+from pipeline.graph.graph import GraphNode
+from pipeline.imaging import convert
+from pipeline.operators.base import OutputSpec, Setup
+from pipeline.operators.gpu_operator import fail
+from pipeline.operators.numpy_format import parse_npy
+from pipeline.operators.registry import implements, register
+from pipeline.operators.schema import Argument, Kind, OperatorSchema
+from pipeline.operators.slice_arguments import SliceWindows
+from pipeline.operators.windows import POLICIES, cut, policy_argument
+from pipeline.readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
+from pipeline.readers.data_reader import DataReader
+from pipeline.readers.files import list_files, list_folders, matcher, read_file
+from pipeline.readers.loader import Loader
+from pipeline.tensors.cpu import Array, TensorListCPU
+
+__all__ = ["NUMPY", "NumpyLoader", "NumpyReader"]
+
+#: What `slice` calls an argument, and how it is called here.
+_ROI = {
+    "start": "roi_start",
+    "rel_start": "rel_roi_start",
+    "end": "roi_end",
+    "rel_end": "rel_roi_end",
+    "shape": "roi_shape",
+    "rel_shape": "rel_roi_shape",
+}
+_DOCS = {
+    "start": "Where the region begins, along each axis.",
+    "end": "Where the region ends.",
+    "shape": "Extents of the region.",
+}
+
+
+def _region(name: str) -> Argument:
+    relative = name.startswith("rel_")
+    doc = _DOCS[name.removeprefix("rel_")] + (" As a fraction of the array's extent." if relative else "")
+    return Argument(_ROI[name], Kind.FLOATS if relative else Kind.INTS, doc, per_sample=True)
+
+
+NUMPY = register(
+    OperatorSchema(
+        name="readers.numpy",
+        doc="""Reads arrays from .npy files, or regions of them.
+
+The files are those in `file_root` and in the folders below it, one level deep; or those that `file_list` or `files`
+name. All of a batch must have one dtype and number of dimensions.""",
+        arguments=(
+            Argument("file_root", Kind.STRING, "The folder; or what `files` and `file_list` are relative to."),
+            Argument("files", Kind.STRINGS, "Paths of the files."),
+            Argument(
+                "file_list",
+                Kind.STRING,
+                "A text file with a path in each line, relative to `file_root`, by default to the folder of this file.",
+            ),
+            Argument("file_filter", Kind.STRING, "Pattern of the files' names in folders.", "*.npy"),
+            *map(_region, _ROI),
+            Argument("roi_axes", Kind.INTS, "Axes of the region; all of them by default.", ()),
+            policy_argument(POLICIES),
+            Argument("fill_value", Kind.FLOAT, "What stands where the region leaves the array.", 0.0),
+            Argument("cache_header_information", Kind.BOOL, "Accepted for compatibility.", False),
+            Argument("register_buffers", Kind.BOOL, "Accepted for compatibility.", True),
+            Argument("use_o_direct", Kind.BOOL, "Accepted for compatibility.", False),
+            *READER_ARGUMENTS,
+            *EPOCH_SHUFFLE_ARGUMENTS,
+        ),
+    )
+)
+
+
+class NumpyLoader(Loader):
+    """Whole arrays."""
+
+    outputs = (OutputSpec(),)
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        given = node.argument
+        if given("files") is not None and given("file_list") is not None:
+            raise ArgumentValueError("arguments 'files' and 'file_list' exclude each other")
+        if given("files") is None and given("file_list") is None and given("file_root") is None:
+            raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is needed")
+        self._root = ""
+        self._paths: list[str] = []  # relative to the root where they aren't absolute
+
+    def open(self) -> int:
+        given = self.node.argument
+        self._root = given("file_root") or ""
+        if given("files") is not None:
+            self._paths = [*given("files")]
+        elif given("file_list") is not None:
+            self._list_lines(given("file_list"))
+        else:
+            fits = matcher([given("file_filter")], True)
+            for folder in (".", *list_folders(self._root)):
+                names = list_files(os.path.join(self._root, folder), fits)
+                self._paths += [f"{folder}{os.sep}{name}" for name in names]
+        if not self._paths:
+            raise BuildError(f"no files to read in {given('file_list') or self._root or 'files'!r}")
+        return len(self._paths)
+
+    def read(self, entry: int) -> tuple[Array, ...]:
+        return (parse_npy(read_file(os.path.join(self._root, self._paths[entry]))),)
+
+    def source_info(self, entry: int) -> str:
+        return self._paths[entry]
+
+    def _list_lines(self, path: str) -> None:
+        try:
+            with open(path, encoding="utf-8", errors="surrogateescape") as file:
+                lines = file.read().splitlines()
+        except OSError as error:
+            raise BuildError(f"can't read file_list {path!r}: {error.strerror or error}") from error
+        self._root = self._root or os.path.dirname(path)
+        self._paths = [line for line in lines if line.strip()]
+
+
+class _Region(Arguments):
+    """The arguments of a region under the names that `slice` has for them."""
+
+    def __init__(self, node: GraphNode, values: Mapping[str, TensorListCPU], batch_size: int) -> None:
+        super().__init__(node, values, batch_size)
+
+    def given(self, name: str) -> bool:
+        return name in _ROI and super().given(_ROI[name])
+
+    def per_sample(self, name: str) -> bool:
+        return name in _ROI and super().per_sample(_ROI[name])
+
+    def rows(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
+        return super().rows("roi_axes" if name == "axes" else _ROI[name], dtype)
+
+
+@implements(NUMPY, "cpu")
+class NumpyReader(DataReader):
+    """Cuts regions out of whole arrays."""
+
+    loader = NumpyLoader
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (whole,) = super().run(batch, inputs)
+        values = {name: batch.values[edge] for name, edge in self.node.argument_inputs.items()}
+        region = _Region(self.node, values, batch.size)  # type: ignore[arg-type]
+        if not any(region.given(name) for name in _ROI):
+            return [whole]
+        windows = SliceWindows(region, batch.size, "", whole.ndim, False)
+        fill = convert(np.array([self.node.argument("fill_value")]), whole.samples[0].dtype)
+        policy = POLICIES[self.node.argument("out_of_bounds_policy")]
+        made: list[Array] = []
+        failures: list[tuple[int, Exception]] = []
+        for sample, array in enumerate(whole.samples):
+            try:
+                start, extent = windows.place(sample, array.shape, None)
+                made.append(cut(array, start, extent, policy=policy, fill=(float(fill[0]),)))
+            except ArgumentValueError as error:
+                failures.append((sample, error))
+        fail(failures)  # type: ignore[arg-type]
+        return [TensorListCPU(made)]

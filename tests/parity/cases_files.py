@@ -1,0 +1,172 @@
+"""Calls of operators on encoded data."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import cv2
+import numpy as np
+from PIL import Image
+
+from tests.parity.drawing import Array, Draw, Type
+from tests.parity.machine import case
+
+DECODED = ("decoders.image", "decoders.image_crop", "decoders.image_slice")
+
+
+@cache
+def encoded(kind: str, number: int) -> Array:
+    """Return a smooth picture of its own size, encoded."""
+    rng = np.random.default_rng(number)
+    height, width = (int(extent) for extent in rng.integers(17, 40, 2))
+    pixels = cv2.resize(
+        rng.integers(0, 255, (5, 5, 3)).astype(np.uint8), (width, height), interpolation=cv2.INTER_CUBIC
+    )
+    picture = Image.fromarray(pixels)
+    options: dict[str, object] = {"format": kind.split()[0]}
+    if "grey" in kind:
+        picture = picture.convert("L")
+    if "progressive" in kind:
+        options["progressive"] = True
+    if "turned" in kind:
+        exif = Image.Exif()
+        exif[0x0112] = 1 + number % 8
+        options["exif"] = exif
+    file = io.BytesIO()
+    picture.save(file, **options)  # type: ignore[arg-type]
+    return np.frombuffer(file.getvalue(), np.uint8)
+
+
+def files(draw: Draw, *kinds: str) -> None:
+    kind = draw.one(*kinds)
+    draw.call.inputs.append(([encoded(kind, draw.integer(0, 7)) for _ in range(draw.count)], None))
+
+
+@case(*DECODED)
+def image(draw: Draw, operator: str) -> None:
+    files(draw, "JPEG", "JPEG progressive", "JPEG turned", "JPEG grey", "PNG", "PNG grey", "BMP", "TIFF")
+    draw.maybe("output_type", lambda: Type(draw.one("RGB", "BGR", "GRAY", "YCbCr")))
+    draw.maybe("dtype", lambda: Type(draw.one("UINT8", "FLOAT")))
+    draw.maybe("adjust_orientation", draw.flag)
+    draw.maybe("use_fast_idct", draw.flag)
+    draw.maybe("jpeg_fancy_upsampling", draw.flag)
+    draw.maybe("hw_decoder_load", lambda: draw.real(0, 1))
+    if operator == "decoders.image_crop":
+        if draw.flag():
+            draw.argument("crop", lambda: [draw.integer(1, 16), draw.integer(1, 16)], always=True)
+        else:
+            draw.argument("crop_h", lambda: draw.integer(1, 16), always=True)
+            draw.argument("crop_w", lambda: draw.integer(1, 16), always=True)
+        draw.argument("crop_pos_x", lambda: draw.real(0, 1))
+        draw.argument("crop_pos_y", lambda: draw.real(0, 1))
+        draw.maybe("rounding", lambda: draw.one("round", "truncate"))
+    elif operator == "decoders.image_slice":
+        slice_window(draw)
+
+
+def slice_window(draw: Draw) -> None:
+    way = draw.one("input", "normalized input", "absolute", "relative")
+    if draw.flag():
+        draw.give(axis_names=draw.one("HW", "WH"))
+    else:
+        draw.argument("axes", lambda: draw.one([0, 1], [1, 0]), np.int32)
+    if "input" in way:
+        normalized = "normalized" in way
+        for low, high in ((0.0, 0.5), (0.25, 0.5)) if normalized else ((0, 8), (1, 8)):
+            batch = [np.array([draw.real(low, high), draw.real(low, high)], np.float32) for _ in range(draw.count)]
+            draw.call.inputs.append((batch, None))
+        draw.call.on_cpu = (1, 2)
+        draw.give(normalized_anchor=normalized, normalized_shape=normalized)
+    elif way == "absolute":
+        draw.argument("start", lambda: [draw.integer(0, 8), draw.integer(0, 8)], np.int32, always=True)
+        name, low, high = draw.one(("end", 9, 17), ("shape", 1, 9))
+        draw.argument(name, lambda: [draw.integer(low, high), draw.integer(low, high)], np.int32, always=True)
+    else:
+        draw.argument("rel_start", lambda: [draw.real(0, 0.5), draw.real(0, 0.5)], always=True)
+        name, part = draw.one(("rel_end", 0.5), ("rel_shape", 0.0))
+        draw.argument(name, lambda: [part + draw.real(0.25, 0.5), part + draw.real(0.25, 0.5)], always=True)
+
+
+@case("peek_image_shape")
+def peek_image_shape(draw: Draw) -> None:
+    files(draw, "JPEG", "JPEG turned", "JPEG grey", "PNG", "BMP", "TIFF")
+    draw.maybe("adjust_orientation", draw.flag)
+    draw.maybe("image_type", lambda: Type(draw.one("RGB", "GRAY")))
+    draw.maybe("dtype", lambda: Type(draw.one("INT32", "INT64", "FLOAT")))
+
+
+def npy(array: Array) -> Array:
+    file = io.BytesIO()
+    np.save(file, array)
+    return np.frombuffer(file.getvalue(), np.uint8)
+
+
+@case("decoders.numpy")
+def decode_numpy(draw: Draw) -> None:
+    samples = draw.arrays(draw.integer(0, 3))
+    draw.call.inputs = [([npy(sample) for sample in samples], None)]
+    draw.maybe("dtype", lambda: Type(draw.one("UINT8", "FLOAT", "INT64")))
+
+
+@cache
+def folder() -> Path:
+    """Return a folder of files, which goes when the tests end."""
+    held = tempfile.TemporaryDirectory(prefix="parity-")
+    root = Path(held.name)
+    _HELD.append(held)
+    (root / "text.txt").write_bytes(bytes(range(50)))
+    rng = np.random.default_rng(1)
+    for name in ("b/x.npy", "a/y.npy", "z.npy"):
+        path = root / name
+        path.parent.mkdir(exist_ok=True)
+        array = rng.integers(0, 100, (int(rng.integers(5, 9)), 6)).astype(np.int32)
+        np.save(path, np.asfortranarray(array) if name == "z.npy" else array)
+    (root / "list.txt").write_text("a/y.npy\nz.npy\n")
+    return root
+
+
+_HELD: list[tempfile.TemporaryDirectory[str]] = []
+
+
+@case("io.file.read")
+def read_file(draw: Draw) -> None:
+    path = str(folder() / draw.one("text.txt", "z.npy"))
+    draw.call.inputs.append(([np.frombuffer(path.encode(), np.uint8)] * draw.count, None))
+
+
+@case("readers.numpy")
+def read_numpy(draw: Draw) -> None:
+    draw.count = draw.integer(1, 4)
+    draw.call.size = draw.count
+    root = str(folder())
+    way = draw.one("root", "files", "list")
+    if way == "files":
+        draw.give(files=["z.npy", "b/x.npy"], file_root=root)
+    elif way == "list":
+        draw.give(file_list=f"{root}/list.txt")
+    else:
+        draw.give(file_root=root)
+        draw.maybe("file_filter", lambda: "?.npy")
+    policy = draw.one("error", "pad", "trim_to_shape")
+    draw.give(out_of_bounds_policy=policy)
+    if policy == "pad":
+        draw.maybe("fill_value", lambda: draw.real(-9, 9))
+    far = 5 if policy == "error" else 9
+    axes = draw.some(range(2))
+    draw.maybe("roi_axes", lambda: axes)
+    count = len(axes) if "roi_axes" in draw.call.constants else 2
+    begin = draw.one("", "roi_start", "rel_roi_start")
+    end = draw.one("", "roi_end", "rel_roi_end", "roi_shape", "rel_roi_shape")
+    if not begin and not end:
+        draw.call.constants.pop("roi_axes", None)
+    for name, low, high in ((begin, 0, 2), (end, *((2, far) if end == "roi_end" else (0, far - 2)))):
+        if name.startswith("rel"):
+            least = {"rel_roi_start": 0.0, "rel_roi_end": 0.5, "rel_roi_shape": 0.25}[name]
+            draw.argument(name, lambda least=least: [least + draw.real(0, 0.25) for _ in range(count)], always=True)
+        elif name:
+            draw.argument(
+                name, lambda low=low, high=high: [draw.integer(low, high) for _ in range(count)], np.int32, always=True
+            )

@@ -1,0 +1,189 @@
+"""Calls of operators that move elements: flips, borders, rotations, transforms."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.parity.drawing import ALL, INTEGERS, Draw, Type
+from tests.parity.machine import case
+
+MOVED = tuple(dtype for dtype in ALL if dtype not in ("bool", "float64"))  # DALI's pad and erase refuse these
+
+
+@case("flip")
+def flip(draw: Draw) -> None:
+    draw.pictures(("HWC", "FHWC", "DHWC", "CHW", "FCHW", "CDHW", "FDHWC"), (*INTEGERS, "float32"), low=0)
+    for name in ("horizontal", "vertical", "depthwise"):
+        draw.argument(name, lambda: draw.integer(0, 1), np.int32)
+
+
+@case("transpose")
+def transpose(draw: Draw) -> None:
+    ndim = draw.integer(1, 4)
+    layout = draw.one(None, "FHWC"[:ndim])
+    draw.arrays(ndim, layout=layout)
+    draw.maybe("perm", lambda: draw.some(range(ndim), ndim))
+    draw.maybe("transpose_layout", draw.flag)
+    draw.maybe("output_layout", lambda: "ABCD"[:ndim])
+
+
+@case("pad")
+def pad(draw: Draw) -> None:
+    ndim = draw.integer(1, 4)
+    layout = draw.one(None, "FHWC"[:ndim])
+    draw.arrays(ndim, MOVED, layout=layout)
+    axes = draw.some(range(ndim))
+    if layout and draw.flag():
+        draw.give(axis_names="".join(layout[axis] for axis in axes))
+    else:
+        draw.argument("axes", lambda: axes, np.int32, always=True)
+    draw.argument("shape", lambda: [draw.integer(-1, 8) for _ in axes], np.int32)
+    draw.argument("align", lambda: [draw.integer(1, 4) for _ in axes], np.int32)
+    draw.argument("fill_value", lambda: draw.real(0, 100))
+
+
+@case("paste")
+def paste(draw: Draw) -> None:
+    _, samples = draw.pictures(channels=(1, 3, 4))
+    channels = samples[0].shape[2]
+    draw.argument("ratio", lambda: draw.real(1, 3), always=True)
+    draw.argument("paste_x", lambda: draw.real(0, 1))
+    draw.argument("paste_y", lambda: draw.real(0, 1))
+    draw.argument("min_canvas_size", lambda: draw.real(0, 30))
+    draw.give(fill_value=draw.one([7], [1, 2, 3, 4][:channels]), n_channels=channels)
+
+
+@case("erase")
+def erase(draw: Draw) -> None:
+    layout, samples = draw.pictures(("HWC", "CHW", "FHWC"), MOVED, least=4, high=100, named=True)
+    letters = draw.some("HW")
+    if draw.flag():
+        draw.give(axis_names="".join(letters))
+    else:
+        draw.give(axes=[layout.index(letter) for letter in letters])
+    regions = draw.integer(1, 3)
+    way = draw.one("pixels", "all", "anchor", "shape")
+    fractions = {"anchor": way in ("all", "anchor"), "shape": way in ("all", "shape")}
+    if way == "all":
+        draw.give(normalized=True)
+    elif way != "pixels":
+        draw.give(normalized_anchor=fractions["anchor"], normalized_shape=fractions["shape"])
+    for name, part in fractions.items():
+        draw.argument(
+            name, lambda far=1 if part else 8: [draw.real(0, far) for _ in range(regions * len(letters))], always=True
+        )
+    channels = samples[0].shape[layout.index("C")]
+    draw.argument("fill_value", lambda: draw.one([draw.real(0, 90)], [draw.real(0, 90) for _ in range(channels)]))
+    draw.maybe("centered_anchor", draw.flag)
+    if "fill_value" in draw.call.per_sample:  # as many in all samples
+        draw.per_sample("fill_value", [[draw.real(0, 90)] * channels for _ in range(draw.count)])
+
+
+def interpolated(draw: Draw) -> str:
+    layout, samples = draw.pictures(("HWC", "FHWC", "DHWC"), ("uint8", "int16", "int32", "float32"), least=3)
+    draw.maybe("interp_type", lambda: Type("INTERP_LINEAR"))
+    draw.maybe("fill_value", lambda: draw.real(0, 99))
+    if samples[0].dtype != np.float32:
+        draw.maybe("dtype", lambda: Type("FLOAT"))
+    return layout
+
+
+@case("rotate")
+def rotate(draw: Draw) -> None:
+    layout = interpolated(draw)
+    volume = "D" in layout
+    draw.argument("angle", lambda: draw.real(-200, 200) + 0.3, always=True)
+    if volume:
+        draw.argument("axis", lambda: [draw.real(0.5, 2), draw.real(-2, 2), draw.real(-1, 1)], always=True)
+    way = draw.one("", "size", "keep_size")
+    if way == "size":
+        draw.give(size=[draw.integer(1, 12) for _ in range(2 + volume)])
+    elif way:
+        draw.give(keep_size=True)
+
+
+@case("warp_affine")
+def warp_affine(draw: Draw) -> None:
+    layout = interpolated(draw)
+    ndim = 2 + ("D" in layout)
+
+    def matrix() -> np.ndarray:
+        return np.eye(ndim, ndim + 1) + draw.noise((ndim, ndim + 1), "float64", -0.4, 0.4)
+
+    if draw.flag():
+        draw.call.inputs.append(([matrix().astype(np.float32) for _ in range(draw.count)], None))
+        draw.call.on_cpu = (1,)
+    else:
+        draw.argument("matrix", lambda: matrix().ravel().tolist(), always=True)
+        if "matrix" in draw.call.per_sample:
+            draw.per_sample("matrix", [matrix() for _ in range(draw.count)])
+    draw.maybe("inverse_map", draw.flag)
+    draw.maybe("size", lambda: [draw.integer(1, 12) for _ in range(ndim)])
+
+
+def base(draw: Draw, ndim: int) -> None:
+    """Maybe add transforms to begin with."""
+    if draw.flag():
+        draw.call.inputs.append(([draw.noise((ndim, ndim + 1), "float32", -2, 2) for _ in range(draw.count)], None))
+        draw.maybe("reverse_order", draw.flag)
+
+
+def center(draw: Draw, ndim: int) -> None:
+    draw.argument("center", lambda: [draw.real(-9, 9) for _ in range(ndim)])
+
+
+@case("transforms.translation")
+def translation(draw: Draw) -> None:
+    ndim = draw.integer(2, 3)
+    base(draw, ndim)
+    draw.argument("offset", lambda: [draw.real(-9, 9) for _ in range(ndim)], always=True)
+
+
+@case("transforms.rotation")
+def rotation(draw: Draw) -> None:
+    ndim = draw.integer(2, 3)
+    base(draw, ndim)
+    draw.argument("angle", lambda: draw.real(-200, 200), always=True)
+    if ndim == 3:
+        draw.argument("axis", lambda: [draw.real(0.5, 2), draw.real(-2, 2), draw.real(-1, 1)], always=True)
+    center(draw, ndim)
+
+
+@case("transforms.scale")
+def scale(draw: Draw) -> None:
+    ndim = draw.integer(2, 3)
+    base(draw, ndim)
+    single = draw.flag()
+    draw.argument("scale", lambda: [draw.real(0.5, 3) for _ in range(1 if single else ndim)], always=True)
+    if single and not draw.call.inputs:
+        draw.give(ndim=ndim)
+    center(draw, ndim)
+
+
+@case("transforms.shear")
+def shear(draw: Draw) -> None:
+    ndim = draw.integer(2, 3)
+    base(draw, ndim)
+    name, far = draw.one(("shear", 2), ("angles", 60))
+    draw.argument(name, lambda: [draw.real(-far, far) for _ in range(2 if ndim == 2 else 6)], always=True)
+    if ndim == 3 and name in draw.call.per_sample:
+        draw.call.per_sample[name] = [values.reshape(3, 2) for values in draw.call.per_sample[name]]
+    center(draw, ndim)
+
+
+@case("transforms.crop")
+def crop(draw: Draw) -> None:
+    ndim = draw.integer(2, 3)
+    base(draw, ndim)
+    for number, name in enumerate(("from_start", "from_end", "to_start", "to_end")):
+        low = number % 2 * 2
+        draw.argument(name, lambda low=low: [draw.real(low, low + 1) for _ in range(ndim)], always=True)
+    draw.maybe("absolute", draw.flag)
+
+
+@case("transforms.combine")
+def combine(draw: Draw) -> None:
+    ndim = draw.integer(2, 3)
+    for _ in range(draw.integer(2, 4)):
+        draw.call.inputs.append(([draw.noise((ndim, ndim + 1), "float32", -2, 2) for _ in range(draw.count)], None))
+    draw.maybe("reverse_order", draw.flag)

@@ -14,12 +14,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
+from pipeline.operators import all_schemas
 from pipeline.operators.registry import lookup
 from tests.parity import cases_arrays, cases_files, cases_geometry, cases_pictures  # noqa: F401 - they register themselves
 from tests.parity.drawing import Draw
-from tests.parity.exceptions import UNDRAWN
+from tests.parity.exceptions import EXCEPTIONS, UNDRAWN
 from tests.parity.machine import CASES, compare, documented, draw_call, run_here, run_there
+from tests.parity.tolerances import TOLERANCES
 
+ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = int(os.environ.get("DALI_PROXY_PARITY_EXAMPLES", "0"))
 RECORD = os.environ.get("DALI_PROXY_PARITY_RECORD")
 #: Rounds of calls at most; there are more than one only where arguments haven't been drawn yet.
@@ -60,6 +63,16 @@ def test_like_dali(operator: str) -> None:
         path = Path(RECORD)
         notes = json.loads(path.read_text()) if path.exists() else {}
         path.write_text(json.dumps({**notes, operator: dict(sorted(found.items()))}, indent=1, sort_keys=True) + "\n")
+
+
+def test_every_operator_has_a_case_or_a_reason() -> None:
+    operators = {schema.name for schema in all_schemas() if not schema.hidden}
+    assert operators - set(CASES) - set(EXCEPTIONS) == set(), "add a case in tests/parity, or a reason in exceptions.py"
+    assert not set(CASES) & set(EXCEPTIONS)
+    assert set(CASES) | set(EXCEPTIONS) <= operators
+    assert set(TOLERANCES) <= set(CASES), "tolerances of operators that aren't compared"
+    for operator, reason in EXCEPTIONS.items():
+        assert (ROOT / reason.split()[-1]).is_file(), f"{operator}: {reason}"
 
 
 def test_what_is_not_drawn_is_documented() -> None:

@@ -49,7 +49,7 @@ TOLERANCES = {
     "fast_resize_crop_mirror": Tolerance(1, 1e-5, _FILTERS),
     "gaussian_blur": Tolerance(1, 1e-5, _FILTERS),
     "jpeg_compression_distortion": Tolerance(2, 0, "another build of libjpeg"),
-    "normalize": Tolerance(1, 2e-6, _ORDER),
+    "normalize": Tolerance(1, 1e-5, _ORDER),
     "reductions.mean": Tolerance(0, 1e-6, _ORDER),
     "reductions.mean_square": Tolerance(0, 1e-6, _ORDER),
     "reductions.rms": Tolerance(0, 1e-6, _ORDER),

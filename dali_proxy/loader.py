@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import torch
@@ -17,9 +18,11 @@ from torch.utils.data import IterableDataset
 from dali_proxy.batches import Made, Unmade
 from dali_proxy.consumer import ConsumerClient
 from dali_proxy.context import set_context
-from dali_proxy.errors import ServerClosedError, ServerDiedError
+from dali_proxy.deaths import dead_worker, hanging_worker
+from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
 from dali_proxy.generators import Generators, copy_of
 from dali_proxy.inner import inner_loader, maker
+from dali_proxy.interrupts import interrupts_later
 from dali_proxy.numbering import session_of
 from dali_proxy.policies import LastBatchPolicy, check_policy, loader_drops_last
 from dali_proxy.produce import produce
@@ -98,7 +101,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         """Begin an epoch, or go on where `load_state_dict` says."""
         self.dali_server.start()
         start = self._start
-        if self._lasting is not None and start is None:
+        if self._lasting is not None and not self._lasting.dead and start is None:
             iterator = self._lasting
             iterator.restart(replace(start_of_epoch(self, self._epoch), seeded=False))
         else:
@@ -178,11 +181,13 @@ class LoaderIterator(Iterator[Any]):
 
     Attributes:
         progress: how far it is.
+        dead: why this can't go on; empty while it can.
     """
 
     progress: Progress
 
     def __init__(self, loader: DataLoader, start: LoaderState) -> None:
+        self.dead = ""
         self._server = loader.dali_server
         self._first_session = secrets.randbits(63)
         self._session = 0
@@ -237,7 +242,8 @@ class LoaderIterator(Iterator[Any]):
         generator = self._inner_loader.generator
         if not start.seeded and start.kind != "datapipe":  # what a new iterator draws is then no part of the order
             self._inner_loader.generator = copy_of(generator)
-        inner = iter(self._inner_loader)
+        with interrupts_later():
+            inner = iter(self._inner_loader)
         self._inner_loader.generator = generator
         if self._sampler is not None and self._sampler.items is not None:
             self._sampler.items.begin()  # it draws random numbers now, and not at the first `next`
@@ -249,6 +255,8 @@ class LoaderIterator(Iterator[Any]):
     def __next__(self) -> Any:
         times = self._server.loop_times
         times.enter()
+        if self.dead:  # torch would leave out what the dead worker had to make
+            raise WorkerDiedError(self.dead)
         if self._inner is None or self._consumer is None:
             raise StopIteration
         worker_wait = result_wait = 0.0
@@ -260,9 +268,12 @@ class LoaderIterator(Iterator[Any]):
             try:
                 batch = self._rescue.outcome(made, self._produced, self._revive)
             except LeftOut:
+                self.progress.note(made.numbered.batch, made.place)
                 continue
             except LOST as error:
                 raise (error if self._restarts else self._server.explain(error))  # noqa: B904  # has it as its context
+            except Exception as error:  # noqa: BLE001  # it is raised again, or a better one
+                raise self._explained(error)  # noqa: B904  # which has it as its context
             self.progress.note(made.numbered.batch, made.place)
             result_wait += consumer.waited - waited
             times.leave(worker_wait, result_wait, self._is_first)
@@ -277,6 +288,7 @@ class LoaderIterator(Iterator[Any]):
             if self._consumer.ended and self._restarts:
                 self._revive()
             self._consumer.check()
+            self._check_workers()
             made: Made | Unmade | Pause = next(self._inner)
             while isinstance(made, Pause):
                 made = next(self._inner)
@@ -300,10 +312,25 @@ class LoaderIterator(Iterator[Any]):
         return produce(data, self._consumer, pin=self._pin)
 
     def _explained(self, error: Exception) -> Exception:
-        """Return an error of this loader, or a better one that says who died."""
+        """Return an error, or a better one that says who died."""
         if isinstance(error, ServerClosedError | ServerDiedError):
             return self._server.explain(error)
-        return error
+        died = dead_worker(self._workers, error)
+        if died is not None:
+            self.dead = str(died)  # the exception itself would refer to its frames, and these to this
+        return died or hanging_worker(self._workers, self._inner_loader.timeout, error) or error
+
+    def _check_workers(self) -> None:
+        """Raise if a worker died and nobody noticed: torch's signal handler may have raised in some finalizer."""
+        died = dead_worker(self._workers)
+        if died is not None:
+            self.dead = str(died)
+            raise WorkerDiedError(self.dead)
+
+    @property
+    def _workers(self) -> Sequence[BaseProcess]:
+        workers: Sequence[BaseProcess] = getattr(self._inner, "_workers", ())  # torch has no public name for them
+        return workers
 
     def _revive(self) -> None:
         """Have the server started again if it died, and go on with it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import tempfile
+import signal
 import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dali_proxy.endpoint import Endpoint, InputSpec
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
+from dali_proxy.folders import new_folder, remove_dead_folders
 from dali_proxy.host import HostOptions, ProcessHost, ThreadHost
+from dali_proxy.interrupts import unheard
 from dali_proxy.nvidia.adopt import adopt, is_nvidia_pipeline
 from dali_proxy.telemetry import LoopTimes, Losses, ServerStats
 from dali_proxy.worker import close_worker_client
@@ -49,7 +51,7 @@ class _Life:
     def stop(self, reason: str) -> None:
         """Disconnect this process, and stop what runs if it is this process's."""
         # Signal handlers may raise anywhere (torch's does when a worker died); nothing may be left undone for that.
-        with ExitStack() as steps:
+        with unheard(signal.SIGCHLD), ExitStack() as steps:
             if os.getpid() == self.owner:
                 steps.callback(shutil.rmtree, self.directory, ignore_errors=True)
                 host, self.host = self.host, None
@@ -130,7 +132,7 @@ class DALIServer:
         self.losses = Losses()
         self._unclaimed_bytes = unclaimed_bytes
         endpoint = Endpoint(
-            path=os.path.join(tempfile.gettempdir(), f"dali-proxy-{secrets.token_hex(8)}", "socket"),
+            path=os.path.join(new_folder(), "socket"),
             key=secrets.token_bytes(32),
             inputs=inputs,
             outputs=len(pipeline.output_devices),
@@ -229,6 +231,7 @@ class DALIServer:
             if not self._owned:
                 raise ProxyError("the server is not running, and only the process that made it can start it")
             self._life.stop("it is started again")  # what is left when it died
+            remove_dead_folders()
             options = HostOptions(
                 path=self.endpoint.path,
                 key=self.endpoint.key,

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import site
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from dali_proxy.deaths import how_ended
 from dali_proxy.errors import ProxyError, ServerDiedError
 from dali_proxy.host.control import CONTROL_CODEC, PARENT_PYTHONPATH, Ready, Start, StartFailed, Stop
 from dali_proxy.host.driver_files import remove_driver_files
@@ -80,20 +77,17 @@ class ProcessHost:
             code = self._process.wait(0.5)  # its end is seen on sockets a little earlier than by its parent
         except subprocess.TimeoutExpired:
             return ""
-        if code < 0:
-            return f"its process (pid {self.pid}) was killed by {signal.Signals(-code).name}"
-        return f"its process (pid {self.pid}) ended with exit code {code}"
+        return f"its process (pid {self.pid}) {how_ended(code)}"
 
     def stop(self, reason: str) -> None:
         """End it in order; kill it if that takes too long."""
-        with _unheard(signal.SIGCHLD):
-            try:
-                self._control.send(Stop(), timeout=1)
-                self._process.wait(_STOP_PATIENCE)
-            except (IPCError, subprocess.TimeoutExpired):
-                pass  # it has ended already, or does not
-            finally:
-                self._kill()
+        try:
+            self._control.send(Stop(), timeout=1)
+            self._process.wait(_STOP_PATIENCE)
+        except (IPCError, subprocess.TimeoutExpired):
+            pass  # it has ended already, or does not
+        finally:
+            self._kill()
 
     def _start(self, pipeline: bytes, options: HostOptions, timeout: float) -> None:
         block = SharedBlock.create(max(len(pipeline), 1))
@@ -127,20 +121,6 @@ class ProcessHost:
             self._process.kill()
         self._process.wait()
         remove_driver_files(self.pid)
-
-
-@contextmanager
-def _unheard(number: signal.Signals) -> Iterator[None]:
-    """Keep the end of the host from torch: its handler raises, at every child's end, once a worker has died."""
-    handler = signal.getsignal(number)
-    if not callable(handler) or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    signal.signal(number, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        signal.signal(number, handler)
 
 
 def _working_directory() -> str:

@@ -1,0 +1,51 @@
+"""The private folders that sockets lie in."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import tempfile
+import time
+from pathlib import Path
+
+__all__ = ["new_folder", "remove_dead_folders"]
+
+_PREFIX = "dali-proxy-"
+_STARTING = 600.0  # seconds after which a folder with no socket is none of a server that is starting
+
+
+def new_folder() -> str:
+    """Return the path of a folder that doesn't exist yet."""
+    return os.path.join(tempfile.gettempdir(), f"{_PREFIX}{secrets.token_hex(8)}")
+
+
+def remove_dead_folders() -> None:
+    """Remove this user's folders of servers that are gone and could not do so, killed by a signal for example.
+
+    The socket tells: the system refuses connections to one that nobody listens at, whatever the process that made it
+    was called and in whichever container it ran.
+    """
+    with os.scandir(tempfile.gettempdir()) as entries:
+        found = [Path(entry.path) for entry in entries if entry.name.startswith(_PREFIX)]
+    for folder in found:
+        if _is_dead(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_dead(folder: Path) -> bool:
+    try:
+        status = folder.lstat()
+        if status.st_uid != os.getuid():
+            return False
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.setblocking(False)
+            probe.connect(str(folder / "socket"))
+    except FileNotFoundError:
+        return folder.is_dir() and time.time() - status.st_mtime > _STARTING
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,284 @@
+"""Whatever dies, hangs or runs out: who waits is told within seconds, and nothing is left behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+import torch
+import torch.utils.data._utils
+from torch.utils.data import default_collate
+
+from dali_proxy import BatchError, DALIServer, DataLoader, ProxyError, ServerDiedError, WorkerDiedError
+from dali_proxy.folders import new_folder, remove_dead_folders
+from pipeline import fn, pipeline_def, types
+from pipeline.ipc.errors import RingFullError
+from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
+
+ROOT = Path(__file__).resolve().parents[2]
+SOON = 5.0  # seconds in which everybody who waits is told
+
+
+@contextmanager
+def soon() -> Iterator[None]:
+    """Check that the block takes no longer than who waits should wait, or in proportion on a busy machine."""
+    begin = time.monotonic()
+    yield
+    assert time.monotonic() - begin < SOON * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.005)
+
+
+def run_to_the_end(iterator: Any) -> list[int]:
+    return [index for batch in iterator for index in check_affine(*batch)]
+
+
+# Workers --------------------------------------------------------------------------------------------------------
+
+
+class MortalDataset(IndexDataset):
+    """Its process is killed at one sample."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == self.length // 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().__getitem__(index)
+
+
+def in_a_child(body: Callable[[DALIServer], None], mode: Any) -> None:
+    """Run a test in a process of its own: torch's handler of SIGCHLD raises wherever that process is, in pytest too."""
+
+    def run() -> None:
+        with DALIServer(affine(), mode=mode) as server:
+            body(server)
+
+    child = multiprocessing.get_context("fork").Process(target=run)
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0, "its traceback is above"
+
+
+@pytest.mark.parametrize("persistent_workers", [False, True])
+def test_worker_that_is_killed(mode: str, persistent_workers: bool) -> None:
+    def body(server: DALIServer) -> None:
+        dataset = MortalDataset(48, server.proxy)
+        loader = DataLoader(server, dataset, batch_size=4, num_workers=2, persistent_workers=persistent_workers)
+        iterator = iter(loader)
+        with soon(), pytest.raises(WorkerDiedError, match=r"worker 0 \(pid \d+\) was killed by SIGKILL"):
+            run_to_the_end(iterator)
+        with soon(), pytest.raises(WorkerDiedError):  # torch's iterator would go on with what is left
+            next(iterator)
+        del iterator
+        dataset.length = 1000  # the next workers live longer
+        check_affine(*next(iter(loader)))
+        server.stats()
+
+    in_a_child(body, mode)
+
+
+def test_worker_that_was_killed_before_its_batches_were_wanted(mode: str) -> None:
+    def body(server: DALIServer) -> None:
+        dataset = MortalDataset(40, server.proxy)
+        iterator = iter(DataLoader(server, dataset, batch_size=4, num_workers=1, prefetch_factor=8))
+        handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # so that we may wait for it in peace
+        (worker,) = (each for each in psutil.Process().children() if each.pid != server.pid)
+        wait_until(lambda: worker.status() == psutil.STATUS_ZOMBIE)
+        signal.signal(signal.SIGCHLD, handler)
+        # What it had made travels through its sockets, too: torch alone would give a bare ConnectionResetError.
+        with soon(), pytest.raises(WorkerDiedError, match=f"pid {worker.pid}.*SIGKILL"):
+            run_to_the_end(iterator)
+
+    in_a_child(body, mode)
+
+
+class HangingDataset(IndexDataset):
+    """Takes very long over one sample."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 9:
+            threading.Event().wait(60)
+        return super().__getitem__(index)
+
+
+def test_worker_that_hangs(server: DALIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)  # what torch gives it for its end
+    iterator = iter(DataLoader(server, HangingDataset(40, server.proxy), batch_size=4, num_workers=1, timeout=1))
+    with soon(), pytest.raises(ProxyError, match=r"within 1 s.*worker 0 \(pid \d+\)"):
+        run_to_the_end(iterator)
+
+
+def failing_collate(samples: Any) -> Any:
+    raise ZeroDivisionError("in collate")
+
+
+def test_exception_in_collate(server: DALIServer) -> None:
+    loader = DataLoader(server, IndexDataset(8, server.proxy), 4, num_workers=1, collate_fn=failing_collate)
+    with soon(), pytest.raises(ZeroDivisionError, match="in collate"):
+        next(iter(loader))
+
+
+def test_exception_in_the_training_loop(mode: str) -> None:
+    def train() -> None:
+        with DALIServer(affine(), mode=mode) as server:  # type: ignore[arg-type]
+            for _ in DataLoader(server, IndexDataset(400, server.proxy), batch_size=4, num_workers=2):
+                raise FloatingPointError("loss is nan")
+
+    with pytest.raises(FloatingPointError):
+        train()
+
+
+# The server -----------------------------------------------------------------------------------------------------
+
+
+@pipeline_def(num_threads=1, device_id=None, batch_size=4)
+def stuck() -> Any:
+    """Never gets anything done."""
+    return fn.external_source(name="x") + fn.external_source(lambda info: time.sleep(60), batch=False)
+
+
+def test_server_that_is_killed_while_everybody_waits_for_it() -> None:
+    with DALIServer(stuck(), ring_bytes=1 << 16, ring_bytes_limit=1 << 16) as server:
+        loader = DataLoader(server, IndexDataset(400, server.proxy, width=1000), batch_size=4, num_workers=2)
+        errors: list[str] = []
+
+        def loop() -> None:
+            try:
+                deque(loader, maxlen=0)
+            except ServerDiedError as error:
+                errors.append(str(error))
+
+        threads = [threading.Thread(target=loop) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: server.stats().queued > 4)  # and the workers' shared memory is full
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+        with soon():
+            for thread in threads:
+                thread.join()
+        assert len(errors) == 2
+        assert all("SIGKILL" in error for error in errors)
+
+
+@pipeline_def(num_threads=1, device_id=None, batch_size=4)
+def enlarged() -> Any:
+    """Pictures of one pixel, as large as their brightness says."""
+    x = fn.external_source(name="x")
+    return fn.resize(x, size=fn.cast(x[0, 0, :1], dtype=types.FLOAT) * 1000.0)
+
+
+def test_server_that_runs_out_of_memory() -> None:
+    with DALIServer(enlarged()) as server:
+
+        def size_of(thousands: int) -> list[int]:
+            picture = np.full((1, 1, 1), thousands, np.uint8)
+            return list(server.produce_data(default_collate([server.proxy(picture)])).shape)
+
+        assert size_of(1) == [1, 1000, 1000, 1]
+        assert server.pid is not None
+        used = psutil.Process(server.pid).memory_info().vms
+        resource.prlimit(server.pid, resource.RLIMIT_AS, (used + (100 << 20), resource.RLIM_INFINITY))
+        with soon(), pytest.raises(BatchError, match=r"(?i)memory|allocate"):
+            size_of(20)
+        assert size_of(2) == [1, 2000, 2000, 1]  # it goes on with what fits
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_sample_larger_than_the_ring(mode: str, num_workers: int) -> None:
+    with DALIServer(affine(), mode=mode, ring_bytes=1 << 12, ring_bytes_limit=1 << 20) as server:  # type: ignore[arg-type]
+        width = 20_000  # 80 kB a sample, 320 kB a batch
+        loader = DataLoader(server, IndexDataset(40, server.proxy, width), batch_size=4, num_workers=num_workers)
+        seen = [index for batch in loader for index in check_affine(*batch, width=width)]
+        assert seen == list(range(40))
+        loader = DataLoader(server, IndexDataset(8, server.proxy, 300_000), batch_size=4, num_workers=num_workers)
+        with soon(), pytest.raises(RingFullError, match="raise ring_bytes_limit"):
+            next(iter(loader))
+
+
+def test_full_ring_holds_a_worker_back() -> None:
+    with DALIServer(affine(), ring_bytes=1 << 14, ring_bytes_limit=1 << 14) as server:
+        loader = DataLoader(server, IndexDataset(200, server.proxy, 500), 4, num_workers=1, prefetch_factor=10)
+        assert [index for batch in loader for index in check_affine(*batch, width=500)] == list(range(200))
+
+
+def test_socket_folder_that_is_removed() -> None:
+    with DALIServer(affine()) as server:
+        loader = DataLoader(server, IndexDataset(40, server.proxy), batch_size=4, num_workers=1)
+        iterator = iter(loader)
+        check_affine(*next(iterator))
+        shutil.rmtree(Path(server.endpoint.path).parent)
+        assert run_to_the_end(iterator) == list(range(4, 40))  # connections live on
+        with pytest.raises(ServerDiedError, match="was removed while it ran"):
+            raise server.end_error() or AssertionError
+        assert run_to_the_end(loader) == list(range(40))  # it was started again
+        assert os.path.exists(server.endpoint.path)
+
+
+def test_folders_of_dead_servers_are_removed() -> None:
+    folders = [Path(new_folder()) for _ in range(3)]
+    for folder in folders:
+        folder.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as dead, socket.socket(socket.AF_UNIX) as alive:
+        dead.bind(str(folders[0] / "socket"))
+        alive.bind(str(folders[1] / "socket"))
+        alive.listen()
+        dead.close()
+        remove_dead_folders()
+        assert [folder.exists() for folder in folders] == [False, True, True]  # the third is about to start
+        os.utime(folders[2], (0, 0))
+        remove_dead_folders()
+    assert [folder.exists() for folder in folders] == [False, True, False]
+    remove_dead_folders()
+    assert not folders[1].exists()
+
+
+# The training process -------------------------------------------------------------------------------------------
+
+
+def train_for_ever(mode: Any, pids: Any) -> None:
+    """What a process does that will be killed."""
+    with DALIServer(affine(), mode=mode) as server:
+        for number, _ in enumerate(DataLoader(server, IndexDataset(10**9, server.proxy), batch_size=4, num_workers=1)):
+            if number == 3:
+                pids.put([child.pid for child in psutil.Process().children()])
+            time.sleep(0.01)  # the training
+
+
+def test_training_process_that_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.utils.data._utils.worker, "MP_STATUS_CHECK_INTERVAL", 1)  # workers look for their parent
+    context = multiprocessing.get_context("fork")
+    fates = [("process", signal.SIGKILL), ("thread", signal.SIGTERM), ("process", signal.SIGINT)]
+    trainings, children = [], []
+    for mode, number in fates:
+        pids = context.SimpleQueue()
+        training = context.Process(target=train_for_ever, args=(mode, pids))
+        training.start()
+        trainings.append((psutil.Process(training.pid), number))
+        children += [psutil.Process(pid) for pid in pids.get()]
+        pids.close()
+    for training, number in trainings:
+        training.send_signal(number)
+    _, alive = psutil.wait_procs([training for training, _ in trainings] + children, timeout=2 * SOON)
+    assert not alive
+    with DALIServer(affine()):  # removes what the one in thread mode could not
+        assert len(list(Path(tempfile.gettempdir()).glob("dali-proxy-*"))) == 1

@@ -287,7 +287,7 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
         batch = to_batch(data, layout or None, f"input {name!r}")
         engine = self._built()
         if node.operator != "external_source":
-            for part in split_video(batch, node, self.max_batch_size):
+            for part in split_video(batch, node, self.max_batch_size, self.device_id):
                 engine.inputs.feed(name, part)
             return
         batch = check_batch(batch, node, self.max_batch_size)

@@ -12,6 +12,7 @@ from pipeline.kernels.fused import crop_resize_normalize
 from pipeline.kernels.join import join_samples
 from pipeline.kernels.lookup import look_up
 from pipeline.kernels.noise import Noise, add_noise
+from pipeline.kernels.nv12 import nv12_to_pixels
 from pipeline.kernels.one_hot import one_hot
 from pipeline.kernels.reduce import reduce_axes
 from pipeline.kernels.resample import resample
@@ -32,6 +33,7 @@ __all__ = [
     "erase",
     "join_samples",
     "look_up",
+    "nv12_to_pixels",
     "one_hot",
     "reduce_axes",
     "resample",

@@ -22,7 +22,7 @@ from pipeline.operators.crop_arguments import CROP_ARGUMENTS
 from pipeline.operators.decoder_arguments import DECODER_ARGUMENTS
 from pipeline.operators.decoder_windows import DecodedWindows, windows_of
 from pipeline.operators.encoded import channels_of, flat_bytes
-from pipeline.operators.gpu_operator import GpuOperator, allocate, fail
+from pipeline.operators.gpu_operator import GpuOperator, allocate, as_pipeline_error, fail
 from pipeline.operators.output_dtype import check_dtype
 from pipeline.operators.random_windows import RANDOM_CROP_ARGUMENTS
 from pipeline.operators.registry import implements, register
@@ -181,7 +181,7 @@ class MixedImageDecoder(GpuOperator):
         )
         if decoded.failures:
             decoded.release()
-            fail([(failure.sample, _as_pipeline_error(failure.error)) for failure in decoded.failures])
+            fail([(failure.sample, as_pipeline_error(failure.error)) for failure in decoded.failures])
         if self._dtype == np.uint8:
             return [self._lend(decoded)]
         made, target = allocate(decoded.samples.shapes, self._dtype, "HWC")
@@ -229,7 +229,3 @@ class MixedImageDecoder(GpuOperator):
                 cupy.ndarray(tuple(shape), np.uint8, cupy.cuda.MemoryPointer(memory, 0), strides=tuple(strides))
             )
         return TensorListGPU(arrays, "HWC")
-
-
-def _as_pipeline_error(error: BaseException) -> PipelineError:
-    return error if isinstance(error, PipelineError) else PipelineError(f"{type(error).__name__}: {error}")

@@ -14,7 +14,7 @@ from pipeline.kernels import Samples, strided_copy
 from pipeline.operators.base import BatchOperator, Setup
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["GpuOperator", "allocate", "fail", "samples_of", "shape_table"]
+__all__ = ["GpuOperator", "allocate", "as_pipeline_error", "fail", "samples_of", "shape_table"]
 
 
 class GpuOperator(BatchOperator):
@@ -83,3 +83,8 @@ def fail(failures: Sequence[tuple[int, PipelineError]]) -> None:
         raise OperatorError.type_for(failures[0][1])(
             str(failures[0][1]), failures=tuple(SampleFailure(sample, error) for sample, error in failures)
         ) from failures[0][1]
+
+
+def as_pipeline_error(error: BaseException) -> PipelineError:
+    """Return an error of a sample as one of ours."""
+    return error if isinstance(error, PipelineError) else PipelineError(f"{type(error).__name__}: {error}")

@@ -13,14 +13,17 @@ from pipeline.executor.batch import Batch
 from pipeline.graph.graph import GraphNode
 from pipeline.operators.base import OutputSpec, SampleOperator, Setup
 from pipeline.operators.encoded import flat_bytes
+from pipeline.operators.gpu_operator import GpuOperator, as_pipeline_error, fail
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
 from pipeline.operators.specs import describe
 from pipeline.tensors.cpu import Array
+from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import RGB
 from pipeline.video.clip import Clip
 from pipeline.video.frames import Decoders, read_frames
-from pipeline.video.missing import require_av
+from pipeline.video.gpu_pixels import GpuPixels
+from pipeline.video.missing import require_av, require_nvdec
 from pipeline.video.pixels import Pixels
 from pipeline.video.selection import PAD_MODES, FrameSelection, pad_frames
 
@@ -134,6 +137,30 @@ class VideoDecoder(SampleOperator[VideoSelections]):
 
     def run(self, state: VideoSelections, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         clip = Clip(flat_bytes(inputs[0]))
-        frames = state.frames(sample, clip)
-        made: Any = read_frames(clip, frames, Pixels(RGB), Decoders(0), self._fill)
-        return np.asarray(made)
+        made: Array = read_frames(clip, state.frames(sample, clip), Pixels(RGB), Decoders(0), self._fill)
+        return made
+
+
+@implements(VIDEO, "mixed")
+@implements(EXPERIMENTAL_VIDEO, "mixed")
+class MixedVideoDecoder(GpuOperator):
+    """Decodes the videos of a batch side by side, with NVDEC; their frames stay on the GPU."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        require_nvdec()
+        self._fill = check_fill(node)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        selections = VideoSelections.of(self.node, batch)
+        encoded = inputs[0].samples
+        made: list[Any] = [None] * batch.size
+
+        def decode(sample: int) -> None:
+            clip = Clip(flat_bytes(encoded[sample]), self.kernels.device_id)
+            target = GpuPixels(RGB, self.kernels, clip.codec)
+            made[sample] = read_frames(clip, selections.frames(sample, clip), target, Decoders(0), self._fill)
+
+        fail([(sample, as_pipeline_error(error)) for sample, error in batch.pool.run(decode, batch.size)])
+        batch.keep_alive.extend(made)  # memory of the default stream: not to be used again before the batch has ended
+        return [TensorListGPU(made, "FHWC")]

@@ -12,12 +12,13 @@ from pipeline.operators.base import BatchOperator, Setup
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import REQUIRED, Argument, Kind, OperatorSchema
 from pipeline.tensors.cpu import TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import RGB
 from pipeline.video.frames import Decoders, read_frames
-from pipeline.video.missing import require_av
+from pipeline.video.missing import require_av, require_nvdec
 from pipeline.video.parts import VideoParts
-from pipeline.video.pixels import Pixels
 from pipeline.video.selection import FILL
+from pipeline.video.targets import target_for
 
 __all__ = ["EXPERIMENTAL_VIDEO_INPUT", "VIDEO_INPUT"]
 
@@ -45,6 +46,7 @@ VIDEO_INPUT, EXPERIMENTAL_VIDEO_INPUT = (
                 Argument("blocking", Kind.BOOL, "Wait for data that another thread feeds.", False),
                 Argument("affine", Kind.BOOL, "Accepted for compatibility; `set_affinity` of the pipeline decides."),
             ),
+            devices=("cpu", "mixed"),
             fed=True,
         )
     )
@@ -55,14 +57,14 @@ VIDEO_INPUT, EXPERIMENTAL_VIDEO_INPUT = (
 )
 
 
-@implements(VIDEO_INPUT, "cpu")
-@implements(EXPERIMENTAL_VIDEO_INPUT, "cpu")
+@implements(VIDEO_INPUT, "cpu", "mixed")
+@implements(EXPERIMENTAL_VIDEO_INPUT, "cpu", "mixed")
 class VideoInput(BatchOperator):
     """Decodes in order, with one decoder: sequences of one video come one after the other."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        require_av()
+        (require_av if node.device == "cpu" else require_nvdec)()
         if node.argument("sequence_length") < 1:
             raise ArgumentValueError(
                 f"argument 'sequence_length' must be 1 or more, not {node.argument('sequence_length')}"
@@ -77,8 +79,12 @@ class VideoInput(BatchOperator):
         made = []
         for first, end in parts.dense.tolist():  # type: ignore[union-attr]
             frames = [*range(first, end)] + [FILL] * (length - (end - first) if padded else 0)
-            made.append(read_frames(parts.clip, frames, Pixels(RGB), self._decoders))
-        return [TensorListCPU(made, "FHWC")]
+            target = target_for(parts.clip, RGB, self.setup.kernels)
+            made.append(read_frames(parts.clip, frames, target, self._decoders))
+        if self.node.device == "cpu":
+            return [TensorListCPU(made, "FHWC")]
+        batch.keep_alive.extend(made)  # memory of another stream: not to be used again before the batch has ended
+        return [TensorListGPU(made, "FHWC")]
 
     def close(self) -> None:
         """Close the videos. The executor calls it, after the last batch."""

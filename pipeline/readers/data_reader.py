@@ -10,17 +10,20 @@ import numpy as np
 
 from pipeline.errors import SerializationError
 from pipeline.executor.batch import Batch
+from pipeline.executor.request import TensorList
 from pipeline.graph.graph import Edge, GraphNode
 from pipeline.operators.base import OutputSpec, Setup
 from pipeline.operators.reader import Reader, ReaderMeta, ReaderPosition
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import OperatorSchema
+from pipeline.operators.upload import upload
 from pipeline.readers.arguments import ReaderArguments
 from pipeline.readers.loader import Loader
 from pipeline.readers.order import BufferShuffled, EpochShuffled, Order, Sequential
 from pipeline.readers.reading_ahead import ReadAhead, Reading, Sample
 from pipeline.readers.sharding import Cursor, Sharding
 from pipeline.tensors.cpu import TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
 from pipeline.threads import THREAD_PREFIX
 
 __all__ = ["DataReader", "reads"]
@@ -84,7 +87,10 @@ class DataReader(Reader):
         reading = batch.reads.by_reader[self.node.index]
         assert isinstance(reading, Reading)
         samples = reading.wait()
-        return [self._gather(batch, number, spec, samples) for number, spec in enumerate(self._loader.outputs)]
+        outputs = [self._gather(batch, number, spec, samples) for number, spec in enumerate(self._loader.outputs)]
+        if self.node.device == "cpu":
+            return outputs
+        return [upload(batch, each) if isinstance(each, TensorListCPU) else each for each in outputs]
 
     def close(self) -> None:
         """End the threads. The executor calls it, after the last batch."""
@@ -92,8 +98,11 @@ class DataReader(Reader):
             self._opened[1].close()
         self._loader.close()
 
-    def _gather(self, batch: Batch, number: int, spec: OutputSpec, samples: Sequence[Sample]) -> TensorListCPU:
+    def _gather(self, batch: Batch, number: int, spec: OutputSpec, samples: Sequence[Sample]) -> TensorList:
         column = [sample[number] for sample in samples]
+        if not isinstance(column[0], np.ndarray):  # on the GPU; complete, and of another stream
+            batch.keep_alive.extend(column)
+            return TensorListGPU(column, spec.layout)
         if spec.shape is None or spec.dtype is None:
             return TensorListCPU(column, spec.layout)
         array, owner = batch.allocate(Edge(self.node.index, number), (batch.size, *spec.shape), spec.dtype)

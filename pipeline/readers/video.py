@@ -21,9 +21,10 @@ from pipeline.readers.video_files import VIDEO_FILE_ARGUMENTS, VideoFile, has_la
 from pipeline.threads import THREAD_PREFIX
 from pipeline.types import FLOAT, RGB, UINT8, DALIImageType
 from pipeline.video.clip import Clip
-from pipeline.video.frames import Decoders, Target, read_frames
-from pipeline.video.pixels import Pixels
+from pipeline.video.frames import Decoders, read_frames
+from pipeline.video.missing import require_av, require_nvdec
 from pipeline.video.selection import FILL
+from pipeline.video.targets import target_for
 
 __all__ = ["VIDEO_READER_ARGUMENTS", "VideoLoader"]
 
@@ -120,6 +121,7 @@ class VideoLoader(Loader):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
+        (require_nvdec if node.device == "gpu" else require_av)()
         given = node.argument
         for name in ("sequence_length", "stride"):
             if given(name) < 1:
@@ -184,18 +186,16 @@ class VideoLoader(Loader):
 
     def _pixels(self, clip: Clip, frames: npt.NDArray[np.int64]) -> Any:
         given = self.node.argument
-        made = read_frames(clip, frames.tolist(), self._target(), self._decoders)
+        target = target_for(clip, given("image_type"), self.setup.kernels)
+        made = read_frames(clip, frames.tolist(), target, self._decoders)
         if given("dtype") is UINT8:
             return made
-        made = made.astype(np.float32)
-        if given("normalized"):
-            made *= np.float32(1 / 255)
+        with target.current():
+            made = made.astype(np.float32)
+            if given("normalized"):
+                made *= np.float32(1 / 255)
+            target.finish()
         return made
-
-    def _target(self) -> Target:
-        if self.node.device == "gpu":
-            raise NotImplementedError
-        return Pixels(self.node.argument("image_type"))
 
     def _starts_between(self, first: int, end: int) -> range:
         """Return where the sequences of a video begin, of which frames from `first` up to `end` are read."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.errors import DecodeError, PipelineError
+from pipeline.errors import DecodeError, DeviceError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.video.index import FrameIndex, count_frames, index_packets
 from pipeline.video.missing import require_av, require_nvdec
@@ -43,6 +43,7 @@ class Clip:
         self.decoding_errors: tuple[type[Exception], ...] = (self._av.FFmpegError, NotImplementedError)
         self._lock = threading.Lock()  # guards the making of the index
         self._index: FrameIndex | None = None
+        self._codec = ""
 
     @property
     def name(self) -> str:
@@ -63,6 +64,12 @@ class Clip:
                     self._index = self._make_index()
             return self._index
 
+    @property
+    def codec(self) -> str:
+        """FFmpeg's name of its codec."""
+        assert len(self.index)  # made by the first that asks
+        return self._codec
+
     def open(self, on_gpu: bool = True) -> tuple[Any, Any]:
         """Return a container of PyAV and its video stream, before the first packet; the caller closes the first.
 
@@ -82,7 +89,16 @@ class Clip:
             from av.codec.hwaccel import HWAccel
 
             options["hwaccel"] = HWAccel("cuda", str(self.device_id), allow_software_fallback=False, is_hw_owned=True)
-        container = self._av.open(source, buffer_size=_FROM_MEMORY, **options)
+        try:
+            container = self._av.open(source, buffer_size=_FROM_MEMORY, **options)
+        except self.decoding_errors as error:
+            if options and self._index is not None:  # the CPU has read it
+                raise DeviceError(
+                    f"NVDEC can't be used on GPU {self.device_id} ({error}): it needs the driver's libnvcuvid, which "
+                    "containers have with NVIDIA_DRIVER_CAPABILITIES=compute,utility,video, and a codec that the GPU "
+                    "knows; device='cpu' decodes all"
+                ) from error
+            raise
         try:
             if not container.streams.video:
                 raise DecodeError("it has no video")
@@ -112,6 +128,7 @@ class Clip:
     def _make_index(self) -> FrameIndex:
         container, stream = self.open(on_gpu=False)
         with container:
+            self._codec = stream.codec_context.name
             may_lie = container.format.name == "avi" and bool(stream.codec_context.has_b_frames)
             index = index_packets(whole(container.demux(stream), stream), stream.time_base, may_lie)
             rate = stream.average_rate or Fraction(25)

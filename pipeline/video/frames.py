@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from pipeline.errors import ArgumentValueError
@@ -19,6 +19,9 @@ class Target(Protocol):
     """Makes pixels of frames. Belongs to one thread at a time."""
 
     channels: int
+
+    def current(self) -> AbstractContextManager[Any]:
+        """Return a context in which further work on the pixels comes after what was written."""
 
     def empty(self, shape: tuple[int, ...]) -> Any:
         """Return memory for frames, uint8."""
@@ -116,12 +119,14 @@ def read_frames(
             first, *others = places.get(number, [None])
             if first is not None:
                 target.write(frame, made[first])
-                for other in others:
-                    made[other] = made[first]
+                with target.current():
+                    for other in others:
+                        made[other] = made[first]
         if len(fill) not in (1, target.channels):
             raise ArgumentValueError(f"fill_value has {len(fill)} values, the frames have {target.channels} channels")
-        for place in filled:
-            for channel in range(target.channels):
-                made[place, ..., channel] = fill[channel % len(fill)]
+        with target.current():
+            for place in filled:
+                for channel in range(target.channels):
+                    made[place, ..., channel] = fill[channel % len(fill)]
         target.finish()
     return made

@@ -30,13 +30,16 @@ class VideoParts(TensorListCPU):
         self.clip = clip
 
 
-def split_video(batch: TensorList, node: GraphNode, max_batch_size: int) -> list[VideoParts]:
+def split_video(
+    batch: TensorList, node: GraphNode, max_batch_size: int, device_id: int | None = None
+) -> list[VideoParts]:
     """Return the batches of a video that is fed to `inputs.video`.
 
     Args:
         batch: the one sample is the encoded video.
         node: the operator.
         max_batch_size: sequences of each batch but the last.
+        device_id: the pipeline's GPU.
 
     Raises:
         InputError: there are several samples.
@@ -45,7 +48,7 @@ def split_video(batch: TensorList, node: GraphNode, max_batch_size: int) -> list
     if len(batch) != 1 or not isinstance(batch, TensorListCPU):
         raise InputError(f"input {node.name!r}: a batch of one video, in the memory of the host, is expected")
     data = batch.samples[0]
-    clip = Clip(data if node.argument("no_copy") else data.copy(), None if node.device == "cpu" else 0)
+    clip = Clip(data if node.argument("no_copy") else data.copy(), None if node.device == "cpu" else device_id)
     length: int = node.argument("sequence_length")
     count = len(clip.index)
     firsts = np.arange(0, count, length)

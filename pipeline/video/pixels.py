@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import cv2
@@ -74,6 +75,10 @@ class Pixels:
         self._interpolation = int(Interpolation.BILINEAR)
         self._full = ColorRange.JPEG
         self.channels = 1 if output is DALIImageType.GRAY else 3
+
+    def current(self) -> AbstractContextManager[Any]:
+        """Return a context that does nothing."""
+        return nullcontext()
 
     def empty(self, shape: tuple[int, ...]) -> Array:
         """Return memory for frames."""

@@ -18,6 +18,7 @@ from pipeline.kernels import (
     erase,
     join_samples,
     look_up,
+    nv12_to_pixels,
     one_hot,
     reduce_axes,
     resample,
@@ -34,6 +35,7 @@ from pipeline.kernels.fused import plan_crop_resize_normalize
 from pipeline.kernels.join import plan_join
 from pipeline.kernels.lookup import plan_look_up
 from pipeline.kernels.noise import plan_add_noise
+from pipeline.kernels.nv12 import plan_nv12_to_pixels
 from pipeline.kernels.one_hot import plan_one_hot
 from pipeline.kernels.reduce import ReductionPlan
 from pipeline.kernels.resample import ResamplePlan
@@ -120,6 +122,9 @@ class HostRunner:
         for launch in plan_join([Samples.of(source) for source in sources], Samples.of(dst), axis):
             emulator.run(launch)
 
+    def nv12_to_pixels(self, luma: Arrays, chroma: Arrays, dst: Arrays, *values: Any) -> None:
+        emulator.run(plan_nv12_to_pixels(Samples.of(luma), Samples.of(chroma), Samples.of(dst), *values))
+
     def one_hot(self, src: Arrays, dst: Arrays, *values: Any) -> None:
         launch = plan_one_hot(Samples.of(src), Samples.of(dst), *values)
         if launch is not None:
@@ -198,6 +203,14 @@ class GpuRunner:
             join_samples(context, stream, [Samples.of(arrays) for arrays in held], target, axis)
 
         self._on_device(launcher, sources[0], dst, {})
+
+    def nv12_to_pixels(self, luma: Arrays, chroma: Arrays, dst: Arrays, *values: Any) -> None:
+        held = [_to_device(array) for array in chroma]
+
+        def launcher(context: Any, stream: Any, source: Any, target: Any) -> None:
+            nv12_to_pixels(context, stream, source, Samples.of(held), target, *values)
+
+        self._on_device(launcher, luma, dst, {})
 
     def one_hot(self, src: Arrays, dst: Arrays, *values: Any) -> None:
         def launcher(context: Any, stream: Any, source: Any, target: Any) -> None:

@@ -21,6 +21,7 @@ from pipeline.kernels.join import plan_join
 from pipeline.kernels.launch import CTYPES, Launch
 from pipeline.kernels.lookup import plan_look_up
 from pipeline.kernels.noise import Noise, plan_add_noise
+from pipeline.kernels.nv12 import plan_nv12_to_pixels
 from pipeline.kernels.one_hot import plan_one_hot
 from pipeline.kernels.reduce import ReductionPlan
 from pipeline.kernels.resample import ResamplePlan
@@ -201,6 +202,16 @@ def test_filters_compile(src: str) -> None:
         check(launch, "compute_80")
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "uint16"])
+def test_frames_of_video_decoders_compile(dtype: str) -> None:
+    kind = np.dtype(dtype)
+    for channels in (1, 3):
+        launch = plan_nv12_to_pixels(
+            batch(kind, 4, 6), batch(kind, 2, 3, 2), batch(BYTE, 4, 6, channels), np.eye(channels, 4)
+        )
+        check(launch, "sm_90")
+
+
 def test_every_source_is_used_above() -> None:
     folder = Path(pipeline.kernels.__file__).parent
     assert {path.name for path in folder.glob("*.cu")} == {
@@ -213,6 +224,7 @@ def test_every_source_is_used_above() -> None:
         "join.cu",
         "lookup.cu",
         "noise.cu",
+        "nv12.cu",
         "one_hot.cu",
         "reduce.cu",
         "resample.cu",

@@ -1,0 +1,26 @@
+"""Chooses where frames of a video become pixels."""
+
+from __future__ import annotations
+
+from pipeline.kernels import KernelContext
+from pipeline.types import DALIImageType
+from pipeline.video.clip import Clip
+from pipeline.video.frames import Target
+from pipeline.video.gpu_pixels import GpuPixels
+from pipeline.video.pixels import Pixels
+
+__all__ = ["target_for"]
+
+
+def target_for(clip: Clip, output: DALIImageType, kernels: KernelContext | None) -> Target:
+    """Return what makes pixels of the frames of a clip, on the device that decodes it.
+
+    Args:
+        clip: the video.
+        output: the colours.
+        kernels: of its GPU, where it has one.
+    """
+    if clip.device_id is None:
+        return Pixels(output)
+    assert kernels is not None  # the executor opened the GPU before it made operators for it
+    return GpuPixels(output, kernels, clip.codec)

@@ -1,0 +1,55 @@
+"""What is missing is said: the library, the driver, the GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.errors import DeviceError
+from pipeline.types import DALIImageType
+from pipeline.video.clip import Clip
+from pipeline.video.frames import Decoders, read_frames
+from pipeline.video.pixels import Pixels
+from tests.clips import Clips
+
+ROOT = Path(__file__).resolve().parents[3]
+
+WITHOUT_AV = """
+import sys
+sys.modules["av"] = None  # what an import of it finds
+from pipeline import Pipeline, fn
+
+for operator, arguments in (
+    (fn.readers.video, {"filenames": ["a.mp4"], "sequence_length": 1}),
+    (fn.inputs.video, {"sequence_length": 1}),
+    (lambda: fn.decoders.video(fn.external_source(name="x")), {}),
+):
+    with Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
+        pipe.set_outputs(operator(**arguments))
+    try:
+        pipe.build()
+    except Exception as error:
+        print(type(error).__name__, str(error).splitlines()[0])
+"""
+
+
+def test_without_the_library() -> None:
+    """Everything else works, and operators on videos say what to install when they are built."""
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_AV], cwd=ROOT, capture_output=True, text=True, timeout=50, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3
+    for line, name in zip(lines, ("readers", "inputs", "decoders"), strict=True):
+        assert line.startswith(f"DeviceError fn.{name}.video")
+        assert "pip install 'dali-proxy[video]'" in line
+
+
+def test_without_nvdec(clips: Clips) -> None:
+    """As on a machine without the GPU: there is none of that number."""
+    clip = Clip(str(clips.path("h264.mp4")), device_id=99)
+    with pytest.raises(DeviceError, match=r"'.*h264.mp4' can't be decoded: NVDEC can't be used on GPU 99 .*libnvcuvid"):
+        read_frames(clip, [0], Pixels(DALIImageType.RGB), Decoders(0))

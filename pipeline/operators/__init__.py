@@ -9,6 +9,7 @@ from pipeline.operators import (
     color_space_conversion,
     color_twist,
     constant,
+    coordinates,
     copying,
     crop,
     crop_mirror_normalize,
@@ -55,11 +56,13 @@ from pipeline.operators import (
 )
 from pipeline.operators.functions import class_name, fill_namespace, make_class, make_function
 from pipeline.operators.registry import all_schemas
+from pipeline.readers import coco as coco_reader
 from pipeline.readers import file as file_reader
 from pipeline.readers import numpy_files as numpy_reader
 from pipeline.readers import sequence as sequence_reader
 from pipeline.readers import video as video_reader
 from pipeline.readers import video_resize as video_resize_reader
+from pipeline.readers import webdataset as webdataset_reader
 
 #: Modules whose import fills the registry.
 FAMILIES = (
@@ -68,9 +71,11 @@ FAMILIES = (
     brightness_contrast,
     byte_map,
     cast,
+    coco_reader,
     color_space_conversion,
     color_twist,
     constant,
+    coordinates,
     copying,
     crop,
     crop_mirror_normalize,
@@ -119,6 +124,7 @@ FAMILIES = (
     video_reader,
     video_resize_reader,
     warp_affine,
+    webdataset_reader,
 )
 
 __all__ = ["FAMILIES", "all_schemas", "class_name", "fill_namespace", "make_class", "make_function"]

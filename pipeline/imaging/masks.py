@@ -1,0 +1,99 @@
+"""Masks of objects as COCO writes them: polygons and run lengths, to pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["mask_of_polygon", "mask_of_runs", "runs_of_text"]
+
+Array = npt.NDArray[Any]
+
+#: By how much COCO's own rasterization magnifies outlines.
+_SCALE = 5.0
+
+
+def mask_of_polygon(points: Sequence[float], height: int, width: int) -> Array:
+    """Returns the pixels inside a polygon, exactly as COCO's own tools decide (Lin et al., the COCO API).
+
+    Args:
+        points: x and y of the vertices in turn.
+        height: of the picture.
+        width: of the picture.
+
+    Returns:
+        bool, (height, width).
+
+    Example:
+        >>> mask_of_polygon([0, 0, 2, 0, 2, 2, 0, 2], 3, 3).astype(int)
+        array([[1, 1, 0],
+               [1, 1, 0],
+               [0, 0, 0]])
+    """
+    vertices = np.asarray(points, np.float32).astype(np.float64).reshape(-1, 2)
+    corners = (_SCALE * vertices + 0.5).astype(np.int64)
+    lines = zip(corners.tolist(), np.roll(corners, -1, axis=0).tolist(), strict=True)
+    u, v = (np.concatenate(part) for part in zip(*(_line(start, end) for start, end in lines), strict=True))
+    moved = np.flatnonzero(u[1:] != u[:-1]) + 1
+    x = (np.minimum(u[moved], u[moved - 1]) + 0.5) / _SCALE - 0.5
+    y = np.ceil(np.clip((np.minimum(v[moved], v[moved - 1]) + 0.5) / _SCALE - 0.5, 0, height))
+    inside = (np.floor(x) == x) & (x >= 0) & (x <= width - 1)
+    crossings = (x[inside] * height + y[inside]).astype(np.int64)
+    counts = np.bincount(crossings, minlength=height * width + 1)[: height * width]
+    mask: Array = (np.cumsum(counts) % 2 == 1).reshape(width, height).T
+    return mask
+
+
+def _line(start: list[int], end: list[int]) -> tuple[Array, Array]:
+    """Return the points of a magnified line, both ends included."""
+    (xs, ys), (xe, ye) = start, end
+    dx, dy = abs(xe - xs), abs(ye - ys)
+    flipped = xs > xe if dx >= dy else ys > ye
+    if flipped:
+        xs, ys, xe, ye = xe, ye, xs, ys
+    steps = np.arange(max(dx, dy) + 1)
+    if flipped:
+        steps = steps[::-1]
+    if dx >= dy:
+        slope = (ye - ys) / dx if dx else 0.0
+        return steps + xs, (ys + slope * steps + 0.5).astype(np.int64)
+    slope = (xe - xs) / dy
+    return (xs + slope * steps + 0.5).astype(np.int64), steps + ys
+
+
+def mask_of_runs(counts: Sequence[int], height: int, width: int) -> Array:
+    """Returns the pixels of run lengths: of those outside and those inside in turn, column by column.
+
+    Returns:
+        bool, (height, width).
+
+    Raises:
+        ValueError: when there are more or fewer pixels.
+    """
+    if sum(counts) != height * width:
+        raise ValueError(f"the runs have {sum(counts)} pixels, the picture {height * width}")
+    flat = np.repeat(np.arange(len(counts)) % 2 == 1, counts)
+    mask: Array = flat.reshape(width, height).T
+    return mask
+
+
+def runs_of_text(text: str) -> list[int]:
+    """Returns the run lengths that COCO's compressed text stands for: differences in groups of five bits."""
+    runs: list[int] = []
+    position = 0
+    while position < len(text):
+        value, shift = 0, 0
+        while True:
+            group = ord(text[position]) - 48
+            position += 1
+            value |= (group & 31) << shift
+            shift += 5
+            if not group & 32:
+                break
+        if group & 16:
+            value -= 1 << shift
+        runs.append(value + (runs[-2] if len(runs) > 2 else 0))
+    return runs

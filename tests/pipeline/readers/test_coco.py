@@ -1,0 +1,155 @@
+"""readers.coco against NVIDIA DALI: everything exact, numbers relative to the picture within rounding of float32."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pipeline
+from pipeline.errors import PipelineError
+from pipeline.imaging.masks import mask_of_polygon, mask_of_runs, runs_of_text
+
+NAMES = ["c.jpg", "a.jpg", "b.jpg", "d.jpg"]
+
+
+def annotation(image: int, category: int, box: list[float], outline: Any, crowd: int = 0) -> dict[str, Any]:
+    return {
+        "image_id": image,
+        "category_id": category,
+        "bbox": box,
+        "segmentation": outline,
+        "iscrowd": crowd,
+        "area": 1,
+    }
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures of any bytes, one without objects, and objects of all kinds."""
+    folder = tmp_path_factory.mktemp("coco")
+    generator = np.random.default_rng(4)
+    for number, name in enumerate(NAMES):
+        (folder / name).write_bytes(bytes([number]) * (number + 1))
+    images = [
+        {"id": 40 - 10 * number, "file_name": name, "width": 64 + number, "height": 40 - number}
+        for number, name in enumerate(NAMES)
+    ]
+    annotations = [
+        annotation(40, 3, [10, 5, 20.5, 10.25], [generator.uniform(-3, 60, 14).round(2).tolist()]),
+        annotation(40, 90, [1, 2, 3, 4], [generator.integers(0, 40, 8).tolist(), [1, 1, 9, 1, 9, 9, 1, 9]]),
+        annotation(40, 7, [0, 0, 0.05, 9], [[1, 1, 5, 1, 5, 5]]),
+        annotation(20, 3, [50, 20, 10, 10], {"counts": [100, 300, 64 * 40 - 400 - 104], "size": [38, 66]}, crowd=1),
+        annotation(10, 7, [5, 6, 0.5, 8], [[5.5, 6.5, 30.25, 8, 20, 33.3]]),
+        annotation(10, 3, [5, 6, 7, 8], [[0, 0, 40, 0, 40, 20, 0, 20]]),
+    ]
+    annotations[3]["segmentation"]["counts"][2] = 38 * 66 - 400
+    categories = [{"id": number, "name": str(number)} for number in (7, 3, 90)]
+    content = {"images": images, "categories": categories, "annotations": annotations}
+    for number, each in enumerate(annotations):
+        each["id"] = number
+    (folder / "annotations.json").write_text(json.dumps(content))
+    return folder
+
+
+def outputs(side: str, root: Path, name: str = "annotations.json", batch_size: int = 4, **arguments: Any) -> list[Any]:
+    dali = pipeline if side == "ours" else pytest.importorskip("nvidia.dali")
+    pipe = dali.Pipeline(batch_size=batch_size, num_threads=1, device_id=None, seed=1)
+    with pipe:
+        pipe.set_outputs(
+            *dali.fn.readers.coco(file_root=str(root), annotations_file=str(root / name), name="R", **arguments)
+        )
+    pipe.build()
+    try:
+        made = [pipe.epoch_size("R")]
+        for output in pipe.run():
+            made.append([np.array(output.at(index)) for index in range(len(output))])
+        return made
+    finally:
+        if side == "ours":
+            pipe.close()
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"ltrb": True, "ratio": True, "image_ids": True},
+        {"include_iscrowd": False, "skip_empty": True},
+        {"avoid_class_remapping": True, "size_threshold": 1.0, "save_img_ids": True},
+        {"polygon_masks": True},
+        {"polygon_masks": True, "ratio": True, "image_ids": True},
+        {"masks": True, "include_iscrowd": False},
+        {"pixelwise_masks": True},
+        {"pixelwise_masks": True, "avoid_class_remapping": True, "image_ids": True},
+        {"images": ["b.jpg", "c.jpg", "b.jpg"]},
+        {"num_shards": 2, "shard_id": 1, "stick_to_shard": True},
+    ],
+)
+def test_samples_are_those_of_dali(root: Path, arguments: dict[str, Any]) -> None:
+    ours, theirs = (outputs(side, root, **arguments) for side in ("ours", "dali"))
+    assert ours[0] == theirs[0]
+    for our_output, their_output in zip(ours[1:], theirs[1:], strict=True):
+        for our, their in zip(our_output, their_output, strict=True):
+            assert our.dtype == their.dtype
+            assert our.size == their.size
+            if our.size:
+                assert our.shape == their.shape
+                assert np.allclose(our, their, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(("batch_size", "masks"), [(16, "polygon_masks"), (2, "pixelwise_masks")])
+def test_real_annotations(dali_extra: Path | None, batch_size: int, masks: str) -> None:
+    if dali_extra is None:
+        pytest.skip("needs DALI_extra")
+    ours, theirs = (
+        outputs(side, dali_extra / "db/coco/images", "../instances.json", batch_size, **{masks: True})
+        for side in ("ours", "dali")
+    )
+    for our_output, their_output in zip(ours[1:], theirs[1:], strict=True):
+        for our, their in zip(our_output, their_output, strict=True):
+            assert our.size
+            assert np.array_equal(our, their)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"images": ["z.jpg"]}, "knows no picture 'z.jpg'"),
+        ({"polygon_masks": True, "pixelwise_masks": True}, "exclude each other"),
+        ({"name": "nowhere.json"}, "can't read annotations_file"),
+        ({"name": "a.jpg"}, "not as COCO writes them"),
+        ({"preprocessed_annotations": "x"}, "not there yet"),
+    ],
+)
+def test_what_is_refused(root: Path, arguments: dict[str, Any], match: str) -> None:
+    with pytest.raises(PipelineError, match=match):
+        outputs("ours", root, **arguments)
+
+
+def test_arguments_that_are_missing() -> None:
+    with pipeline.Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
+        pipe.set_outputs(*pipeline.fn.readers.coco(annotations_file="x"))
+    with pytest.raises(PipelineError, match="'file_root' is needed"):
+        pipe.build()
+
+
+def test_run_lengths_as_numbers_and_as_text() -> None:
+    mask = np.zeros((5, 7), bool)
+    mask[1:4, 2:6] = True
+    counts = [11, 3, 2, 3, 2, 3, 2, 3, 6]
+    assert np.array_equal(mask_of_runs(counts, 5, 7), mask)
+    # A difference from the last but one from the third on, in groups of five bits from 48 on.
+    assert runs_of_text(";32000004") == counts
+    with pytest.raises(ValueError, match="34 pixels, the picture 35"):
+        mask_of_runs([*counts[:-1], 5], 5, 7)
+
+
+def test_polygons_outside_of_the_picture() -> None:
+    assert not mask_of_polygon([-9, -9, -2, -9, -2, -2], 5, 5).any()
+    assert mask_of_polygon([-9, -9, 99, -9, 99, 99, -9, 99], 5, 5).all()

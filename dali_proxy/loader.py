@@ -26,6 +26,7 @@ from dali_proxy.interrupts import interrupts_later
 from dali_proxy.numbering import session_of
 from dali_proxy.policies import LastBatchPolicy, check_policy, loader_drops_last
 from dali_proxy.produce import produce
+from dali_proxy.ragged import Ragged, check_ragged
 from dali_proxy.rescue import LOST, LeftOut, OnError, Rescue, check_on_error
 from dali_proxy.resume import LoaderState, Progress, SamplerState, sampler_with_epochs, start_of_epoch, stateful_sampler
 from dali_proxy.server import DALIServer
@@ -57,6 +58,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             puts the next good one of the batch into its place. A function is called with a `BatchError`, and returns
             one of these words (None means "skip"). A batch with no good sample is left out; so is the whole batch of an
             iterable dataset, which can't be read again. See `ServerStats` for how many there were.
+        ragged: what an output becomes in a batch in which its samples differ in shape. "list" is a list of tensors,
+            without a copy. "nested" is a nested tensor of torch: of layout ``torch.jagged`` where the samples differ in
+            one dimension, else ``torch.strided``. "pad" is a tensor as large as the largest sample in each dimension,
+            with zeros behind the smaller ones. Where all samples have one shape, it is a plain tensor in any case.
         **kwargs: as for `torch.utils.data.DataLoader`.
 
     Raises:
@@ -74,6 +79,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         last_batch_policy: LastBatchPolicy | None = None,
         last_batch_padded: bool = False,
         on_error: OnError = "raise",
+        ragged: Ragged = "list",
         **kwargs: Any,
     ) -> None:
         if not isinstance(dali_server, DALIServer):
@@ -84,6 +90,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         self.last_batch_policy = None if last_batch_policy is None else check_policy(last_batch_policy)
         self.last_batch_padded = bool(last_batch_padded)
         self.on_error = check_on_error(on_error)
+        self.ragged = check_ragged(ragged)
         options = _OF_TORCH.bind(dataset, *args, **kwargs).arguments
         if self.last_batch_policy is not None:
             iterable = isinstance(dataset, IterableDataset)
@@ -164,7 +171,7 @@ def _signature() -> inspect.Signature:
         [
             server,
             *_OF_TORCH.parameters.values(),
-            *(own[name] for name in ("last_batch_policy", "last_batch_padded", "on_error")),
+            *(own[name] for name in ("last_batch_policy", "last_batch_padded", "on_error", "ragged")),
         ]
     )
 
@@ -201,6 +208,7 @@ class LoaderIterator(Iterator[Any]):
         self._generators = Generators(loader)
         self._told_sampler = sampler_with_epochs(loader)
         self._in_order = loader.in_order
+        self._ragged = loader.ragged
         self._rescue = Rescue(loader.on_error, restarts, maker(self._inner_loader), self._server.losses)
         self._restarts = restarts
         self._consumer: ConsumerClient | None = None
@@ -309,7 +317,7 @@ class LoaderIterator(Iterator[Any]):
 
     def _produced(self, data: Any) -> Any:
         assert self._consumer is not None
-        return produce(data, self._consumer, pin=self._pin)
+        return produce(data, self._consumer, pin=self._pin, ragged=self._ragged)
 
     def _explained(self, error: Exception) -> Exception:
         """Return an error, or a better one that says who died."""

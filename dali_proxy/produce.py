@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from dali_proxy.nested import replace
+from dali_proxy.ragged import Ragged, formed
 from dali_proxy.refs import BatchRef, Placeholder, SampleRef
 
 if TYPE_CHECKING:
@@ -15,16 +16,17 @@ if TYPE_CHECKING:
 __all__ = ["produce"]
 
 
-def produce(data: Any, consumer: ConsumerClient, *, pin: bool = False) -> Any:
+def produce(data: Any, consumer: ConsumerClient, *, pin: bool = False, ragged: Ragged = "list") -> Any:
     """Return `data` with all placeholders replaced by what the pipeline made of them.
 
     Args:
         data: what a loader yields: tuples, lists, deques, mappings, dataclasses and objects, in any nesting.
         consumer: where the batches are fetched from.
         pin: copy tensors on the CPU to pinned memory.
+        ragged: what an output becomes whose samples differ in shape, see `formed`.
 
     Returns:
-        The same structure. An output is one tensor when all its samples have one shape, else a list of tensors.
+        The same structure. An output is one tensor when all its samples have one shape, else what `ragged` says.
 
     Raises:
         BatchError: a batch failed in the server.
@@ -40,6 +42,10 @@ def produce(data: Any, consumer: ConsumerClient, *, pin: bool = False) -> Any:
         value = consumer.outputs(ticket)[output]
         if item is not None:
             value = value[item]
+        elif isinstance(value, list) and ragged != "list":
+            if (output, ragged) not in ticket.formed:
+                ticket.formed[output, ragged] = formed(value, ragged)
+            value = ticket.formed[output, ragged]
         return _pinned(value) if pin else value
 
     return replace(data, Placeholder, value_of)

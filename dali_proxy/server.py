@@ -29,6 +29,7 @@ from pipeline.types import to_numpy_type
 if TYPE_CHECKING:
     from dali_proxy.consumer import ConsumerClient
     from dali_proxy.proxy import Proxy
+    from dali_proxy.ragged import Ragged
 
 __all__ = ["DALIServer"]
 
@@ -295,23 +296,26 @@ class DALIServer:
     ) -> None:
         self.stop()
 
-    def produce_data(self, batch: Any) -> Any:
+    def produce_data(self, batch: Any, ragged: Ragged = "list") -> Any:
         """Turn the placeholders in a batch of torch's own `DataLoader` into tensors.
 
         `dali_proxy.DataLoader` does so by itself.
 
         Args:
             batch: what the loader yielded: any nesting of tuples, lists, mappings, dataclasses and objects.
+            ragged: what an output becomes whose samples differ in shape, as for `DataLoader`.
 
         Raises:
             BatchError: the batch failed in the server; the next one is not affected.
             ServerDiedError: the batch was lost with the server, which is started again if `restart` says so.
         """
         from dali_proxy.produce import produce
+        from dali_proxy.ragged import check_ragged
 
+        form = check_ragged(ragged)
         stops = self.stops
         try:
-            return produce(batch, self.consumer)
+            return produce(batch, self.consumer, ragged=form)
         except ServerDiedError:
             if self.restart == "on-failure":
                 self.revive(stops)

@@ -49,9 +49,10 @@ class Ticket:
         claimed: whether this object is no longer responsible for the batch.
         outputs: what was fetched, one entry an output, or None.
         error: the exception that came instead of outputs, or None.
+        formed: what was made of ragged outputs, by output and form.
     """
 
-    __slots__ = ("__weakref__", "claimed", "client", "error", "outputs", "seq", "server", "size")
+    __slots__ = ("__weakref__", "claimed", "client", "error", "formed", "outputs", "seq", "server", "size")
 
     def __init__(self, server: bytes, client: int, seq: int, size: int, error: Exception | None = None) -> None:
         self.server = server
@@ -61,6 +62,7 @@ class Ticket:
         self.error = error
         self.claimed = error is not None
         self.outputs: tuple[Any, ...] | None = None
+        self.formed: dict[tuple[int, str], Any] = {}
 
     @classmethod
     def of_error(cls, error: Exception) -> Ticket:

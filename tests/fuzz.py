@@ -9,6 +9,7 @@ What is done depends on the seed alone; each round has one of its own, which is 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sys
 import time
@@ -62,14 +63,16 @@ def attack_consumer(seed: int, sent: Counter[str]) -> None:
     with ExitStack() as stack:
         control = SharedBlock.create(4096)
         stack.callback(control.close)
-        control_fd = os_dup(control.fd)
+        control_fd = duplicate(control.fd)
         opener = ResultOpener((control_fd,), 4096)
         stack.callback(opener.close)
         for _ in range(rng.randrange(1, 4)):
             try:
                 message = CODEC.decode(*hostile_result(rng))
                 if isinstance(message, Result):
-                    fds = tuple(os_dup(strange_fd(rng, stack)) for _ in range(rng.randrange(3)))
+                    fds = tuple(
+                        duplicate(strange_fd(rng, stack, good=0.9)) for _ in range(rng.choice((0, 1, 2, 2, 2, 3)))
+                    )
                     for value in opener.open(message, fds):
                         for tensor in value if isinstance(value, list) else [value]:
                             tensor.to(torch.float64).sum()
@@ -78,10 +81,8 @@ def attack_consumer(seed: int, sent: Counter[str]) -> None:
                 sent["Result, refused"] += 1
 
 
-def os_dup(fd: int) -> int:
+def duplicate(fd: int) -> int:
     """Duplicate a descriptor, for whoever owns it from now on."""
-    import os
-
     return os.dup(fd)
 
 

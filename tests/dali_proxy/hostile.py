@@ -150,10 +150,10 @@ def damaged(rng: random.Random, frame: bytes) -> bytes:
     return bytes(data)
 
 
-def strange_fd(rng: random.Random, stack: ExitStack) -> int:
+def strange_fd(rng: random.Random, stack: ExitStack, good: float = 0.4) -> int:
     """A descriptor that may not be the shared memory that was announced."""
-    kind = rng.randrange(8)
-    if kind < 3:
+    kind = rng.randrange(3, 8)
+    if rng.random() < good:
         block = SharedBlock.create(RING_BYTES)
         stack.callback(block.close)
         return block.fd
@@ -299,26 +299,30 @@ def hostile_result(rng: random.Random) -> tuple[int, bytes]:
 
     outputs = []
     for _ in range(rng.randrange(1, 3)):
-        ndim = rng.choice((0, 1, 2, 2, 16, 17))
+        ndim = rng.choice((0, 1, 2, 2, 2, 2, 16, 17))
         rows = [
-            [rng.choice((0, 0, 64, *INT64)), *(rng.choice((0, 1, 2, 3, 3, *INT64)) for _ in range(ndim))]
+            [_or_strange(rng, 64 * rng.randrange(4)), *(_or_strange(rng, rng.randrange(5)) for _ in range(ndim))]
             for _ in range(rng.choice((1, 1, 2, 5)))
         ]
         outputs.append(
             OutputBatch(
-                rng.choice(("cpu", "cpu", "cpu", "cpu", "cuda", "local", "tape")),
+                rng.choice(("cpu",) * 12 + ("cuda", "local", "tape")),
                 rng.choice((0, 65535)),
                 rng.choice([*DTYPES, "object"]),
                 "HWC",
-                rng.random() < 0.5,
+                len(rows) == 1 or rng.random() < 0.1,
                 ndim,
                 np.array(rows, np.int64).tobytes(),
-                rng.choice((0, 0, 0, 1, 2**24, 2**32 - 1)),
-                rng.choice((1, 2, 127, 128, 255)),
-                rng.choice((RING_BYTES, RING_BYTES, 0, 1, 2**63)),
-                rng.random() < 0.7,
+                rng.choice((0,) * 9 + (1, 2**24, 2**32 - 1)),
+                rng.choice((1, 2, 127, 1, 2, 127, 128, 255)),
+                rng.choice((RING_BYTES,) * 9 + (0, 1, 2**63)),
+                rng.random() < 0.9,
                 rng.choice((b"", bytes(192))),
             )
         )
     message = Result(1, 2, tuple(outputs), tuple(rng.choice((0, 1, 2**32 - 1)) for _ in range(rng.randrange(3))))
     return mutated(rng, message) if rng.random() < 0.3 else CODEC.encode(message)
+
+
+def _or_strange(rng: random.Random, number: int) -> int:
+    return rng.choice(INT64) if rng.random() < 0.1 else number

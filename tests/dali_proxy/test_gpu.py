@@ -107,6 +107,85 @@ def test_work_of_the_training_and_of_the_pipeline_do_not_overwrite_each_other(pi
     assert not torch.equal(sums[0], sums[1]), "epochs differ"
 
 
+@pipeline_def(batch_size=BATCH, num_threads=2)
+def ragged_pipe() -> Any:
+    images = fn.decoders.image(fn.external_source(name="images"), device="mixed")
+    return images, fn.resize(images, size=(0, 40))  # of the second, only the height differs
+
+
+class Two(Encoded):
+    def __getitem__(self, index: int) -> Any:
+        (images, narrow), _ = super().__getitem__(index)
+        return images, narrow
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("mode", ["process", "thread"])
+def test_ragged_outputs(pictures: Any, mode: str) -> None:
+    def outputs(ragged: Any) -> list[Any]:
+        loader = dali_proxy.DataLoader(server, Two(pictures, server.proxy), BATCH, num_workers=1, ragged=ragged)
+        return [output for batch in loader for output in batch]
+
+    with dali_proxy.DALIServer(ragged_pipe(device_id=0), mode=mode) as server:
+        lists, nested, padded = (outputs(ragged) for ragged in ("list", "nested", "pad"))
+        layouts = set()
+        for samples, one, other in zip(lists, nested, padded, strict=True):
+            assert isinstance(samples, list)
+            assert one.is_nested
+            assert one.is_cuda
+            assert other.is_cuda
+            layouts.add(one.layout)
+            for sample, unbound, place in zip(samples, one.unbind(), other, strict=True):
+                height, width, _ = sample.shape
+                assert torch.equal(sample, unbound)
+                assert torch.equal(sample, place[:height, :width])
+        assert torch.jagged in layouts
+        assert torch.strided in layouts
+        del lists, nested, padded, samples, one, other, sample, unbound, place
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("ragged", ["list", "nested", "pad"])
+def test_ragged_outputs_in_pinned_memory(ragged: Any) -> None:
+    numbers = [np.arange(index % 5 + 1, dtype=np.float32) for index in range(16)]
+    with dali_proxy.DALIServer(doubled(device_id=None)) as server:
+        loader = dali_proxy.DataLoader(server, Encoded(numbers, server.proxy, 1), 8, pin_memory=True, ragged=ragged)
+        for batch, indices in loader:
+            samples = batch.unbind() if ragged == "nested" else batch
+            assert all(sample.is_pinned() for sample in samples)
+            for sample, index in zip(samples, indices.tolist(), strict=True):
+                assert sample[: index % 5 + 1].tolist() == (numbers[index] * 2).tolist()
+
+
+@pipeline_def(batch_size=BATCH, num_threads=2)
+def doubled() -> Any:
+    return fn.external_source(name="images") * 2.0
+
+
+@pytest.mark.timeout(120)
+def test_going_on_in_the_middle_of_an_epoch(pictures: Any) -> None:
+    def loader_of(server: dali_proxy.DALIServer, num_workers: int) -> dali_proxy.DataLoader:
+        order = torch.Generator().manual_seed(1)
+        dataset = Encoded(pictures, server.proxy)
+        return dali_proxy.DataLoader(
+            server, dataset, BATCH, shuffle=True, generator=order, num_workers=num_workers, drop_last=True
+        )
+
+    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0)) as server:
+        loader = loader_of(server, 2)
+        iterator = iter(loader)
+        for _ in range(3):
+            next(iterator)
+        state = loader.state_dict()
+        rest = [images.cpu() for images, _ in iterator]
+    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode="thread") as server:
+        loader = loader_of(server, 1)
+        loader.load_state_dict(state)
+        again = [images.cpu() for images, _ in loader]
+    assert len(rest) == len(again) == 6
+    assert all(torch.equal(one, other) for one, other in zip(rest, again, strict=True))
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("mode", ["process", "thread"])
 def test_a_corrupt_picture_costs_its_batch_only(pictures: Any, mode: str) -> None:

@@ -1,0 +1,74 @@
+"""What becomes of an output whose samples differ in shape: a list of tensors, a nested tensor, or a padded one."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal
+
+import torch
+
+from pipeline.errors import ArgumentTypeError, ArgumentValueError
+
+__all__ = ["Ragged", "check_ragged", "formed"]
+
+Ragged = Literal["list", "nested", "pad"]
+
+_FORMS = ("list", "nested", "pad")
+
+
+def check_ragged(ragged: Any) -> Ragged:
+    """Return it if it is one of the forms.
+
+    Raises:
+        ArgumentValueError: it isn't.
+    """
+    if ragged not in _FORMS:
+        raise ArgumentValueError(f'ragged is "list", "nested" or "pad", not {ragged!r}')
+    checked: Ragged = ragged
+    return checked
+
+
+def formed(samples: list[torch.Tensor], ragged: Ragged) -> Any:
+    """Bring samples that differ in shape into a form.
+
+    Args:
+        samples: tensors of one dtype, device and number of dimensions.
+        ragged: "list": as they are, without a copy; "nested": a nested tensor, in torch's layout ``torch.jagged``
+            where the samples differ in one dimension, else in ``torch.strided``; "pad": one tensor of shape
+            ``[N, ...]``, as large as the largest sample in each dimension, with zeros behind the smaller ones.
+
+    Raises:
+        ArgumentTypeError: torch has no such nested tensors of this dtype.
+
+    Example:
+        >>> formed([torch.ones(1), torch.ones(3)], "pad")
+        tensor([[1., 0., 0.],
+                [1., 1., 1.]])
+    """
+    if ragged == "nested":
+        return _nested(samples)
+    if ragged == "pad":
+        return _padded(samples)
+    return samples
+
+
+def _nested(samples: list[torch.Tensor]) -> torch.Tensor:
+    lengths = zip(*(sample.shape for sample in samples), strict=True)
+    layout = torch.jagged if sum(len(set(each)) > 1 for each in lengths) == 1 else torch.strided
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*nested tensors is in prototype stage")
+            return torch.nested.as_nested_tensor(samples, layout=layout)
+    except NotImplementedError as error:
+        raise ArgumentTypeError(
+            f"torch has no nested tensors of {samples[0].dtype} whose samples differ in more than one dimension: "
+            'use ragged="list" or "pad", or cast in the pipeline'
+        ) from error
+
+
+def _padded(samples: list[torch.Tensor]) -> torch.Tensor:
+    largest = [max(lengths) for lengths in zip(*(sample.shape for sample in samples), strict=True)]
+    padded = samples[0].new_zeros((len(samples), *largest))
+    for place, sample in zip(padded, samples, strict=True):
+        place[tuple(slice(length) for length in sample.shape)] = sample
+    return padded

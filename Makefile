@@ -22,7 +22,7 @@ DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench fuzz test-gpu bench-gpu docs clean
+.PHONY: help demo test lint format bench fuzz test-gpu bench-gpu operators docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +53,10 @@ test-gpu: $(GPU) ## run the tests that need a GPU
 
 bench-gpu: $(GPU) ## the same comparison on GPU 0
 	$(BIN)/python -m benchmarks --device cuda:0 $(ARGS)
+
+operators: $(DEV) ## compare all operators with NVIDIA DALI's, and write docs/operators.md
+	DALI_PROXY_PARITY_EXAMPLES=60 DALI_PROXY_PARITY_RECORD=docs/parity.json $(BIN)/python -m pytest tests/parity $(ARGS)
+	$(BIN)/python -m docs.operators --list
 
 docs: $(DOCS) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MAPPED = ("pipeline", "dali_proxy")
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/guide.md"])
+@pytest.mark.parametrize("document", ["README.md", "docs/guide.md", "docs/new-operator.md"])
 def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: Clips) -> None:
     """The Python blocks of a document, one after the other, are a script that runs."""
     text = (ROOT / document).read_text(encoding="utf-8")

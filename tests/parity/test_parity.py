@@ -1,12 +1,11 @@
 """Every operator, with every argument that it documents, against NVIDIA DALI on the CPU.
 
 Calls are the same in every run. DALI_PROXY_PARITY_EXAMPLES=200 draws more of them, and other ones;
-DALI_PROXY_PARITY_RECORD=docs/parity.json notes the largest differences, of which docs/operators.md tells.
+DALI_PROXY_PARITY_RECORD=docs/parity.json notes the largest differences, for docs/operators.md.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
@@ -19,12 +18,11 @@ from pipeline.operators.registry import lookup
 from tests.parity import cases_arrays, cases_files, cases_geometry, cases_pictures  # noqa: F401 - they register themselves
 from tests.parity.drawing import Draw
 from tests.parity.exceptions import EXCEPTIONS, UNDRAWN
-from tests.parity.machine import CASES, compare, documented, draw_call, run_here, run_there
+from tests.parity.machine import CASES, compare, documented, draw_call, record, run_here, run_there
 from tests.parity.tolerances import TOLERANCES
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = int(os.environ.get("DALI_PROXY_PARITY_EXAMPLES", "0"))
-RECORD = os.environ.get("DALI_PROXY_PARITY_RECORD")
 #: Rounds of calls at most; there are more than one only where arguments haven't been drawn yet.
 ROUNDS = 6
 
@@ -59,10 +57,7 @@ def test_like_dali(operator: str) -> None:
         if wanted <= drawn:
             break
     assert wanted <= drawn, "arguments that no call was drawn with"
-    if RECORD:
-        path = Path(RECORD)
-        notes = json.loads(path.read_text()) if path.exists() else {}
-        path.write_text(json.dumps({**notes, operator: dict(sorted(found.items()))}, indent=1, sort_keys=True) + "\n")
+    record("cpu", operator, found)
 
 
 def test_every_operator_has_a_case_or_a_reason() -> None:

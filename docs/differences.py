@@ -1,0 +1,47 @@
+"""Where operators differ from NVIDIA DALI's on purpose, or because they must. docs/operators.md has the table."""
+
+from __future__ import annotations
+
+#: By operator, or by what several have in common.
+DIFFERENCES = {
+    "all": "Dtypes that DALI refuses are often taken (float16 and float64, bool, wide integers); arguments per sample "
+    "may have any dtype that converts. A failure names the sample and the user's line, and the next batch goes on.",
+    "cast": "NaN becomes 0 in integers of 32 and 64 bits; DALI gives the smallest one. FLOAT16 of wide integers is "
+    "rounded once; DALI rounds to FLOAT before.",
+    "cat, stack": "Inputs of different layouts are refused; DALI takes the first input's, or none. A layout that only "
+    "some inputs have counts for all.",
+    "color_space_conversion": "Nothing to convert hands pictures on; DALI refuses it.",
+    "constant": "FLOAT64 is taken.",
+    "crop": "Samples of five dimensions are taken; DALI declares them and fails.",
+    "decoders.image": "GIF, and grey and alpha pictures as ANY_DATA, that DALI refuses or ends the process at.",
+    "decoders.image_crop, decoders.image_slice": "The same pixels as of the whole picture; DALI decodes a window of "
+    "only the first column of a JPEG without its neighbours, which changes its colours.",
+    "decoders.numpy": "Takes arrays in Fortran order, which DALI decodes only where there is a GPU, and big-endian "
+    "ones and version 2.0 of the format, which it refuses.",
+    "erase": "Without a layout all dimensions are erased, also the last. Fill values are clamped to the dtype.",
+    "expand_dims, squeeze": "Axes that are not there are refused; DALI's `squeeze` ignores them, and negative ones.",
+    "gaussian_blur": "FLOAT16 samples are summed in float32; DALI is off by up to 0.045 of values to 100.",
+    "hue, saturation, hsv, color_twist": "Pictures without 3 channels are refused; DALI's results are undefined.",
+    "jpeg_compression_distortion": "On the CPU only.",
+    "noise.*": "The distributions are DALI's, the numbers are not. `salt_val` and `pepper_val` are clamped; DALI's "
+    "wrap around. `noise.shot` with factor=0 changes nothing, as DALI documents; its CPU gives zeros.",
+    "normalize": "Negative axes are taken, and means and deviations without dimensions as numbers.",
+    "one_hot": "`on_value` and `off_value` are clamped to the dtype; DALI's wrap around. BOOL and FLOAT16 are taken.",
+    "pad, paste": "Fill values are clamped to the dtype; DALI's are undefined beyond it.",
+    "permute_batch": "Samples keep no `source_info`.",
+    "random.*, batch_permutation": "The distributions are DALI's, the numbers are not: they are Philox by seed, "
+    "operator, batch and sample, and don't depend on threads or prefetching.",
+    "readers.numpy": "On the CPU only: `.gpu()` copies. Files are read whole, also where a region is asked for.",
+    "reductions.*": "FLOAT16, FLOAT64 and BOOL are taken. The minimum of infinities and NaN, or of nothing, is "
+    "infinity; DALI gives the largest finite number. A mean whose shape doesn't fit is refused; DALI reads beyond it.",
+    "reinterpret, reshape": "Extents of 0 are taken where sizes agree. Without `layout`, a shape with another number "
+    "of dimensions has none; DALI 2.4 fails where it comes from an input or per sample.",
+    "resize": "With INTERP_NN, a position exactly between two pixels may fall to the other one, and a region beyond "
+    "the picture repeats its edge (DALI reads memory outside). INTERP_GAUSSIAN differs by up to 0.04 of the range "
+    "where a tap lies exactly at the filter's end, which DALI counts or not by rounding. `save_attrs=False` may be "
+    "given.",
+    "resize_crop_mirror": "`mirror` flips the axes that DALI documents in all layouts; DALI does so only in HWC and "
+    "DHWC.",
+    "rotate, warp_affine": "A size per sample that isn't whole is rounded.",
+    "transforms.rotation": "An axis of length zero is an error.",
+}

@@ -1,0 +1,136 @@
+"""Writes docs/operators.md: every operator of NVIDIA DALI's `fn`, and what this project has of it.
+
+    python -m docs.operators            write the page
+    python -m docs.operators --list     and look up DALI's operators before, which must be installed
+
+`make operators` also runs the parity tests before, which note the largest differences in docs/parity.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import types
+from pathlib import Path
+from typing import Any
+
+from docs.differences import DIFFERENCES
+from pipeline.operators import all_schemas
+from tests.parity.exceptions import EXCEPTIONS
+from tests.parity.tolerances import EXACT, TOLERANCES
+
+FOLDER = Path(__file__).resolve().parent
+PAGE = FOLDER / "operators.md"
+#: Names and devices of DALI's operators.
+NAMES = FOLDER / "dali_operators.json"
+#: What the parity tests have found: by device and operator, the largest difference by dtype.
+FOUND = FOLDER / "parity.json"
+
+HEAD = """# Operators beside NVIDIA DALI's
+
+Every operator of `nvidia.dali.fn` {version}, and what there is of it here: {there} of {count}. Written by
+`make operators`; [the reference](reference/operators.md) has the arguments.
+
+- **here**: devices that the operator runs on; *mixed* takes bytes from the CPU and gives results on the GPU.
+- **allowed** and **found**: the largest difference from DALI on the CPU that the tests allow, and that they have found
+  in {examples} drawn calls of the operator with every argument that it documents. Of whole numbers as it is, of real
+  ones as a fraction of the largest value. 0 is the same to the last bit.
+- **GPU**: the same for our GPU against our CPU, where that was run.
+"""
+FOOT = """
+## Why differences are allowed
+
+| operator | why |
+| --- | --- |
+{reasons}
+
+## Differences from DALI
+
+What is different on purpose, or can't be the same. [Decisions](decisions-cpu.md) has those outside of operators.
+
+| operator | difference |
+| --- | --- |
+{differences}
+"""
+
+
+def page() -> str:
+    """Return the page, from the declarations and the files beside this one."""
+    listed, found = json.loads(NAMES.read_text()), json.loads(FOUND.read_text())
+    ours = {schema.name: schema for schema in all_schemas() if not schema.hidden}
+    theirs: dict[str, list[str]] = listed["operators"]
+    rows = ["| operator | DALI | here | allowed | found | GPU |", "| --- | --- | --- | --- | --- | --- |"]
+    for name in sorted({*theirs, *ours}):
+        here = "not there" if name not in ours else ", ".join(ours[name].devices)
+        devices = ", ".join(theirs[name]) if name in theirs else "not there"
+        cells = [f"`{name}`", devices or "any", here, *_differences(name, found, name in ours)]
+        rows.append("| " + " | ".join(cells) + " |")
+    reasons = [f"| `{name}` | {TOLERANCES[name].reason} |" for name in sorted(TOLERANCES)]
+    differences = [f"| `{name}` | {text} |" for name, text in DIFFERENCES.items()]
+    head = HEAD.format(
+        version=listed["version"],
+        there=len(set(theirs) & set(ours)),
+        count=len(theirs),
+        examples=found["examples"],
+    )
+    foot = FOOT.format(reasons="\n".join(reasons), differences="\n".join(differences))
+    return "\n".join([head, *rows]) + "\n" + foot
+
+
+def _differences(name: str, found: dict[str, Any], there: bool) -> list[str]:
+    """Return what is allowed, what was found on the CPU, and on the GPU."""
+    if not there:
+        return ["", "", ""]
+    on_gpu = _largest(found["gpu"].get(name))
+    if name in EXCEPTIONS:
+        return [EXCEPTIONS[name].partition(":")[0].partition(" in ")[0], "", on_gpu]
+    bound = TOLERANCES.get(name, EXACT)
+    return [_largest({"int": bound.integers, "float": bound.reals}), _largest(found["cpu"].get(name)), on_gpu]
+
+
+def _largest(by_dtype: dict[str, float] | None) -> str:
+    """Say the largest differences of whole and of real numbers."""
+    if not by_dtype:
+        return ""
+    whole = [value for dtype, value in by_dtype.items() if "int" in dtype or dtype == "bool"]
+    real = [value for dtype, value in by_dtype.items() if "float" in dtype]
+    if not any((*whole, *real)):
+        return "0"
+    return "; ".join(
+        [*([f"{max(whole):g}"] if whole else []), *([f"{max(real):.0e}" if max(real) else "0"] if real else [])]
+    )
+
+
+def look_up() -> dict[str, Any]:
+    """Return DALI's version, and its operators with their devices; none are written where DALI doesn't tell."""
+    from nvidia import dali
+
+    operators: dict[str, list[str]] = {}
+
+    def walk(module: types.ModuleType, prefix: str) -> None:
+        for name, value in sorted(vars(module).items()):
+            if name.startswith("_") or name == "hidden":
+                continue
+            if isinstance(value, types.ModuleType):
+                if value.__name__.startswith("nvidia.dali.fn"):
+                    walk(value, f"{prefix}{name}.")
+            elif callable(value) and not isinstance(value, type):
+                found = re.search(r"Supported backends\n((?: \* '\w+'\n)+)", value.__doc__ or "")
+                operators[prefix + name] = re.findall(r"'(\w+)'", found[1]) if found else []
+
+    walk(dali.fn, "")
+    return {"version": dali.__version__, "operators": operators}
+
+
+def main() -> None:
+    """Write the page."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--list", action="store_true", help="look up DALI's operators before")
+    if parser.parse_args().list:
+        NAMES.write_text(json.dumps(look_up(), indent=1, sort_keys=True) + "\n")
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()

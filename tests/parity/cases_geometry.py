@@ -187,3 +187,46 @@ def combine(draw: Draw) -> None:
     for _ in range(draw.integer(2, 4)):
         draw.call.inputs.append(([draw.noise((ndim, ndim + 1), "float32", -2, 2) for _ in range(draw.count)], None))
     draw.maybe("reverse_order", draw.flag)
+
+
+def points(draw: Draw, coordinates: int) -> None:
+    """Add an input of points, all with so many coordinates."""
+    samples = [draw.noise((draw.integer(1, 5), coordinates), "float32", -2, 2) for _ in range(draw.count)]
+    draw.call.inputs.append((samples, None))
+
+
+@case("bb_flip")
+def bb_flip(draw: Draw) -> None:
+    points(draw, 4)
+    for name in ("horizontal", "vertical"):
+        draw.argument(name, lambda: draw.integer(0, 1), np.int32)
+    draw.maybe("ltrb", draw.flag)
+
+
+@case("coord_flip")
+def coord_flip(draw: Draw) -> None:
+    ndim = draw.integer(1, 3)
+    points(draw, ndim)
+    for letter in "xyz"[:ndim]:
+        draw.argument(f"flip_{letter}", lambda: draw.integer(0, 1), np.int32)
+        draw.argument(f"center_{letter}", lambda: draw.real(-2, 2))
+    if ndim > 1:
+        draw.maybe("layout", lambda: "".join(draw.some("xyz"[:ndim], ndim)))
+
+
+@case("coord_transform")
+def coord_transform(draw: Draw) -> None:
+    rows, columns = draw.integer(1, 3), draw.integer(1, 3)
+    points(draw, columns)
+    way = draw.one("M", "T", "M and T", "MT")
+    if way == "MT":
+        draw.argument("MT", lambda: [draw.real(-2, 2) for _ in range(rows * (columns + 1))], always=True)
+    if "M" in way.split():
+        draw.argument("M", lambda: [draw.real(-2, 2) for _ in range(rows * columns)], always=True)
+    if "T" in way.split():
+        count = rows if way != "T" else columns
+        draw.argument("T", lambda: [draw.real(-2, 2) for _ in range(count)], always=True)
+    for name, width in (("MT", columns + 1), ("M", columns)):
+        if name in draw.call.per_sample:
+            draw.call.per_sample[name] = [values.reshape(-1, width) for values in draw.call.per_sample[name]]
+    draw.maybe("dtype", lambda: Type("FLOAT"))

@@ -29,10 +29,12 @@ EXCEPTIONS = {
     "random.normal": _RANDOM.format("operators/test_random.py"),
     "random.uniform": _RANDOM.format("operators/test_random.py"),
     "random_crop_generator": _RANDOM.format("operators/test_random_crops.py"),
+    "readers.coco": _OWN.format("readers/test_coco.py"),
     "readers.file": _OWN.format("readers/test_parity.py"),
     "readers.sequence": _OWN.format("readers/test_parity.py"),
     "readers.video": _OWN.format("readers/test_video.py"),
     "readers.video_resize": _OWN.format("readers/test_video.py"),
+    "readers.webdataset": _OWN.format("readers/test_webdataset.py"),
 }
 
 #: Arguments that no case draws, by operator.

@@ -63,6 +63,7 @@ _TENSORS = _from("pipeline.tensors", "TensorCPU", "TensorGPU", "TensorListCPU", 
 _INTEROP = _from("dali_proxy.interop", "feed_ndarray", "to_torch_type")
 _POLICY = _from("dali_proxy.policies", "LastBatchPolicy")
 _ITERATORS = _from("dali_proxy.iterators", "DALIClassificationIterator", "DALIGenericIterator", "DALIRaggedIterator")
+_TORCH = _from("dali_proxy.fn", "TorchPythonFunction")
 
 _TABLE = {
     "": Stand("pipeline", values={"__version__": VERSION}),
@@ -83,7 +84,8 @@ _TABLE = {
     "pipeline": Stand(names=_PIPELINE),
     "plugin": Stand(),
     "plugin.base_iterator": Stand(names=_POLICY),
-    "plugin.pytorch": Stand(names={**_ITERATORS, **_POLICY, **_INTEROP}),
+    "plugin.pytorch": Stand(names={**_ITERATORS, **_POLICY, **_INTEROP, **_TORCH}),
+    "plugin.pytorch.fn": Stand("dali_proxy.fn"),
     "plugin.pytorch.experimental": Stand(),
     "plugin.pytorch.experimental.proxy": Stand("dali_proxy"),
     "plugin.pytorch.torch_utils": Stand(names={**_INTEROP, **_from("dali_proxy.interop", "to_torch_tensor")}),

@@ -13,6 +13,13 @@ from pipeline.operators.schema import COMMON_ARGUMENTS, REQUIRED, Argument, Oper
 
 __all__ = ["fill_namespace", "make_class", "make_function"]
 
+#: Classes of which DALI writes words in capitals.
+_CLASS_NAMES = {
+    "coco": "COCO",
+    "dl_tensor_python_function": "DLTensorPythonFunction",
+    "random_bbox_crop": "RandomBBoxCrop",
+}
+
 
 def make_function(schema: OperatorSchema) -> Callable[..., Any]:
     """Return the function of `fn` for an operator: it adds the operator to the graph."""
@@ -58,7 +65,8 @@ def _class_of(function: Callable[..., Any], name: str) -> type[Any]:
 
 def class_name(path: str) -> str:
     """Return how `ops` calls an operator: "decoders.image_crop" is "ImageCrop"."""
-    return "".join(part[:1].upper() + part[1:] for part in path.rpartition(".")[2].split("_"))
+    name = path.rpartition(".")[2]
+    return _CLASS_NAMES.get(name) or "".join(part[:1].upper() + part[1:] for part in name.split("_"))
 
 
 def fill_namespace(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Sequence
-from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 
 from dali_proxy.errors import ProxyError, WorkerDiedError
@@ -44,7 +44,9 @@ def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) 
         error: what was caught while one of their batches was waited for.
     """
     if isinstance(error, ConnectionError | EOFError | FileNotFoundError):  # half of a message of a dying process
-        wait([worker.sentinel for worker in workers], _PATIENCE)
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline and all(worker.exitcode is None for worker in workers):
+            time.sleep(0.005)
     elif error is not None and type(error) is not RuntimeError:  # which is torch's word for it
         return None
     unexpected = "unexpectedly" in str(error)

@@ -22,7 +22,7 @@ from dali_proxy.nvidia.adopt import adopt, is_nvidia_pipeline
 from dali_proxy.telemetry import LoopTimes, Losses, ServerStats
 from dali_proxy.worker import close_worker_client
 from pipeline import Pipeline
-from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError, MissingSizeError
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError, MissingSizeError, PipelineError
 from pipeline.threads import Ending
 from pipeline.types import to_numpy_type
 
@@ -43,6 +43,7 @@ class _Life:
     endpoint: Endpoint
     owner: int  # the process that may start and stop it; 0 for a handle that was pickled
     host: ProcessHost | ThreadHost | None = None
+    failure: str = ""  # why it could not be started the last time
     consumers: dict[int, ConsumerClient] = field(default_factory=dict)  # by process; a forked child has its parent's
 
     @property
@@ -210,6 +211,8 @@ class DALIServer:
                 "temporary folder; start() starts it again"
             )
             return ServerDiedError(f"the server is gone: {how}")
+        if self._life.failure:
+            return ServerDiedError(f"the server is gone, and could not be started again: {self._life.failure}")
         return ServerClosedError("the server is not running: use it inside `with DALIServer(...)`, or call start()")
 
     def explain(self, gone: ProxyError) -> ProxyError:
@@ -243,7 +246,9 @@ class DALIServer:
             try:  # the folder's name is known before it exists, so that an interrupt at any moment leaves none
                 os.makedirs(self._life.directory, mode=0o700)
                 self._life.host = _HOSTS[self.mode](self.pipeline.serialize_for_host(), options)
-            except BaseException:
+                self._life.failure = ""
+            except BaseException as error:
+                self._life.failure = f"{type(error).__name__}: {error}"
                 shutil.rmtree(self._life.directory, ignore_errors=True)
                 raise
 
@@ -255,6 +260,7 @@ class DALIServer:
         """
         with self._lock:
             self.stops += 1
+            self._life.failure = ""
             self._life.stop("it was stopped")
 
     def revive(self, stops: int) -> None:
@@ -281,7 +287,10 @@ class DALIServer:
                 if not (self._owned and self.restart == "on-failure" and isinstance(error, ServerDiedError)):
                     raise error
                 self.losses.restarts += 1
-                self.start()
+                try:
+                    self.start()
+                except (OSError, PipelineError):  # what ended it may still go on: once more
+                    self.start()
 
     start_thread = start
     stop_thread = stop

@@ -1,0 +1,354 @@
+"""Trains with two loaders while random faults are injected, and checks every sample of every batch.
+
+    python -m tests.soak --seconds 1800
+    python -m tests.soak --seconds 20 --every 0.5 --seed 17
+    python -m tests.soak --slow-consumer 20000
+
+One loader goes through its dataset in order and wants every batch, the other one shuffles and skips bad samples. Each
+sample carries its index through the pipeline, so that a swap, a loss, a repeat or stale data of one sample is seen.
+Which faults come depends on the seed; when exactly they come, on the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import faulthandler
+import os
+import random
+import shutil
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections import Counter, deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from dali_proxy import BatchError, DALIServer, DataLoader, WorkerDiedError
+from pipeline import Pipeline, fn, pipeline_def
+from tests.dali_proxy.indexed import IndexDataset, affine, check_affine, jpeg, sample
+
+BATCH = 8
+BAD = frozenset(range(7, 100_000, 31))  # indices whose pictures are broken
+STUCK_S = 90.0  # a loop that gets no batch for so long hangs
+MORE_BYTES = 60 << 20  # that the training may use at the end, beside what it used after its first quarter
+MORE_DESCRIPTORS = 64
+
+
+class Failed(Exception):
+    """A promise was broken."""
+
+
+@pipeline_def(num_threads=2, device_id=None, batch_size=BATCH, seed=3)
+def pictures_and_numbers() -> Any:
+    """A picture, as bright as its index modulo 200 says, and a number for the index itself."""
+    return fn.decoders.image(fn.external_source(name="encoded"), device="cpu"), fn.external_source(name="x") * 3 + 7
+
+
+class Pictures(IndexDataset):
+    """Pictures with their indices, some of them broken; others can't be read at all."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index in BAD and index % 2:
+            raise OSError(f"no file for {index}")
+        encoded = b"broken" if index in BAD else _JPEGS[index % 200]
+        picture, number = self.transform(encoded=encoded, x=sample(index))
+        return picture, number, index
+
+
+_JPEGS = [jpeg(brightness) for brightness in range(200)]
+
+
+class Training:
+    """One loop over a loader, for as many epochs as there is time for.
+
+    Attributes:
+        batches: how many were checked.
+        epochs: that came to their end.
+        wants_to_leave: set by whoever wants the loop to be left half-way.
+    """
+
+    def __init__(self, server: DALIServer, on_error: str, counts: Counter[str], options: dict[str, Any]) -> None:
+        self.batches = 0
+        self.epochs = 0
+        self.wants_to_leave = False
+        self.error: BaseException | None = None
+        self._skips = on_error == "skip"
+        self._length = 400
+        self._counts = counts
+        self._kept: deque[tuple[torch.Tensor, torch.Tensor]] = deque(maxlen=20)  # they must stay as they are
+        dataset = Pictures(self._length, server.proxy)
+        self._loader = DataLoader(
+            server, dataset, BATCH, shuffle=self._skips, on_error=on_error, generator=torch.Generator(), **options
+        )
+
+    def run(self, stop: threading.Event) -> None:
+        """Train until `stop`; what goes wrong is kept in `error`."""
+        try:
+            while not stop.is_set():
+                self._epoch(stop)
+        except BaseException as error:  # noqa: BLE001  # it is told by the main thread
+            traceback.print_exc()
+            self.error = error
+            stop.set()
+
+    def _epoch(self, stop: threading.Event) -> None:
+        seen: list[int] = []
+        number = 0
+        iterator = iter(self._loader)
+        while not stop.is_set():
+            try:
+                batch = next(iterator)
+            except StopIteration:
+                self._check_epoch(seen)
+                self.epochs += 1
+                return
+            except (BatchError, OSError) as error:  # its batch is lost, and no other
+                self._check_error(error, number, seen)
+                number += 1
+                continue
+            except WorkerDiedError:
+                self._counts["loops that lost a worker"] += 1
+                return
+            seen += self._check_batch(batch, None if self._skips else number)
+            number += 1
+            self.batches += 1
+            if self.wants_to_leave:
+                self.wants_to_leave = False
+                self._counts["loops that were left"] += 1
+                return
+
+    def _check_batch(self, batch: Any, number: int | None) -> list[int]:
+        pictures, numbers, indices = batch
+        listed: list[int] = check_affine(numbers, indices)
+        if (pictures.float().mean(dim=(1, 2, 3)) - indices % 200).abs().max() > 2:
+            raise Failed(f"pictures of other samples came for {listed}")
+        if number is not None and listed != list(range(number * BATCH, min(number * BATCH + BATCH, self._length))):
+            raise Failed(f"batch {number} holds {listed}")
+        for kept_numbers, kept_indices in self._kept:
+            check_affine(kept_numbers, kept_indices)
+        if len(self._kept) < 20 or random.random() < 0.1:
+            self._kept.append((numbers, indices))
+        return listed
+
+    def _check_error(self, error: Exception, number: int, seen: list[int]) -> None:
+        """An error is right where one of the samples of its batch is bad; then none of them may come later."""
+        batch = list(range(number * BATCH, number * BATCH + BATCH))
+        if self._skips or not BAD.intersection(batch):
+            raise Failed(f"batch {number} failed for no reason: {error}") from error
+        if isinstance(error, BatchError) and error.dataset_index not in BAD:
+            raise Failed(f"the error names {error.dataset_index}, which is no bad sample") from error
+        seen += batch
+        self._counts["errors of bad batches"] += 1
+
+    def _check_epoch(self, seen: list[int]) -> None:
+        expected = [index for index in range(self._length) if not (self._skips and index in BAD)]
+        if sorted(seen) != expected:
+            wrong = Counter(seen)
+            wrong.subtract(expected)
+            raise Failed(f"an epoch had wrong samples: { {index: n for index, n in wrong.items() if n} }")
+
+
+class Faults:
+    """Injects faults, one after the other."""
+
+    def __init__(self, server: DALIServer, trainings: list[Training], chance: random.Random, counts: Counter[str]):
+        self._server = server
+        self._trainings = trainings
+        self._chance = chance
+        self._counts = counts
+        self._kinds: list[Callable[[], None]] = [
+            self.kill_the_server,
+            self.terminate_the_server,
+            self.pause_the_server,
+            self.kill_a_worker,
+            self.remove_the_folder,
+            self.leave_a_loop,
+        ]
+
+    def inject(self) -> None:
+        """Do one of them."""
+        kind = self._chance.choice(self._kinds)
+        if not self._server.running:
+            return  # it is starting
+        try:
+            kind()
+        except (ProcessLookupError, psutil.NoSuchProcess):
+            return  # what was to be harmed has ended meanwhile
+        self._counts[kind.__name__.replace("_", " ")] += 1
+
+    def kill_the_server(self) -> None:
+        os.kill(self._server_pid(), signal.SIGKILL)
+
+    def terminate_the_server(self) -> None:
+        os.kill(self._server_pid(), signal.SIGTERM)
+
+    def pause_the_server(self) -> None:
+        pid = self._server_pid()
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(self._chance.random() * 0.3)
+        os.kill(pid, signal.SIGCONT)
+
+    def kill_a_worker(self) -> None:
+        pid = self._server.pid
+        workers = [
+            child
+            for child in psutil.Process().children()
+            if child.pid != pid and "dali_proxy.host" not in child.cmdline()
+        ]
+        if not workers:
+            raise ProcessLookupError
+        self._chance.choice(workers).kill()
+
+    def remove_the_folder(self) -> None:
+        shutil.rmtree(Path(self._server.endpoint.path).parent, ignore_errors=True)
+
+    def leave_a_loop(self) -> None:
+        self._chance.choice(self._trainings).wants_to_leave = True
+
+    def _server_pid(self) -> int:
+        pid = self._server.pid
+        if pid is None:
+            raise ProcessLookupError
+        return pid
+
+
+def soak(seconds: float, every: float, seed: int, workers: int) -> Counter[str]:
+    """Train and disturb. Return what happened, how often.
+
+    Raises:
+        Failed: a promise was broken.
+    """
+    faulthandler.register(signal.SIGUSR1)  # for workers, too, which are forked
+    chance = random.Random(seed)
+    counts: Counter[str] = Counter()
+    stop = threading.Event()
+    pipe: Pipeline = pictures_and_numbers()
+    options = {"num_workers": workers}
+    descriptors = 0
+    with DALIServer(pipe, restart="on-failure") as server:
+        trainings = [Training(server, on_error, counts, options) for on_error in ("raise", "skip")]
+        faults = Faults(server, trainings, chance, counts)
+        threads = [threading.Thread(target=training.run, args=(stop,)) for training in trainings]
+        for thread in threads:
+            thread.start()
+        sizes = []
+        progress = [(0, time.monotonic())] * len(trainings)
+        begin = next_fault = time.monotonic()
+        while time.monotonic() - begin < seconds and not stop.is_set():
+            stop.wait(0.05)
+            progress = [_progress(*each) for each in zip(trainings, progress, strict=True)]
+            if time.monotonic() - next_fault >= every:
+                next_fault = time.monotonic()
+                sizes.append(psutil.Process().memory_info().rss)
+                descriptors = descriptors or psutil.Process().num_fds()
+                faults.inject()
+        stop.set()
+        for thread in threads:
+            thread.join(STUCK_S)
+            if thread.is_alive():
+                _give_up("a loop didn't end")
+        for training in trainings:
+            if training.error is not None:
+                raise training.error
+            counts["batches checked"] += training.batches
+            counts["whole epochs checked"] += training.epochs
+        counts["restarts of the server"] = server.losses.restarts
+        counts["samples skipped"] = server.losses.skipped
+        trainings.clear()
+        del faults, training
+    _check_end(Path(server.endpoint.path).parent, sizes, descriptors)
+    return counts
+
+
+def _progress(training: Training, before: tuple[int, float]) -> tuple[int, float]:
+    batches, since = before
+    if training.batches != batches or training.error is not None:
+        return training.batches, time.monotonic()
+    if time.monotonic() - since > STUCK_S:
+        _give_up(f"a loop got no batch for {STUCK_S:g} s")
+    return before
+
+
+def _give_up(why: str) -> None:
+    sys.stderr.write(f"soak: {why}; what the threads do:\n")
+    faulthandler.dump_traceback(all_threads=True)
+    for child in psutil.Process().children(recursive=True):
+        child.kill()
+    os._exit(2)
+
+
+def _check_end(folder: Path, sizes: list[int], descriptors: int) -> None:
+    _, alive = psutil.wait_procs(psutil.Process().children(), timeout=15)
+    for process in alive:
+        process.send_signal(signal.SIGUSR1)  # it says what it does
+        time.sleep(1)
+    if alive:
+        raise Failed(f"processes are left: {alive}")
+    if folder.exists():
+        raise Failed(f"the folder {folder} is left")
+    if psutil.Process().num_fds() > descriptors + MORE_DESCRIPTORS:
+        raise Failed(f"{psutil.Process().num_fds()} descriptors are open, of {descriptors} at first")
+    quarter = len(sizes) // 4
+    if quarter and max(sizes[-quarter:]) > max(sizes[: 2 * quarter]) + MORE_BYTES:
+        raise Failed(f"the training grew: {[size >> 20 for size in sizes[::quarter]]} MiB")
+
+
+def slow_consumer(batches: int, pause: float = 0.0005, report: Callable[[str], None] = print) -> None:
+    """Load many small batches slower than they are made, and check that nothing grows.
+
+    Raises:
+        Failed: the memory of all processes grew by more than a tenth and 20 MB, after the first tenth of the batches.
+    """
+    with DALIServer(affine()) as server:
+        dataset = IndexDataset(batches * 4, server.proxy, width=1000)
+        early = most = 0
+        for number, (images, indices) in enumerate(DataLoader(server, dataset, batch_size=4, num_workers=2)):
+            check_affine(images, indices, width=1000)
+            time.sleep(pause)
+            if number % max(batches // 50, 1) == 0:
+                size = _memory()
+                if number <= batches // 10:
+                    early = max(early, size)
+                most = max(most, size)
+        stats = server.stats()
+    report(f"{batches} batches: {early >> 20} MiB early, {most >> 20} MiB at most, limited by {stats.limited_by}")
+    if most > early * 1.1 + (20 << 20):
+        raise Failed(f"memory grew from {early >> 20} MiB to {most >> 20} MiB")
+
+
+def _memory() -> int:
+    """Unshared memory of this process and all its children, and what they share (counted once each)."""
+    processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return sum(process.memory_full_info().pss for process in processes)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the soak that the command line describes."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=1800.0, help="how long (default: %(default)g)")
+    parser.add_argument("--every", type=float, default=2.0, help="seconds between faults (default: %(default)g)")
+    parser.add_argument("--seed", type=int, default=None, help="of the faults (default: a random one)")
+    parser.add_argument("--workers", type=int, default=2, help="of each loader (default: %(default)s)")
+    parser.add_argument("--slow-consumer", type=int, metavar="BATCHES", help="load BATCHES slowly, without faults")
+    options = parser.parse_args(arguments)
+    if options.slow_consumer:
+        slow_consumer(options.slow_consumer)
+        return 0
+    seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
+    print(f"soak: {options.seconds:g} s, a fault every {options.every:g} s, seed {seed}", flush=True)
+    warnings.simplefilter("ignore")  # about skipped samples, at the end of each epoch
+    counts = soak(options.seconds, options.every, seed, options.workers)
+    for what, count in sorted(counts.items()):
+        print(f"{count:8} {what}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

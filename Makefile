@@ -22,7 +22,7 @@ DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench fuzz test-gpu bench-gpu operators docs clean
+.PHONY: help demo test lint format bench fuzz soak test-gpu bench-gpu operators docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,9 @@ bench: $(DEV) ## compare with torch's DataLoader and NVIDIA's proxy on the CPU
 
 fuzz: $(DEV) ## attack a server with hostile clients for ten minutes (ARGS="--seconds 60": shorter)
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+soak: $(DEV) ## train for half an hour while faults are injected (ARGS="--seconds 60": shorter)
+	$(BIN)/python -m tests.soak $(ARGS)
 
 test-gpu: $(GPU) ## run the tests that need a GPU
 	$(BIN)/python -m pytest -m gpu $(ARGS)

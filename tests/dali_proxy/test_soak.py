@@ -1,0 +1,66 @@
+"""Short forms of what `make soak` does for long, and the bound of shared memory that the documentation gives."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dali_proxy import DALIServer, DataLoader
+from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
+from tests.soak import slow_consumer
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.timeout(120)
+def test_faults_while_two_loaders_train() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "tests.soak", "--seconds", "5", "--every", "0.6", "--seed", "8", "--workers", "1"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr[-10_000:]
+    counts = {what: int(count) for count, what in re.findall(r"^ *(\d+) (.*)$", run.stdout, re.MULTILINE)}
+    assert counts["batches checked"] > 0
+    assert counts["restarts of the server"] > 0
+
+
+def test_a_slow_consumer_lets_nothing_grow() -> None:
+    slow_consumer(200, pause=0.002)
+
+
+def shared_memory(pid: int | None) -> int:
+    """Bytes of the memfds that a process has mapped, each counted once."""
+    sizes: dict[str, int] = {}
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        addresses, _, _, _, inode, *name = line.split()
+        if name and name[0].startswith("/memfd:"):
+            begin, _, end = addresses.partition("-")
+            sizes[inode] = sizes.get(inode, 0) + int(end, 16) - int(begin, 16)
+    return sum(sizes.values())
+
+
+def test_shared_memory_is_bounded_as_documented() -> None:
+    width, batch_size, workers, prefetch, kept, ring = 25_000, 8, 2, 3, 4, 1 << 20
+    results = inputs = width * 4 * batch_size  # 800 kB
+    with DALIServer(affine(), ring_bytes=ring) as server:
+        dataset = IndexDataset(400, server.proxy, width)
+        loader = DataLoader(server, dataset, batch_size, num_workers=workers, prefetch_factor=prefetch)
+        most, held = 0, []
+        for images, indices in loader:
+            check_affine(images, indices, width)
+            held = [*held[-kept + 1 :], images]
+            most = max(most, shared_memory(server.pid))
+    rings = workers * max(ring, 2 * 3 * inputs)
+    batches = workers * prefetch + server.pipeline.prefetch_queue_depth + 1 + kept
+    assert most <= rings + batches * (results + 4096) + (1 << 16)
+    assert most > results * (kept + 1)  # it is measured at all

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
 from pipeline.executor.batch import Batch
@@ -58,27 +57,46 @@ class _StepError(Exception):
         self.node = node
 
 
-@dataclass(frozen=True)
-class _Link:
-    """An operator of a chain and what it needs for a batch.
+class _Result(NamedTuple):
+    """Where an output of a chain's operator goes.
+
+    Attributes:
+        slot: among the values that one task passes on.
+        dense: the whole batch, when it was laid out beforehand.
+        kept: the samples one by one, when they are results of the chain, or their sizes are to be noted.
+    """
+
+    slot: int
+    dense: Array | None
+    kept: list[Array] | None
+
+
+class _Link(NamedTuple):
+    """An operator of a chain at work on one batch.
 
     Attributes:
         node: the operator.
-        operator: its implementation.
-        state: what its `start` returned.
+        run: makes a sample.
+        state: what `run` gets.
         places: of the batch's samples among those of the operator's branch, or -1; None when it has them all.
-        merges: whether it may have no value of some inputs.
+        sources: of each input, either all samples, or the slot that the task has put it into; a merge also has inputs
+            that no sample has, and the slot of those stays empty.
+        out: where to write, when the only output was laid out beforehand.
+        results: where each output goes.
     """
 
     node: GraphNode
-    operator: SampleOperator[Any]
+    run: Callable[[Any, int, Sequence[Array], Array | None], Array | tuple[Array, ...]]
     state: Any
     places: Sequence[int] | None
-    merges: bool
+    sources: tuple[tuple[Sequence[Array] | None, int], ...]
+    out: Array | None
+    results: tuple[_Result, ...]
 
 
-# What a merge is told of inputs that no sample has.
+# What a merge is told of inputs that no sample has, and the slot of their values.
 _ABSENT = OutputSpec()
+_EMPTY = -1
 
 
 class _ChainOfBatch:
@@ -86,30 +104,21 @@ class _ChainOfBatch:
 
     def __init__(self, runner: ChainRunner, batch: Batch) -> None:
         self._batch = batch
+        self._results = frozenset(runner._step.results)
         self._specs: dict[Edge, OutputSpec] = {}
-        self._links: list[_Link] = []
         #: For edges outside the chain: their samples, at their places in the batch.
         self._given: dict[Edge, Sequence[Array]] = {}
-        for node, operator in zip(runner._step.nodes, runner._operators, strict=True):
-            self._link(node, operator, runner._members)
         #: For results laid out beforehand: the whole batch, and what owns its memory.
         self._dense: dict[Edge, tuple[Array, Any]] = {}
         #: For other results: a sample each.
         self._ragged: dict[Edge, list[Array]] = {}
-        for edge in runner._step.results:
-            spec = self._specs.get(edge)
-            if spec is None:
-                continue  # no sample is in its branch
-            size = self._part(edge).size
-            if spec.shape is not None and spec.dtype is not None:
-                self._dense[edge] = batch.allocate(edge, (size, *spec.shape), spec.dtype)
-            else:
-                self._ragged[edge] = [None] * size  # type: ignore[list-item]
         #: For edges that nothing outside the chain reads: their samples, where their sizes are to be noted.
         self._passing: dict[Edge, list[Array]] = {}
-        if batch.memory is not None:
-            for edge in self._specs.keys() - self._given.keys() - set(runner._step.results):
-                self._passing[edge] = [None] * batch.size  # type: ignore[list-item]
+        #: For edges between its operators: where a task puts the sample.
+        self._slots: dict[Edge, int] = {}
+        self._links: list[_Link] = []
+        for node, operator in zip(runner._step.nodes, runner._operators, strict=True):
+            self._link(node, operator, runner._members)
 
     def _link(self, node: GraphNode, operator: SampleOperator[Any], members: set[int]) -> None:
         try:
@@ -123,10 +132,26 @@ class _ChainOfBatch:
             state, outputs = operator.start(part, inputs)
         except Exception as error:
             raise describe_failure(node, error) from error
-        for index, spec in enumerate(outputs):
-            self._specs[Edge(node.index, index)] = spec
         places = None if part.places is None else part.places.tolist()
-        self._links.append(_Link(node, operator, state, places, node.schema.merges))
+        sources = tuple((self._given.get(edge), self._slots.get(edge, _EMPTY)) for edge in node.inputs)
+        results = tuple(self._result(Edge(node.index, index), spec) for index, spec in enumerate(outputs))
+        self._links.append(_Link(node, operator.run, state, places, sources, results[0].dense, results))
+
+    def _result(self, edge: Edge, spec: OutputSpec) -> _Result:
+        """Decide where an output goes."""
+        self._specs[edge] = spec
+        slot = self._slots[edge] = len(self._slots)
+        if edge in self._results:
+            size = self._part(edge).size
+            if spec.shape is not None and spec.dtype is not None:
+                self._dense[edge] = self._batch.allocate(edge, (size, *spec.shape), spec.dtype)
+                return _Result(slot, self._dense[edge][0], None)
+            self._ragged[edge] = [None] * size  # type: ignore[list-item]
+            return _Result(slot, None, self._ragged[edge])
+        if self._batch.memory is not None:
+            self._passing[edge] = [None] * self._batch.size  # type: ignore[list-item]
+            return _Result(slot, None, self._passing[edge])
+        return _Result(slot, None, None)
 
     def _take(self, edge: Edge) -> None:
         value = self._batch.made[edge]
@@ -153,38 +178,29 @@ class _ChainOfBatch:
         trace.add(f"sample {sample}", self._batch.number, begin, time.perf_counter())
 
     def run_sample(self, sample: int) -> None:
-        local: dict[Edge, Array] = {}
-        for link in self._links:
-            node = link.node
-            place = sample if link.places is None else link.places[sample]
+        # Runs once a sample, under the GIL that all threads share: what can be decided once a batch is in the links.
+        values: list[Any] = [None] * (len(self._slots) + 1)  # the last one is `_EMPTY`
+        for node, run, state, places, sources, out, results in self._links:
+            place = sample if places is None else places[sample]
             if place < 0:
                 continue  # the sample is not in the operator's branch
-            if link.merges:
-                inputs = [self._given[edge][sample] if edge in self._given else local.get(edge) for edge in node.inputs]
-            else:
-                inputs = [local[edge] if edge in local else self._given[edge][sample] for edge in node.inputs]
-            edge = Edge(node.index)
-            target = self._dense.get(edge)
-            out = None if target is None else target[0][place, ...]
+            inputs = [values[slot] if given is None else given[sample] for given, slot in sources]
             try:
-                made = link.operator.run(link.state, place, inputs, out)  # type: ignore[arg-type]  # merges take None
-                if isinstance(made, tuple):
-                    for index, array in enumerate(made):
-                        self._keep(Edge(node.index, index), place, array, local)
+                made = run(state, place, inputs, None if out is None else out[place, ...])
+                if type(made) is tuple:
+                    for (slot, dense, kept), array in zip(results, made, strict=True):
+                        values[slot] = array
+                        if kept is not None:
+                            kept[place] = array
+                        elif dense is not None:
+                            dense[place] = array
                 else:
-                    self._keep(edge, place, made, local, written=out is not None)
+                    slot, _, kept = results[0]
+                    values[slot] = made
+                    if kept is not None:
+                        kept[place] = made  # type: ignore[call-overload]
             except Exception as error:
                 raise _StepError(node) from error
-
-    def _keep(self, edge: Edge, sample: int, array: Array, local: dict[Edge, Array], written: bool = False) -> None:
-        local[edge] = array
-        ragged = self._ragged.get(edge)
-        if ragged is not None:
-            ragged[sample] = array
-        elif not written and edge in self._dense:
-            self._dense[edge][0][sample] = array
-        elif edge in self._passing:
-            self._passing[edge][sample] = array
 
     def publish(self) -> None:
         for edge, (array, owner) in self._dense.items():

@@ -98,6 +98,9 @@ class AxisPlan:
         size: number of outputs; the last block may compute more, which are to be dropped.
         weights: float32 of shape (blocks, rows, taps).
         transposed: the same as (blocks, taps, rows), contiguous.
+        blocks: number of blocks.
+        rows: outputs of a block.
+        taps: inputs of a block.
     """
 
     size: int
@@ -108,20 +111,9 @@ class AxisPlan:
     weights: npt.NDArray[np.float32]
     transposed: npt.NDArray[np.float32]
 
-    @property
-    def blocks(self) -> int:
-        """Number of blocks."""
-        return int(self.weights.shape[0])
-
-    @property
-    def rows(self) -> int:
-        """Outputs of a block."""
-        return int(self.weights.shape[1])
-
-    @property
-    def taps(self) -> int:
-        """Inputs of a block."""
-        return int(self.weights.shape[2])
+    blocks: int
+    rows: int
+    taps: int
 
 
 def plan_axis(
@@ -172,6 +164,9 @@ def _plan(
         after=max(0, max(starts) + taps - extent),
         weights=dense,
         transposed=np.ascontiguousarray(dense.transpose(0, 2, 1)),
+        blocks=blocks,
+        rows=rows,
+        taps=taps,
     )
 
 

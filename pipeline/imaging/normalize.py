@@ -67,6 +67,9 @@ def crop_mirror_normalize(
             f"a window of {wanted_h} by {wanted_w} with {channels} channels doesn't fit {layout} {out.shape}"
         )
     gains, offsets = _per_channel(scale, channels, "scale"), _per_channel(bias, channels, "bias")
+    if window is None and planes.shape[0] == channels and image.size:
+        _write(image, planes, mirror, gains, offsets)
+        return out
 
     top, bottom = min(max(y0, 0), height), min(max(y0 + wanted_h, 0), height)
     left, right = min(max(x0, 0), width), min(max(x0 + wanted_w, 0), width)
@@ -83,7 +86,7 @@ def crop_mirror_normalize(
 
 
 def _per_channel(values: Sequence[float], channels: int, name: str) -> tuple[float, ...]:
-    given = tuple(float(value) for value in values)
+    given = tuple(map(float, values))
     if len(given) == 1:
         return given * channels
     if len(given) != channels:
@@ -98,7 +101,7 @@ def _write(image: Array, planes: Array, mirror: bool, gains: tuple[float, ...], 
         _write_any(image, planes, mirror, gains, offsets)
     elif planes.dtype.itemsize == 1:
         _write_bytes(image, planes, mirror, gains, offsets)
-    elif planes.dtype == np.float32 and all(plane.flags.c_contiguous for plane in planes):
+    elif planes.dtype == np.float32 and planes.strides[1:] == (4 * planes.shape[2], 4):
         for source, plane, gain, offset in zip(_separate(image, mirror), planes, gains, offsets, strict=True):
             # The fastest of what was measured: one pass from uint8 to float32.
             cv2.addWeighted(source, gain, source, 0.0, offset, dst=plane, dtype=cv2.CV_32F)

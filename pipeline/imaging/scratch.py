@@ -29,7 +29,7 @@ def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDAr
         shape: its extents.
         dtype: its element type.
     """
-    item = np.dtype(dtype)
+    item = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
     size = math.prod(shape) * item.itemsize
     if size > KEPT_BYTES:
         return np.empty(shape, item)
@@ -38,4 +38,5 @@ def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDAr
     if buffer is None or buffer.nbytes < size:
         # A quarter more than asked for, so that slowly growing pictures don't allocate every time.
         buffer = buffers[name] = np.zeros(min(size + size // 4, KEPT_BYTES), np.uint8)
-    return buffer[:size].view(item).reshape(shape)
+    array: npt.NDArray[Any] = np.ndarray(shape, item, buffer)  # a third of what slicing, view and reshape take
+    return array

@@ -64,6 +64,8 @@ class CropWindows:
         #: By sample and letter of `_LETTERS`; 0 keeps the whole axis.
         self._sizes: list[list[int]] = np.maximum(np.trunc(sizes), 0).astype(np.int64).tolist()
         self._positions = _positions(arguments, batch_size)
+        #: Whether every window is its whole sample.
+        self.whole = not sizes.any()
         self._truncate = arguments.constant("rounding") == "truncate"
 
     def place(self, sample: int, shape: Sequence[int]) -> tuple[list[int], list[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -96,9 +97,14 @@ class _Plan:
         perm = tuple(layout.index(letter) for letter in output_layout)
         return cls(layout, perm, dtype, policy, fill, node.argument("pad_output"))
 
-    @property
+    @cached_property
     def channel_axis(self) -> int:
         return self.layout.index("C")
+
+    @cached_property
+    def takes_apart(self) -> bool:
+        """Whether pictures become planes."""
+        return self.layout == "HWC" and self.perm == (2, 0, 1)
 
     @property
     def output_layout(self) -> str:
@@ -152,9 +158,6 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         image, plan = inputs[0], state.plan
-        start, extent = plan.window(state.windows, sample, image.shape)
-        if out is None:
-            out = np.empty([extent[axis] for axis in plan.perm], plan.dtype)
         channels = image.shape[plan.channel_axis]
         options: dict[str, Any] = {
             "mirror": state.mirror[sample],
@@ -162,10 +165,14 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
             "bias": for_channels(state.offsets[sample], channels),
             "fill": plan.fill if len(plan.fill) > 1 else plan.fill[0],
         }
-        layout = plan.layout
-        if layout == "HWC" and plan.perm == (2, 0, 1):
+        if plan.takes_apart and out is not None and state.windows.whole and not plan.pad and len(plan.fill) == 1:
+            return imaging.crop_mirror_normalize(image, out, **options)
+        start, extent = plan.window(state.windows, sample, image.shape)
+        if out is None:
+            out = np.empty([extent[axis] for axis in plan.perm], plan.dtype)
+        if plan.takes_apart:
             window = (start[0], start[1], extent[0], extent[1])
-            return imaging.crop_mirror_normalize(image, out, window=window, layout="CHW", **options)
+            return imaging.crop_mirror_normalize(image, out, window=window, **options)
         _frames(image, out, plan, start, extent, options)
         return out
 

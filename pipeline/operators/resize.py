@@ -150,13 +150,14 @@ class ResizeCpu(SampleOperator[_State]):
         extents = axes.extents(image.shape)
         resized = state.geometry.solve(sample, extents)
         dtype = state.dtype or _check_dtype(None, image.dtype)
-        options = {
+        options: dict[str, Any] = {
             "min_filter": state.lower[sample],
             "mag_filter": state.upper[sample],
             "antialias": state.antialias,
         }
         if axes.first == 0 and len(extents) == 2:
-            made = _resize_plane(image, resized, dtype, out, options | {"planar": self.inner})
+            options["planar"] = self.inner
+            made = _resize_plane(image, resized, dtype, out, options)
         else:
             if out is None:
                 out = np.empty(axes.resized(image.shape, resized.size), dtype)

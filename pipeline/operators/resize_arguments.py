@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -64,8 +64,7 @@ RESIZE_ARGUMENTS = (
 _LEAST = 0.1
 
 
-@dataclass(frozen=True)
-class Resized:
+class Resized(NamedTuple):
     """How to resize one sample, by spatial axis.
 
     Attributes:
@@ -107,6 +106,14 @@ class ResizeGeometry:
         self._sizes: list[list[float]] = sizes.tolist()
         self._largest = self._read_largest(arguments)
         self._region = self._read_region(arguments)
+        #: Sizes that are the outputs' as they are, by sample: most often all are, and one sample more costs nothing.
+        self._plain: list[tuple[int, ...] | None] = [None] * batch_size
+        if self._mode in ("default", "stretch") and self._largest is None and self._region is None:
+            plain = (sizes >= 1).all(axis=1) & (sizes == np.trunc(sizes)).all(axis=1)
+            self._plain = [
+                tuple(map(int, size)) if whole else None
+                for size, whole in zip(self._sizes, plain.tolist(), strict=True)
+            ]
 
     @property
     def fixed_size(self) -> tuple[int, ...] | None:
@@ -124,6 +131,9 @@ class ResizeGeometry:
         """
         if 0 in extents:
             raise PipelineError(f"can't resize an empty picture, of {' x '.join(map(str, extents))}")
+        plain = self._plain[sample]
+        if plain is not None:
+            return Resized(plain, (0.0,) * len(plain), tuple(map(float, extents)), True)
         asked = self._sizes[sample]
         if self._region is None:
             low, high = [0.0] * len(extents), [float(extent) for extent in extents]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,8 +57,7 @@ class _Bound:
         return value * extent if exact else float(np.float32(value * extent))
 
 
-@dataclass(frozen=True)
-class Positional:
+class Positional(NamedTuple):
     """Anchor and shape that came as inputs, for one sample: values by axis, and which are fractions."""
 
     anchor: list[float]

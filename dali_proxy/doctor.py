@@ -49,6 +49,7 @@ def examine() -> Iterator[Check]:
         yield Check("shared memory", "optional", "no memfd_create here: named shared memory is used")
     for name in NEEDED:
         yield _library(name, "missing", f"pip install {name}")
+    yield _compiled_loops()
     yield _library("scikit-image", "optional", "the demo takes its photographs from it: pip install 'dali-proxy[demo]'")
     problem = gpu_problem()
     yield Check("gpu", "ok", gpu_name()) if problem is None else Check("gpu", "optional", problem)
@@ -90,6 +91,15 @@ def _findable(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # a parent package is missing
         return False
+
+
+def _compiled_loops() -> Check:
+    from pipeline.imaging.native import compiled
+
+    if compiled is not None:
+        return Check("compiled loops", "ok", "resizing and normalising on the CPU")
+    hint = "not built: resizing on the CPU takes twice as long; install again where there is a C compiler"
+    return Check("compiled loops", "optional", hint)
 
 
 def _library(name: str, otherwise: Status, hint: str) -> Check:

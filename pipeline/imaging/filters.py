@@ -133,12 +133,51 @@ def plan_axis(
     Returns:
         The first and the last (exclusive) input pixel that matter, and the plan over the pixels between.
     """
+    first, last = _inputs_that_matter(extent, size, low, high, name, antialias)
+    return first, last, _plan(last - first, size, low - first, high - first, name, antialias, block_sizes)
+
+
+def plan_taps(
+    extent: int, size: int, low: float, high: float, name: str, antialias: bool
+) -> tuple[int, int, npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    """Plans the resampling of one axis, output by output.
+
+    Args:
+        extent: as for `plan_axis`, like the others.
+        size: number of outputs.
+        low: where the first output's window begins.
+        high: where the last one ends.
+        name: the filter.
+        antialias: whether the filter is stretched when the axis gets smaller.
+
+    Returns:
+        The first and the last (exclusive) input pixel that matter; of the pixels between, the first one that each
+        output takes, of shape (size,), and the weights of that and the next ones, of shape (size, taps).
+    """
+    first, last = _inputs_that_matter(extent, size, low, high, name, antialias)
+    return first, last, *_compact_taps(last - first, size, low - first, high - first, name, antialias)
+
+
+def _inputs_that_matter(extent: int, size: int, low: float, high: float, name: str, antialias: bool) -> tuple[int, int]:
+    # Relative to the first one, windows at different places in the image share a plan, as long as no edge is near.
     stretch = max(1.0, abs(high - low) / size) if antialias else 1.0
     reach = _FILTERS[name].support * stretch + 1.0
     first = min(max(math.floor(min(low, high) - reach), 0), extent - 1)
-    last = max(min(math.ceil(max(low, high) + reach), extent), first + 1)
-    # Relative to `first`, windows at different places in the image share a plan, as long as no edge is near.
-    return first, last, _plan(last - first, size, low - first, high - first, name, antialias, block_sizes)
+    return first, max(min(math.ceil(max(low, high) + reach), extent), first + 1)
+
+
+@lru_cache(maxsize=4096)
+def _compact_taps(
+    extent: int, size: int, low: float, high: float, name: str, antialias: bool
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
+    indices, weights = _taps(extent, size, low, high, name, antialias)
+    keep = weights != 0
+    first = np.where(keep, indices, extent).min(axis=1)
+    taps = int((np.where(keep, indices, -1).max(axis=1) - first).max()) + 1
+    first = np.minimum(first, extent - taps)
+    cells = np.arange(size)[:, None] * taps + indices - first[:, None]
+    flat = np.bincount(cells[keep], weights[keep], size * taps)  # edge pixels stand for all that are outside
+    return first.astype(np.int32), flat.reshape(size, taps).astype(np.float32)
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,151 @@
+"""The compiled loops give what NumPy and OpenCV do without them, and refuse what they can't take."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from pipeline.imaging import crop_mirror_normalize, native, resize
+from pipeline.imaging.filters import plan_taps
+
+compiled = native.compiled
+needs_compiled = pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
+
+
+def test_it_is_built_where_there_is_a_compiler() -> None:
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    assert compiled is not None
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Leaves the compiled loops out."""
+    for module in ("resample", "normalize"):
+        monkeypatch.setattr(sys.modules[f"pipeline.imaging.{module}"], "compiled", None)
+    return monkeypatch
+
+
+def picture(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).integers(0, 256, shape, np.uint8)
+
+
+SHAPES = [(37, 53, 3), (300, 411, 3), (64, 64, 1), (50, 40, 4), (41, 9, 2), (1, 1, 3), (200, 3, 3), (90, 70)]
+SIZES = [(24, 31), (224, 224), (1, 1), (3, 100)]
+
+
+@needs_compiled
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("interp", ["linear", "cubic", "lanczos3", "gaussian", "triangular"])
+@pytest.mark.parametrize("planar", [False, True])
+def test_resize_gives_the_same(shape: tuple[int, ...], interp: str, planar: bool, without: pytest.MonkeyPatch) -> None:
+    image = picture(*shape)
+    regions = [None, (0.3, 0.2, shape[0] - 0.4, shape[1] * 0.7), (shape[0], 0, -2.5, shape[1] + 3)]
+    for size in SIZES:
+        for region in regions:
+            for antialias in (True, False):
+                options = {"region": region, "interp": interp, "antialias": antialias, "planar": planar}
+                expected = resize(image, size, **options)
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(sys.modules["pipeline.imaging.resample"], "compiled", compiled)
+                    made = resize(image, size, **options)
+                assert made.shape == expected.shape
+                # The order of additions differs: a sum next to a tie may be rounded to the other side.
+                difference = np.abs(made.astype(int) - expected)
+                assert difference.max() <= 1
+                assert (difference > 0).mean() < 0.02
+
+
+@needs_compiled
+def test_resize_reads_views_and_writes_views() -> None:
+    image = picture(80, 90, 3)
+    view = image[5:70, 11:60]
+    room = np.zeros((33, 44, 3), np.uint8)
+    out = room[1:31, 2:42]
+    assert resize(view, (30, 40), out=out) is out
+    np.testing.assert_array_equal(out, resize(view.copy(), (30, 40)))
+    assert not room[0].any()
+    assert not room[31:].any()
+    assert not room[:, :2].any()
+    assert not room[:, 42:].any()
+
+
+@needs_compiled
+@pytest.mark.parametrize("shape", [(37, 53, 3), (5, 7, 1), (8, 6, 4), (9, 4, 5)], ids=str)
+@pytest.mark.parametrize("mirror", [False, True])
+@pytest.mark.parametrize("planes_first", [False, True])
+def test_normalize_gives_the_same(
+    shape: tuple[int, int, int], mirror: bool, planes_first: bool, without: pytest.MonkeyPatch
+) -> None:
+    image = picture(*shape)
+    if planes_first:
+        image = np.ascontiguousarray(image.transpose(2, 0, 1)).transpose(1, 2, 0)
+    scale, bias = np.linspace(0.01, 0.03, shape[2]).tolist(), np.linspace(-2.0, 1.0, shape[2]).tolist()
+    window = (1, 2, shape[0] + 1, shape[1] - 3)
+    made, expected = (np.empty((shape[2], *window[2:]), np.float32) for _ in range(2))
+    options = {"window": window, "mirror": mirror, "scale": scale, "bias": bias, "fill": 7.0}
+    crop_mirror_normalize(image, expected, **options)
+    without.setattr(sys.modules["pipeline.imaging.normalize"], "compiled", compiled)
+    crop_mirror_normalize(image, made, **options)
+    np.testing.assert_allclose(made, expected, atol=2e-6)
+
+
+@needs_compiled
+def test_weights_that_leave_the_picture_are_refused() -> None:
+    assert compiled is not None
+    image, out = picture(20, 20, 3), np.empty((10, 10, 3), np.uint8)
+    _, _, *taps = plan_taps(20, 10, 0.0, 20.0, "linear", True)
+    compiled.resample(image, out, *taps, *taps)
+    for wrong in (taps[0] + 1, taps[0] - 1, taps[0][:-1]):
+        with pytest.raises(ValueError, match="don't fit"):
+            compiled.resample(image, out, wrong, taps[1], *taps)
+        with pytest.raises(ValueError, match="don't fit"):
+            compiled.resample(image, out, *taps, wrong, taps[1])
+    with pytest.raises(ValueError, match="don't fit"):
+        compiled.resample(image, out[:, :9], *taps, *taps)
+
+
+@needs_compiled
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        (np.zeros((20, 20, 3), np.float32), np.zeros((10, 10, 3), np.uint8)),
+        (np.zeros((20, 20, 3), np.uint8), np.zeros((10, 10, 3), np.float32)),
+        (np.zeros((20, 20), np.uint8), np.zeros((10, 10), np.uint8)),
+        (np.zeros((20, 20, 5), np.uint8), np.zeros((10, 10, 5), np.uint8)),
+        (np.zeros((20, 20, 3), np.uint8), np.zeros((10, 10, 1), np.uint8)),
+        (np.zeros((20, 40, 3), np.uint8)[:, ::2], np.zeros((10, 10, 3), np.uint8)),
+    ],
+)
+def test_arrays_of_another_kind_are_refused(source: np.ndarray, target: np.ndarray) -> None:
+    assert compiled is not None
+    _, _, *taps = plan_taps(20, 10, 0.0, 20.0, "linear", True)
+    with pytest.raises(ValueError, match="expected"):
+        compiled.resample(source, target, *taps, *taps)
+
+
+@needs_compiled
+def test_a_result_that_does_not_fit_is_refused() -> None:
+    assert compiled is not None
+    values = np.ones(3, np.float32).tobytes()
+    for shape in ((10, 10, 1), (10, 9, 3), (9, 10, 3)):
+        with pytest.raises(ValueError, match="don't fit"):
+            compiled.normalize(picture(10, 10, 3), np.empty(shape, np.float32), False, values, values)
+    with pytest.raises(ValueError, match="don't fit"):
+        compiled.normalize(picture(10, 10, 3), np.empty((10, 10, 3), np.float32).T, False, values, values)
+    read_only = np.empty((3, 10, 10), np.float32)
+    read_only.flags.writeable = False
+    with pytest.raises((ValueError, BufferError), match=r"read-only|not writ"):
+        compiled.normalize(picture(10, 10, 3), read_only.transpose(1, 2, 0), False, values, values)
+
+
+def test_it_can_be_left_out() -> None:
+    program = (
+        "import os; os.environ['DALI_PROXY_NATIVE'] = '0'; from pipeline.imaging import native; print(native.compiled)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50, check=True)
+    assert done.stdout.strip() == "None"

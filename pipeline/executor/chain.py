@@ -198,7 +198,7 @@ class _ChainOfBatch:
                     slot, _, kept = results[0]
                     values[slot] = made
                     if kept is not None:
-                        kept[place] = made  # type: ignore[call-overload]
+                        kept[place] = made  # type: ignore[assignment]
             except Exception as error:
                 raise _StepError(node) from error
 

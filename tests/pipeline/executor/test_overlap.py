@@ -49,16 +49,20 @@ def run(executor: Executor, data: TensorListCPU, batches: int, at_once: int = 3)
 def test_work_on_different_batches_overlaps_on_threads_that_run_in_parallel(jpeg_folder: Path, tmp_path: Path) -> None:
     with Executor(image_graph(), CONFIG) as executor:
         run(executor, encoded(jpeg_folder), 5)
-        executor.trace = trace = Trace()
-        run(executor, encoded(jpeg_folder), 20)
-    spans = trace.spans()
-    steps = [span for span in spans if "decoders.image_random_crop" in span.name]
-    assert any(a.batch != b.batch and a.overlaps(b) for a in steps for b in steps), "batches in the CPU stage overlap"
-    samples = [span for span in spans if span.name.startswith("sample")]
-    assert len(samples) == 20 * 8
-    lanes = {span.lane for span in samples}
-    assert len(lanes) == 2, "both threads have work"
-    assert any(a.lane != b.lane and a.overlaps(b) for a in samples for b in samples)
+        for _ in range(20):  # where other processes have the cores, threads may take turns for a while
+            executor.trace = trace = Trace()
+            run(executor, encoded(jpeg_folder), 20)
+            spans = trace.spans()
+            steps = [span for span in spans if "decoders.image_random_crop" in span.name]
+            samples = [span for span in spans if span.name.startswith("sample")]
+            assert len(samples) == 20 * 8
+            batches_overlap = any(a.batch != b.batch and a.overlaps(b) for a in steps for b in steps)
+            threads_overlap = any(a.lane != b.lane and a.overlaps(b) for a in samples for b in samples)
+            if batches_overlap and threads_overlap:
+                break
+    assert batches_overlap, "batches in the CPU stage overlap"
+    assert threads_overlap, "both threads have work at once"
+    assert len({span.lane for span in samples}) == 2
     trace.save(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert sum(event["ph"] == "X" for event in events) == len(spans)

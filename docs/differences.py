@@ -22,7 +22,7 @@ DIFFERENCES = {
     "expand_dims, squeeze": "Axes that are not there are refused; DALI's `squeeze` ignores them, and negative ones.",
     "gaussian_blur": "FLOAT16 samples are summed in float32; DALI is off by up to 0.045 of values to 100.",
     "hue, saturation, hsv, color_twist": "Pictures without 3 channels are refused; DALI's results are undefined.",
-    "jpeg_compression_distortion": "On the CPU only.",
+    "jpeg_compression_distortion": "The GPU makes the pixels of a file that libjpeg writes and reads, as the CPU does.",
     "noise.*": "The distributions are DALI's, the numbers are not. `salt_val` and `pepper_val` are clamped; DALI's "
     "wrap around. `noise.shot` with factor=0 changes nothing, as DALI documents; its CPU gives zeros.",
     "normalize": "Negative axes are taken, and means and deviations without dimensions as numbers.",

@@ -10,6 +10,7 @@ from pipeline.kernels.erase import erase
 from pipeline.kernels.errors import CudaError, KernelCompileError
 from pipeline.kernels.fused import crop_resize_normalize
 from pipeline.kernels.join import join_samples
+from pipeline.kernels.jpeg import distort_as_jpeg
 from pipeline.kernels.lookup import look_up
 from pipeline.kernels.noise import Noise, add_noise
 from pipeline.kernels.nv12 import nv12_to_pixels
@@ -30,6 +31,7 @@ __all__ = [
     "add_noise",
     "blur_axes",
     "crop_resize_normalize",
+    "distort_as_jpeg",
     "erase",
     "join_samples",
     "look_up",

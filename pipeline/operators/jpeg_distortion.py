@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import cv2
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.errors import ArgumentValueError
 from pipeline.executor.batch import Batch
+from pipeline.graph.graph import GraphNode
+from pipeline.kernels import distort_as_jpeg
 from pipeline.operators.base import OutputSpec, SampleOperator
+from pipeline.operators.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline.operators.layouts import choose_layout
 from pipeline.operators.output_dtype import check_samples
 from pipeline.operators.registry import implements, register
+from pipeline.operators.resize_launches import frames
 from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
 from pipeline.operators.specs import describe, known_extents
 from pipeline.tensors.cpu import Array
@@ -32,23 +38,31 @@ JPEG_COMPRESSION_DISTORTION = register(
 )
 
 
+def _qualities(node: GraphNode, batch: Batch) -> npt.NDArray[np.int64]:
+    quality = batch.arguments(node).scalars("quality", np.int64)
+    assert quality is not None
+    return np.clip(quality, 1, 100)
+
+
+def _check(dtype: np.dtype[Any], channels: int) -> None:
+    check_samples(dtype, (UINT8,))
+    if channels != 3:
+        raise ArgumentValueError(f"the pictures have {channels} channels, they must have 3")
+
+
 @implements(JPEG_COMPRESSION_DISTORTION, "cpu")
-class JpegDistortion(SampleOperator[list[int]]):
+class JpegDistortionCpu(SampleOperator[list[int]]):
     """Encodes and decodes; the state is the quality of each sample."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[list[int], Sequence[OutputSpec]]:
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(data.layout, None if known is None else len(known), _LAYOUTS)
-        quality = batch.arguments(self.node).scalars("quality", np.int64)
-        assert quality is not None
-        return np.clip(quality, 1, 100).tolist(), [describe(layout, known, np.dtype(np.uint8))]
+        return _qualities(self.node, batch).tolist(), [describe(layout, known, np.dtype(np.uint8))]
 
     def run(self, state: list[int], sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
-        check_samples(data.dtype, (UINT8,))
-        if data.shape[-1] != 3:
-            raise ArgumentValueError(f"the pictures have {data.shape[-1]} channels, they must have 3")
+        _check(data.dtype, data.shape[-1])
         made = np.empty(data.shape, np.uint8) if out is None else out
         for index in np.ndindex(*data.shape[:-3]):
             _distort(data[index], state[sample], made[index])
@@ -66,3 +80,21 @@ def _distort(picture: Array, quality: int, out: Array) -> None:
     decoded = cv2.imdecode(encoded, cv2.IMREAD_COLOR)
     assert decoded is not None  # it was encoded just now
     cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB, dst=out)
+
+
+@implements(JPEG_COMPRESSION_DISTORTION, "gpu")
+class JpegDistortionGpu(GpuOperator):
+    """Two launches a batch, which make the same pixels."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = self.contiguous(inputs[0], batch.stream)
+        layout = choose_layout(data.layout(), data.ndim, _LAYOUTS)
+        source = samples_of(data)
+        for channels in set(source.shapes[:, -1].tolist()):
+            _check(source.dtype, channels)
+        made, target = allocate(source.shapes, source.dtype, layout)
+        pictures, owners = frames(source, len(layout) - 3)
+        results, _ = frames(target, len(layout) - 3)
+        quality = _qualities(self.node, batch)[owners]
+        distort_as_jpeg(self.kernels, batch.stream, pictures, results, quality)
+        return [made]

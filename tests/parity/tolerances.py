@@ -51,7 +51,6 @@ TOLERANCES = {
     "decoders.image_slice": Tolerance(5, 0.02, "as decoders.image"),
     "fast_resize_crop_mirror": Tolerance(1, 1e-5, _FILTERS),
     "gaussian_blur": Tolerance(1, 1e-5, _FILTERS),
-    "jpeg_compression_distortion": Tolerance(2, 0, "another build of libjpeg"),
     "normalize": Tolerance(1, 1e-5, _ORDER),
     "reductions.mean": Tolerance(0, 1e-6, _ORDER),
     "reductions.mean_square": Tolerance(0, 1e-6, _ORDER),

@@ -15,6 +15,7 @@ from pipeline.kernels import (
     add_noise,
     blur_axes,
     crop_resize_normalize,
+    distort_as_jpeg,
     erase,
     join_samples,
     look_up,
@@ -33,6 +34,7 @@ from pipeline.kernels.erase import plan_erase
 from pipeline.kernels.filter import filter_pictures, plan_filter_pictures
 from pipeline.kernels.fused import plan_crop_resize_normalize
 from pipeline.kernels.join import plan_join
+from pipeline.kernels.jpeg import JpegPlan
 from pipeline.kernels.lookup import plan_look_up
 from pipeline.kernels.noise import plan_add_noise
 from pipeline.kernels.nv12 import plan_nv12_to_pixels
@@ -138,6 +140,12 @@ class HostRunner:
         if launch is not None:
             emulator.run(launch)
 
+    def distort_as_jpeg(self, src: Arrays, dst: Arrays, quality: Any) -> None:
+        plan = JpegPlan(Samples.of(src), Samples.of(dst), quality)
+        scratch = np.empty(max(1, plan.scratch_bytes), np.uint8)
+        for launch in plan.launches(scratch.ctypes.data):
+            emulator.run(launch)
+
 
 class GpuRunner:
     """Launchers over copies of the arrays on device 0, strides kept."""
@@ -230,6 +238,9 @@ class GpuRunner:
             standardize(context, stream, source, target, mean=mean, spread=Spread(**described), **given)
 
         self._on_device(launcher, src, dst, options)
+
+    def distort_as_jpeg(self, src: Arrays, dst: Arrays, quality: Any) -> None:
+        self._on_device(distort_as_jpeg, src, dst, {"quality": quality})
 
     def _on_device(self, launcher: Any, src: Arrays, dst: Arrays, options: dict[str, Any]) -> None:
         import cupy

@@ -18,6 +18,7 @@ from pipeline.kernels.erase import plan_erase
 from pipeline.kernels.filter import plan_filter_pictures
 from pipeline.kernels.fused import plan_crop_resize_normalize
 from pipeline.kernels.join import plan_join
+from pipeline.kernels.jpeg import JpegPlan
 from pipeline.kernels.launch import CTYPES, Launch
 from pipeline.kernels.lookup import plan_look_up
 from pipeline.kernels.noise import Noise, plan_add_noise
@@ -212,6 +213,11 @@ def test_frames_of_video_decoders_compile(dtype: str) -> None:
         check(launch, "sm_90")
 
 
+def test_jpeg_compiles() -> None:
+    plan = JpegPlan(batch(BYTE, 2, 2, 3), batch(BYTE, 2, 2, 3), np.array([50]))
+    check(plan.launches(0)[0], "sm_90")
+
+
 def test_every_source_is_used_above() -> None:
     folder = Path(pipeline.kernels.__file__).parent
     assert {path.name for path in folder.glob("*.cu")} == {
@@ -222,6 +228,7 @@ def test_every_source_is_used_above() -> None:
         "filter.cu",
         "fused.cu",
         "join.cu",
+        "jpeg.cu",
         "lookup.cu",
         "noise.cu",
         "nv12.cu",

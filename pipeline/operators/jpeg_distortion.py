@@ -34,6 +34,7 @@ JPEG_COMPRESSION_DISTORTION = register(
         doc="Compresses pictures as JPEG, with half the chroma's resolution, and decompresses them.",
         inputs=(Input("data", "RGB pictures, uint8, or sequences of them: HWC or FHWC."),),
         arguments=(Argument("quality", Kind.INT, "From 1 to 100; other values count as these.", 50, per_sample=True),),
+        devices=("cpu", "gpu"),
     )
 )
 

@@ -65,7 +65,7 @@ class GraphNode:
 
     @property
     def output_count(self) -> int:
-        return self.schema.output_count(self.arguments)
+        return self.schema.output_count(self.arguments, len(self.inputs))
 
     @property
     def output_device(self) -> str:

@@ -163,7 +163,7 @@ def apply_operator(
         message = f"{schema.display}: {error}"
         raise type(error)(f"{message}\n  at {location}" if location.line else message) from error.__cause__
     device = schema.output_device or ("cpu" if call.device == "cpu" else "gpu")
-    count = schema.output_count(call.arguments)
+    count = schema.output_count(call.arguments, len(call.inputs))
     nodes = tuple(DataNode(call.name or schema.name, device, call, index) for index in range(count))
     if schema.side_effects or call.arguments.get("preserve"):
         _keep_in_current(call)

@@ -175,6 +175,7 @@ class OperatorSchema:
         arguments: keyword arguments, besides those that all operators have.
         devices: where it runs, of "cpu", "mixed" (inputs on the CPU, outputs on the GPU) and "gpu".
         outputs: how many outputs, or a function of the constant arguments that tells.
+        optional_outputs: each optional input that is given adds an output.
         variadic: the last input may be repeated.
         output_device: device of the outputs where it isn't the operator's own.
         merges: its inputs belong to branches of its own branch: for each sample, one of them has been made.
@@ -191,6 +192,7 @@ class OperatorSchema:
     arguments: tuple[Argument, ...] = ()
     devices: tuple[str, ...] = ("cpu",)
     outputs: int | Callable[[Mapping[str, Any]], int] = 1
+    optional_outputs: bool = False
     variadic: bool = False
     output_device: str | None = None
     merges: bool = False
@@ -219,6 +221,8 @@ class OperatorSchema:
         declared = self.argument(name)
         return None if declared is None or declared.default is REQUIRED else declared.default
 
-    def output_count(self, arguments: Mapping[str, Any]) -> int:
-        """Return the number of outputs, given the constant arguments."""
-        return self.outputs if isinstance(self.outputs, int) else self.outputs(arguments)
+    def output_count(self, arguments: Mapping[str, Any], inputs: int = 0) -> int:
+        """Return the number of outputs, given the constant arguments and how many inputs there are."""
+        count = self.outputs if isinstance(self.outputs, int) else self.outputs(arguments)
+        least = sum(not declared.optional for declared in self.inputs)
+        return count + (max(0, inputs - least) if self.optional_outputs else 0)

@@ -262,11 +262,6 @@ def test_worker_info_and_worker_init_fn_see_the_users_dataset(server: DALIServer
         assert marked.tolist() == [100 + number] * 4
 
 
-def random_bits(server: DALIServer, num_workers: int, **options: Any) -> torch.Tensor:
-    loader = DataLoader(server, IndexDataset(30, server.proxy, 1), 8, num_workers=num_workers, **options)
-    return torch.cat([images for _ in range(2) for images, _ in loader])
-
-
 @pipeline_def(num_threads=1, device_id=None, batch_size=16)
 def same_noise_twice() -> Any:
     noise = fn.external_source(name="x") * 0.0 + fn.random.uniform(range=(0.0, 1.0))
@@ -302,16 +297,6 @@ def test_random_numbers_of_datapipes(serve: Callable[..., DALIServer]) -> None:
     loader = DataLoader(server, IndexPipe(16, server.proxy), batch_size=4, num_workers=2)
     noise = [float(image[0] - index) for _ in range(2) for batch in loader for image, index in zip(*batch, strict=True)]
     assert len(set(noise)) == 32
-
-
-def test_random_numbers_depend_on_no_worker_and_no_mode() -> None:
-    made = []
-    for mode, workers in (("process", (0, 1, 3)), ("thread", (2,))):
-        with DALIServer(noisy(), mode=mode) as server:  # type: ignore[arg-type]
-            made += [random_bits(server, num_workers) for num_workers in workers]
-            made.append(random_bits(server, 2, persistent_workers=True))
-    assert all(torch.equal(bits, made[0]) for bits in made[1:])
-    assert not torch.equal(made[0][:30], made[0][30:])  # epochs differ
 
 
 @pytest.mark.parametrize("start_method", ["spawn", "forkserver"])

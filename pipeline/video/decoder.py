@@ -47,7 +47,7 @@ class Decoder:
 
     def reaches(self, frame: int) -> bool:
         """Whether going on is the shortest way to a frame."""
-        return int(self._index.keys[self._index.key_before(frame)]) <= self.next <= frame
+        return self._index.key_up_to(frame) <= self.next <= frame
 
     def close(self) -> None:
         """Close the video."""

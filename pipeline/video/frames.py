@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from pipeline.errors import ArgumentValueError
@@ -19,6 +20,8 @@ class Target(Protocol):
     """Makes pixels of frames. Belongs to one thread at a time."""
 
     channels: int
+    #: Whether frames may lie about until pixels are made of them; there is no limit to how many.
+    may_wait: bool
 
     def current(self) -> AbstractContextManager[Any]:
         """Return a context in which further work on the pixels comes after what was written."""
@@ -37,8 +40,19 @@ class Target(Protocol):
         """Wait until what was written is there."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Loan:
+    """A decoder that somebody uses, and the frame that will come next when it is given back."""
+
+    decoder: Decoder
+    following: int
+
+
 class Decoders:
     """Decoders that are kept open, each for the sequence after the last one it gave.
+
+    Who wants the sequence after one that is being decoded waits for that decoder: another one would have to decode the
+    same frames again, from the key frame on.
 
     Args:
         limit: how many are kept; those unused for the longest time are closed first.
@@ -46,43 +60,69 @@ class Decoders:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()  # guards what follows
         self._idle: list[Decoder] = []
+        self._loans: list[_Loan] = []
 
     @contextmanager
-    def lend(self, clip: Clip, frame: int) -> Iterator[Decoder]:
-        """Give a decoder of a clip, one that needs no seek to get to `frame` if possible."""
-        decoder = self._take(clip, frame)
+    def lend(self, clip: Clip, first: int, last: int) -> Iterator[Decoder]:
+        """Give a decoder of a clip, for frames from `first` up to `last`: one that needs no seek if possible."""
+        loan = self._take(clip, first, last)
         try:
-            yield decoder
+            yield loan.decoder
         except BaseException:
-            decoder.close()
+            loan.decoder.close()
+            self._give_back(loan, keep=False)
             raise
-        self._keep(decoder)
-
-    def _take(self, clip: Clip, frame: int) -> Decoder:
-        with self._lock:
-            own = [decoder for decoder in self._idle if decoder.clip is clip]
-            found = next((decoder for decoder in own if decoder.reaches(frame)), own[0] if own else None)
-            if found is not None:
-                self._idle.remove(found)
-                return found
-        return Decoder(clip)
-
-    def _keep(self, decoder: Decoder) -> None:
-        with self._lock:
-            self._idle.append(decoder)
-            surplus = self._idle[: max(0, len(self._idle) - self._limit)]
-            del self._idle[: len(surplus)]
-        for each in surplus:
-            each.close()
+        self._give_back(loan, keep=True)
 
     def close(self) -> None:
         """Close all that are kept."""
-        with self._lock:
+        with self._changed:
             idle, self._idle = self._idle, []
         for decoder in idle:
             decoder.close()
+
+    def _take(self, clip: Clip, first: int, last: int) -> _Loan:
+        with self._changed:
+            while True:
+                own = [decoder for decoder in self._idle if decoder.clip is clip]
+                found = next((decoder for decoder in own if decoder.reaches(first)), None)
+                if found is not None or not self._is_on_the_way(clip, first):
+                    break
+                self._changed.wait()
+            found = found or (own[0] if own else None)
+            if found is not None:
+                self._idle.remove(found)
+                return self._lent(found, last)
+        made = Decoder(clip)
+        with self._changed:
+            return self._lent(made, last)
+
+    def _lent(self, decoder: Decoder, last: int) -> _Loan:
+        loan = _Loan(decoder, last + 1)
+        self._loans.append(loan)
+        return loan
+
+    def _is_on_the_way(self, clip: Clip, first: int) -> bool:
+        """Tell whether a decoder in use will be nearer to a frame than to the key frame before it."""
+        key = clip.index.key_up_to(first)
+        return any(
+            loan.decoder.clip is clip and first - loan.following <= loan.following - key and loan.following <= first
+            for loan in self._loans
+        )
+
+    def _give_back(self, loan: _Loan, keep: bool) -> None:
+        surplus: list[Decoder] = []
+        with self._changed:
+            self._loans.remove(loan)
+            if keep:
+                self._idle.append(loan.decoder)
+                surplus = self._idle[: max(0, len(self._idle) - self._limit)]
+                del self._idle[: len(surplus)]
+            self._changed.notify_all()
+        for each in surplus:
+            each.close()
 
 
 def read_frames(
@@ -112,8 +152,14 @@ def read_frames(
     wanted = sorted(places) or [0]  # a frame tells the size, if nothing else
     made: Any = None
     assert len(clip.index)  # whoever makes it names the video in its errors
-    with clip.errors(), decoders.lend(clip, wanted[0]) as decoder:
-        for number, frame in decoder.decode(wanted):
+    with clip.errors(), ExitStack() as lending:
+        found: Iterable[tuple[int, Any]] = lending.enter_context(decoders.lend(clip, wanted[0], wanted[-1])).decode(
+            wanted
+        )
+        if target.may_wait:
+            found = list(found)  # so that others go on with the decoder while pixels are made
+            lending.close()
+        for number, frame in found:
             if made is None:
                 made = target.empty((len(frames), frame.height, frame.width, target.channels))
             first, *others = places.get(number, [None])

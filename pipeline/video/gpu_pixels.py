@@ -58,6 +58,8 @@ class GpuPixels:
         codec: FFmpeg's name of the video's.
     """
 
+    may_wait = False
+
     def __init__(self, output: DALIImageType, kernels: KernelContext, codec: str) -> None:
         import cupy
 

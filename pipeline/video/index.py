@@ -51,6 +51,10 @@ class FrameIndex:
         found = int(np.searchsorted(self.times, time))
         return found if found < len(self.times) and self.times[found] == time else None
 
+    def key_up_to(self, frame: int) -> int:
+        """Return the last frame up to `frame` at which decoding may begin."""
+        return int(self.keys[self.key_before(frame)])
+
     def key_before(self, frame: int) -> int:
         """Return the position in `keys` of the last frame up to `frame` at which decoding may begin."""
         return max(0, int(np.searchsorted(self.keys, frame, side="right")) - 1)

@@ -67,6 +67,8 @@ class Pixels:
         output: the colours.
     """
 
+    may_wait = True
+
     def __init__(self, output: DALIImageType) -> None:
         from av.video.reformatter import ColorRange, Interpolation, VideoReformatter
 
@@ -99,12 +101,13 @@ class Pixels:
             rgb = cv2.merge([colors[2], colors[0], colors[1]])
             out[...] = rgb if self._output.name == "RGB" else convert_color(rgb, "RGB", self._output.name)
             return
-        merged = cv2.merge(self._planes(frame, "yuv444p"))
+        planes = self._planes(frame, "yuv444p")
+        target = out if self.channels > 1 else out[..., 0]
         if self._output is DALIImageType.YCbCr:
-            out[...] = merged
+            cv2.merge(planes, dst=target)
         else:
             matrix = color_matrix(self._output, frame.colorspace, frame.color_range)
-            out[...] = cv2.transform(merged, matrix).reshape(out.shape)
+            cv2.transform(cv2.merge(planes), matrix, dst=target)
 
     def finish(self) -> None:
         """Nothing is left to wait for."""

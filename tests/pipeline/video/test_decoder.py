@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,10 @@ from tests.clips import COUNT, KINDS, VARYING, Clips, decode_from_start, number_
 RANDOM = np.random.default_rng(6).permutation(COUNT).tolist()
 #: Files that have no time stamps to tell frames by.
 COUNTED = {"h264.avi", "h264.h264"}
+
+
+def numbers(frames: Any) -> list[int]:
+    return [number_of(frame) for frame in frames]
 
 
 def planes(frame: Any) -> Any:
@@ -92,7 +98,7 @@ def test_frames_that_lack_their_references_are_no_frames(clips: Clips, tmp_path:
 def test_the_next_sequence_needs_no_seek(clips: Clips) -> None:
     clip, decoders = Clip(str(clips.path("h264.mp4"))), Decoders(2)
     read_frames(clip, range(8), Pixels(DALIImageType.RGB), decoders)
-    with decoders.lend(clip, 8) as first, decoders.lend(clip, 8) as second:
+    with decoders.lend(clip, 8, 15) as first, decoders.lend(clip, 8, 20) as second:
         assert first.next == 8
         assert first.reaches(8)
         assert not first.reaches(7)
@@ -100,8 +106,37 @@ def test_the_next_sequence_needs_no_seek(clips: Clips) -> None:
         assert second.next == 0
         next(iter(second.decode([20])))
     for wanted, expected in ((9, 8), (22, 21), (9, 8)):
-        with decoders.lend(clip, wanted) as nearest:
+        with decoders.lend(clip, wanted, wanted) as nearest:
             assert nearest.next == expected
+    decoders.close()
+
+
+def test_who_wants_the_next_sequence_waits_for_its_decoder(clips: Clips) -> None:
+    """Sequences 1 to 3 are asked for at once, in any order, while sequence 0 is being decoded."""
+    clip, decoders = Clip(str(clips.path("h264.mp4"))), Decoders(4)
+    with ThreadPoolExecutor(3) as threads:
+        with decoders.lend(clip, 0, 3) as busy:
+            waiting = [
+                threads.submit(read_frames, clip, range(4 * part, 4 * part + 4), Pixels(DALIImageType.RGB), decoders)
+                for part in (1, 2, 3)  # frame 12 is a key frame: that sequence need not wait
+            ]
+            assert numbers(waiting[2].result(timeout=30)) == [12, 13, 14, 15]
+            assert not waiting[0].done()
+            assert len(list(busy.decode(range(4)))) == 4
+        for part in (0, 1):
+            assert numbers(waiting[part].result(timeout=30)) == [*range(4 * part + 4, 4 * part + 8)]
+    assert busy.next == 12, "the same decoder gave sequences 0, 1 and 2"
+    assert len(decoders._idle) == 2
+    decoders.close()
+
+
+def test_a_failure_wakes_who_waits(clips: Clips) -> None:
+    clip, decoders = Clip(str(clips.path("h264.mp4"))), Decoders(4)
+    with ThreadPoolExecutor(1) as threads:
+        with suppress(KeyError), decoders.lend(clip, 0, 3):
+            waiting = threads.submit(read_frames, clip, range(4, 8), Pixels(DALIImageType.RGB), decoders)
+            raise KeyError
+        assert numbers(waiting.result(timeout=30)) == [4, 5, 6, 7]
     decoders.close()
 
 

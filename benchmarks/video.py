@@ -1,0 +1,177 @@
+"""Compares ways to read videos on the CPU: ``python -m benchmarks.video``.
+
+Sequences of 8 frames of 640 by 360 pixels as uint8 RGB, in order and at random. Beside `readers.video` stand PyAV by
+hand (as decord and others read: seek to the key frame, decode up to the frame, let swscale convert), torchcodec and
+NVIDIA DALI, each where it is installed. torchcodec's wheels on PyPI need a CUDA build of torch and FFmpeg's libraries.
+`docs/decisions.md` has the results.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+from PIL import Image
+
+from dali_proxy.demo.data import photograph_paths
+from pipeline import Pipeline, fn
+from pipeline.types import RGB
+from pipeline.video.clip import Clip
+from pipeline.video.frames import Decoders, read_frames
+from pipeline.video.pixels import Pixels
+
+SIZE = (640, 360)
+FRAMES = 240
+LENGTH = 8
+SEQUENCES = FRAMES // LENGTH
+ROUNDS = 6
+CODECS = {
+    "h264": ("libx264", "mp4", {"g": "24", "bf": "2", "crf": "20"}),
+    "vp9": ("libvpx-vp9", "webm", {"g": "24", "crf": "30", "b": "0", "deadline": "realtime", "cpu-used": "8"}),
+}
+
+#: Reads the sequences of these numbers, and returns when all are there.
+Reader = Callable[[list[int]], None]
+
+
+def write_clip(path: Path, codec: str, options: dict[str, str]) -> None:
+    """Pan over a photograph."""
+    with Image.open(next(iter(photograph_paths(1).values()))) as opened:
+        photograph = opened.convert("RGB").resize((1280, 960), Image.Resampling.LANCZOS)
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream(codec, rate=24, options=options)
+        (stream.width, stream.height), stream.pix_fmt = SIZE, "yuv420p"
+        for number in range(FRAMES):
+            left, top = 2 * number, (number * number) % 400
+            shown = photograph.crop((left, top, left + SIZE[0], top + SIZE[1]))
+            file.mux(stream.encode(av.VideoFrame.from_image(shown)))
+        file.mux(stream.encode())
+
+
+def by_hand(path: Path) -> Reader:
+    """PyAV; a constant frame rate is taken for granted."""
+
+    def read(sequences: list[int]) -> None:
+        with av.open(str(path)) as file:
+            stream = file.streams.video[0]
+            stream.codec_context.thread_count = 1
+            frames = file.decode(stream)
+            following = 0
+            for sequence in sequences:
+                first = sequence * LENGTH
+                if first != following:
+                    file.seek(int(first / stream.average_rate / stream.time_base), stream=stream)
+                    frames = file.decode(stream)
+                made: list[Any] = []
+                for frame in frames:
+                    number = round(frame.pts * stream.time_base * stream.average_rate)
+                    if first <= number < first + LENGTH:
+                        made.append(frame.to_ndarray(format="rgb24"))
+                        if len(made) == LENGTH:
+                            break
+                assert np.stack(made).shape == (LENGTH, *SIZE[::-1], 3)
+                following = first + LENGTH
+
+    return read
+
+
+def torchcodec(path: Path) -> Reader:
+    from torchcodec.decoders import VideoDecoder
+
+    decoder = VideoDecoder(path, dimension_order="NHWC", num_ffmpeg_threads=1)
+
+    def read(sequences: list[int]) -> None:
+        for sequence in sequences:
+            made = decoder.get_frames_in_range(sequence * LENGTH, (sequence + 1) * LENGTH).data
+            assert made.shape == (LENGTH, *SIZE[::-1], 3)
+
+    return read
+
+
+def primitive(path: Path) -> Reader:
+    """What the reader is made of, on this thread."""
+    clip, decoders = Clip(str(path)), Decoders(4)
+
+    def read(sequences: list[int]) -> None:
+        for sequence in sequences:
+            frames = range(sequence * LENGTH, (sequence + 1) * LENGTH)
+            assert read_frames(clip, frames, Pixels(RGB), decoders).shape == (LENGTH, *SIZE[::-1], 3)
+
+    return read
+
+
+def of_pipeline(pipe: Any) -> Reader:
+    """A pipeline chooses its own order."""
+
+    def read(sequences: list[int]) -> None:
+        for _ in range(len(sequences) // 2):
+            pipe.run()
+
+    return read
+
+
+def ours(path: Path, threads: int, shuffle: bool) -> Reader:
+    with Pipeline(batch_size=2, num_threads=threads, device_id=None) as pipe:
+        pipe.set_outputs(fn.readers.video(filenames=[str(path)], sequence_length=LENGTH, random_shuffle=shuffle))
+    pipe.build()
+    return of_pipeline(pipe)
+
+
+def dali(path: Path, threads: int, shuffle: bool) -> Reader:
+    import nvidia.dali
+
+    pipe = nvidia.dali.Pipeline(batch_size=2, num_threads=threads, device_id=None)
+    with pipe:
+        pipe.set_outputs(
+            nvidia.dali.fn.experimental.readers.video(
+                filenames=[str(path)], sequence_length=LENGTH, random_shuffle=shuffle
+            )
+        )
+    pipe.build()
+    return of_pipeline(pipe)
+
+
+def rate(read: Reader, sequences: list[int]) -> float:
+    """Return frames in a second of CPU time, of all threads together; the best of several rounds, as
+    other programs only ever slow it down."""
+    read(sequences[:4])
+    rates = []
+    for _ in range(ROUNDS):
+        begin = time.process_time()
+        read(sequences)
+        rates.append(len(sequences) * LENGTH / (time.process_time() - begin))
+    return max(rates)
+
+
+def main() -> None:
+    in_order = list(range(SEQUENCES))
+    mixed = random.Random(1).sample(in_order, SEQUENCES)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (codec, container, options) in CODECS.items():
+            path = Path(folder) / f"{name}.{container}"
+            write_clip(path, codec, options)
+            print(f"\n| {name}, frames a CPU second | in order | at random |\n| --- | --- | --- |")
+            rows: dict[str, Callable[[bool], Reader]] = {
+                "PyAV by hand, 1 thread": lambda shuffle, path=path: by_hand(path),
+                "torchcodec, 1 thread": lambda shuffle, path=path: torchcodec(path),
+                "pipeline.video, 1 thread": lambda shuffle, path=path: primitive(path),
+                "readers.video, num_threads=2": lambda shuffle, path=path: ours(path, 2, shuffle),
+                "NVIDIA DALI, num_threads=2": lambda shuffle, path=path: dali(path, 2, shuffle),
+            }
+            if importlib.util.find_spec("torchcodec") is None:
+                del rows["torchcodec, 1 thread"]
+            if importlib.util.find_spec("nvidia.dali") is None or name == "h264":  # which it leaves to the GPU
+                del rows["NVIDIA DALI, num_threads=2"]
+            for label, make in rows.items():
+                print(f"| {label} | {rate(make(False), in_order):,.0f} | {rate(make(True), mixed):,.0f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -109,7 +109,7 @@ def _count_outputs(arguments: Mapping[str, Any]) -> int:
 Videos are MP4, Matroska, WebM, AVI and other files, of constant or varying frame rate. A sequence has
 `sequence_length` frames of one video, and what is left at the end of a video that isn't enough for a sequence is left
 out, unless `pad_sequences` is set. Frames are exactly those that the sequence should have: they are known by their time
-stamps, which are read of all files before the first batch. The outputs are the frames, and labels, numbers of frames
+stamps. The outputs are the frames, and labels, numbers of frames
 and time stamps where they are asked for.""",
         arguments=VIDEO_READER_ARGUMENTS,
         devices=("cpu", "gpu"),
@@ -146,16 +146,16 @@ class VideoLoader(Loader):
         self._videos = list_videos(self.node.argument)
         device = self.setup.device_id if self.node.device == "gpu" else None
         self._clips = [Clip(video.path, device) for video in self._videos]
-        self._index_clips()
+        self._look_into_clips()
         rows = []
         for number, (video, clip) in enumerate(zip(self._videos, self._clips, strict=True)):
-            first, end = video.bounds(clip.index)
+            first, end = (0, clip.count) if video.bounds is None else video.bounds(clip.index)
             self._ends.append(end)
             rows += [(number, start) for start in self._starts_between(first, end)]
         if not rows:
             raise BuildError(
                 f"no sequences of {self._length} frames, {self._stride} apart, in the {len(self._clips)} videos, the "
-                f"longest of which has {max(len(clip.index) for clip in self._clips)} frames"
+                f"longest of which has {max(clip.count for clip in self._clips)} frames"
             )
         self._starts = np.array(rows, np.int64)
         return len(rows)
@@ -206,15 +206,16 @@ class VideoLoader(Loader):
             return range(first, following + 1, self._step)
         return complete
 
-    def _index_clips(self) -> None:
+    def _look_into_clips(self) -> None:
         threads = min(_MOST_THREADS, self.setup.num_threads, len(self._clips))
         pool = ThreadPool(threads, f"{THREAD_PREFIX}{self.node.name}-index")
         try:
-            errors = pool.run(self._index_clip, len(self._clips))
+            errors = pool.run(self._look_into, len(self._clips))
         finally:
             pool.close()
         if errors:
             raise errors[0][1]
 
-    def _index_clip(self, number: int) -> None:
-        assert len(self._clips[number].index)  # made by whoever asks first
+    def _look_into(self, number: int) -> None:
+        # Made by whoever asks first, here side by side.
+        assert self._clips[number].count if self._videos[number].bounds is None else self._clips[number].index

@@ -58,12 +58,12 @@ class VideoFile:
     Attributes:
         path: of the file.
         label: of its sequences.
-        bounds: returns the first frame to read, and the one after the last.
+        bounds: returns the first frame to read, and the one after the last; None for all frames.
     """
 
     path: str
     label: int = 0
-    bounds: Callable[[FrameIndex], tuple[int, int]] = lambda index: (0, len(index))
+    bounds: Callable[[FrameIndex], tuple[int, int]] | None = None
 
 
 def has_labels(given: Callable[[str], Any]) -> bool:
@@ -123,7 +123,7 @@ def _in_list(path: str, frame_numbers: bool, preceding: bool) -> list[VideoFile]
             continue
         try:
             name, label, *ends = _words(line)
-            bounds = _Bounds([float(end) for end in ends], frame_numbers, preceding)
+            bounds = _Bounds([float(end) for end in ends], frame_numbers, preceding) if ends else None
             found.append(VideoFile(os.path.join(os.path.dirname(path), name), int(label), bounds))
         except ValueError as error:
             raise BuildError(
@@ -170,7 +170,7 @@ class _Bounds:
     preceding: bool
 
     def __call__(self, index: FrameIndex) -> tuple[int, int]:
-        first = self._start(index, self.ends[0]) if self.ends else 0
+        first = self._start(index, self.ends[0])
         end = self._end(index, self.ends[1]) if len(self.ends) > 1 else len(index)
         return max(0, first), min(end, len(index))
 

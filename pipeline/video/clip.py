@@ -44,6 +44,7 @@ class Clip:
         self._lock = threading.Lock()  # guards the making of the index
         self._index: FrameIndex | None = None
         self._codec = ""
+        self._told: int | None = None  # frames, by its header
 
     @property
     def name(self) -> str:
@@ -63,6 +64,20 @@ class Clip:
                 with self.errors():
                     self._index = self._make_index()
             return self._index
+
+    @property
+    def count(self) -> int:
+        """How many frames there are. The header of an MP4 tells; any other video is read for its index.
+
+        Raises:
+            DecodeError: it is no video.
+            PipelineError: the file can't be read.
+        """
+        with self._lock:
+            if self._index is None and self._told is None:
+                with self.errors():
+                    self._told = self._count_in_header()
+        return len(self.index) if self._index is not None or not self._told else self._told
 
     @property
     def codec(self) -> str:
@@ -124,6 +139,15 @@ class Clip:
             if isinstance(error, OSError) and isinstance(self._source, str) and not os.path.exists(self._source):
                 raise PipelineError(f"can't read {self.name}: {reason}") from error
             raise DecodeError(f"{self.name} can't be decoded: {reason}") from error
+
+    def _count_in_header(self) -> int:
+        """Return how many frames the header lists; 0 where that isn't for sure."""
+        container, stream = self.open(on_gpu=False)
+        with container:
+            entries = stream.index_entries
+            if not container.format.name.startswith("mov") or len(entries) != stream.frames:
+                return 0
+            return 0 if any(entry.is_discard for entry in entries) else len(entries)
 
     def _make_index(self) -> FrameIndex:
         container, stream = self.open(on_gpu=False)

@@ -275,6 +275,24 @@ def test_wrong_lists(clips: Clips, tmp_path: Path) -> None:
         pipe.close()
 
 
+def test_a_video_that_is_cut_off(clips: Clips, tmp_path: Path) -> None:
+    """Its header tells how many frames an MP4 should have; other videos are read through when the reader is built."""
+    for name, built in (("h264_faststart.mp4", True), ("h264.mkv", False)):
+        data = clips.path(name).read_bytes()
+        (tmp_path / name).write_bytes(data[: len(data) // 2])
+        pipe = reading(filenames=[str(tmp_path / name), *paths(clips, "vp9.webm")], sequence_length=20, batch_size=2)
+        message = f"the file '{tmp_path / name}' can't be decoded: it is cut off"
+        if built:
+            assert pipe.epoch_size("r") == 4
+            with pytest.raises(errors.OperatorError, match=message):
+                pipe.run()
+            assert [numbers(sample) for sample in map(np.asarray, pipe.run()[0])] == [[*range(20)], [*range(20, 40)]]
+        else:
+            with pytest.raises(errors.BuildError, match=message):
+                pipe.build()
+        pipe.close()
+
+
 def test_a_damaged_video_is_the_error_of_its_batch(clips: Clips, tmp_path: Path) -> None:
     import av
 

@@ -16,7 +16,7 @@ from pipeline.operators.gpu_operator import GpuOperator, allocate, fail, samples
 from pipeline.operators.layouts import RESIZE_LAYOUTS, choose_layout
 from pipeline.operators.output_dtype import output_dtype
 from pipeline.operators.registry import implements, register
-from pipeline.operators.resize_arguments import RESIZE_ARGUMENTS, Resized, ResizeGeometry
+from pipeline.operators.resize_arguments import RESIZE_ARGUMENTS, Geometry, Resized, ResizeGeometry
 from pipeline.operators.resize_launches import Filters, resample_pictures, resample_volumes
 from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
 from pipeline.operators.specs import Extents, describe, known_extents
@@ -112,7 +112,7 @@ def _check_dtype(wanted: np.dtype[Any] | None, given: np.dtype[Any]) -> np.dtype
 @dataclass(frozen=True)
 class _State:
     axes: _Axes
-    geometry: ResizeGeometry
+    geometry: Geometry
     lower: list[int]
     upper: list[int]
     antialias: bool
@@ -125,18 +125,17 @@ class ResizeCpu(SampleOperator[_State]):
     """Resizes straight into the batch."""
 
     #: What computes sizes and regions.
-    geometry: ClassVar[type[ResizeGeometry]] = ResizeGeometry
+    geometry: ClassVar[type[Geometry]] = ResizeGeometry
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
-        arguments = batch.arguments(self.node)
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(data.layout, None if known is None else len(known), RESIZE_LAYOUTS)
         axes = _Axes.of(layout)
         wanted = output_dtype(self.node)
         dtype = wanted if data.dtype is None else _check_dtype(wanted, data.dtype)
-        geometry = self.geometry(arguments, batch.size, axes.letters)
-        lower, upper = _filters(arguments)
+        geometry = self.geometry.of(self.node, batch, axes.letters)
+        lower, upper = _filters(batch.arguments(self.node))
         attributes = self.node.argument("save_attrs")
         state = _State(axes, geometry, lower, upper, self.node.argument("antialias"), dtype, attributes)
         specs: list[OutputSpec] = [describe(layout, _known_size(known, len(layout), axes, geometry), dtype)]
@@ -170,7 +169,7 @@ class ResizeCpu(SampleOperator[_State]):
         return (made, np.array(extents, np.int32)) if state.attributes else made
 
 
-def _known_size(known: Extents | None, ndim: int, axes: _Axes, geometry: ResizeGeometry) -> Extents | None:
+def _known_size(known: Extents | None, ndim: int, axes: _Axes, geometry: Geometry) -> Extents | None:
     size = geometry.fixed_size or (None,) * len(axes.letters)
     shape = known if known is not None else (None,) * ndim
     return (*shape[: axes.first], *size, *shape[axes.end :])
@@ -205,7 +204,7 @@ class ResizeGpu(GpuOperator):
     """One launch a batch along each axis."""
 
     #: What computes sizes and regions.
-    geometry: ClassVar[type[ResizeGeometry]] = ResizeGeometry
+    geometry: ClassVar[type[Geometry]] = ResizeGeometry
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
@@ -215,7 +214,7 @@ class ResizeGpu(GpuOperator):
         source = samples_of(data)
         dtype = _check_dtype(output_dtype(self.node), source.dtype)
         shapes = source.shapes.tolist()
-        solved = _solve(self.geometry(arguments, batch.size, axes.letters), axes, shapes)
+        solved = _solve(self.geometry.of(self.node, batch, axes.letters), axes, shapes)
         filters = _filters(arguments)
         made_shapes = [axes.resized(shape, one.size) for shape, one in zip(shapes, solved, strict=True)]
         made, target = allocate(np.array(made_shapes, np.int64), dtype, layout)
@@ -238,7 +237,7 @@ class ResizeGpu(GpuOperator):
         return outputs
 
 
-def _solve(geometry: ResizeGeometry, axes: _Axes, shapes: list[list[int]]) -> list[Resized]:
+def _solve(geometry: Geometry, axes: _Axes, shapes: list[list[int]]) -> list[Resized]:
     solved: list[Resized] = []
     failures: list[tuple[int, PipelineError]] = []
     for sample, shape in enumerate(shapes):

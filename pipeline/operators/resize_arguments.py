@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -13,7 +13,11 @@ from pipeline.executor.arguments import Arguments
 from pipeline.operators.schema import Argument, Kind
 from pipeline.operators.windows import round_half_away
 
-__all__ = ["RESIZE_ARGUMENTS", "ResizeGeometry", "Resized"]
+if TYPE_CHECKING:
+    from pipeline.executor.batch import Batch
+    from pipeline.graph.graph import GraphNode
+
+__all__ = ["RESIZE_ARGUMENTS", "Geometry", "ResizeGeometry", "Resized"]
 
 _AXIS_ARGUMENTS = {"D": "resize_z", "H": "resize_y", "W": "resize_x"}
 
@@ -80,6 +84,21 @@ class Resized(NamedTuple):
     whole: bool
 
 
+class Geometry(Protocol):
+    """Computes sizes and regions of a batch."""
+
+    @classmethod
+    def of(cls, node: GraphNode, batch: Batch, axes: str) -> Geometry:
+        """Make that of a batch of a node, whose spatial axes are "HW" or "DHW"."""
+
+    @property
+    def fixed_size(self) -> tuple[int, ...] | None:
+        """The size of all outputs, where it depends on no input."""
+
+    def solve(self, sample: int, extents: Sequence[int]) -> Resized:
+        """Return size and region of a sample, given the extents of its spatial axes."""
+
+
 class ResizeGeometry:
     """Sizes and regions of a batch, by the arguments of `RESIZE_ARGUMENTS`.
 
@@ -114,6 +133,11 @@ class ResizeGeometry:
                 tuple(map(int, size)) if whole else None
                 for size, whole in zip(self._sizes, plain.tolist(), strict=True)
             ]
+
+    @classmethod
+    def of(cls, node: GraphNode, batch: Batch, axes: str) -> ResizeGeometry:
+        """Make that of a batch of a node."""
+        return cls(batch.arguments(node), batch.size, axes)
 
     @property
     def fixed_size(self) -> tuple[int, ...] | None:

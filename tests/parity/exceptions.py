@@ -32,6 +32,7 @@ EXCEPTIONS = {
     "random.normal": _RANDOM.format("operators/test_random.py"),
     "random.uniform": _RANDOM.format("operators/test_random.py"),
     "random_crop_generator": _RANDOM.format("operators/test_random_crops.py"),
+    "random_resized_crop": _RANDOM.format("operators/test_random_crops.py"),
     "readers.coco": _OWN.format("readers/test_coco.py"),
     "readers.file": _OWN.format("readers/test_parity.py"),
     "readers.sequence": _OWN.format("readers/test_parity.py"),

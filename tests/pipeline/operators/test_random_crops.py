@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline.errors import PipelineError
+from pipeline.imaging import resize
+from pipeline.types import FLOAT, INTERP_CUBIC
 from tests.pipeline.imaging.pictures import pillow, smooth, with_orientation
 from tests.pipeline.operators.both import Array, refused_by_both, run_dali, run_ours
 
@@ -179,6 +182,55 @@ def test_the_decoder_cuts_the_generators_windows() -> None:
     for other in sliced:
         assert all(map(np.array_equal, cropped.samples, other.samples))
     assert len({sample.shape for sample in cropped.samples}) > 1
+
+
+@pytest.mark.parametrize("arguments", [{}, {"interp_type": INTERP_CUBIC}, {"antialias": False}, {"dtype": FLOAT}])
+def test_a_resized_crop_is_a_resize_of_the_generators_window(arguments: dict[str, Any]) -> None:
+    feed = [smooth(40, 50 + index) for index in range(4)]
+
+    def graph(fn: Any, _: Any, x: Any) -> Any:
+        begin, extent = fn.random_crop_generator(x.shape(), seed=11)
+        resized = fn.resize(x, size=[9, 12], roi_start=begin, roi_end=begin + extent, **arguments)
+        return fn.random_resized_crop(x, size=[9, 12], seed=11, **arguments), resized
+
+    made, expected = run_ours(graph, feed, layouts=["HWC"])
+    assert made.layout == "HWC"
+    for sample, other in zip(made.samples, expected.samples, strict=True):
+        np.testing.assert_array_equal(sample, other)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("dali", [False, True])
+def test_a_resized_crop_reads_across_the_windows_border(dali: bool) -> None:
+    """Whichever window was drawn: the result is that of a region of the picture, not of pixels that were cut out."""
+    picture = np.random.default_rng(0).integers(0, 256, (12, 12, 3), np.uint8)
+    arguments = {"size": 4, "random_area": [0.25, 0.25], "random_aspect_ratio": [1.0, 1.0]}
+    run = run_dali if dali else run_ours
+    (made,) = run(lambda fn, _, x: fn.random_resized_crop(x, **arguments), [picture] * 5, layouts=["HWC"])
+    places = [(y, x) for y in range(7) for x in range(7)]
+    for sample in made.samples:
+        assert any(np.array_equal(sample, resize(picture, (4, 4), region=(y, x, y + 6, x + 6))) for y, x in places)
+
+
+def test_frames_of_a_sequence_have_one_window() -> None:
+    frame = smooth(30, 40)
+    feed = [np.stack([frame] * 3)]
+    (made,) = run_ours(lambda fn, _, x: fn.random_resized_crop(x, size=8), feed, layouts=["FHWC"])
+    assert made.samples[0].shape == (3, 8, 8, 3)
+    assert (made.samples[0] == made.samples[0][:1]).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"size": [0, 8]}, "'size' must be one or two positive numbers"),
+        ({"size": [8, 8, 8]}, "'size' must be one or two positive numbers"),
+        ({"size": 8, "random_area": [0.5, 0.2]}, "'random_area' must be a range"),
+    ],
+)
+def test_refusals_of_a_resized_crop(arguments: dict[str, Any], match: str) -> None:
+    with pytest.raises(PipelineError, match=match):
+        run_ours(lambda fn, _, x: fn.random_resized_crop(x, **arguments), [smooth(30, 40)], layouts=["HWC"])
 
 
 def test_a_whole_range_may_be_one_number() -> None:

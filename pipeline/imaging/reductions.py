@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.imaging.convert import convert
+from pipeline.imaging.rows import combine, reduce_leading
 
 __all__ = ["REDUCTIONS", "Reduction", "reduce", "result_dtype"]
 
@@ -92,7 +93,7 @@ def reduce(
     if reduction.combine != "sum":
         smallest = reduction.combine == "min"
         ufunc, start = (np.fmin, _largest(array.dtype)) if smallest else (np.fmax, _lowest(array.dtype))
-        extreme = ufunc.reduce(array, axis=along, keepdims=True, initial=start)
+        extreme = reduce_leading(ufunc, array, along, initial=start)
         return convert(np.asarray(extreme, array.dtype), dtype)
     total = _sum(array, reduction, along, dtype, mean)
     if reduction.finish == "none":
@@ -109,22 +110,24 @@ def reduce(
 
 def _sum(array: Array, reduction: Reduction, axes: tuple[int, ...], dtype: np.dtype[Any], mean: Array | None) -> Array:
     """Return the sum of terms, in 64 bits; those for a whole-number result have wrapped around as that dtype does."""
-    terms = array
-    if dtype.kind == "f":
-        precise = np.float64 if np.float64 in (array.dtype, dtype) else np.float32
-        if reduction.term == "difference":
-            assert mean is not None
-            terms = np.subtract(array, mean, dtype=precise)
-            np.square(terms, out=terms)
-        elif reduction.term == "square":
-            terms = np.square(array, dtype=precise)
-        return np.asarray(np.add.reduce(terms, axis=axes, dtype=np.float64, keepdims=True))
-    wide = np.int64 if dtype.kind == "i" else np.uint64
-    terms = convert(array, wide)
-    if reduction.term == "square":
-        terms = np.square(terms)
-    total = np.add.reduce(terms, axis=axes, dtype=wide, keepdims=True)
-    return np.asarray(total).astype(dtype).astype(wide)  # the same as if every partial sum had wrapped around
+    if dtype.kind != "f":
+        wide = np.dtype(np.int64 if dtype.kind == "i" else np.uint64)
+        terms = convert(array, wide)
+        terms = np.square(terms) if reduction.term == "square" else terms
+        total = reduce_leading(np.add, terms, axes, dtype=wide)
+        return total.astype(dtype).astype(wide)  # the same as if every partial sum had wrapped around
+    precise = np.float64 if np.float64 in (array.dtype, dtype) else np.float32
+    if reduction.term == "difference":
+        assert mean is not None
+        terms = combine(np.subtract, array, mean, np.empty(array.shape, precise))
+        np.square(terms, out=terms)
+    elif reduction.term == "square":
+        terms = np.square(array, dtype=precise)
+    elif array.dtype.kind != "f" and array.dtype.itemsize <= 4:  # exact, and faster
+        return reduce_leading(np.add, array, axes, dtype=np.int64).astype(np.float64)
+    else:
+        terms = array
+    return reduce_leading(np.add, terms, axes, dtype=np.float64)
 
 
 def _largest(dtype: np.dtype[Any]) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import cv2
 import numpy as np
 
 from pipeline.errors import ArgumentValueError
@@ -24,6 +25,8 @@ from pipeline.types import FLOAT
 __all__ = ["LOOKUP_TABLE"]
 
 _LARGEST_KEY = 65535
+#: Dtypes of tables that OpenCV looks up in.
+_OPENCV = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "int32", "float32", "float64")}
 
 LOOKUP_TABLE = register(
     OperatorSchema(
@@ -79,7 +82,9 @@ class LookupTableCpu(SampleOperator[None]):
         _check(data.dtype)
         if out is None:
             out = np.empty(data.shape, self._table.dtype)
-        if data.dtype.itemsize > 2:
+        if data.dtype == np.uint8 and out.dtype in _OPENCV and data.size and data.flags.c_contiguous:
+            cv2.LUT(data.reshape(1, -1), self._whole_table(data.dtype), dst=out.reshape(1, -1))
+        elif data.dtype.itemsize > 2:
             self._table.take(self._positions(data), out=out, mode="clip")
         else:
             unsigned = data.view(f"u{data.dtype.itemsize}")

@@ -15,6 +15,7 @@ from pipeline.executor.batch import Batch
 from pipeline.graph.graph import Edge, GraphNode
 from pipeline.imaging import convert
 from pipeline.imaging.reductions import REDUCTIONS, Reduction, reduce
+from pipeline.imaging.rows import combine
 from pipeline.kernels import Samples, Spread, reduce_axes, standardize
 from pipeline.operators.axes import AXES, AXIS_NAMES, chosen_axes
 from pipeline.operators.base import BatchOperator
@@ -212,11 +213,17 @@ class NormalizeCpu(BatchOperator):
             made, owner = batch.allocate(Edge(self.node.index), (batch.size, *plan.shapes[0]), plan.dtype)
 
         def normalize(sample: int) -> Array:
+            data, shape = samples[sample], plan.shapes[sample]
+            plain = made is not None and plan.dtype == np.float32
+            work = np.atleast_1d(made[sample, ...] if plain else np.empty(shape, np.float32))
             with np.errstate(invalid="ignore"):
-                work = np.subtract(samples[sample], means[sample], dtype=np.float32)
-                work = np.multiply(work, factors[sample], out=np.atleast_1d(work))
-                work += np.float32(plan.shift)
-            return convert(work.reshape(plan.shapes[sample]), plan.dtype, None if made is None else made[sample, ...])
+                combine(np.subtract, np.atleast_1d(data), means[sample], work)
+                combine(np.multiply, work, factors[sample], work)
+                if plan.shift:
+                    work += np.float32(plan.shift)
+            if plain:
+                return work
+            return convert(work.reshape(shape), plan.dtype, None if made is None else made[sample, ...])
 
         arrays = self._each(batch, normalize)
         output = TensorListCPU(arrays if made is None else made, layout)

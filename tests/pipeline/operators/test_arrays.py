@@ -137,3 +137,14 @@ def test_orders_of_batches() -> None:
         assert not counts[kind][~others].any()
     single = run_ours(graph)
     assert [int(output.samples[0]) for output in single] == [0, 0, 0, 0]
+
+
+@pytest.mark.parity
+def test_large_pictures_are_normalized_alike() -> None:
+    def graph(fn: Any, types: Any, x: Any) -> Any:
+        return fn.normalize(x, axes=[0, 1]), fn.normalize(x, axes=[0, 1], batch=True, shift=128, dtype=types.UINT8)
+
+    feed = pictures((61, 53, 3), (40, 90, 3))
+    for ours, theirs in zip(run_ours(graph, feed), run_dali(graph, feed), strict=True):
+        for our, their in zip(ours.samples, theirs.samples, strict=True):
+            np.testing.assert_allclose(our, their, atol=1e-5 if our.dtype == np.float32 else 1)

@@ -1,0 +1,78 @@
+"""NumPy operations on arrays whose last axes are short: channels, above all.
+
+NumPy's innermost loop runs along the last axis. Where that has three elements, the loop costs more than the work, so
+several pixels are taken as one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["combine", "reduce_leading"]
+
+Array = npt.NDArray[Any]
+
+#: Elements that make a row long enough, and rows that are worth it.
+_LONG, _MANY = 256, 8
+
+
+def combine(ufunc: np.ufunc, array: Array, values: Array, out: Array) -> Array:
+    """Computes ``ufunc(array, values)``, fast also where values differ along short last axes only.
+
+    Args:
+        ufunc: of two operands.
+        array: any shape.
+        values: what broadcasts to it.
+        out: where to write, of the array's shape; its dtype is that of the computation.
+
+    Returns:
+        `out`.
+
+    Example:
+        >>> pixels = np.ones((2, 2, 3), np.uint8)
+        >>> combine(np.subtract, pixels, np.array([[[0, 1, 2]]]), np.empty((2, 2, 3), np.float32))[0, 0]
+        array([ 1.,  0., -1.], dtype=float32)
+    """
+    first = next((axis for axis, extent in enumerate(values.shape) if extent != 1), values.ndim)
+    trailing = values.ndim == array.ndim and values.shape[first:] == array.shape[first:]
+    short = trailing and 1 < values.size < _LONG and array.size >= _LONG * _MANY
+    if not short or not (array.flags.c_contiguous and out.flags.c_contiguous):
+        ufunc(array, values, out=out, dtype=out.dtype, casting="unsafe")
+        return out
+    row = np.tile(values.reshape(-1).astype(out.dtype, copy=False), -(-_LONG // values.size))
+    source, target = array.reshape(-1), out.reshape(-1)
+    whole = source.size // row.size * row.size
+    rows = source[:whole].reshape(-1, row.size)
+    ufunc(rows, row, out=target[:whole].reshape(rows.shape), dtype=out.dtype, casting="unsafe")
+    rest = source.size - whole
+    ufunc(source[whole:], row[:rest], out=target[whole:], dtype=out.dtype, casting="unsafe")
+    return out
+
+
+def reduce_leading(ufunc: np.ufunc, array: Array, axes: Sequence[int], **options: Any) -> Array:
+    """Computes ``ufunc.reduce(array, axes, keepdims=True, ...)``, fast also where short axes stay behind those.
+
+    Args:
+        ufunc: of two operands; the order of elements must not matter.
+        array: any shape.
+        axes: different ones, none negative.
+        options: dtype and initial value.
+    """
+    along = sorted(axes)
+    count = int(np.prod([array.shape[axis] for axis in along], dtype=np.int64))
+    inner = array.size // count if count else 0
+    short = along == list(range(len(along))) and 1 < inner < _LONG
+    if not short or array.size < _LONG * _MANY or not array.flags.c_contiguous:
+        return np.asarray(ufunc.reduce(array, axis=tuple(axes), keepdims=True, **options))
+    fold = -(-_LONG // inner)
+    rows = array.reshape(count, inner)
+    whole = count // fold * fold
+    made = ufunc.reduce(rows[:whole].reshape(-1, fold * inner), axis=0, **options).reshape(fold, inner)
+    made = ufunc.reduce(made, axis=0, **options)
+    if whole < count:
+        made = ufunc(made, ufunc.reduce(rows[whole:], axis=0, **options))
+    return np.asarray(made).reshape([1 if axis in along else extent for axis, extent in enumerate(array.shape)])

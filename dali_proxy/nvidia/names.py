@@ -81,7 +81,7 @@ _TABLE = {
     "fn": Stand("pipeline.fn"),
     "math": Stand("pipeline.math"),
     "ops": Stand("pipeline.ops"),
-    "pipeline": Stand(names=_PIPELINE),
+    "pipeline": Stand(names={**_PIPELINE, **_from("pipeline.definition.conditional", "do_not_convert")}),
     "plugin": Stand(),
     "plugin.base_iterator": Stand(names=_POLICY),
     "plugin.pytorch": Stand(names={**_ITERATORS, **_POLICY, **_INTEROP, **_TORCH}),

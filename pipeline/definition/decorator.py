@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, overload
 
+from pipeline.definition.conditional import convert
 from pipeline.definition.pipeline import Pipeline
 from pipeline.errors import ArgumentTypeError
 
@@ -27,7 +28,9 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
     Args:
         fn: function that calls operators and returns the outputs of the pipeline. Its own parameters win over
             parameters of `Pipeline` of the same name; it may not take ``**kwargs``.
-        **pipeline_kwargs: arguments of `Pipeline`; the caller of the decorated function may override them.
+        **pipeline_kwargs: arguments of `Pipeline`, and `enable_conditionals`: whether `if`, `and`, `or` and `not`
+            may be used on data nodes, in this function and in those that it calls. The caller of the decorated
+            function may override them.
 
     Returns:
         A function that takes the arguments of `fn` and those of `Pipeline`.
@@ -65,10 +68,10 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
         for_pipeline = {name: value for name, value in kwargs.items() if name not in own}
         _check_known(for_pipeline, fn.__qualname__)
         arguments = {**pipeline_kwargs, **for_pipeline}
-        arguments.pop("enable_conditionals", None)
+        describe = convert(fn) if arguments.pop("enable_conditionals", False) else fn
         pipe = Pipeline(**arguments)
         with pipe:
-            pipe.take_outputs(fn(*args, **for_graph), fn)
+            pipe.take_outputs(describe(*args, **for_graph), fn)
         return pipe
 
     return make

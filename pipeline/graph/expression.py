@@ -136,6 +136,7 @@ class Expression(ABC):
 
     def __bool__(self) -> bool:
         raise TypeError(
-            "a DataNode has no truth value while the graph is described: use fn.* operators or arithmetic "
-            "to choose between values"
+            "a DataNode has no truth value while the graph is described: pass enable_conditionals=True to pipeline_def "
+            "for `if`, `and`, `or` and `not` on data nodes (a `while` can't have one), or use arithmetic to choose "
+            "between values"
         )

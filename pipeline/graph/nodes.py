@@ -136,6 +136,8 @@ def as_node(value: Any, what: str) -> DataNode:
             raise kind(f"{what}: {error}") from error
         arguments = {"value": array, "layout": value.layout, "device": value.device or "cpu"}
         return _single(apply_operator("constant_value", (), arguments))
+    if hasattr(type(value), "why_no_node"):
+        raise ArgumentTypeError(f"{what}: {value.why_no_node()}")
     raise ArgumentTypeError(f"{what} must be a DataNode or a constant, not {type(value).__name__}")
 
 

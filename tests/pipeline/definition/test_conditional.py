@@ -1,0 +1,206 @@
+"""`if` on data nodes: the same graph functions here and in NVIDIA DALI."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import fn, pipeline_def
+from pipeline.definition.conditional import convert, do_not_convert
+from pipeline.errors import GraphError, PipelineError
+
+PICTURES = [np.random.default_rng(number).integers(0, 100, (3, 4, 1)).astype(np.uint8) for number in range(6)]
+WAYS = np.array([0, 1, 2, 0, 2, 1], np.int32)
+
+
+def assigns(fn: Any, types: Any, x: Any, way: Any) -> Any:
+    mark = types.Constant(np.int32(0), device="cpu")
+    made = x
+    if way == 0:
+        made = fn.flip(x)
+        mark = types.Constant(np.int32(5), device="cpu")
+    elif way == 1:
+        made = fn.brightness(x, brightness=2.0)
+    else:
+        mark = way + 1
+    return made, mark
+
+
+def helper(fn: Any, x: Any, flag: Any) -> Any:
+    if flag:
+        return fn.flip(x)
+    turned = fn.flip(x, horizontal=0, vertical=1)
+    return turned
+
+
+def returns_from_helpers(fn: Any, types: Any, x: Any, way: Any) -> Any:
+    return helper(fn, x, way == 2), helper(fn, x, True)
+
+
+def logic(fn: Any, types: Any, x: Any, way: Any) -> Any:
+    low = way < 2
+    return low and not way == 0, low or way == 7, not low, not ((low and way != 1) or way == 2)  # noqa: SIM201
+
+
+def nested(fn: Any, types: Any, x: Any, way: Any) -> Any:
+    total = way
+    for step in range(3):
+        if way > 0:
+            if way == step:  # noqa: SIM108 - DALI has no `x if way else y` for nodes
+                total = total + 10
+            else:
+                total = total + step
+        if step == 1:
+            total = total * 2
+    return total
+
+
+def chosen(fn: Any, types: Any, x: Any, way: Any) -> Any:
+    return (fn.flip(x) if way == 1 else x), (way + 1 if way > 0 else way - 1)
+
+
+def pairs(fn: Any, types: Any, x: Any, way: Any) -> Any:
+    if way == 1:  # noqa: SIM108
+        made = (x, way)
+    else:
+        made = (fn.flip(x), way * 2)
+    left, right = made
+    return left, right
+
+
+def only_known_conditions(fn: Any, types: Any, x: Any, way: Any) -> Any:
+    done = []
+    for number in range(5):
+        if number == 3:
+            break
+        if number:
+            done.append(number)
+    label = "many" if len(done) == 2 and not False else "few"
+    return (fn.flip(x) if label == "many" else x), way
+
+
+GRAPHS = (assigns, returns_from_helpers, logic, nested, pairs, only_known_conditions)
+
+
+def run(side: str, graph: Callable[..., Any]) -> list[Any]:
+    pytest.importorskip(side)
+    root = importlib.import_module(side)
+
+    @root.pipeline_def(batch_size=6, num_threads=2, device_id=None, seed=3, enable_conditionals=True)  # type: ignore[untyped-decorator]
+    def described() -> Any:
+        x = root.fn.external_source(name="x", layout="HWC")
+        way = root.fn.external_source(name="way")
+        made = graph(root.fn, root.types, x, way)
+        several = made if isinstance(made, tuple) else (made,)
+        return (*several, x, way)
+
+    pipe = described()
+    try:
+        pipe.build()
+        pipe.feed_input("x", PICTURES)
+        pipe.feed_input("way", WAYS)
+        return [[np.array(output.at(number)) for number in range(6)] for output in pipe.run()[:-2]]
+    finally:
+        if side == "pipeline":
+            pipe.close()
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.__name__)
+def test_graphs_make_what_they_make_in_dali(graph: Callable[..., Any]) -> None:
+    for ours, theirs in zip(run("pipeline", graph), run("nvidia.dali", graph), strict=True):
+        for our, their in zip(ours, theirs, strict=True):
+            assert our.dtype == their.dtype
+            assert np.array_equal(our, their)
+
+
+def test_expressions_choose_too() -> None:
+    pictures, numbers = run("pipeline", chosen)
+    for number, way in enumerate(WAYS.tolist()):
+        assert np.array_equal(pictures[number], PICTURES[number][:, ::-1] if way == 1 else PICTURES[number])
+        assert numbers[number] == (way + 1 if way > 0 else way - 1)
+
+
+def test_only_the_samples_of_a_branch_run() -> None:
+    def fails_elsewhere(fn: Any, types: Any, x: Any, way: Any) -> Any:
+        def size(sample: Any) -> Any:
+            assert sample.item() == 2
+            return sample
+
+        made = way
+        if way == 2:
+            made = fn.python_function(way, function=size)
+        return made
+
+    (made,) = run("pipeline", fails_elsewhere)
+    assert [sample.item() for sample in made] == WAYS.tolist()
+
+
+def test_variables_without_a_value_in_each_branch() -> None:
+    def half(fn: Any, types: Any, x: Any, way: Any) -> Any:
+        if way == 1:
+            only = fn.flip(x)
+        return only
+
+    with pytest.raises(GraphError, match=r"'only' has no value in each branch"):
+        run("pipeline", half)
+
+
+def test_branches_that_can_not_be_put_together() -> None:
+    def words(fn: Any, types: Any, x: Any, way: Any) -> Any:
+        word = "a"
+        if way == 1:
+            word = "b"
+        return word
+
+    with pytest.raises(GraphError, match="the variable 'word' differs between the branches"):
+        run("pipeline", words)
+
+    def dtypes(fn: Any, types: Any, x: Any, way: Any) -> Any:
+        return x if way == 1 else x + 1
+
+    with pytest.raises(PipelineError, match="make samples of int32 and uint8"):
+        run("pipeline", dtypes)
+
+
+def test_without_the_argument_it_is_a_clear_error() -> None:
+    @pipeline_def(batch_size=1, num_threads=1, device_id=None)
+    def described() -> Any:
+        x = fn.external_source(name="x")
+        return fn.flip(x) if x else x
+
+    with pytest.raises(TypeError, match="pass enable_conditionals=True"):
+        described()
+
+
+def test_a_source_that_can_not_be_found() -> None:
+    space: dict[str, Any] = {}
+    exec("def graph():\n    return 1\n", space)
+    with pytest.raises(GraphError, match="needs the source of graph"):
+        convert(space["graph"])
+
+
+def test_closures_defaults_and_marked_functions() -> None:
+    factor = 3
+
+    def scaled(value: int, *, more: int = 4) -> int:
+        nonlocal factor
+        if value and more:
+            factor += 1
+        return value * factor + more
+
+    made = convert(scaled)
+    assert made(2) == 2 * 4 + 4
+    assert factor == 4
+    assert convert(made) is made
+    assert made.__name__ == "scaled"
+
+    @do_not_convert
+    def kept() -> bool:
+        return not True
+
+    assert convert(kept) is kept

@@ -31,6 +31,7 @@ EXCEPTIONS = {
     "random.coin_flip": _RANDOM.format("operators/test_random.py"),
     "random.normal": _RANDOM.format("operators/test_random.py"),
     "random.uniform": _RANDOM.format("operators/test_random.py"),
+    "random_bbox_crop": _RANDOM.format("operators/test_random_bbox_crop.py"),
     "random_crop_generator": _RANDOM.format("operators/test_random_crops.py"),
     "random_resized_crop": _RANDOM.format("operators/test_random_crops.py"),
     "readers.coco": _OWN.format("readers/test_coco.py"),

@@ -10,7 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-__all__ = ["new_folder", "remove_dead_folders"]
+__all__ = ["is_refused", "new_folder", "remove_dead_folders"]
 
 _PREFIX = "dali-proxy-"
 _STARTING = 600.0  # seconds after which a folder with no socket is none of a server that is starting
@@ -34,18 +34,26 @@ def remove_dead_folders() -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def is_refused(path: str | Path) -> bool:
+    """Whether there is a socket at a path that nobody listens at."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return True
+        except OSError:  # no socket, or one whose server is busy
+            return False
+    return False
+
+
 def _is_dead(folder: Path) -> bool:
     try:
         status = folder.lstat()
-        if status.st_uid != os.getuid():
-            return False
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.setblocking(False)
-            probe.connect(str(folder / "socket"))
     except FileNotFoundError:
-        return folder.is_dir() and time.time() - status.st_mtime > _STARTING
-    except ConnectionRefusedError:
-        return True
-    except OSError:
         return False
-    return False
+    if status.st_uid != os.getuid() or not folder.is_dir():
+        return False
+    if (folder / "socket").exists():
+        return is_refused(folder / "socket")
+    return time.time() - status.st_mtime > _STARTING

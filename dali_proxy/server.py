@@ -7,6 +7,7 @@ import secrets
 import shutil
 import signal
 import threading
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dali_proxy.endpoint import Endpoint, InputSpec
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
-from dali_proxy.folders import new_folder, remove_dead_folders
+from dali_proxy.folders import is_refused, new_folder, remove_dead_folders
 from dali_proxy.host import HostOptions, ProcessHost, ThreadHost
 from dali_proxy.interrupts import unheard
 from dali_proxy.nvidia.adopt import adopt, is_nvidia_pipeline
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DALIServer"]
 
+_ENDING = 5.0  # seconds between the end of a server's sockets and that of its process
 _HOSTS = {"process": ProcessHost, "thread": ThreadHost}
 
 
@@ -274,9 +276,8 @@ class DALIServer:
             ServerDiedError: it died, and `restart` is "never".
         """
         with self._lock:
+            self._await_end()
             consumer = self._life.consumers.get(os.getpid())
-            if consumer is not None and consumer.ended and self._life.host is not None:
-                self._life.host.how_it_ended()  # waits for it: its end is seen here a little later
             error = self.end_error()
             if error is None and consumer is not None and consumer.ended:
                 del self._life.consumers[os.getpid()]
@@ -291,6 +292,16 @@ class DALIServer:
                     self.start()
                 except (OSError, PipelineError):  # what ended it may still go on: once more
                     self.start()
+
+    def _await_end(self) -> None:
+        """If the server is about to end, wait until it has: its sockets go first."""
+        deadline = time.monotonic() + _ENDING
+        while self._owned and self.running and is_refused(self.endpoint.path):
+            if time.monotonic() > deadline:
+                self._life.failure = "its process lived, but did not listen any more"
+                self._life.stop("it listens no more")
+                return
+            time.sleep(0.01)
 
     start_thread = start
     stop_thread = stop

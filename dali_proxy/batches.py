@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
+import pickle
 from dataclasses import dataclass
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
+import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data import get_worker_info
 
-__all__ = ["Made", "NumberedIndices", "Unmade"]
+__all__ = ["Made", "NumberedIndices", "Packed", "Unmade"]
+
+
+_SMALL = 1 << 16  # bytes
 
 
 @dataclass(frozen=True)
@@ -85,3 +92,40 @@ class Unmade:
     def traceback(self) -> str:
         """The worker's traceback, as text; empty where the exception has it itself."""
         return "" if isinstance(self.error, Exception) else str(self.error.exc_msg)
+
+
+class Packed:
+    """A batch on its way from a worker, as bytes; it arrives as the batch itself.
+
+    torch would pickle it on a thread that only prints what goes wrong there (an object that can't be pickled, no
+    descriptor left for a tensor), and the training process would wait for ever. Here it is an exception of the worker.
+
+    Args:
+        made: the batch.
+    """
+
+    __slots__ = ("_data",)
+
+    def __init__(self, made: Made | Unmade) -> None:
+        file = io.BytesIO()
+        _Pickler(file).dump(made)
+        self._data = file.getvalue()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (pickle.loads, (self._data,))
+
+
+class _Pickler(ForkingPickler):
+    """Pickles small tensors by value: a descriptor for each, which torch would send, costs more than their bytes."""
+
+    def reducer_override(self, thing: Any) -> Any:
+        if type(thing) is not torch.Tensor or thing.layout != torch.strided or thing.device.type != "cpu":
+            return NotImplemented
+        if not 0 < thing.nbytes <= _SMALL or thing.requires_grad or thing.is_quantized:
+            return NotImplemented
+        plain = thing.resolve_conj().resolve_neg().contiguous().reshape(-1)
+        return _small_tensor, (plain.view(torch.uint8).numpy().tobytes(), thing.dtype, tuple(thing.shape))
+
+
+def _small_tensor(data: bytes, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
+    return torch.frombuffer(bytearray(data), dtype=dtype).reshape(shape)

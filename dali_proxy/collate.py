@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dali_proxy.batches import Made, NumberedIndices, Unmade
+from torch.utils.data import get_worker_info
+
+from dali_proxy.batches import Made, NumberedIndices, Packed, Unmade
 from dali_proxy.context import BatchContext, current_context, set_context
 from dali_proxy.nested import find, replace
 from dali_proxy.numbering import batch_number
@@ -46,7 +48,7 @@ class Collate:
         self.catch = catch
         self._made = 0  # batches of datapipes
 
-    def __call__(self, samples: Any) -> Made | Unmade | Pause:
+    def __call__(self, samples: Any) -> Made | Unmade | Packed | Pause:
         if isinstance(samples, Pause) or (isinstance(samples, list) and samples and isinstance(samples[0], Pause)):
             return Pause()
         context = current_context()
@@ -60,7 +62,8 @@ class Collate:
             numbered = NumberedIndices(context.epoch, context.batch, context.indices)
             try:
                 data = _submit_rest(self.collate_fn(samples))
-                return Made(numbered, data, None if context.place is None else context.place())
+                made = Made(numbered, data, None if context.place is None else context.place())
+                return made if get_worker_info() is None else Packed(made)
             except self.catch as error:
                 return Unmade.of(numbered, error, "")
         finally:

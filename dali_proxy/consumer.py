@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from dali_proxy.endpoint import Endpoint, open_channel
+from dali_proxy.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from dali_proxy.failures import rebuild
 from dali_proxy.tickets import Ticket, discard_through, forget_discard
@@ -128,7 +128,7 @@ class ConsumerClient:
 
     def open_session(self, session: int) -> None:
         """Say that an iterator begins: what is submitted for it belongs to this process."""
-        with self._talk():
+        with server_errors(), self._talk():
             self._channel.send(OpenSession(session), timeout=self._endpoint.timeout)
 
     def close_session(self, session: int) -> None:

@@ -342,11 +342,17 @@ class LoaderIterator(Iterator[Any]):
 
     def _revive(self) -> None:
         """Have the server started again if it died, and go on with it."""
-        self._server.revive(self._stops)
-        consumer = self._server.consumer
-        if consumer is not self._consumer:
-            consumer.open_session(self._session)
-            self._consumer = consumer
+        for attempt in range(3):
+            self._server.revive(self._stops)
+            try:
+                consumer = self._server.consumer
+                if consumer is not self._consumer:
+                    consumer.open_session(self._session)
+                    self._consumer = consumer
+                return
+            except LOST:  # it died once more
+                if attempt == 2:
+                    raise
 
     def __len__(self) -> int:
         return len(self._inner_loader)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import resource
 import shutil
 import signal
@@ -137,6 +138,53 @@ def test_exception_in_collate(server: DALIServer) -> None:
         next(iter(loader))
 
 
+class LambdaDataset(IndexDataset):
+    """Returns what can't be pickled, for one sample."""
+
+    def __getitem__(self, index: int) -> Any:
+        return (*super().__getitem__(index), (lambda: 1) if index == 5 else 1)
+
+
+def keep(samples: Any) -> Any:
+    return samples
+
+
+def test_sample_that_cannot_travel(server: DALIServer) -> None:
+    iterator = iter(DataLoader(server, LambdaDataset(12, server.proxy), 4, num_workers=1, collate_fn=keep))
+    next(iterator)
+    with soon(), pytest.raises((AttributeError, pickle.PicklingError), match="pickle"):
+        next(iterator)
+    assert [index for _, index, _ in next(iterator)] == [8, 9, 10, 11]
+
+
+class WithoutDescriptors(IndexDataset):
+    """Its worker has no descriptor left when it comes to one sample."""
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 9:
+            _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (8, most))  # those numbers are taken
+        return super().__getitem__(index)
+
+
+def test_worker_without_descriptors(server: DALIServer) -> None:
+    loader = DataLoader(server, WithoutDescriptors(40, server.proxy), batch_size=4, num_workers=1)
+    assert run_to_the_end(loader) == list(range(40))  # it needs none for samples and labels
+
+
+def test_training_without_descriptors(server: DALIServer) -> None:
+    next(iter(DataLoader(server, IndexDataset(8, server.proxy), batch_size=4)))  # it is connected
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    loader = DataLoader(server, IndexDataset(8, server.proxy), batch_size=4, num_workers=1)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (psutil.Process().num_fds() + 2, limits[1]))
+    try:
+        with soon(), pytest.raises(OSError, match="Too many open files"):
+            iter(loader)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert run_to_the_end(loader) == list(range(8))
+
+
 def test_exception_in_the_training_loop(mode: str) -> None:
     def train() -> None:
         with DALIServer(affine(), mode=mode) as server:  # type: ignore[arg-type]
@@ -219,6 +267,20 @@ def test_full_ring_holds_a_worker_back() -> None:
     with DALIServer(affine(), ring_bytes=1 << 14, ring_bytes_limit=1 << 14) as server:
         loader = DataLoader(server, IndexDataset(200, server.proxy, 500), 4, num_workers=1, prefetch_factor=10)
         assert [index for batch in loader for index in check_affine(*batch, width=500)] == list(range(200))
+
+
+def test_server_without_descriptors() -> None:
+    with DALIServer(affine()) as server:
+        loader = DataLoader(server, IndexDataset(8, server.proxy), batch_size=4, num_workers=1)
+        here = DataLoader(server, IndexDataset(8, server.proxy), batch_size=4)
+        assert run_to_the_end(here) == list(range(8))
+        assert server.pid is not None
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (psutil.Process(server.pid).num_fds(), 4096))
+        with soon(), pytest.raises(ProxyError):
+            run_to_the_end(loader)
+        assert run_to_the_end(here) == list(range(8))  # who is connected goes on
+        resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (4096, 4096))
+        assert run_to_the_end(loader) == list(range(8))
 
 
 def test_socket_folder_that_is_removed() -> None:

@@ -23,7 +23,6 @@ NUMBERED = NumberedIndices(1, 2, [3, 4])
         torch.tensor([True, False]),
         torch.tensor([1 + 2j, 3j]).conj(),
         torch.zeros(0, 4),
-        torch.nn.Parameter(torch.ones(2), requires_grad=False),
     ],
     ids=str,
 )

@@ -29,8 +29,8 @@ FOUND = FOLDER / "parity.json"
 
 HEAD = """# Operators beside NVIDIA DALI's
 
-Every operator of `nvidia.dali.fn` {version}, and what there is of it here: {there} of {count}. Written by
-`make operators`; [the reference](reference/operators.md) has the arguments.
+Every operator of `nvidia.dali.fn` {version}, and what there is of it here: {there} of {count}, old names
+among them. Written by `make operators`; [the reference](reference/operators.md) has the arguments.
 
 - **here**: devices that the operator runs on; *mixed* takes bytes from the CPU and gives results on the GPU.
 - **allowed** and **found**: the largest difference from DALI on the CPU that the tests allow, and that they have found
@@ -64,7 +64,9 @@ def page() -> str:
     for name in sorted({*theirs, *ours}):
         here = "not there" if name not in ours else ", ".join(ours[name].devices)
         devices = ", ".join(theirs[name]) if name in theirs else "not there"
-        cells = [f"`{name}`", devices or "any", here, *_differences(name, found, name in ours)]
+        alias = ours[name].alias_of if name in ours else None
+        cells = [f"`{name}`", devices or "any", here]
+        cells += [f"as `{alias}`", "", ""] if alias else _differences(name, found, name in ours)
         rows.append("| " + " | ".join(cells) + " |")
     reasons = [f"| `{name}` | {TOLERANCES[name].reason} |" for name in sorted(TOLERANCES)]
     differences = [f"| `{name}` | {text} |" for name, text in DIFFERENCES.items()]

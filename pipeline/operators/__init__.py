@@ -58,6 +58,7 @@ from pipeline.operators import (
     video_input,
     warp_affine,
 )
+from pipeline.operators.aliases import register_aliases
 from pipeline.operators.functions import class_name, fill_namespace, make_class, make_function
 from pipeline.operators.registry import all_schemas
 from pipeline.readers import coco as coco_reader
@@ -134,5 +135,7 @@ FAMILIES = (
     warp_affine,
     webdataset_reader,
 )
+
+register_aliases()
 
 __all__ = ["FAMILIES", "all_schemas", "class_name", "fill_namespace", "make_class", "make_function"]

@@ -51,14 +51,14 @@ def make_class(schema: OperatorSchema) -> type[Any]:
 
 
 def _class_of(function: Callable[..., Any], name: str) -> type[Any]:
-    """Return a class over a function without inputs: it is made with the arguments, and called with the rest."""
+    """Return a class over a function: it is made with arguments, and called with inputs and the rest."""
 
     def __init__(self: Any, *values: Any, **arguments: Any) -> None:
         self._values = values
         self._arguments = arguments
 
-    def __call__(self: Any, **arguments: Any) -> Any:
-        return function(*self._values, **{**self._arguments, **arguments})
+    def __call__(self: Any, *inputs: Any, **arguments: Any) -> Any:
+        return function(*self._values, *inputs, **{**self._arguments, **arguments})
 
     return type(name, (), {"__init__": __init__, "__call__": __call__, "__doc__": function.__doc__})
 

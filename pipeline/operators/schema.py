@@ -184,6 +184,7 @@ class OperatorSchema:
         hidden: internal: no `fn` function is made of it.
         keeps_order: a sample of the outputs is made of the same sample of the first input.
         function: the function of `fn`, written by hand where a call is more than adding one operator.
+        alias_of: the operator that this is another name of, which is what its function adds to the graph.
     """
 
     name: str
@@ -201,6 +202,7 @@ class OperatorSchema:
     hidden: bool = False
     keeps_order: bool = True
     function: Callable[..., Any] | None = None
+    alias_of: str | None = None
 
     @property
     def display(self) -> str:

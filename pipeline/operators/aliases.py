@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from pipeline.graph.nodes import apply_operator
+from pipeline.operators.functions import make_function
 from pipeline.operators.registry import lookup, register
 from pipeline.operators.schema import OperatorSchema
 
@@ -42,24 +44,20 @@ def register_aliases() -> None:
     """Add the old names to the registry, after the operators that they stand for."""
     for name, target in ALIASES.items():
         schema = lookup(target)
-        register(
-            replace(
-                schema,
-                name=name,
-                doc=f"An old name of `fn.{target}`.",
-                function=_function(name, schema),
-                alias_of=target,
-            )
-        )
+        declared = replace(schema, name=name, doc=f"An old name of `fn.{target}`.", function=None, alias_of=target)
+        register(replace(declared, function=_function(declared, schema)))
 
 
-def _function(name: str, schema: OperatorSchema) -> Callable[..., Any]:
+def _function(declared: OperatorSchema, schema: OperatorSchema) -> Callable[..., Any]:
+    """Return the function of an old name, which calls the new one."""
+
     def function(*inputs: Any, **arguments: Any) -> Any:
-        warnings.warn(f"fn.{name} is an old name: use fn.{schema.name}", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"fn.{declared.name} is an old name: use fn.{schema.name}", DeprecationWarning, stacklevel=2)
         if schema.function is not None:
             return schema.function(*inputs, **arguments)
         return apply_operator(schema.name, inputs, arguments)
 
-    function.__name__ = function.__qualname__ = name.rpartition(".")[2]
-    function.__doc__ = f"An old name of `fn.{schema.name}`."
+    shown = make_function(declared)
+    function.__name__, function.__qualname__, function.__doc__ = shown.__name__, shown.__qualname__, shown.__doc__
+    function.__signature__ = inspect.signature(shown)  # type: ignore[attr-defined]
     return function

@@ -207,11 +207,11 @@ def _array(value: Any, device: str) -> Any:
     if device == "gpu":
         import cupy
 
-        made = cupy.from_dlpack(value) if hasattr(value, "__dlpack__") else cupy.asarray(value)
+        made = cupy.asarray(cupy.from_dlpack(value) if hasattr(value, "__dlpack__") else value, order="C")
     elif hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
-        made = np.from_dlpack(value)
+        made = np.asarray(np.from_dlpack(value), order="C")
     else:
-        made = np.asarray(value)
+        made = np.asarray(value, order="C")
     if made.dtype.kind not in "biuf":
         raise InputError(f"the function returned {type(value).__name__}, which is no array of numbers")
     return made

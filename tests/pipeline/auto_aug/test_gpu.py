@@ -80,6 +80,22 @@ def test_equalize(layout: str) -> None:
     assert max(largest(lambda x: fn.equalize(fn.flip(x)), feed=feed, layout=layout)) == 0
 
 
+def test_branches_in_branches() -> None:
+    def describe(x: Any) -> Any:
+        outer = fn.random.uniform(values=[0.0, 1.0, 2.0], seed=3)
+        inner = fn.random.coin_flip(seed=4)
+        return select(
+            outer,
+            [
+                lambda: fn.flip(x),
+                lambda: x,
+                lambda: select(inner, [lambda: fn.flip(x, vertical=1), lambda: fn.brightness(x, brightness=0.5)]),
+            ],
+        )
+
+    assert max(largest(describe)) == 0
+
+
 def test_branches_on_both_devices_in_one_graph() -> None:
     def describe(x: Any) -> Any:
         which = fn.random.uniform(values=[0.0, 1.0, 2.0], seed=3)

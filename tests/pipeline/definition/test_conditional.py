@@ -72,6 +72,18 @@ def pairs(fn: Any, types: Any, x: Any, way: Any) -> Any:
     return left, right
 
 
+def returns_early(fn: Any, types: Any, x: Any, way: Any) -> Any:
+    made = way
+    if way == 1:
+        made = way + 5
+        if made == 7:
+            return made
+    elif way == 2:
+        return made * 3
+    made = made * 10
+    return made
+
+
 def only_known_conditions(fn: Any, types: Any, x: Any, way: Any) -> Any:
     done = []
     for number in range(5):
@@ -116,6 +128,11 @@ def test_graphs_make_what_they_make_in_dali(graph: Callable[..., Any]) -> None:
         for our, their in zip(ours, theirs, strict=True):
             assert our.dtype == their.dtype
             assert np.array_equal(our, their)
+
+
+def test_returns_from_some_branches() -> None:
+    (made,) = run("pipeline", returns_early)
+    assert [sample.item() for sample in made] == [{0: 0, 1: 60, 2: 6}[way] for way in WAYS.tolist()]
 
 
 def test_expressions_choose_too() -> None:

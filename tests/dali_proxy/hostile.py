@@ -186,7 +186,7 @@ class Attacker:
         self.rng = rng
         self.sent: Counter[str] = Counter() if sent is None else sent
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(10)
+        self.sock.settimeout(30)
         self.sock.connect(endpoint.path)
         self._key = endpoint.key
 
@@ -219,7 +219,7 @@ class Attacker:
         number, body = CODEC.encode(message)
         socket.send_fds(self.sock, [encode_frame(number, body, len(fds))], fds)
 
-    def closed_by_server(self, timeout: float = 10) -> bool:
+    def closed_by_server(self, timeout: float = 30) -> bool:
         """Wait for the server to close the connection; what it sends meanwhile is dropped."""
         self.sock.settimeout(timeout)
         try:
@@ -268,7 +268,7 @@ class Attacker:
         except BlockingIOError:
             pass
         finally:
-            self.sock.settimeout(10)
+            self.sock.settimeout(30)
 
     def _read(self, size: int) -> bytes:
         data = b""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -412,6 +413,38 @@ def test_datapipes_begin_anew(noise: DALIServer) -> None:
     again = pipe()
     again.load_state_dict(state)
     assert [bits(batch) for batch in again] == rest
+
+
+def test_lightning_saves_and_restores_the_state(noise: DALIServer, tmp_path: Path) -> None:
+    lightning = pytest.importorskip("lightning")
+
+    class Model(lightning.LightningModule):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(1, 1)
+            self.seen: list[Any] = []
+
+        def training_step(self, batch: Any, number: int) -> Any:
+            self.seen.append((self.current_epoch, number, bits(batch)))
+            return self.layer(batch[0]).mean()
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), 1e-4)
+
+    def fit(path: Path | None) -> list[Any]:
+        model = Model()
+        checkpoints = lightning.pytorch.callbacks.ModelCheckpoint(
+            tmp_path, filename="{step}", every_n_train_steps=8, save_top_k=-1
+        )
+        trainer = lightning.Trainer(
+            max_epochs=2, accelerator="cpu", logger=False, callbacks=[checkpoints], enable_progress_bar=False,
+            enable_model_summary=False,
+        )  # fmt: skip
+        trainer.fit(model, make(noise, shuffle=True, generator=generator()), ckpt_path=path)
+        return model.seen
+
+    whole = fit(None)
+    assert fit(tmp_path / "step=8.ckpt") == whole[8:]  # in the second epoch
 
 
 # What can't be

@@ -34,8 +34,9 @@ among them. Written by `make operators`; [the reference](reference/operators.md)
 
 - **here**: devices that the operator runs on; *mixed* takes bytes from the CPU and gives results on the GPU.
 - **allowed** and **found**: the largest difference from DALI on the CPU that the tests allow, and that they have found
-  in {examples} drawn calls of the operator with every argument that it documents. Of whole numbers as it is, of real
-  ones as a fraction of the largest value. 0 is the same to the last bit.
+  in {examples} drawn calls of the operator with every argument that it documents. Of whole numbers as it is, or where
+  they have 32 bits and more, what goes beyond the digits of a float32; of real ones as a fraction of the largest value.
+  0 is the same to the last bit.
 - **GPU**: the same for our GPU against our CPU, where that was run.
 """
 FOOT = """

@@ -60,6 +60,7 @@ def encode_pipeline(graph: Graph, arguments: Mapping[str, Any]) -> SerializedPip
                 "argument_inputs": {name: [e.node, e.output] for name, e in node.argument_inputs.items()},
                 "location": asdict(node.location),
                 "branch": [[edge.node, edge.output, value] for edge, value in node.branch],
+                "twin": node.twin,
             }
             for node in graph.nodes
         ],
@@ -99,6 +100,7 @@ def decode_pipeline(data: bytes, objects: Mapping[str, Any] | None = None) -> tu
                 argument_inputs={name: Edge(*edge) for name, edge in item["argument_inputs"].items()},
                 location=SourceLocation(**item["location"]),
                 branch=tuple((Edge(*edge), value) for *edge, value in item.get("branch", ())),
+                twin=item.get("twin"),
             )
             for index, item in enumerate(content["nodes"])
         )
@@ -218,6 +220,8 @@ def _check_graph(graph: Graph) -> None:
             raise SerializationError(f"operator {node.operator!r} does not run on the device {node.device!r}")
         if any(not 0 <= edge.node < node.index for edge in node.sources):
             raise SerializationError(f"operator {node.name!r} reads an output that comes after it")
+        if node.twin is not None and not 0 <= node.twin < node.index:
+            raise SerializationError(f"operator {node.name!r} has the random numbers of one that comes after it")
         _check_call(node, schema)
     if any(not 0 <= edge.node < len(graph.nodes) for edge in graph.outputs):
         raise SerializationError("an output of the pipeline is no operator's output")

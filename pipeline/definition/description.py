@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline.errors import ArgumentTypeError, GraphError, InputError, NoOutputsError, UnknownInputError
 from pipeline.graph import DataNode, Graph, GraphNode, OperatorCall, SourceLocation, as_node
 from pipeline.graph.current import pop_pipeline, push_pipeline
-from pipeline.graph.graph import calls_behind
+from pipeline.graph.graph import calls_behind, check_pipelines
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -127,8 +127,9 @@ class DescribesGraph:
                 with self:
                     self.take_outputs(self.define_graph(), self.define_graph)
             assert self._outputs is not None
-            self._graph = Graph.of(self._outputs, self._kept)
             calls = calls_behind(self._outputs, self._kept)
+            check_pipelines(calls, self)
+            self._graph = Graph.of(self._outputs, self._kept)
             self._names = {call.order: node.name for call, node in zip(calls, self._graph.nodes, strict=True)}
         return self._graph
 

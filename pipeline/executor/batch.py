@@ -98,7 +98,7 @@ class Batch:
         own = node.argument("seed")
         if own is not None and own >= 0:
             return batch_generator(own, 0, self.request.key)
-        return batch_generator(self.seed, node.index + 1, self.request.key)
+        return batch_generator(self.seed, node.random_stream, self.request.key)
 
     def source_of(self, node: GraphNode, failures: Sequence[SampleFailure]) -> str:
         """Return where the first sample at which an operator failed lies in the data set that it comes from."""

@@ -10,27 +10,30 @@ from pipeline.errors import GraphError
 if TYPE_CHECKING:
     from pipeline.graph.nodes import OperatorCall
 
-__all__ = ["current_pipeline", "pop_pipeline", "push_pipeline"]
+__all__ = ["Keeper", "current_pipeline", "pop_pipeline", "push_pipeline"]
 
 
-class _Keeper(Protocol):
-    def keep(self, call: OperatorCall) -> None: ...
+class Keeper(Protocol):
+    """A pipeline, as far as operators know it when they are called."""
+
+    def keep(self, call: OperatorCall) -> None:
+        """Keep an operator call in the graph though no output needs it."""
 
 
 class _Stack(threading.local):
     def __init__(self) -> None:
-        self.pipelines: list[_Keeper] = []
+        self.pipelines: list[Keeper] = []
 
 
 _STACK = _Stack()
 
 
-def current_pipeline() -> _Keeper | None:
+def current_pipeline() -> Keeper | None:
     """Return the innermost current pipeline of this thread, or None."""
     return _STACK.pipelines[-1] if _STACK.pipelines else None
 
 
-def push_pipeline(pipeline: _Keeper) -> None:
+def push_pipeline(pipeline: Keeper) -> None:
     """Make a pipeline current."""
     _STACK.pipelines.append(pipeline)
 

@@ -12,7 +12,16 @@ from pipeline.graph.nodes import DataNode, OperatorCall
 from pipeline.operators.registry import lookup
 from pipeline.operators.schema import OperatorSchema
 
-__all__ = ["BranchPath", "Edge", "Graph", "GraphNode", "calls_behind", "check_branches", "check_names"]
+__all__ = [
+    "BranchPath",
+    "Edge",
+    "Graph",
+    "GraphNode",
+    "calls_behind",
+    "check_branches",
+    "check_names",
+    "check_pipelines",
+]
 
 
 @dataclass(frozen=True, order=True)
@@ -41,6 +50,7 @@ class GraphNode:
         argument_inputs: arguments that are one value a sample.
         location: the user's line.
         branch: for which samples it runs: those for which each of these numbers has this value. Empty for all.
+        twin: number of the node whose random numbers it has, when they aren't its own.
     """
 
     index: int
@@ -52,6 +62,7 @@ class GraphNode:
     argument_inputs: Mapping[str, Edge] = field(default_factory=dict)
     location: SourceLocation = SourceLocation()
     branch: BranchPath = ()
+    twin: int | None = None
 
     @property
     def schema(self) -> OperatorSchema:
@@ -66,6 +77,11 @@ class GraphNode:
     @property
     def output_count(self) -> int:
         return self.schema.output_count(self.arguments, len(self.inputs))
+
+    @property
+    def random_stream(self) -> int:
+        """Which of the pipeline's streams of random numbers it draws from."""
+        return (self.index if self.twin is None else self.twin) + 1
 
     @property
     def output_device(self) -> str:
@@ -120,6 +136,9 @@ class Graph:
         """
         calls = calls_behind(outputs, kept)
         numbers = {id(call): index for index, call in enumerate(calls)}
+        firsts: dict[int, int] = {}  # of calls with the same random numbers, the first one that wasn't pruned
+        for call in calls:
+            firsts.setdefault(id(call.twin or call), numbers[id(call)])
 
         def edge(node: DataNode) -> Edge:
             return Edge(numbers[id(_source(node))], node.index)
@@ -135,6 +154,7 @@ class Graph:
                 argument_inputs={key: edge(node) for key, node in call.argument_inputs.items()},
                 location=call.location,
                 branch=tuple((edge(node), value) for node, value in call.branch),
+                twin=None if firsts[id(call.twin or call)] == index else firsts[id(call.twin or call)],
             )
             for index, call in enumerate(calls)
         )
@@ -194,6 +214,26 @@ def check_branches(nodes: Sequence[GraphNode], outputs: Iterable[Edge]) -> None:
 
 def _within(inner: BranchPath, outer: BranchPath) -> bool:
     return inner[: len(outer)] == outer
+
+
+def check_pipelines(calls: Iterable[OperatorCall], own: object) -> None:
+    """Check that operators of a graph were not called within different pipelines.
+
+    Args:
+        calls: those of the graph.
+        own: the pipeline that has the graph.
+
+    Raises:
+        GraphError: when they were; the message names the first one that was called within another pipeline.
+    """
+    within = [call for call in calls if call.pipeline is not None]
+    if all(call.pipeline == within[0].pipeline for call in within):
+        return
+    foreign = next(call for call in within if call.pipeline is not None and call.pipeline() is not own)
+    raise GraphError(
+        f"{foreign.display} was called within another pipeline than other operators of the graph\n"
+        f"  at {foreign.location}"
+    )
 
 
 def check_names(nodes: Iterable[GraphNode]) -> None:

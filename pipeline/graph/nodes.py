@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ from pipeline.errors import (
     UnknownArgumentError,
 )
 from pipeline.graph.branches import Branch, current_branch, within
-from pipeline.graph.current import current_pipeline
+from pipeline.graph.current import Keeper, current_pipeline
 from pipeline.graph.expression import Expression
 from pipeline.graph.indexing import index_entries
 from pipeline.graph.location import SourceLocation
@@ -25,7 +26,7 @@ from pipeline.operators.registry import lookup
 from pipeline.operators.schema import REQUIRED, Kind, OperatorSchema
 from pipeline.types import Constant
 
-__all__ = ["DataNode", "OperatorCall", "apply_operator", "as_node"]
+__all__ = ["DataNode", "OperatorCall", "apply_operator", "as_node", "explained"]
 
 _ORDER = itertools.count()
 
@@ -43,6 +44,8 @@ class OperatorCall:
         argument_inputs: arguments that are one value a sample.
         location: the user's line.
         branch: for which samples it runs.
+        twin: an earlier call whose random numbers are to be its own: that for another set of inputs.
+        pipeline: the one that was current; None for none.
         order: position among all calls of this process.
     """
 
@@ -54,6 +57,8 @@ class OperatorCall:
     argument_inputs: Mapping[str, DataNode]
     location: SourceLocation
     branch: Branch = ()
+    twin: OperatorCall | None = None
+    pipeline: weakref.ref[Keeper] | None = None
     order: int = field(default_factory=lambda: next(_ORDER))
 
     @property
@@ -126,6 +131,8 @@ def as_node(value: Any, what: str) -> DataNode:
     """
     if isinstance(value, DataNode):
         return value
+    if isinstance(value, list | tuple) and any(isinstance(item, DataNode) for item in value):
+        raise ArgumentTypeError(f"{what} is a {type(value).__name__} with data nodes in it, and must be one DataNode")
     if isinstance(value, bool | int | float | np.ndarray | np.generic | list | tuple):
         value = Constant(value)
     if isinstance(value, Constant):
@@ -142,7 +149,7 @@ def as_node(value: Any, what: str) -> DataNode:
 
 
 def apply_operator(
-    name: str, inputs: Sequence[Any], arguments: Mapping[str, Any]
+    name: str, inputs: Sequence[Any], arguments: Mapping[str, Any], twin: OperatorCall | None = None
 ) -> DataNode | tuple[DataNode, ...] | None:
     """Add an operator to the graph: check the call against the declaration, return the outputs.
 
@@ -150,6 +157,7 @@ def apply_operator(
         name: path of the operator below `fn`.
         inputs: positional inputs; None at the end for optional ones.
         arguments: keyword arguments, with `device` and `name`.
+        twin: an earlier call of the operator whose random numbers it is to have.
 
     Returns:
         The output, a tuple of outputs, or None for an operator without outputs.
@@ -160,10 +168,9 @@ def apply_operator(
     schema = lookup(name)
     location = SourceLocation.of_caller()
     try:
-        call = _check_call(schema, inputs, dict(arguments), location)
+        call = _check_call(schema, inputs, dict(arguments), location, twin)
     except GraphError as error:
-        message = f"{schema.display}: {error}"
-        raise type(error)(f"{message}\n  at {location}" if location.line else message) from error.__cause__
+        raise explained(error, schema, location) from error.__cause__
     device = schema.output_device or ("cpu" if call.device == "cpu" else "gpu")
     count = schema.output_count(call.arguments, len(call.inputs))
     nodes = tuple(DataNode(call.name or schema.name, device, call, index) for index in range(count))
@@ -174,8 +181,18 @@ def apply_operator(
     return nodes[0] if count == 1 else nodes
 
 
+def explained(error: GraphError, schema: OperatorSchema, location: SourceLocation) -> GraphError:
+    """Return an error whose message also names the operator and the user's line."""
+    message = f"{schema.display}: {error}"
+    return type(error)(f"{message}\n  at {location}" if location.line else message)
+
+
 def _check_call(
-    schema: OperatorSchema, inputs: Sequence[Any], arguments: dict[str, Any], location: SourceLocation
+    schema: OperatorSchema,
+    inputs: Sequence[Any],
+    arguments: dict[str, Any],
+    location: SourceLocation,
+    twin: OperatorCall | None,
 ) -> OperatorCall:
     label = arguments.pop("name", None)
     if label is not None and not isinstance(label, str):
@@ -221,7 +238,19 @@ def _check_call(
     branch = current_branch() if read else ()  # what reads nothing runs for all samples: it can't know which are meant
     if not schema.merges:
         _check_branch(read, branch)
-    return OperatorCall(schema, device, label, tuple(nodes), constants, argument_inputs, location, branch)
+    pipeline = current_pipeline()
+    return OperatorCall(
+        schema,
+        device,
+        label,
+        tuple(nodes),
+        constants,
+        argument_inputs,
+        location,
+        branch,
+        twin,
+        None if pipeline is None else weakref.ref(pipeline),
+    )
 
 
 def _check_branch(read: Sequence[DataNode], branch: Branch) -> None:

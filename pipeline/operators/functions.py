@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pipeline.graph.nodes import apply_operator
+from pipeline.graph.input_sets import call_operator
 from pipeline.operators.schema import COMMON_ARGUMENTS, REQUIRED, Argument, OperatorSchema
 
 __all__ = ["fill_namespace", "make_class", "make_function"]
@@ -27,7 +27,7 @@ def make_function(schema: OperatorSchema) -> Callable[..., Any]:
         return schema.function
 
     def function(*inputs: Any, **arguments: Any) -> Any:
-        return apply_operator(schema.name, inputs, arguments)
+        return call_operator(schema, inputs, arguments)
 
     function.__name__ = function.__qualname__ = schema.name.rpartition(".")[2]
     function.__doc__ = _documentation(schema)
@@ -44,7 +44,7 @@ def make_class(schema: OperatorSchema) -> type[Any]:
         self._arguments = arguments
 
     def __call__(self: Any, *inputs: Any, **arguments: Any) -> Any:
-        return apply_operator(schema.name, inputs, {**self._arguments, **arguments})
+        return call_operator(schema, inputs, {**self._arguments, **arguments})
 
     name = class_name(schema.name)
     return type(name, (), {"__init__": __init__, "__call__": __call__, "__doc__": _documentation(schema)})

@@ -140,7 +140,7 @@ class DataReader(Reader):
             return EpochShuffled(sharding, given.shuffle_after_epoch_seed)
         if given.random_shuffle:
             own = self.node.argument("seed")
-            seed, stream = (own, 0) if own >= 0 else (self.setup.seed, self.node.index + 1)
+            seed, stream = (own, 0) if own >= 0 else (self.setup.seed, self.node.random_stream)
             return BufferShuffled(sharding, given.initial_fill, seed, stream, self._loader.random_access)
         return Sequential(sharding)
 

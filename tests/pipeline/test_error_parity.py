@@ -115,12 +115,32 @@ GRAPHS: dict[str, tuple[str, list[Any], Callable[..., Any]]] = {
     "text as an output": ("graph function", [], lambda d: "text"),
     "a dict as an output": ("graph function", [NUMBERS], lambda d, x: {"x": x}),
     "a list of nodes as one output": ("graph function", [NUMBERS], lambda d, x: ([x, x], x)),
+    "a tuple of nodes as an input": ("fn.flip", [NUMBERS], lambda d, x: d.fn.flip((x, x))),
+    "nodes and arrays as an input": ("fn.flip", [PICTURES], lambda d, x: d.fn.flip([x, PICTURES[0]])),
+    "lists of different lengths": ("fn.cat", [NUMBERS], lambda d, x: d.fn.cat([x, x], [x, x, x])),
+    "a list of nodes as an operand": ("arithmetic", [NUMBERS], lambda d, x: x * [x, x]),
+    "a list of nodes for a Python function": (
+        "fn.python_function",
+        [NUMBERS],
+        lambda d, x: d.fn.python_function([x, x], function=lambda array: array),
+    ),
+    "a node of another pipeline": (
+        "fn.external_source",
+        [],
+        lambda d: (of_another(d), d.fn.external_source(lambda: NUMBERS)),
+    ),
     "one name for two operators": (
         "fn.external_source",
         [],
         lambda d: (d.fn.external_source(name="a"), d.fn.external_source(name="a")),
     ),
 }
+
+
+def of_another(d: Package) -> Any:
+    """Return a node of another pipeline. DALI refuses it where a generated name is there twice."""
+    with d.Pipeline(**arguments()):
+        return d.fn.external_source(lambda: NUMBERS)
 
 
 def arguments(**more: Any) -> dict[str, Any]:

@@ -169,8 +169,8 @@ def test_what_no_output_needs_is_pruned_unless_it_is_kept() -> None:
 
 def test_current_pipelines_are_a_stack() -> None:
     outer, inner = Pipeline(**ARGUMENTS), Pipeline(**ARGUMENTS)
-    Pipeline.push_current(outer)
     x = fn.external_source(name="x")
+    Pipeline.push_current(outer)
     with contextlib.suppress(ZeroDivisionError), inner:
         fn.copy(x, name="in inner", preserve=True)
         raise ZeroDivisionError

@@ -40,6 +40,24 @@ def test_two_operators_of_one_name_are_refused_with_both_lines() -> None:
     assert str(caught.value).count("test_graph.py") == 2
 
 
+def test_nodes_of_another_pipeline_are_refused_where_the_pipeline_has_some_of_its_own() -> None:
+    one, other = (Pipeline(batch_size=1, num_threads=1, device_id=None) for _ in range(2))
+    with one:
+        foreign = fn.external_source(name="foreign")
+    by_nobody = foreign + 1
+    with other:
+        other.set_outputs(by_nobody, fn.random.coin_flip())
+    with pytest.raises(
+        errors.GraphError, match=r"fn.external_source \(name='foreign'\) was called within another"
+    ) as caught:
+        other.build()
+    assert 'foreign = fn.external_source(name="foreign")' in str(caught.value)
+    third = Pipeline(batch_size=1, num_threads=1, device_id=None)
+    third.set_outputs(by_nobody)
+    assert third.run(foreign=np.zeros(1))[0].as_array().tolist() == [1]
+    third.close()
+
+
 @pytest.mark.parametrize(
     ("call", "kind", "message"),
     [

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from torch.utils.data import Dataset
 
-from dali_proxy import DALIServer
+from dali_proxy import DALIServer, DataLoader
 from pipeline import Pipeline, fn, pipeline_def
 from pipeline.errors import OperatorError, PipelineError
 from tests.clips import COUNT, Clips, number_of
@@ -19,7 +20,6 @@ def numbers(sequence: Any) -> list[int]:
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("name", ["vp9.webm", "mjpeg.mkv"])
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -36,9 +36,10 @@ def numbers(sequence: Any) -> list[int]:
     ],
     ids=str,
 )
-def test_frames_are_those_of_dali(name: str, arguments: dict[str, Any], clips: Clips) -> None:
+def test_frames_are_those_of_dali(arguments: dict[str, Any], clips: Clips) -> None:
     # 1, and 2 in one of a thousand values: the chroma is rounded between its interpolation and the matrix.
-    compare(lambda fn, types, x: fn.decoders.video(x, **arguments), [clips.bytes(name)] * 2, tolerance=2)
+    feed = [clips.bytes("vp9.webm"), clips.bytes("mjpeg.mkv")]
+    compare(lambda fn, types, x: fn.decoders.video(x, **arguments), feed, tolerance=2)
 
 
 @pytest.mark.parity
@@ -97,20 +98,34 @@ def test_the_sample_that_is_no_video_is_named(clips: Clips) -> None:
     assert [failure.sample for failure in caught.value.failures] == [1, 2]
 
 
-@pipeline_def(batch_size=2, num_threads=2, device_id=None)
-def middle() -> Any:
+class Starts(Dataset[Any]):
+    """Parts of clips: the worker reads the file, the server decodes what is wanted of it."""
+
+    def __init__(self, paths: list[str], transform: Any) -> None:
+        self.paths, self.transform = paths, transform
+
+    def __len__(self) -> int:
+        return 3 * len(self.paths)
+
+    def __getitem__(self, index: int) -> Any:
+        clip, part = divmod(index, 3)
+        return self.transform(video=np.fromfile(self.paths[clip], np.uint8), start=np.int32(10 * part)), index
+
+
+@pipeline_def(batch_size=3, num_threads=2, device_id=None)
+def parts() -> Any:
     video = fn.external_source(name="video", no_copy=True)
     start = fn.external_source(name="start", no_copy=True)
     return fn.decoders.video(video, start_frame=start, sequence_length=3, stride=2)
 
 
 def test_a_worker_reads_the_file_and_the_server_decodes_it(clips: Clips) -> None:
-    with DALIServer(middle()) as server:
-        refs = [server.proxy(video=clips.bytes(name), start=np.int32(4)) for name in ("h264.mp4", "vp9.webm")]
-        for ref in refs:
-            frames = server.produce_data(ref).numpy()
-            assert frames.shape == (3, 48, 64, 3)
-            assert numbers(frames) == [4, 6, 8]
+    paths = [str(clips.path(name)) for name in ("h264.mp4", "vp9.webm")]
+    with DALIServer(parts()) as server:
+        for frames, indices in DataLoader(server, Starts(paths, server.proxy), batch_size=3, num_workers=1):
+            assert frames.shape == (3, 3, 48, 64, 3)
+            for sequence, index in zip(frames.numpy(), indices.tolist(), strict=True):
+                assert numbers(sequence) == [10 * (index % 3) + frame for frame in (0, 2, 4)]
 
 
 SEQUENCE_OPERATORS = {

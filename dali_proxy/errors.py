@@ -76,6 +76,7 @@ class BatchError(ProxyError):
         source_line: the user's line that made the operator (``file:line``), or an empty string.
         samples: positions in the batch of the samples that failed; empty when the batch failed as a whole.
         dataset_indices: dataset indices of these samples, as text; empty when they are not known.
+        paths: files of these samples, where an input of the pipeline is a path for `fn.io.file.read`; else empty.
         worker: who submitted the batch, such as ``"worker 1 (pid 4711)"``.
         remote_traceback: the traceback of the server, as text.
     """
@@ -88,6 +89,7 @@ class BatchError(ProxyError):
         source_line: str = "",
         samples: tuple[int, ...] = (),
         dataset_indices: tuple[str, ...] = (),
+        paths: tuple[str, ...] = (),
         worker: str = "",
         remote_traceback: str = "",
     ) -> None:
@@ -96,6 +98,7 @@ class BatchError(ProxyError):
         self.source_line = source_line
         self.samples = samples
         self.dataset_indices = dataset_indices
+        self.paths = paths
         self.worker = worker
         self.remote_traceback = remote_traceback
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import importlib
 import json
+import os
 import traceback
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +20,15 @@ _LONG = 1 << 16  # bytes of a text that may be long
 _SAMPLES = 64  # no more failed samples are listed
 
 
-def describe(error: BaseException, client: int, seq: int, indices: Sequence[str], worker: str, pid: int) -> Failure:
+def describe(
+    error: BaseException,
+    client: int,
+    seq: int,
+    indices: Sequence[str],
+    worker: str,
+    pid: int,
+    paths: Sequence[bytes] = (),
+) -> Failure:
     """Describe an error of a batch, for the wire.
 
     Args:
@@ -29,6 +38,7 @@ def describe(error: BaseException, client: int, seq: int, indices: Sequence[str]
         indices: dataset indices of its samples, as text.
         worker: name of the process that submitted it.
         pid: of that process.
+        paths: files of its samples, where an input is the path of one.
     """
     samples: list[int] = []
     operator = location = ""
@@ -46,6 +56,7 @@ def describe(error: BaseException, client: int, seq: int, indices: Sequence[str]
         source_line=clip(location),
         samples=tuple(samples),
         indices=tuple(indices[sample] for sample in samples if sample < len(indices)),
+        paths=tuple(clip(os.fsdecode(paths[sample])) for sample in samples if sample < len(paths)),
         worker=worker,
         worker_pid=pid,
         traceback=clip("".join(traceback.format_exception(error)), _LONG),
@@ -62,6 +73,9 @@ def rebuild(failure: Failure) -> BatchError:
         lines.append(f"dataset index: {named}")
     elif failure.samples:
         lines.append(f"samples of the batch: {', '.join(map(str, failure.samples))}")
+    unnamed = [path for path in failure.paths if path not in failure.message]
+    if unnamed:
+        lines.append(f"file: {', '.join(unnamed)}")
     lines.append(f"submitted by: {worker}")
     error = BatchError(
         "\n  ".join(lines),
@@ -69,6 +83,7 @@ def rebuild(failure: Failure) -> BatchError:
         source_line=failure.source_line,
         samples=failure.samples,
         dataset_indices=failure.indices,
+        paths=failure.paths,
         worker=worker,
         remote_traceback=failure.traceback,
     )

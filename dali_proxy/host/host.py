@@ -64,6 +64,7 @@ class Host:
         self._pipeline = pipeline
         self._options = options
         self._inputs = tuple(pipeline.inputs.values())
+        self._path_inputs = {node.inputs[0].node for node in pipeline.graph.find("io.file.read")}
         self._publisher = ResultPublisher(pipeline.device_id, local)
         self._client_numbers = itertools.count(1)
         self._workers: dict[int, Worker] = {}
@@ -201,13 +202,13 @@ class Host:
         key = BatchKey(message.epoch, message.batch, message.view)
         request = Request(worker, message.seq, message.session, key, message.batch_size, message.indices)
         try:
-            self._runner.submit(request, partial(self._read_inputs, worker, message))
+            self._runner.submit(request, partial(self._read_inputs, worker, message, request))
         except ProtocolError:
             raise
         except PipelineError:
             return  # of this batch; whoever fetches it gets it
 
-    def _read_inputs(self, worker: Worker, message: Submit) -> dict[str, TensorList]:
+    def _read_inputs(self, worker: Worker, message: Submit, request: Request) -> dict[str, TensorList]:
         if len(message.inputs) != len(self._inputs):
             raise ProtocolError(f"{len(message.inputs)} inputs came for {len(self._inputs)}")
         inputs: dict[str, TensorList] = {}
@@ -216,6 +217,8 @@ class Host:
             batch = TensorListCPU(worker.ring.views(table, dtype))
             if len(batch) != message.batch_size:
                 raise ProtocolError(f"{len(batch)} samples came for a batch of {message.batch_size}")
+            if node.index in self._path_inputs:  # for errors: its memory will have been reused by then
+                request.paths = tuple(sample.tobytes().rstrip(b"\0") for sample in batch.samples)
             inputs[node.name] = check_batch(batch, node, self._pipeline.max_batch_size)
         return inputs
 

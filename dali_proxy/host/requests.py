@@ -37,6 +37,7 @@ class Request:
         key: which batch it is, for random numbers.
         size: number of samples.
         indices: dataset indices of the samples, as text.
+        paths: files of the samples, where an input is the path of one; else empty.
         inputs: a batch for each input of the pipeline; emptied when they were read.
         state: where it is.
         staged: what the executor made, when it is DONE and went well.
@@ -50,6 +51,7 @@ class Request:
     key: BatchKey
     size: int
     indices: tuple[str, ...]
+    paths: tuple[bytes, ...] = ()
     inputs: dict[str, TensorList] = field(default_factory=dict)
     state: State = State.QUEUED
     staged: StagedResult | None = None

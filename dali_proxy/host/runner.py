@@ -196,7 +196,9 @@ class Runner:
         request.state = State.DONE
         request.staged = staged
         if error is not None:
-            request.failure = describe(error, worker.client, request.seq, request.indices, worker.name, worker.pid)
+            request.failure = describe(
+                error, worker.client, request.seq, request.indices, worker.name, worker.pid, request.paths
+            )
         self._totals.count(request)
         if request.waiter is not None:
             self._deliver(request, request.waiter)

@@ -300,6 +300,7 @@ class Failure:
         source_line: "file:line" where the user made the operator; may be empty.
         samples: positions in the batch that failed; empty for the batch as a whole.
         indices: the dataset's indices of those samples, as text.
+        paths: their files, where an input is the path of one; else empty.
         worker: name of the worker that made the batch.
         worker_pid: its process.
         traceback: the server's.
@@ -314,6 +315,7 @@ class Failure:
     source_line: Line = ""
     samples: tuple[U32, ...] = ()
     indices: tuple[Line, ...] = ()
+    paths: tuple[Line, ...] = ()
     worker: Name = ""
     worker_pid: U32 = 0
     traceback: Text = ""

@@ -9,6 +9,8 @@ import resource
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -193,6 +195,48 @@ def test_exception_in_the_training_loop(mode: str) -> None:
 
     with pytest.raises(FloatingPointError):
         train()
+
+
+SMALL_SHM = """
+import torch
+from dali_proxy import DALIServer, DataLoader, WorkerDiedError
+from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
+
+class Large(IndexDataset):
+    def __getitem__(self, index):
+        return self.transform([index] * 3), torch.zeros(1 << 19)  # 8 MB a batch, past the server
+
+with DALIServer(affine()) as server:
+    width = 1 << 19  # 2 MB a sample, through the server
+    for images, indices in DataLoader(server, IndexDataset(12, server.proxy, width), batch_size=4, num_workers=1):
+        check_affine(images, indices, width)
+    try:
+        next(iter(DataLoader(server, Large(12, server.proxy), batch_size=4, num_workers=1)))
+    except (WorkerDiedError, RuntimeError) as error:
+        print(type(error).__name__, error)
+"""
+
+
+@pytest.mark.timeout(120)
+def test_small_shared_memory_of_the_system() -> None:
+    in_namespaces = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    mount = "mount -t tmpfs -o size=1m none /dev/shm"
+    if (
+        not shutil.which("unshare")
+        or subprocess.run([*in_namespaces, mount], capture_output=True, check=False).returncode
+    ):
+        pytest.skip("this system has no user namespaces")
+    run = subprocess.run(
+        [*in_namespaces, f'{mount} && exec "$0" -c "$1"', sys.executable, SMALL_SHM],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.startswith(("WorkerDiedError worker 0", "RuntimeError")), run.stdout
+    assert "shared memory" in run.stdout or "No space left" in run.stdout
 
 
 # The server -----------------------------------------------------------------------------------------------------

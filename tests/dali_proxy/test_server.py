@@ -410,6 +410,23 @@ def test_corrupt_picture_is_an_error_of_its_batch_only(serve: Callable[..., DALI
     assert server.produce_data(last).shape == (2, 16, 16, 3)
 
 
+@pipeline_def(num_threads=2, device_id=None, batch_size=4)
+def files() -> Any:
+    return fn.decoders.image(fn.io.file.read(fn.external_source(name="path")), device="cpu")
+
+
+def test_error_names_the_file(serve: Callable[..., DALIServer], tmp_path: Path) -> None:
+    server = serve(files())
+    for name, content in (("good.jpg", jpeg(5)), ("bad.jpg", b"no picture")):
+        (tmp_path / name).write_bytes(content)
+    for name in ("bad.jpg", "missing.jpg"):
+        paths = [str(tmp_path / each).encode() for each in ("good.jpg", name)]
+        with pytest.raises(BatchError, match=f"{name}") as caught:
+            server.produce_data(default_collate([server.proxy(path) for path in paths]))
+        assert caught.value.paths == (str(tmp_path / name),)
+        assert caught.value.samples == (1,)
+
+
 def test_a_batch_that_takes_too_long(mode: str) -> None:
     server = DALIServer(affine(), mode=mode, timeout=0.2)  # type: ignore[arg-type]
     with server:

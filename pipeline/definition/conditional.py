@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pipeline.errors import GraphError
 from pipeline.graph import conditions
 
-__all__ = ["convert", "do_not_convert"]
+__all__ = ["called", "convert", "do_not_convert"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -69,7 +69,10 @@ def convert(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def called(function: Any) -> Any:
-    """Return what is to be called in the place of a function: itself, or a converted copy of a user's function."""
+    """Return what is to be called in the place of a function: itself, or a converted copy of a user's function.
+
+    It is converted once. Functions of installed packages, lambdas and what has no source are called as they are.
+    """
     if isinstance(function, types.MethodType):
         inner = called(function.__func__)
         return function if inner is function.__func__ else types.MethodType(inner, function.__self__)

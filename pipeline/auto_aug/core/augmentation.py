@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.auto_aug.core.magnitudes import SignedBin, coin, take
+from pipeline.definition.conditional import called
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from pipeline.graph import DataNode
 
@@ -138,7 +139,7 @@ class Augmentation:
                 f"the augmentation {self.name!r} needs the named arguments {', '.join(missing)}: pass them in the call"
             )
         used = {each.name: kwargs[each.name] for each in extra if each.name in kwargs}
-        return self._op(data, self._parameter(data, magnitude_bin, num_magnitude_bins), **used)
+        return called(self._op)(data, self._parameter(data, magnitude_bin, num_magnitude_bins), **used)
 
     def extra_arguments(self) -> list[inspect.Parameter]:
         """Return what the operation takes besides the batch and the parameter."""

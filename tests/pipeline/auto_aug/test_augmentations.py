@@ -100,6 +100,21 @@ def test_operations_of_the_users() -> None:
         core.augmentation(lambda data: data)
 
 
+def test_operations_of_the_users_may_choose_by_sample() -> None:
+    @core.augmentation(mag_range=(0, 4))
+    def clipped(data: Any, parameter: Any) -> Any:
+        if parameter > 2.0:
+            data = data // np.uint8(2)
+        return data
+
+    def graph(auto_aug: Any, types: Any, data: Any, chosen: Any) -> Any:
+        return clipped(data, magnitude_bin=chosen, num_magnitude_bins=5)
+
+    bins = [np.array(number, np.int32) for number in (0, 2, 3, 4)]
+    for picture, number, made in zip(PICTURES, (0, 2, 3, 4), run("pipeline", graph, PICTURES, bins), strict=True):
+        assert np.array_equal(made, picture // 2 if number > 2 else picture)
+
+
 def test_bins_that_are_none_are_errors_when_the_batch_runs() -> None:
     def graph(auto_aug: Any, types: Any, data: Any, chosen: Any) -> Any:
         return auto_aug.augmentations.solarize(data, magnitude_bin=chosen, num_magnitude_bins=3)

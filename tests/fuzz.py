@@ -30,7 +30,7 @@ from tests.dali_proxy.indexed import affine, affine_of, sample
 OPEN_AT_ONCE = 20  # connections that are left open after their attack
 ANSWER_S = 20.0  # a good client waits no longer, on a machine that is busy with other things
 SETTLED = 3000  # connections after which its size is looked at first
-MORE_DESCRIPTORS = 300  # that it may have at the end: results that nobody has claimed keep up to 256
+MORE_DESCRIPTORS = 600  # that it may have at the end: results that nobody has claimed keep up to 512
 MORE_BYTES = 100 << 20
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -28,6 +29,7 @@ def main() -> int:
         sys.stderr.write("dali_proxy.host is started by DALIServer, not by hand\n")
         return 2
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    _allow_descriptors()
     control = Channel(socket.socket(fileno=int(sys.argv[1])), CONTROL_CODEC)
     received = control.receive(timeout=60)
     start = received.message
@@ -50,6 +52,13 @@ def main() -> int:
     watchdog.start()
     host.close()
     return 0
+
+
+def _allow_descriptors() -> None:
+    """Allow as many descriptors as this process may have: each result that is on its way keeps some."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _become_like_parent(start: Start) -> None:

@@ -10,14 +10,14 @@ from dali_proxy.host.requests import Request
 __all__ = ["Store"]
 
 _CLOSED_SESSIONS = 1 << 16  # that are remembered, to refuse what still comes for them
-_UNCLAIMED = 256  # results that nobody claims, however small: each has a descriptor for each output
+_UNCLAIMED = 512  # results that nobody claims, however small: each has a descriptor for each output
 
 
 class Store:
     """Finds requests by (client, number) and by session, and bounds what nobody claims.
 
     A loader that isn't ours has no sessions. What such a loader's workers leave behind when they end is kept, since
-    it may still be fetched, up to `unclaimed_bytes` and 256 batches; then the oldest is dropped.
+    it may still be fetched, up to `unclaimed_bytes` and 512 batches; then the oldest is dropped.
 
     Args:
         unclaimed_bytes: bytes of results of workers that are gone, without a session.

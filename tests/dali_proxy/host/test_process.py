@@ -42,6 +42,8 @@ def test_it_starts_and_stops(options: HostOptions) -> None:
     assert host.alive
     assert host.how_it_ended() == ""
     assert Path(options.path).exists()
+    allowed, most = psutil.Process(host.pid).rlimit(psutil.RLIMIT_NOFILE)
+    assert allowed == most
     host.stop("test")
     assert not host.alive
     assert "exit code 0" in host.how_it_ended()

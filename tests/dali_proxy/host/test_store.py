@@ -87,8 +87,8 @@ def test_unclaimed_failures_and_empty_results_are_bounded(store: Store, dropped:
         store.add(each)
         store.leave_unclaimed(each)
     assert dropped == failed[:2]
-    for seq in range(300):
+    for seq in range(600):
         empty = request(2, seq)
         store.add(empty)
         store.leave_unclaimed(empty)
-    assert len(store) == 256
+    assert len(store) == 512

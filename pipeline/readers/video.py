@@ -46,7 +46,7 @@ VIDEO_READER_ARGUMENTS = (
     Argument(
         "step",
         Kind.INT,
-        "Frames from the begin of a sequence to the begin of the next one; `sequence_length` if it is negative.",
+        "Frames from the begin of a sequence to the begin of the next one; `sequence_length` unless it is positive.",
         -1,
     ),
     Argument("stride", Kind.INT, "Frames from one frame of a sequence to its next one.", 1),
@@ -63,7 +63,7 @@ VIDEO_READER_ARGUMENTS = (
         "enable_frame_num",
         Kind.STRING,
         "A further output with numbers of frames, int32: of the first one, shape (1,), for 'scalar' or True; of each, "
-        "and -1 for those that were added, for 'sequence'. Not with `file_root`, nor with `filenames` without labels.",
+        "and -1 for those that were added, for 'sequence'. Not with `file_root`.",
         "none",
         choices=("none", "scalar", "sequence"),
     ),
@@ -108,9 +108,8 @@ def _count_outputs(arguments: Mapping[str, Any]) -> int:
 
 Videos are MP4, Matroska, WebM, AVI and other files, of constant or varying frame rate. A sequence has
 `sequence_length` frames of one video, and what is left at the end of a video that isn't enough for a sequence is left
-out, unless `pad_sequences` is set. Frames are exactly those that the sequence should have: they are known by their time
-stamps. The outputs are the frames, and labels, numbers of frames
-and time stamps where they are asked for.""",
+out, unless `pad_sequences` is set. Frames are exactly those that the sequence should have: they are known by their
+time stamps. The outputs are the frames, and labels, numbers of frames and time stamps where they are asked for.""",
         arguments=VIDEO_READER_ARGUMENTS,
         devices=("cpu", "gpu"),
         outputs=_count_outputs,

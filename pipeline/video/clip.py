@@ -95,6 +95,7 @@ class Clip:
         if isinstance(source, str):
             if os.path.isdir(source):
                 raise DecodeError("it is a folder")
+            source = f"file:{source}"  # a name is a name, though it begins like an address: "a:b.mp4"
         elif not source.size:
             raise DecodeError("there are no bytes")
         else:

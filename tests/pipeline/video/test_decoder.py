@@ -181,6 +181,14 @@ def test_a_file_that_is_cut_off(name: str, kept: float, message: str, clips: Cli
         assert Clip(str(path)).index
 
 
+@pytest.mark.parametrize("name", ["a:b.mp4", "frame%03d.mp4", "https:__x.mp4", "ünï cödé.mp4", "concat:x|y.mp4"])
+def test_any_name_of_a_file(name: str, clips: Clips, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_bytes(clips.path("mjpeg.avi").read_bytes())
+    for path in (name, str(tmp_path / name)):
+        assert len(Clip(path).index) == COUNT
+
+
 def test_what_is_no_video(tmp_path: Path) -> None:
     (tmp_path / "noise.mp4").write_bytes(np.random.default_rng(1).bytes(5000))
     (tmp_path / "empty.mp4").write_bytes(b"")

@@ -51,6 +51,7 @@ def examine() -> Iterator[Check]:
         yield _library(name, "missing", f"pip install {name}")
     yield _compiled_loops()
     yield _library("scikit-image", "optional", "the demo takes its photographs from it: pip install 'dali-proxy[demo]'")
+    yield _library("av", "optional", "videos are decoded by it: pip install 'dali-proxy[video]'")
     problem = gpu_problem()
     yield Check("gpu", "ok", gpu_name()) if problem is None else Check("gpu", "optional", problem)
 

@@ -216,5 +216,7 @@ class VideoLoader(Loader):
             raise errors[0][1]
 
     def _look_into(self, number: int) -> None:
-        # Made by whoever asks first, here side by side.
-        assert self._clips[number].count if self._videos[number].bounds is None else self._clips[number].index
+        """Make what `open` asks for, on several threads."""
+        clip = self._clips[number]
+        if self._videos[number].bounds is not None or not clip.count:
+            clip.make_index()

@@ -82,8 +82,12 @@ class Clip:
     @property
     def codec(self) -> str:
         """FFmpeg's name of its codec."""
-        assert len(self.index)  # made by the first that asks
+        self.make_index()
         return self._codec
+
+    def make_index(self) -> FrameIndex:
+        """Return `index`, which is made if nobody has asked for it before. Raises as that does."""
+        return self.index
 
     def open(self, on_gpu: bool = True) -> tuple[Any, Any]:
         """Return a container of PyAV and its video stream, before the first packet; the caller closes the first.

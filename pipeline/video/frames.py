@@ -64,6 +64,11 @@ class Decoders:
         self._idle: list[Decoder] = []
         self._loans: list[_Loan] = []
 
+    @property
+    def shared(self) -> bool:
+        """Whether somebody may wait for a decoder that is in use."""
+        return self._limit > 0
+
     @contextmanager
     def lend(self, clip: Clip, first: int, last: int) -> Iterator[Decoder]:
         """Give a decoder of a clip, for frames from `first` up to `last`: one that needs no seek if possible."""
@@ -151,12 +156,12 @@ def read_frames(
     filled = places.pop(FILL, [])
     wanted = sorted(places) or [0]  # a frame tells the size, if nothing else
     made: Any = None
-    assert len(clip.index)  # whoever makes it names the video in its errors
+    clip.make_index()
     with clip.errors(), ExitStack() as lending:
         found: Iterable[tuple[int, Any]] = lending.enter_context(decoders.lend(clip, wanted[0], wanted[-1])).decode(
             wanted
         )
-        if target.may_wait:
+        if target.may_wait and decoders.shared:
             found = list(found)  # so that others go on with the decoder while pixels are made
             lending.close()
         for number, frame in found:

@@ -119,15 +119,17 @@ class CountedMap:
         pictures["tables"] = scratch + int(self._words.sum()) * 4 * _COPIES + begins
         channels, most = int(pictures["channels"].max()), int(pictures["count"].max())
         steps = (
-            ("clear_counts", blocks_for(channels * 256 * _COPIES)),
-            ("count_values", blocks_for(most, _PER_THREAD)),
-            ("make_tables", blocks_for(channels)),
+            ("clear_counts", blocks_for(channels * 256 * _COPIES), Rule.EQUALIZATION),
+            ("count_values", blocks_for(most, _PER_THREAD), Rule.EQUALIZATION),  # no rule: compiled once for all
+            ("make_tables", blocks_for(channels), self._rule),
         )
-        rows, defines = len(pictures), _defines(self._rule)
-        made = [Launch("byte_map.cu", name, defines, (pictures,), (blocks, rows)) for name, blocks in steps]
+        rows = len(pictures)
+        made = [
+            Launch("byte_map.cu", name, _defines(rule), (pictures,), (blocks, rows)) for name, blocks, rule in steps
+        ]
         unused = np.zeros(1, np.uint8)
         grid = (blocks_for(most, _PER_THREAD), rows)
-        return [*made, Launch("byte_map.cu", "map_bytes", defines, (pictures, unused), grid)]
+        return [*made, Launch("byte_map.cu", "map_bytes", _defines(Rule.EQUALIZATION), (pictures, unused), grid)]
 
 
 def _defines(rule: Rule) -> tuple[tuple[str, str], ...]:

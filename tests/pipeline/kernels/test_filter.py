@@ -16,8 +16,10 @@ SHAPES = ((17, 9, 3), (2, 5, 3), (1, 30, 3), (12, 4, 3))
 WINDOWS = ((3, 3), (5, 7), (1, 4), (2, 1))
 
 
-@pytest.mark.parametrize("border", Border)
-@pytest.mark.parametrize(("source", "target"), [("uint8", "uint8"), ("int16", "float32")])
+@pytest.mark.parametrize(
+    ("border", "source", "target"),
+    [*((border, "uint8", "uint8") for border in Border), (Border.REFLECT_101, "int16", "float32")],
+)
 def test_borders(runner: Any, border: Border, source: str, target: str) -> None:
     rng = np.random.default_rng(5)
     feed = [rng.integers(0, 256, shape).astype(source) for shape in SHAPES]

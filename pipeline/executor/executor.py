@@ -16,6 +16,7 @@ from pipeline.executor.affinity import nearest_cores
 from pipeline.executor.batch import Batch
 from pipeline.executor.chain import ChainRunner, describe_failure
 from pipeline.executor.device import Device, open_device
+from pipeline.executor.frames import by_frames
 from pipeline.executor.memory import BufferPool
 from pipeline.executor.memory_statistics import MemoryStatistics
 from pipeline.executor.parts import part_of
@@ -111,7 +112,7 @@ class Executor:
         self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
         kernels = None if self._device is None else self._device.kernels
         setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed, kernels)
-        self._operators = {node.index: _make_operator(node, setup) for node in graph.nodes}
+        self._operators = {node.index: by_frames(graph, node, _make_operator(node, setup)) for node in graph.nodes}
         #: What reads data sets.
         self.readers = ReaderGroup(graph, self._operators)
         self._chains = {

@@ -18,6 +18,9 @@ PER_FRAME = register(
         name="per_frame",
         doc="""Marks samples as sequences, of which the first dimension counts frames; data stays as it is.
 
+An argument of an operator that is marked so differs from frame to frame: it has a value for each frame of the sequence
+that the operator works on, as in `fn.gaussian_blur(video, sigma=fn.per_frame(sigma))`.
+
 A layout is made of "F" and a "*" for each other dimension, where there is none.""",
         inputs=(Input("data", "Samples of at least one dimension."),),
         arguments=(

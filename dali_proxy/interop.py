@@ -127,7 +127,7 @@ def _shared(tensor: Any) -> torch.Tensor:
         return shared
     if isinstance(tensor, TensorGPU):
         batch = TensorListGPU(tensor.as_array()[None], ready=tensor.ready)
-        batch.owner, batch.stream = tensor.owner, tensor.stream
+        batch.owner, batch.stream, batch.lenders = tensor.owner, tensor.stream, tensor.lenders
         (shared,) = _share_gpu(batch)
         return shared
     if not hasattr(tensor, "__dlpack__"):

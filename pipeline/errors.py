@@ -19,13 +19,16 @@ __all__ = [
     "DeviceError",
     "GraphError",
     "InputError",
+    "InputTypeError",
     "MissingInputError",
     "MissingSizeError",
     "NoOutputsError",
     "OperatorError",
     "OperatorValueError",
     "PipelineError",
+    "RaggedError",
     "SampleFailure",
+    "SampleIndexError",
     "SerializationError",
     "SourceError",
     "UnknownArgumentError",
@@ -85,6 +88,18 @@ class DeviceError(BuildError):
 
 class InputError(PipelineError):
     """Data fed to an input of a pipeline doesn't fit it: name, dtype, ndim or batch size."""
+
+
+class InputTypeError(InputError, TypeError):
+    """Samples of one batch that differ in dtype, number of dimensions or layout, or that are no samples."""
+
+
+class RaggedError(PipelineError, ValueError):
+    """A batch whose samples differ in shape, or lie in different places, where one array is needed."""
+
+
+class SampleIndexError(PipelineError, IndexError):
+    """A batch does not have so many samples."""
 
 
 class MissingInputError(InputError, IndexError):

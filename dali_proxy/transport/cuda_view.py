@@ -155,7 +155,7 @@ def local_tensors(output: TensorListGPU) -> torch.Tensor | list[torch.Tensor]:
     """Return torch tensors over a batch of this process, after which the current stream is ordered.
 
     The batch's memory goes back to the pool of the stream that made it when the last tensor is dropped; that stream
-    then waits for what the current stream still reads.
+    then waits for what the current stream still reads. So do those whose memory the batch only hands on.
     """
     import torch
 
@@ -183,10 +183,12 @@ def local_tensors(output: TensorListGPU) -> torch.Tensor | list[torch.Tensor]:
 
 def _give_back(output: TensorListGPU, arrays: list[Any], reader: int, device_id: int) -> None:
     """Order the stream that made a batch after its last reader; its memory is free when these arguments go."""
-    if output.stream is None:
+    pools = [stream for stream in (output.stream, *output.lenders) if stream is not None]
+    if not pools:
         return
     cupy = load_cupy()
     with cupy.cuda.Device(device_id):
         event = cupy.cuda.Event(disable_timing=True)
         cupy.cuda.runtime.eventRecord(event.ptr, reader)
-        output.stream.wait_event(event)
+        for stream in pools:
+            stream.wait_event(event)

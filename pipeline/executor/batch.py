@@ -67,6 +67,8 @@ class Batch:
         self.memory: MemoryStatistics | None = None
         #: Objects that must live until the batch's GPU work is done: host memory that is copied from.
         self.keep_alive: list[Any] = []
+        #: CUDA streams to whose pools the memory of data that was fed returns: outputs may lie in it.
+        self.lenders: list[Any] = []
 
     @property
     def values(self) -> Mapping[Edge, TensorList]:

@@ -325,7 +325,7 @@ class Executor:
             event = run.slot.record()
             for output in outputs:
                 if isinstance(output, TensorListGPU):
-                    output.ready, output.stream = event, run.slot.stream
+                    output.ready, output.stream, output.lenders = event, run.slot.stream, tuple(batch.lenders)
             with run.slot.stream:  # what the callback issues comes after the batch
                 self._report(run, BatchResult(outputs, error, seconds))
             run.slot.retire(batch.keep_alive, batch.request.on_inputs_read)

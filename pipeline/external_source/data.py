@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from pipeline.errors import InputError, PipelineError
 from pipeline.executor.request import TensorList
 from pipeline.graph.graph import GraphNode
 from pipeline.tensors.cpu import Array, TensorCPU, TensorListCPU, as_host_array
-from pipeline.tensors.gpu import TensorGPU, TensorListGPU
+from pipeline.tensors.gpu import TensorGPU, TensorListGPU, as_device_array
 from pipeline.tensors.layout import check_layout
 from pipeline.types import NO_TYPE, to_dali_type
 
@@ -29,8 +27,6 @@ def to_sample(value: Any, what: str) -> Array:
     Raises:
         InputError: for values that hold no numbers, such as strings, None and objects.
     """
-    if isinstance(value, bytes | bytearray | memoryview):
-        return np.frombuffer(value, np.uint8)
     if hasattr(value, "detach"):  # a torch tensor, which may require grad
         value = value.detach()
         if value.device.type != "cpu":
@@ -66,13 +62,13 @@ def to_batch(value: Any, layout: str | None, what: str) -> TensorList:
         if layout is None and isinstance(value[0], TensorCPU | TensorGPU):
             layout = value[0].layout()
         if _on_gpu(value[0]):
-            return TensorListGPU([_to_cupy(item) for item in value], layout or "")
+            return TensorListGPU([as_device_array(item) for item in value], layout or "")
         try:
             return TensorListCPU([to_sample(item, what) for item in value], layout or "")
         except InputError as error:
-            raise error if str(error).startswith(what) else InputError(f"{what}: {error}") from None
+            raise error if str(error).startswith(what) else type(error)(f"{what}: {error}") from None
     if _on_gpu(value):
-        return TensorListGPU(_to_cupy(value), layout or "")
+        return TensorListGPU(as_device_array(value), layout or "")
     array = to_sample(value, what)
     if array.ndim == 0 or len(array) == 0:
         raise InputError(f"{what}: a batch needs at least one sample and a batch dimension in front")
@@ -117,13 +113,3 @@ def _on_gpu(value: Any) -> bool:
     if hasattr(value, "__cuda_array_interface__"):
         return True
     return hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == _DLPACK_CUDA
-
-
-def _to_cupy(value: Any) -> Any:
-    import cupy
-
-    if isinstance(value, TensorGPU):
-        return value.as_array()
-    if hasattr(value, "detach"):
-        value = value.detach()
-    return cupy.asarray(value) if hasattr(value, "__cuda_array_interface__") else cupy.from_dlpack(value)

@@ -56,7 +56,14 @@ def take_over(batch: TensorList, node: GraphNode, given: Any, cuda_stream: Any, 
             ready.synchronize()
         elif not no_copy:
             runtime.streamWaitEvent(handle, ready.ptr, 0)  # what the user does next comes after the copy
-        taken = TensorListGPU(taken.samples if taken.dense is None else taken.dense, batch.layout(), ready)
+        if no_copy:
+            taken = batch.with_layout(batch.layout())
+        else:
+            taken.stream = internal  # its memory returns to the pool of this one
+            for stream in (batch.stream, *batch.lenders):  # into whose pools a pipeline's output may fall right now
+                if stream is not None:
+                    stream.wait_event(ready)
+        taken.ready = ready
     return taken.as_cpu() if node.device == "cpu" else taken
 
 

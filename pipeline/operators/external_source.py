@@ -200,4 +200,7 @@ def _order(batch: Batch, data: TensorListGPU) -> TensorListGPU:
     if data.ready is not None:
         batch.stream.wait_event(data.ready)
     batch.keep_alive.append(data)
-    return TensorListGPU(data.samples if data.dense is None else data.dense, data.layout())
+    batch.lenders += [stream for stream in (data.stream, *data.lenders) if stream is not None]
+    ordered = data.with_layout(data.layout())
+    ordered.ready = None  # the batch's stream has it behind it
+    return ordered

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.errors import InputError
-from pipeline.tensors.layout import check_layout
+from pipeline.errors import InputError, InputTypeError, RaggedError, SampleIndexError
+from pipeline.tensors.layout import check_layout, common_layout
 from pipeline.types import DALIDataType, to_dali_type
 
-__all__ = ["Array", "TensorCPU", "TensorListCPU", "as_host_array"]
+__all__ = ["Array", "TensorCPU", "TensorListCPU", "as_host_array", "position_of", "shortly"]
 
 Array = npt.NDArray[Any]
 
@@ -66,7 +67,7 @@ class TensorCPU:
         """Copy the sample to a GPU; returns a `TensorGPU`."""
         from pipeline.tensors.gpu import TensorGPU
 
-        return TensorGPU.from_host(self._array, self._layout, device_id)
+        return TensorGPU.from_host(self._array, self._layout, device_id, source_info=self._source_info)
 
     def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False) -> None:
         """Copy the data, in C order, to memory at an address.
@@ -103,7 +104,7 @@ class TensorCPU:
         return self._array.__dlpack_device__()
 
     def __repr__(self) -> str:
-        return f"TensorCPU(\n{_shortly(self._array)},\nshape={self.shape()}, {self._dtype!r}, layout={self._layout!r})"
+        return f"TensorCPU(\n{shortly(self._array)},\nshape={self.shape()}, {self._dtype!r}, layout={self._layout!r})"
 
 
 class TensorListCPU:
@@ -143,13 +144,17 @@ class TensorListCPU:
             self._ndim = source.ndim - 1
             dtype = source.dtype
         else:
-            samples = [as_host_array(sample) for sample in source]
+            if not hasattr(source, "__iter__"):
+                raise InputError(f"a batch is made of an array or a list of samples, not of {type(source).__name__}")
+            given = list(source)
+            layout = layout or common_layout(given)
+            samples = [as_host_array(sample) for sample in given]
             if not samples:
                 raise InputError("a batch needs at least one sample")
             dtype, self._ndim = samples[0].dtype, samples[0].ndim
             for position, sample in enumerate(samples):
                 if sample.dtype != dtype or sample.ndim != self._ndim:
-                    raise InputError(
+                    raise InputTypeError(
                         f"the samples of a batch must have one dtype and number of dimensions: sample 0 is "
                         f"{dtype} with {self._ndim}, sample {position} is {sample.dtype} with {sample.ndim}"
                     )
@@ -212,12 +217,12 @@ class TensorListCPU:
         """Return the batch as one array; no copy when it is dense already.
 
         Raises:
-            ValueError: when the shapes of the samples differ.
+            RaggedError: when the shapes of the samples differ.
         """
         if self._dense is not None:
             return self._dense
         if not self.is_dense_tensor():
-            raise ValueError(f"the batch is ragged, it is no single array: shapes {self.shape()[:8]}")
+            raise RaggedError(f"the batch is ragged, it is no single array: shapes {self.shape()[:8]}")
         return np.stack(self._samples)
 
     def as_tensor(self) -> TensorCPU:
@@ -248,17 +253,18 @@ class TensorListCPU:
         """Return the address of the first element of a batch that is one array.
 
         Raises:
-            ValueError: when the samples lie in different places.
+            RaggedError: when the samples lie in different places.
         """
         if self._dense is None:
-            raise ValueError("the samples of this batch lie in different places: use batch[index].data_ptr()")
+            raise RaggedError("the samples of this batch lie in different places: use batch[index].data_ptr()")
         return int(self._dense.ctypes.data)
 
     def at(self, index: int) -> Array:
         """Return a sample as a NumPy array."""
-        return self._samples[index]
+        return np.asarray(self._samples[position_of(index, self)])
 
     def __getitem__(self, index: int) -> TensorCPU:
+        index = position_of(index, self)
         return TensorCPU(self._samples[index], self._layout, source_info=self.sources[index] if self.sources else "")
 
     def __len__(self) -> int:
@@ -273,7 +279,7 @@ class TensorListCPU:
         return np.asarray(self.as_array(), dtype=dtype)
 
     def __repr__(self) -> str:
-        data = _shortly(self._dense) if self._dense is not None else "\n".join(map(_shortly, self._samples[:3]))
+        data = shortly(self._dense) if self._dense is not None else "\n".join(map(shortly, self._samples[:3]))
         shapes = self.shape()
         text = f"{shapes[:4]}{', ...' if len(shapes) > 4 else ''}"
         return (
@@ -283,9 +289,24 @@ class TensorListCPU:
 
 def as_host_array(data: Any) -> Array:
     """Return data on the CPU as an array, without a copy where there can be none: arrays, DLPack, ``__array__``."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        return np.frombuffer(data, np.uint8)
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array__"):
         return np.from_dlpack(data)
     return np.asarray(data)
+
+
+def position_of(index: Any, batch: Any) -> int:
+    """Return the position of a sample, counted from the front; negative indices count from the end.
+
+    Raises:
+        SampleIndexError: the batch has no such sample.
+        TypeError: the index is no integer.
+    """
+    position = operator.index(index)
+    if not -len(batch) <= position < len(batch):
+        raise SampleIndexError(f"{type(batch).__name__}: there is no sample {position}, the batch has {len(batch)}")
+    return position % len(batch)
 
 
 def _copy_to(ptr: Any, arrays: Iterable[Array]) -> None:
@@ -298,5 +319,6 @@ def _copy_to(ptr: Any, arrays: Iterable[Array]) -> None:
         address += contiguous.nbytes
 
 
-def _shortly(array: Array) -> str:
+def shortly(array: Array) -> str:
+    """Return some of an array's data as text."""
     return np.array2string(np.asarray(array), threshold=32, edgeitems=2, precision=4)

@@ -5,33 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
-from pipeline.errors import InputError
-from pipeline.tensors.cpu import TensorCPU, TensorListCPU
-from pipeline.tensors.layout import check_layout
+from pipeline.errors import InputError, InputTypeError, RaggedError
+from pipeline.tensors.cpu import TensorCPU, TensorListCPU, position_of, shortly
+from pipeline.tensors.layout import check_layout, common_layout
 from pipeline.types import DALIDataType, to_dali_type
 
-__all__ = ["TensorGPU", "TensorListGPU"]
+__all__ = ["TensorGPU", "TensorListGPU", "as_device_array"]
 
 
 class TensorGPU:
     """One sample in the memory of a GPU.
 
     Args:
-        data: a CuPy array.
+        data: an array of CuPy, or anything with ``__cuda_array_interface__`` or DLPack: a tensor of torch, for one.
         layout: names of the dimensions, such as "HWC".
         ready: CUDA event after which the data may be read, or None when it may be read now.
         source_info: where a reader found the sample.
     """
 
     def __init__(self, data: Any, layout: str = "", ready: Any = None, *, source_info: str = "") -> None:
-        self._array = data
+        self._array = data = as_device_array(data)
         self._source_info = source_info
         self._ready = ready
         #: As those of the `TensorListGPU` that it is taken from.
         self.owner: Any = None
         self.stream: Any = None
+        self.lenders: tuple[Any, ...] = ()
         self._dtype = to_dali_type(data.dtype)
         self._layout = check_layout(layout, data.ndim, "TensorGPU")
 
@@ -75,12 +74,12 @@ class TensorGPU:
         return self._array
 
     @classmethod
-    def from_host(cls, array: Any, layout: str = "", device_id: int = 0) -> TensorGPU:
+    def from_host(cls, array: Any, layout: str = "", device_id: int = 0, *, source_info: str = "") -> TensorGPU:
         """Copy a NumPy array to a GPU."""
         import cupy
 
         with cupy.cuda.Device(device_id):
-            return cls(cupy.asarray(array), layout)
+            return cls(cupy.asarray(array), layout, source_info=source_info)
 
     def as_gpu(self) -> TensorGPU:
         """Return itself: the data is on the GPU already."""
@@ -100,7 +99,7 @@ class TensorGPU:
     def as_cpu(self) -> TensorCPU:
         """Copy the sample to the host; waits until it is computed."""
         _synchronize(self._ready)
-        return TensorCPU(self._array.get(), self._layout)
+        return TensorCPU(self._array.get(), self._layout, source_info=self._source_info)
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -116,19 +115,20 @@ class TensorGPU:
         return self._array.__dlpack_device__()
 
     def __repr__(self) -> str:
-        return f"TensorGPU(shape={self.shape()}, {self._dtype!r}, layout={self._layout!r})"
+        data = shortly(self.as_cpu().as_array())
+        return f"TensorGPU(\n{data},\nshape={self.shape()}, {self._dtype!r}, layout={self._layout!r})"
 
 
 class TensorListGPU:
     """A batch in the memory of a GPU: samples of one dtype and number of dimensions, whose shapes may differ.
 
     Args:
-        data: a CuPy array with the batch dimension in front, or a sequence of CuPy arrays.
+        data: an array with the batch dimension in front, or a sequence of samples: what `TensorGPU` is made of.
         layout: names of the dimensions of a sample, the batch dimension excluded.
         ready: CUDA event after which the data may be read, or None when it may be read now.
     """
 
-    __slots__ = ("_dense", "_dtype", "_layout", "_ndim", "_samples", "owner", "ready", "sources", "stream")
+    __slots__ = ("_dense", "_dtype", "_layout", "_ndim", "_samples", "lenders", "owner", "ready", "sources", "stream")
 
     def __init__(self, data: Any, layout: str = "", ready: Any = None) -> None:
         #: What keeps the memory of the batch, when it isn't CuPy's own: a slot, for one.
@@ -139,19 +139,28 @@ class TensorListGPU:
         self.ready = ready
         #: The CUDA stream that made the data and whose pool its memory returns to, or None.
         self.stream: Any = None
+        #: Other streams to whose pools some of its memory may return: of data that was fed and only handed on.
+        self.lenders: tuple[Any, ...] = ()
         self._dense: Any = None
         self._samples: Sequence[Any] | None = None
-        if hasattr(data, "dtype"):
-            self._dense = data
+        if isinstance(data, TensorListGPU):
+            layout = layout or data.layout()
+            data = data.samples if data.dense is None else data.dense
+        if hasattr(data, "dtype") or hasattr(data, "__dlpack__"):
+            self._dense = data = as_device_array(data)
+            if data.ndim == 0:
+                raise InputError("a batch needs a batch dimension in front; the array is a scalar")
             self._ndim = int(data.ndim) - 1
             dtype = data.dtype
         else:
-            self._samples = list(data)
+            given = list(data)
+            layout = layout or common_layout(given)
+            self._samples = [as_device_array(sample) for sample in given]
             if not self._samples:
                 raise InputError("a batch needs at least one sample")
             dtype, self._ndim = self._samples[0].dtype, int(self._samples[0].ndim)
             if any(sample.dtype != dtype or sample.ndim != self._ndim for sample in self._samples):
-                raise InputError("the samples of a batch must have one dtype and number of dimensions")
+                raise InputTypeError("the samples of a batch must have one dtype and number of dimensions")
         self._dtype = to_dali_type(dtype)
         self._layout = check_layout(layout, self._ndim, "TensorListGPU")
 
@@ -190,7 +199,8 @@ class TensorListGPU:
     def with_layout(self, layout: str) -> TensorListGPU:
         """Return a batch over the same memory with another layout."""
         other = TensorListGPU(self._dense if self._dense is not None else self._samples, layout, self.ready)
-        other.owner, other.stream, other.sources = self.owner, self.stream, self.sources
+        other.owner, other.stream, other.lenders = self.owner, self.stream, self.lenders
+        other.sources = self.sources
         return other
 
     def shape(self) -> list[tuple[int, ...]]:
@@ -204,6 +214,16 @@ class TensorListGPU:
         array: Any = self._dense if self._dense is not None else self.samples[0]
         return int(array.device.id)
 
+    def data_ptr(self) -> int:
+        """Return the address of the first element of a batch that is one array.
+
+        Raises:
+            RaggedError: when the samples lie in different places.
+        """
+        if self._dense is None:
+            raise RaggedError("the samples of this batch lie in different places: use batch[index].data_ptr()")
+        return int(self._dense.data.ptr)
+
     def is_dense_tensor(self) -> bool:
         """Tell whether all samples have one shape, so that the batch can be seen as one tensor."""
         return self._dense is not None or len(set(self.shape())) == 1
@@ -212,12 +232,12 @@ class TensorListGPU:
         """Return the batch as one CuPy array; no copy when it is dense already.
 
         Raises:
-            ValueError: when the shapes of the samples differ.
+            RaggedError: when the shapes of the samples differ.
         """
         if self._dense is not None:
             return self._dense
         if not self.is_dense_tensor():
-            raise ValueError(f"the batch is ragged, it is no single array: shapes {self.shape()[:8]}")
+            raise RaggedError(f"the batch is ragged, it is no single array: shapes {self.shape()[:8]}")
         import cupy
 
         _synchronize(self.ready)
@@ -233,9 +253,11 @@ class TensorListGPU:
         import cupy
 
         with cupy.cuda.Device(device_id):
-            if batch.dense is not None:
-                return cls(cupy.asarray(batch.dense), batch.layout())
-            return cls([cupy.asarray(sample) for sample in batch.samples], batch.layout())
+            dense = batch.dense
+            data = cupy.asarray(dense) if dense is not None else [cupy.asarray(sample) for sample in batch.samples]
+            made = cls(data, batch.layout())
+        made.sources = batch.sources
+        return made
 
     def as_gpu(self) -> TensorListGPU:
         """Return itself: the data is on the GPU already."""
@@ -248,21 +270,23 @@ class TensorListGPU:
     def as_cpu(self) -> TensorListCPU:
         """Copy the batch to the host; waits until it is computed."""
         _synchronize(self.ready)
-        if self._dense is not None:
-            return TensorListCPU(self._dense.get(), self._layout)
-        return TensorListCPU([np.asarray(sample.get()) for sample in self.samples], self._layout)
+        dense = self._dense
+        made = TensorListCPU([sample.get() for sample in self.samples] if dense is None else dense.get(), self._layout)
+        made.sources = self.sources
+        return made
 
     def at(self, index: int) -> TensorGPU:
         """Return a sample."""
         return self[index]
 
     def __getitem__(self, index: int) -> TensorGPU:
+        index = position_of(index, self)
         source = self.sources[index] if self.sources else ""
         return self._part(self.samples[index], self._layout, source)
 
     def _part(self, array: Any, layout: str, source_info: str = "") -> TensorGPU:
         tensor = TensorGPU(array, layout, self.ready, source_info=source_info)
-        tensor.owner, tensor.stream = self.owner, self.stream
+        tensor.owner, tensor.stream, tensor.lenders = self.owner, self.stream, self.lenders
         return tensor
 
     def __len__(self) -> int:
@@ -272,9 +296,25 @@ class TensorListGPU:
         return (self[index] for index in range(len(self)))
 
     def __repr__(self) -> str:
+        data = "\n".join(shortly(self[index].as_cpu().as_array()) for index in range(min(3, len(self))))
+        shapes = self.shape()
+        text = f"{shapes[:4]}{', ...' if len(shapes) > 4 else ''}"
         return (
-            f"TensorListGPU({len(self)} samples of {self._dtype!r}, layout={self._layout!r}, shapes={self.shape()[:4]})"
+            f"TensorListGPU(\n{data},\n{len(self)} samples of {self._dtype!r}, layout={self._layout!r}, shapes={text})"
         )
+
+
+def as_device_array(data: Any) -> Any:
+    """Return data on a GPU as a CuPy array, with no copy: arrays of CuPy and torch, tensors, DLPack."""
+    if isinstance(data, TensorGPU):
+        return data.as_array()
+    if type(data).__module__.partition(".")[0] == "cupy":
+        return data
+    import cupy
+
+    if hasattr(data, "detach"):  # a torch tensor: one that requires grad has no interface
+        data = data.detach()
+    return cupy.asarray(data) if hasattr(data, "__cuda_array_interface__") else cupy.from_dlpack(data)
 
 
 def _synchronize(event: Any) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from pipeline.errors import ArgumentValueError
+from collections.abc import Iterable
+from typing import Any
 
-__all__ = ["axis_of", "check_layout"]
+from pipeline.errors import ArgumentValueError, InputTypeError
+
+__all__ = ["axis_of", "check_layout", "common_layout"]
 
 
 def check_layout(layout: str, ndim: int, what: str) -> str:
@@ -18,6 +21,18 @@ def check_layout(layout: str, ndim: int, what: str) -> str:
             f"{what}: the layout {layout!r} names {len(layout)} dimensions, the samples have {ndim}"
         )
     return layout
+
+
+def common_layout(samples: Iterable[Any]) -> str:
+    """Return the layout of samples that are tensors of this package; an empty one of other samples.
+
+    Raises:
+        InputTypeError: when they have different layouts.
+    """
+    layouts = {sample.layout() if callable(getattr(sample, "layout", None)) else "" for sample in samples}
+    if len(layouts) > 1:
+        raise InputTypeError(f"the samples of a batch must have one layout, not {sorted(layouts)}")
+    return str(layouts.pop()) if layouts else ""
 
 
 def axis_of(layout: str, letter: str) -> int | None:

@@ -207,6 +207,28 @@ class TestGpu:
                 np.testing.assert_array_equal(given, expected[:, : given.shape[1]] + 1)
         pipe.close()
 
+    def test_what_is_handed_straight_to_an_output_is_not_overwritten_while_it_is_read(self) -> None:
+        import cupy
+        import torch
+
+        from dali_proxy.interop import to_torch_tensor
+
+        pipe = Pipeline(batch_size=len(DATA), num_threads=1, device_id=0)
+        pipe.set_outputs(fn.external_source(name="x", device="gpu"))
+        reader = torch.cuda.Stream()
+        read = []
+        for number in range(8):
+            pipe.feed_input("x", cupy.full((len(DATA), 1 << 20), number, np.float32))
+            (batch,) = pipe.run()
+            with torch.cuda.stream(reader):
+                tensor = to_torch_tensor(batch, copy=False)
+                torch.cuda._sleep(20_000_000)  # the reader is late; the next batch is not
+                read.append(tensor[:, ::4096].clone())
+                del tensor, batch
+        reader.synchronize()
+        assert [sorted(set(each.flatten().tolist())) for each in read] == [[float(number)] for number in range(8)]
+        pipe.close()
+
     def test_a_source_gives_data_on_a_gpu(self) -> None:
         import cupy
 

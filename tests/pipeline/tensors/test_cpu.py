@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,100 @@ def test_ragged_empty_and_scalar_samples() -> None:
     equal = TensorListCPU([np.zeros(2), np.ones(2)])
     assert equal.is_dense_tensor()
     assert equal.as_tensor().shape() == [2, 2]
+
+
+def test_samples_are_found_by_their_position() -> None:
+    batch = TensorListCPU(np.arange(3))
+    assert isinstance(batch.at(1), np.ndarray)
+    assert [int(batch.at(index)) for index in (0, np.int64(2), -3)] == [0, 2, 0]
+    for index in (3, -4):
+        for find in (batch.at, batch.__getitem__):
+            with pytest.raises(errors.SampleIndexError, match=f"no sample {index}, the batch has 3"):
+                find(index)
+    for wrong in ("a", slice(0, 1), 1.0):
+        with pytest.raises(TypeError):
+            batch[wrong]  # type: ignore[index]
+
+
+def test_a_batch_of_tensors_has_their_layout() -> None:
+    tensors = [TensorCPU(np.zeros((rows, 3)), "HW") for rows in (1, 2)]
+    assert TensorListCPU(tensors).layout() == "HW"
+    assert TensorListCPU(tensors, layout="AB").layout() == "AB"
+    with pytest.raises(errors.InputTypeError, match="one layout"):
+        TensorListCPU([tensors[0], TensorCPU(np.zeros((2, 3)), "WH")])
+    with pytest.raises(errors.InputError, match="not of int"):
+        TensorListCPU(3)
+
+
+def test_numpy_torch_and_this_package_share_memory() -> None:
+    for dtype in DTYPES:
+        data = np.arange(6).reshape(2, 3).astype(types.to_numpy_type(dtype))
+        tensor = TensorCPU(data)
+        assert tensor.__array_interface__["data"][0] == data.ctypes.data
+        for other in (np.from_dlpack(tensor), np.asarray(tensor), TensorCPU(torch.from_dlpack(tensor)).as_array()):
+            assert other.ctypes.data == data.ctypes.data
+            assert other.dtype == data.dtype
+        assert np.asarray(tensor, dtype=np.float64).dtype == np.float64
+    assert TensorCPU(b"ab").as_array().tolist() == [97, 98]
+    assert TensorCPU(torch.ones(2, requires_grad=True).detach()).shape() == [2]
+
+
+def described(name: str) -> Any:
+    """Return what DALI, or this package, says of the same tensors."""
+    package = importlib.import_module(name)
+    tensors, known = package.tensors, importlib.import_module(f"{name}.types")
+    one = tensors.TensorCPU(np.arange(6, dtype=np.int16).reshape(2, 3), "HW")
+    dense = tensors.TensorListCPU(np.arange(12, dtype=np.float32).reshape(2, 2, 3), "HW")
+    ragged = tensors.TensorListCPU([tensors.TensorCPU(np.zeros((rows, 3), np.uint8), "HW") for rows in (0, 2)])
+    scalars = tensors.TensorListCPU(np.arange(3))
+    target = np.zeros((2, 2, 3), np.float32)
+    dense.copy_to_external(ctypes.c_void_p(target.ctypes.data))
+    told = [(batch.shape(), batch.layout(), len(batch), batch.is_dense_tensor()) for batch in (dense, ragged, scalars)]
+    return (
+        told,
+        (one.shape(), one.layout(), one.source_info(), tuple(one.__dlpack_device__()), np.asarray(one).tolist()),
+        (dense.as_tensor().shape(), dense.as_tensor().layout(), dense.at(1).tolist(), np.asarray(dense[-1]).tolist()),
+        (one.dtype == known.INT16, dense.dtype == known.FLOAT, ragged[0].dtype == known.UINT8, scalars[2].shape()),
+        target.tolist(),
+        [sample.shape() for sample in ragged],
+        torch.from_dlpack(one).tolist(),
+    )
+
+
+def mistakes(name: str) -> list[type[BaseException] | None]:
+    tensors = importlib.import_module(f"{name}.tensors")
+    cpu, batch = tensors.TensorCPU, tensors.TensorListCPU
+    ragged = batch([cpu(np.zeros((rows, 3))) for rows in (1, 2)])
+    calls: list[Callable[[], Any]] = [
+        lambda: cpu(np.zeros(2), "HW"),
+        lambda: cpu(None),
+        lambda: batch(np.float32(2)),
+        lambda: batch([cpu(np.zeros(2)), cpu(np.zeros(2, np.int8))]),
+        lambda: batch([cpu(np.zeros(2)), cpu(np.zeros((2, 2)))]),
+        lambda: batch([cpu(np.zeros(2), "A"), cpu(np.zeros(2), "B")]),
+        lambda: ragged.as_array(),
+        lambda: ragged.as_tensor(),
+        lambda: ragged[2],
+        lambda: len(ragged[0]),
+        lambda: ragged[0][0],
+    ]
+    return [raised(call) for call in calls]
+
+
+def raised(call: Callable[[], Any]) -> type[BaseException] | None:
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - which one it is is what is asked
+        return type(error)
+    return None
+
+
+@pytest.mark.parity
+def test_tensors_equal_those_of_dali() -> None:
+    assert described("pipeline") == described("nvidia.dali")
+    for number, (ours, theirs) in enumerate(zip(mistakes("pipeline"), mistakes("nvidia.dali"), strict=True)):
+        assert theirs is not None
+        assert issubclass(ours or object, theirs), (number, ours, theirs)
 
 
 def test_data_is_copied_to_an_address() -> None:

@@ -1,0 +1,62 @@
+"""Tensors on a GPU: the same questions as on the CPU, and memory that torch and CuPy see."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import errors, types
+from pipeline.tensors import TensorCPU, TensorGPU, TensorListCPU, TensorListGPU
+
+pytestmark = pytest.mark.gpu
+
+DATA = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+
+
+@pytest.fixture
+def cupy() -> Any:
+    return pytest.importorskip("cupy")
+
+
+def test_there_and_back(cupy: Any) -> None:
+    for dtype in types.DALIDataType:
+        if dtype != types.NO_TYPE:
+            batch = TensorListCPU(DATA.astype(types.to_numpy_type(dtype)), "HW").as_gpu()
+            assert (batch.dtype, batch.layout(), batch.device_id()) == (dtype, "HW", 0)
+            np.testing.assert_array_equal(batch.as_cpu().as_array(), DATA.astype(types.to_numpy_type(dtype)))
+    ragged = TensorListCPU([np.zeros((0, 3)), np.ones((2, 3))]).as_gpu()
+    assert ragged.shape() == [(0, 3), (2, 3)]
+    assert not ragged.is_dense_tensor()
+    with pytest.raises(errors.RaggedError, match="different places"):
+        ragged.data_ptr()
+    with pytest.raises(errors.RaggedError, match="ragged"):
+        ragged.as_tensor()
+    assert TensorCPU(np.float32(3)).as_gpu().as_cpu().as_array() == 3
+
+
+def test_memory_is_shared_with_cupy_and_torch(cupy: Any) -> None:
+    torch = pytest.importorskip("torch")
+    array = cupy.asarray(DATA)
+    batch = TensorListGPU(array, "HW")
+    tensor = batch.as_tensor()
+    assert batch.data_ptr() == tensor.data_ptr() == array.data.ptr
+    assert tensor.layout() == "NHW"
+    assert cupy.asarray(tensor).data.ptr == cupy.from_dlpack(tensor).data.ptr == array.data.ptr
+    assert torch.from_dlpack(tensor).data_ptr() == torch.as_tensor(tensor, device="cuda").data_ptr() == array.data.ptr
+    made = torch.ones(2, 3, device="cuda", requires_grad=True)
+    for other in (TensorGPU(made), TensorListGPU(made), TensorListGPU([made, made])[0]):
+        assert other.as_array().data.ptr == made.data_ptr()
+
+
+def test_copies_and_representations(cupy: Any) -> None:
+    batch = TensorListGPU(cupy.asarray(DATA), "HW")
+    target = cupy.zeros(DATA.shape, np.float32)
+    batch.copy_to_external(ctypes.c_void_p(target.data.ptr))
+    np.testing.assert_array_equal(target.get(), DATA)
+    assert "11." in repr(batch)
+    assert "[0. 1. 2.]" in repr(batch.at(0))
+    with pytest.raises(errors.SampleIndexError, match="no sample 2"):
+        batch.at(2)

@@ -6,6 +6,7 @@ the same in more passes over memory. The environment variable DALI_PROXY_NATIVE=
 
 from __future__ import annotations
 
+import importlib
 import os
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = ["compiled"]
 
-compiled: ModuleType | None
-"""The module `_native`: `resample` and `normalize`; None where it isn't there."""
 
-try:
-    from pipeline.imaging import _native
-except ImportError:
-    compiled = None
-else:
-    compiled = None if os.environ.get("DALI_PROXY_NATIVE") == "0" else _native
+def _find() -> ModuleType | None:
+    if os.environ.get("DALI_PROXY_NATIVE") == "0":
+        return None
+    try:
+        return importlib.import_module("pipeline.imaging._native")
+    except ImportError:
+        return None
+
+
+compiled = _find()
+"""The module `_native`: `resample` and `normalize`; None where it isn't there."""

@@ -74,7 +74,8 @@ class _Finder(MetaPathFinder, Loader):
             return None
         stand = find(fullname)
         if stand is None:
-            raise ModuleNotFoundError(f"No module named {fullname!r}: dali-proxy has nothing for it yet", name=fullname)
+            # With its `name`, Python would put words of its own in this one's place, where `from` asked for the module.
+            raise ModuleNotFoundError(f"No module named {fullname!r}: dali-proxy has nothing for it yet")
         return ModuleSpec(fullname, self, origin=stand.module or None, is_package=True, loader_state=stand)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
@@ -94,13 +95,19 @@ class _StandIn(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name == "__all__":
             return self._stand.all()
+        found: Any = None
         try:
-            return self._stand.load(name)
+            found = self._stand.load(name)
         except AttributeError:
             pass
+        else:
+            if not isinstance(found, ModuleType):
+                return found
         inner = f"{self.__name__}.{name}"
         if not name.startswith("_") and find(inner) is not None:  # as `nvidia.dali.types` after `import nvidia.dali`
             return importlib.import_module(inner)
+        if found is not None:
+            return found
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}: dali-proxy has nothing for it yet")
 
     def __dir__(self) -> list[str]:

@@ -39,7 +39,7 @@ class Stand:
         if name in self.names:
             module, _, attribute = self.names[name].partition(":")
             return getattr(importlib.import_module(module), attribute)
-        if self.module:
+        if self.module and not name.startswith("__"):
             return getattr(importlib.import_module(self.module), name)
         raise AttributeError(name)
 
@@ -58,12 +58,20 @@ def _from(module: str, *names: str) -> dict[str, str]:
     return {name: f"{module}:{name}" for name in names}
 
 
+def _as_it_is(function: Any) -> Any:
+    """Decorate a function for what needs no preparation here: a script's functions are always pickled by value."""
+    return function
+
+
 _PIPELINE = _from("pipeline", "DataNode", "Pipeline", "pipeline_def")
 _TENSORS = _from("pipeline.tensors", "TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU")
 _INTEROP = _from("dali_proxy.interop", "feed_ndarray", "to_torch_type")
 _POLICY = _from("dali_proxy.policies", "LastBatchPolicy")
 _ITERATORS = _from("dali_proxy.iterators", "DALIClassificationIterator", "DALIGenericIterator", "DALIRaggedIterator")
+_PLACEHOLDERS = {"DALIOutputBatchRef": "dali_proxy.refs:BatchRef", "DALIOutputSampleRef": "dali_proxy.refs:SampleRef"}
 _TORCH = _from("dali_proxy.fn", "TorchPythonFunction")
+
+_OLD_TYPES = {"CPU_ONLY_DEVICE_ID": None, "NFCHW": "FCHW", "NFHWC": "FHWC", "SAME": ""}
 
 _TABLE = {
     "": Stand("pipeline", values={"__version__": VERSION}),
@@ -71,9 +79,12 @@ _TABLE = {
     "auto_aug.augmentations": Stand("pipeline.auto_aug.augmentations"),
     "auto_aug.auto_augment": Stand("pipeline.auto_aug.auto_augment"),
     "auto_aug.core": Stand("pipeline.auto_aug.core"),
+    "auto_aug.core.decorator": Stand(names=_from("pipeline.auto_aug.core", "augmentation")),
+    "auto_aug.core.policy": Stand(names=_from("pipeline.auto_aug.core", "Policy")),
     "auto_aug.rand_augment": Stand("pipeline.auto_aug.rand_augment"),
     "auto_aug.trivial_augment": Stand("pipeline.auto_aug.trivial_augment"),
     "backend": Stand(names=_TENSORS),
+    "backend_impl": Stand(names=_TENSORS),
     "data_node": Stand(names=_from("pipeline", "DataNode")),
     "external_source": Stand(
         names={"ExternalSource": "pipeline.ops:ExternalSource", "external_source": "pipeline.fn:external_source"}
@@ -81,16 +92,18 @@ _TABLE = {
     "fn": Stand("pipeline.fn"),
     "math": Stand("pipeline.math"),
     "ops": Stand("pipeline.ops"),
+    "pickling": Stand(values={"pickle_by_value": _as_it_is}),
     "pipeline": Stand(names={**_PIPELINE, **_from("pipeline.definition.conditional", "do_not_convert")}),
+    "pipeline.experimental": Stand(names=_from("pipeline", "pipeline_def")),
     "plugin": Stand(),
     "plugin.base_iterator": Stand(names=_POLICY),
     "plugin.pytorch": Stand(names={**_ITERATORS, **_POLICY, **_INTEROP, **_TORCH}),
     "plugin.pytorch.fn": Stand("dali_proxy.fn"),
     "plugin.pytorch.experimental": Stand(),
-    "plugin.pytorch.experimental.proxy": Stand("dali_proxy"),
+    "plugin.pytorch.experimental.proxy": Stand("dali_proxy", names=_PLACEHOLDERS),
     "plugin.pytorch.torch_utils": Stand(names={**_INTEROP, **_from("dali_proxy.interop", "to_torch_tensor")}),
     "tensors": Stand(names=_TENSORS),
-    "types": Stand("pipeline.types"),
+    "types": Stand("pipeline.types", values=_OLD_TYPES),
 }
 
 

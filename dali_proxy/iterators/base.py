@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, SupportsIndex
 
 from dali_proxy.iterators.pipelines import Outputs, Pipelines
 from dali_proxy.iterators.progress import Flat, Progress, Source
@@ -52,7 +53,7 @@ class BaseIterator(ABC, Iterator[list[Any]]):
     ) -> None:
         policy = _policy(fill_last_batch, last_batch_policy)
         self._auto_reset = _check_auto_reset(auto_reset)
-        _check_size(size, reader_name, last_batch_padded)
+        size = _check_size(size, reader_name, last_batch_padded)
         self._pipelines = Pipelines(pipelines)
         self._progress = self._plan(size, reader_name, last_batch_padded, policy)
         self._given = 0  # batches of this epoch
@@ -192,6 +193,11 @@ class BaseIterator(ABC, Iterator[list[Any]]):
         return 0 if self._progress is None else len(self._progress)
 
     @property
+    def batch_size(self) -> int:
+        """Number of samples that each pipeline gives for a batch."""
+        return self._pipelines.batch_size
+
+    @property
     def size(self) -> int:
         """Number of samples of an epoch (with `reader_name` of a shard, as far as batches are given); -1 if unknown."""
         return -1 if self._progress is None else self._progress.size
@@ -271,10 +277,13 @@ def _check_auto_reset(value: Any) -> bool:
     return _AUTO_RESET[value]
 
 
-def _check_size(size: Any, reader: Any, padded: Any) -> None:
-    if not isinstance(size, int) or size == 0 or size < -1:
+def _check_size(size: Any, reader: Any, padded: Any) -> int:
+    """Return the size as an int: scripts have it of NumPy, or as a float because they divided."""
+    whole = int(size) if isinstance(size, SupportsIndex | float) and math.isfinite(size) else 0
+    if whole != size or whole == 0 or whole < -1:
         raise ArgumentMismatchError(f"size is a number of samples, or -1 where only the data tells it; not {size!r}")
     if reader is not None and size != -1:
         raise ArgumentMismatchError("give reader_name or size, not both: the reader knows the size")
     if reader is not None and padded:
         raise ArgumentMismatchError("give reader_name or last_batch_padded, not both: the reader knows whether it pads")
+    return whole

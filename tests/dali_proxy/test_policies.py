@@ -78,6 +78,14 @@ def test_loader(server: DALIServer, num_workers: int, policy: Any, padded: bool,
     assert len(loader) == len(WHOLE) + len(last)
 
 
+@pytest.mark.parametrize(("policy", "last"), [(FILL, [[6, 0, 1]]), (PARTIAL, [[6]]), (DROP, [])])
+def test_persistent_workers(server: DALIServer, policy: LastBatchPolicy, last: list[list[int]]) -> None:
+    dataset = IndexDataset(7, server.proxy)
+    loader = DataLoader(server, dataset, 3, num_workers=2, persistent_workers=True, last_batch_policy=policy)
+    for _ in range(3):
+        assert batches(loader) == [*WHOLE, *last]
+
+
 def test_fewer_samples_than_a_batch_has(server: DALIServer) -> None:
     loader = DataLoader(server, IndexDataset(2, server.proxy), batch_size=5, last_batch_policy=FILL)
     assert batches(loader) == [[0, 1, 0, 1, 0]]
@@ -95,6 +103,17 @@ def test_a_sampler_in_its_own_order(server: DALIServer) -> None:
 def test_iterable_datasets(server: DALIServer, policy: LastBatchPolicy, counts: list[int]) -> None:
     loader = DataLoader(server, IndexStream(7, server.proxy), batch_size=3, last_batch_policy=policy)
     assert [len(batch) for batch in batches(loader)] == counts
+
+
+@pytest.mark.parametrize(("policy", "counts"), [(DROP, [3] * 4), (PARTIAL, [3, 3, 3, 3, 1, 1])])
+def test_each_worker_of_an_iterable_dataset_has_a_last_batch(
+    server: DALIServer, policy: LastBatchPolicy, counts: list[int]
+) -> None:
+    """As with torch's `drop_last`: there are 7 samples for each."""
+    stream = IndexStream(14, server.proxy)
+    loader = DataLoader(server, stream, batch_size=3, num_workers=2, persistent_workers=True, last_batch_policy=policy)
+    for _ in range(2):
+        assert sorted((len(batch) for batch in batches(loader)), reverse=True) == counts
 
 
 @pytest.mark.parametrize("policy", list(LastBatchPolicy))

@@ -23,7 +23,8 @@ LOST = (ServerClosedError, ServerDiedError, StaleReferenceError)
 OnError = Literal["raise", "skip", "replace"] | Callable[[BatchError], Any]
 
 _WORDS = ("raise", "skip", "replace")
-_LOSSES = 3  # after so many servers that died of it, a batch is given up
+_RESTARTS = 3  # of the server, for one batch; then it is given up
+_ATTEMPTS = 10  # at one batch, where the server lives: other threads may have it started again at any moment
 
 
 class LeftOut(Exception):
@@ -94,7 +95,7 @@ class Rescue:
         """
         original = made.numbered
         verdicts: dict[str, str] = {}  # dataset index of a bad sample: "skip" or "replace"
-        losses = 0
+        attempts, restarts = 0, self._losses.restarts
         while True:
             error: Exception
             if isinstance(made, Unmade):
@@ -110,8 +111,8 @@ class Rescue:
             problem: Exception | None = None
             try:
                 if isinstance(error, LOST):
-                    losses += 1
-                    problem = self._hopeless(error, original, losses)
+                    attempts += 1
+                    problem = self._hopeless(error, original, attempts, self._losses.restarts - restarts)
                     if problem is None:
                         restart()
                 else:
@@ -134,7 +135,7 @@ class Rescue:
             )
         self._first_bad = ""
 
-    def _hopeless(self, error: Exception, numbered: NumberedIndices, losses: int) -> Exception | None:
+    def _hopeless(self, error: Exception, numbered: NumberedIndices, attempts: int, restarts: int) -> Exception | None:
         """Return what to raise for a batch that was lost with its server, or None if it can be made again."""
         if not self._restarts:
             return error
@@ -143,10 +144,11 @@ class Rescue:
                 f"{error}; it is not started again, because batches of an iterable dataset that were lost with it "
                 "can't be made a second time"
             )
-        if losses == _LOSSES:
+        if restarts >= _RESTARTS or attempts >= _ATTEMPTS:
             return ServerDiedError(
-                f"batch {numbered.batch} of epoch {numbered.epoch} was lost {losses} times, and is given up: perhaps "
-                f"one of its samples ends the server. Its dataset indices: {numbered.indices}; the last time: {error}"
+                f"batch {numbered.batch} of epoch {numbered.epoch} was lost {attempts} times, with {restarts} restarts of "
+                "the server, and is given up: perhaps one of its samples ends the server. Its dataset indices: "
+                f"{numbered.indices}; the last time: {error}"
             )
         return None
 

@@ -146,8 +146,8 @@ class Rescue:
             )
         if restarts >= _RESTARTS or attempts >= _ATTEMPTS:
             return ServerDiedError(
-                f"batch {numbered.batch} of epoch {numbered.epoch} was lost {attempts} times, with {restarts} restarts of "
-                "the server, and is given up: perhaps one of its samples ends the server. Its dataset indices: "
+                f"batch {numbered.batch} of epoch {numbered.epoch} was lost {attempts} times, with {restarts} restarts "
+                "of the server, and is given up: perhaps one of its samples ends the server. Its dataset indices: "
                 f"{numbered.indices}; the last time: {error}"
             )
         return None

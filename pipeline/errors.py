@@ -70,7 +70,7 @@ class UnknownArgumentError(ArgumentMismatchError, KeyError):
     __str__ = PipelineError.__str__  # a KeyError would show the quoted message
 
 
-class NoOutputsError(GraphError, NotImplementedError):
+class NoOutputsError(ArgumentTypeError, NotImplementedError):
     """A pipeline whose graph has no outputs: nothing was returned, or nobody described it."""
 
 

@@ -8,13 +8,12 @@ from pipeline.errors import InputError, PipelineError
 from pipeline.executor.request import TensorList
 from pipeline.graph.graph import GraphNode
 from pipeline.tensors.cpu import Array, TensorCPU, TensorListCPU, as_host_array
+from pipeline.tensors.dlpack import CUDA, opened
 from pipeline.tensors.gpu import TensorGPU, TensorListGPU, as_device_array
 from pipeline.tensors.layout import check_layout
 from pipeline.types import NO_TYPE, to_dali_type
 
 __all__ = ["check_batch", "own_copy", "to_batch", "to_sample"]
-
-_DLPACK_CUDA = 2  # the number of a device on the GPU, in dlpack.h
 
 
 def to_sample(value: Any, what: str) -> Array:
@@ -112,4 +111,5 @@ def _on_gpu(value: Any) -> bool:
         return bool(value.device.type == "cuda")
     if hasattr(value, "__cuda_array_interface__"):
         return True
-    return hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == _DLPACK_CUDA
+    value = opened(value)
+    return hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == CUDA

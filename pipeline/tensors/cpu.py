@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import InputError, InputTypeError, RaggedError, SampleIndexError
+from pipeline.tensors.dlpack import opened
 from pipeline.tensors.layout import check_layout, common_layout
 from pipeline.types import DALIDataType, to_dali_type
 
@@ -291,6 +292,7 @@ def as_host_array(data: Any) -> Array:
     """Return data on the CPU as an array, without a copy where there can be none: arrays, DLPack, ``__array__``."""
     if isinstance(data, bytes | bytearray | memoryview):
         return np.frombuffer(data, np.uint8)
+    data = opened(data)
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array__"):
         return np.from_dlpack(data)
     return np.asarray(data)

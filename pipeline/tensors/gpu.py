@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline.errors import InputError, InputTypeError, RaggedError
 from pipeline.tensors.cpu import TensorCPU, TensorListCPU, position_of, shortly
+from pipeline.tensors.dlpack import opened
 from pipeline.tensors.layout import check_layout, common_layout
 from pipeline.types import DALIDataType, to_dali_type
 
@@ -146,6 +147,7 @@ class TensorListGPU:
         if isinstance(data, TensorListGPU):
             layout = layout or data.layout()
             data = data.samples if data.dense is None else data.dense
+        data = opened(data)
         if hasattr(data, "dtype") or hasattr(data, "__dlpack__"):
             self._dense = data = as_device_array(data)
             if data.ndim == 0:
@@ -312,6 +314,7 @@ def as_device_array(data: Any) -> Any:
         return data
     import cupy
 
+    data = opened(data)
     if hasattr(data, "detach"):  # a torch tensor: one that requires grad has no interface
         data = data.detach()
     return cupy.asarray(data) if hasattr(data, "__cuda_array_interface__") else cupy.from_dlpack(data)

@@ -195,6 +195,14 @@ def define_twice(d: Package) -> None:
     pipe.serialize(define_graph=lambda: d.fn.external_source(name="x"))
 
 
+def subclass(d: Package) -> None:
+    class Nothing(d.Pipeline):  # type: ignore[misc,name-defined]
+        def define_graph(self) -> None:
+            d.fn.external_source(name="x")
+
+    Nothing(**arguments()).build()
+
+
 def outputs_of(*outputs: Any) -> Script:
     def script(d: Package) -> None:
         pipe = d.Pipeline(**arguments())
@@ -235,6 +243,7 @@ SCRIPTS: dict[str, Script] = {
     "no graph to serialize": lambda d: d.Pipeline(**arguments()).serialize(),
     "no outputs": outputs_of(),
     "outputs of text": outputs_of("a"),
+    "a subclass whose graph has no outputs": subclass,
     "variadic keywords": variadic,
     "two graphs": define_twice,
     "an unknown input": feeding(NUMBERS, "zz"),

@@ -55,6 +55,8 @@ KINDS: dict[str, Any] = {
     "list with __array__": lambda data: [Array(sample) for sample in data],
     "DLPack": Exchanged,
     "list with DLPack": lambda data: [Exchanged(sample) for sample in data],
+    "DLPack capsule": lambda data: data.__dlpack__(),
+    "list of DLPack capsules": lambda data: [sample.__dlpack__(max_version=(1, 0)) for sample in data],
     "TensorListCPU": TensorListCPU,
     "ragged TensorListCPU": lambda data: TensorListCPU(list(data)),
     "list of TensorCPU": lambda data: [TensorCPU(sample) for sample in data],

@@ -99,6 +99,14 @@ def test_numpy_torch_and_this_package_share_memory() -> None:
     assert TensorCPU(torch.ones(2, requires_grad=True).detach()).shape() == [2]
 
 
+def test_a_capsule_is_used_once() -> None:
+    data = np.arange(3)
+    capsule = data.__dlpack__()
+    assert TensorCPU(capsule, "W").data_ptr() == data.ctypes.data
+    with pytest.raises(errors.InputError, match="used_dltensor"):
+        TensorCPU(capsule)
+
+
 def described(name: str) -> Any:
     """Return what DALI, or this package, says of the same tensors."""
     package = importlib.import_module(name)

@@ -100,6 +100,13 @@ def test_reset_at_the_beginning_is_silent() -> None:
         assert numbers(next(iter(iterator))) == [[1, 2]]
 
 
+def test_reset_before_the_only_batch_of_an_epoch_does_nothing() -> None:
+    """DALI's iterator gives it twice before it stops."""
+    iterator = DALIGenericIterator(seven(), ["x"], size=2, last_batch_policy=PARTIAL)
+    iterator.reset()
+    assert epochs(iterator, 2, iterator.reset) == [[[[1, 2]]], [[[3, 4]]]]
+
+
 def test_next_is_also_a_method() -> None:
     assert numbers(DALIGenericIterator(seven(), ["x"], size=7).next()) == [[1, 2]]
 

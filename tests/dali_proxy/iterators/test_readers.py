@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import dali_proxy
-from dali_proxy import DALIGenericIterator, LastBatchPolicy
-from pipeline import errors
+from dali_proxy import DALIClassificationIterator, DALIGenericIterator, DALIRaggedIterator, LastBatchPolicy
+from pipeline import Pipeline, errors, fn
 from tests.dali_proxy.iterators.datasets import epochs, numbers
 
 EPOCHS = 5
@@ -107,6 +107,30 @@ def test_parity(files: list[str], policy: str, padded: bool, stick: bool, auto_r
             else:
                 assert told[0] == told[1], (count, ids, batch_size)
     assert ours_begins_right or not (policy == "DROP" and padded)
+
+
+@pytest.mark.parametrize("auto_reset", [False, True])
+@pytest.mark.parametrize("padded", [False, True], ids=["unpadded", "padded"])
+@pytest.mark.parametrize("policy", list(LastBatchPolicy))
+def test_all_iterators_do_the_same(files: list[str], policy: LastBatchPolicy, padded: bool, auto_reset: bool) -> None:
+    def told(kind: Any, *names: list[str]) -> Any:
+        pipes = [Pipeline(batch_size=3, num_threads=1, device_id=None) for _ in range(2)]
+        for shard, pipe in enumerate(pipes):
+            with pipe:
+                pipe.set_outputs(
+                    *fn.readers.file(
+                        files=files, labels=[*range(17)], name="r", shard_id=shard, num_shards=2, pad_last_batch=padded
+                    )
+                )
+        iterator = kind(pipes, *names, reader_name="r", last_batch_policy=policy, auto_reset=auto_reset)
+        labels = []
+        for _ in range(3):
+            labels.append([[each["label"].flatten().tolist() for each in batch] for batch in iterator])
+        return len(iterator), iterator._size, labels
+
+    expected = told(DALIGenericIterator, ["data", "label"])
+    assert told(DALIRaggedIterator, ["data", "label"]) == expected
+    assert told(DALIClassificationIterator) == expected
 
 
 @pytest.mark.parametrize("padded", [False, True], ids=["unpadded", "padded"])

@@ -104,7 +104,7 @@ def _serve(rival: Rival, setup: Setup, connection: Connection) -> None:
     multiprocessing.set_start_method(None, force=True)
     with closing(rival.stream(setup)) as stream:
         try:
-            connection.send(check_stream(stream, setup))
+            connection.send(None if rival.yardstick else check_stream(stream, setup))
             while True:
                 connection.send(measure(stream, connection.recv()))
         except EOFError:  # the runner has what it wanted

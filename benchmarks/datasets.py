@@ -28,7 +28,7 @@ class PictureDataset(Dataset[tuple[Any, int]]):
     def __init__(self, setup: Setup, transform: Transform) -> None:
         self.kind = setup.kind
         self.transform = transform
-        self.files = sorted(str(path) for path in setup.folder.iterdir())
+        self.files = setup.files
 
     def __len__(self) -> int:
         return EPOCH

@@ -1,10 +1,12 @@
-"""The pipeline that NVIDIA's proxy and ours both run. Their ``fn`` is the same API, so the definition is one."""
+"""The pipelines that NVIDIA DALI and we both run. Their ``fn`` is the same API, so the definition is one."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from benchmarks.workload import ARRAY_SHAPES, CROP_AREA, CROP_ASPECT_RATIO, IMAGE_SIZE, MEAN, STD, Setup
+
+WINDOW = {"random_area": CROP_AREA, "random_aspect_ratio": CROP_ASPECT_RATIO}
 
 
 def make_pipeline(library: Any, setup: Setup, **options: Any) -> Any:
@@ -18,17 +20,15 @@ def make_pipeline(library: Any, setup: Setup, **options: Any) -> Any:
     Returns:
         A pipeline of that library, not built yet, with one input and one output.
     """
-    fn, types = library.fn, library.types
-    decoder = "cpu" if setup.device_id is None else "mixed"
-    window = {"random_area": CROP_AREA, "random_aspect_ratio": CROP_ASPECT_RATIO}
-    size = {"size": (IMAGE_SIZE, IMAGE_SIZE), "interp_type": types.INTERP_LINEAR}
+    fn = library.fn
+    size = _size(library)
 
     def crop_decoded(images: Any) -> Any:
         if setup.device_id is not None:
             images = images.gpu()
         if hasattr(fn, "random_resized_crop"):  # one step, and 10 % faster in DALI
-            return fn.random_resized_crop(images, **size, **window)
-        anchor, shape = fn.random_crop_generator(images.shape(), **window)
+            return fn.random_resized_crop(images, **size, **WINDOW)
+        anchor, shape = fn.random_crop_generator(images.shape(), **WINDOW)
         return fn.resize(fn.slice(images, anchor, shape, axes=(0, 1)), **size)
 
     @library.pipeline_def
@@ -37,14 +37,54 @@ def make_pipeline(library: Any, setup: Setup, **options: Any) -> Any:
         if setup.kind in ARRAY_SHAPES:
             return images
         if setup.kind == "decoded":
-            images = crop_decoded(images)
-        else:
-            if setup.kind == "paths":
-                images = fn.io.file.read(images)
-            images = fn.decoders.image_random_crop(images, device=decoder, **window)
-            images = fn.resize(images, **size)
-        return fn.crop_mirror_normalize(
-            images, dtype=types.FLOAT, output_layout="CHW", mean=MEAN, std=STD, mirror=fn.random.coin_flip()
-        )
+            return _normalize(library, crop_decoded(images))
+        if setup.kind == "paths":
+            images = fn.io.file.read(images)
+        return _normalize(library, _decode(library, images, setup))
 
-    return graph(batch_size=setup.batch_size, num_threads=setup.threads, device_id=setup.device_id, seed=0, **options)
+    return graph(**_arguments(setup), **options)
+
+
+def make_reader_pipeline(library: Any, setup: Setup) -> Any:
+    """Makes the pipeline that reads the files itself.
+
+    Args:
+        library: The module ``nvidia.dali``, or our ``pipeline``.
+        setup: Folder, batch size, threads and device.
+
+    Returns:
+        A pipeline of that library, not built yet, whose outputs are the pictures and the numbers of their files.
+    """
+    files = setup.files
+
+    @library.pipeline_def
+    def graph() -> Any:
+        encoded, labels = library.fn.readers.file(files=files, labels=list(range(len(files))))
+        if setup.device_id is not None:
+            labels = labels.gpu()
+        return _normalize(library, _decode(library, encoded, setup)), labels
+
+    return graph(**_arguments(setup))
+
+
+def _decode(library: Any, encoded: Any, setup: Setup) -> Any:
+    decoder = "cpu" if setup.device_id is None else "mixed"
+    images = library.fn.decoders.image_random_crop(encoded, device=decoder, **WINDOW)
+    return library.fn.resize(images, **_size(library))
+
+
+def _normalize(library: Any, images: Any) -> Any:
+    fn = library.fn
+    return fn.crop_mirror_normalize(
+        images, dtype=library.types.FLOAT, output_layout="CHW", mean=MEAN, std=STD, mirror=fn.random.coin_flip()
+    )
+
+
+def _size(library: Any) -> dict[str, Any]:
+    return {"size": (IMAGE_SIZE, IMAGE_SIZE), "interp_type": library.types.INTERP_LINEAR}
+
+
+def _arguments(setup: Setup) -> dict[str, Any]:
+    return {
+        "batch_size": setup.batch_size, "num_threads": setup.threads, "device_id": setup.device_id, "seed": 0,
+    }  # fmt: skip

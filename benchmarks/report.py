@@ -13,6 +13,7 @@ from benchmarks.machine import describe_machine, describe_versions, short_name
 from benchmarks.runner import KindResult
 
 TITLES = {
+    "reader": "the pipeline's own reader",
     "paths": "file paths",
     "bytes": "encoded bytes",
     "decoded": "decoded pictures",

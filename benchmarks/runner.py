@@ -47,7 +47,7 @@ class KindResult:
 def run_kind(
     rivals: Sequence[Rival], setup: Setup, *, rounds: int, seconds: float, say: Callable[[str], None]
 ) -> KindResult:
-    """Starts every rival, checks its batches, and measures them in turn.
+    """Starts every rival that loads this kind, checks its batches, and measures them in turn.
 
     A rival that fails or hangs is left out and named in the failures; the others go on.
 
@@ -67,6 +67,8 @@ def run_kind(
         statistics_of = {}
         for rival in rivals:
             name = rival.name
+            if setup.kind not in rival.kinds:
+                continue
             if reason := _cannot(rival, setup):
                 result.failures[name] = reason
                 continue
@@ -96,8 +98,6 @@ def run_kind(
 
 
 def _cannot(rival: Rival, setup: Setup) -> str | None:
-    if setup.kind not in rival.kinds:
-        return "does not load this kind"
     if setup.device.split(":")[0] not in rival.devices:
         return f"does not run on {setup.device}"
     return rival.unavailable()

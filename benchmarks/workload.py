@@ -22,10 +22,25 @@ STD = (0.229 * 255, 0.224 * 255, 0.225 * 255)
 PICTURE_KINDS = ("paths", "bytes", "decoded")
 """What a dataset hands over: a file's path, its bytes, or the picture that it decoded."""
 
-ARRAY_SHAPES = {"arrays-60KB": (60_000,), "arrays-562KB": (375, 500, 3)}
-"""Shapes of uint8 arrays that are handed over as they are: the transport alone."""
+TRANSPORT_KINDS = ("arrays-60KB", "arrays-562KB")
+"""Arrays that are handed over as they are: the transport alone."""
 
-KINDS = (*PICTURE_KINDS, *ARRAY_SHAPES)
+ARRAY_SHAPES = {
+    "arrays-64B": (64,),
+    "arrays-10KB": (10_000,),
+    "arrays-60KB": (60_000,),
+    "arrays-100KB": (100_000,),
+    "arrays-562KB": (375, 500, 3),
+    "arrays-1MB": (1_000_000,),
+    "arrays-10MB": (10_000_000,),
+}
+"""Shapes of uint8 arrays. Those that are no transport kinds are for the scaling and for costs."""
+
+READER_KIND = "reader"
+"""No dataset at all: the pipeline reads the files itself."""
+
+DATASET_KINDS = (*PICTURE_KINDS, *TRANSPORT_KINDS)
+KINDS = (READER_KIND, *DATASET_KINDS)
 
 EPOCH = 1 << 22
 """Samples in an epoch: more than any measurement takes, so that none meets the end of an epoch."""
@@ -39,7 +54,7 @@ class Setup:
     """One way to run a rival.
 
     Attributes:
-        kind: What the dataset hands over, one of ``KINDS``.
+        kind: What the dataset hands over: one of ``KINDS`` or ``ARRAY_SHAPES``.
         folder: The JPEGs.
         batch_size: Samples in a batch.
         workers: Dataset worker processes.
@@ -53,6 +68,11 @@ class Setup:
     workers: int = 2
     threads: int = 2
     device_id: int | None = None
+
+    @property
+    def files(self) -> list[str]:
+        """The paths of the JPEGs, sorted."""
+        return sorted(str(path) for path in self.folder.iterdir())
 
     @property
     def device(self) -> str:

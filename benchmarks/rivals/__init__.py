@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from benchmarks.rivals.base import Rival
 from benchmarks.rivals.nvidia_proxy import NvidiaProxy
+from benchmarks.rivals.nvidia_reader import NvidiaReader
 from benchmarks.rivals.ours import Ours
 from benchmarks.rivals.torch_best import TorchBest
 from benchmarks.rivals.torch_pillow import TorchPillow
+from benchmarks.rivals.yardsticks import DecodeOnly, Memcpy
 
-RIVALS: dict[str, Rival] = {rival.name: rival for rival in (Ours(), NvidiaProxy(), TorchPillow(), TorchBest())}
+_ALL: tuple[Rival, ...] = (
+    Ours(), NvidiaReader(), NvidiaProxy(), TorchPillow(), TorchBest(), DecodeOnly(), Memcpy(),
+)  # fmt: skip
+
+RIVALS: dict[str, Rival] = {rival.name: rival for rival in _ALL}
 
 __all__ = ["RIVALS", "Rival"]

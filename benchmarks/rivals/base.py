@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -21,11 +22,13 @@ class Rival(Protocol):
         name: Its name in tables and on the command line.
         kinds: The kinds of input that it can load.
         devices: Where its batches can lie: ``"cpu"``, ``"cuda"``.
+        yardstick: Whether it does only a part of the work, to compare with. Its batches are then not checked.
     """
 
     name: str
     kinds: tuple[str, ...]
     devices: tuple[str, ...]
+    yardstick: bool
 
     def unavailable(self) -> str | None:
         """Tells why it can't run here, None where it can."""
@@ -37,3 +40,12 @@ class Rival(Protocol):
         the N indices of its samples. It need not stay valid when the next one is asked for. Closing the generator
         ends everything that the rival started.
         """
+
+
+def without_dali() -> str | None:
+    """Tells that NVIDIA DALI is not installed, if it isn't."""
+    try:
+        found = importlib.util.find_spec("nvidia.dali") is not None
+    except ModuleNotFoundError:
+        found = False
+    return None if found else "nvidia-dali is not installed"

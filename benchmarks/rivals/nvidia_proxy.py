@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 
 import torch
 
 from benchmarks.datasets import make_dataset
 from benchmarks.graph import make_pipeline
-from benchmarks.rivals.base import Batch
-from benchmarks.workload import KINDS, Setup
+from benchmarks.rivals.base import Batch, without_dali
+from benchmarks.workload import ARRAY_SHAPES, PICTURE_KINDS, Setup
 
 
 class NvidiaProxy:
@@ -21,16 +20,13 @@ class NvidiaProxy:
     """
 
     name = "nvidia-proxy"
-    kinds = KINDS
+    kinds = (*PICTURE_KINDS, *ARRAY_SHAPES)
     devices = ("cpu", "cuda")
+    yardstick = False
 
     def unavailable(self) -> str | None:
         """It needs DALI, which we don't depend on."""
-        try:
-            found = importlib.util.find_spec("nvidia.dali") is not None
-        except ModuleNotFoundError:
-            found = False
-        return None if found else "nvidia-dali is not installed"
+        return without_dali()
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
         """Loads through NVIDIA's server."""

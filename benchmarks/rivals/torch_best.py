@@ -30,6 +30,7 @@ class TorchBest:
     name = "torch-best"
     kinds = PICTURE_KINDS
     devices = ("cpu", "cuda")
+    yardstick = False
 
     def unavailable(self) -> str | None:
         """It needs simplejpeg."""

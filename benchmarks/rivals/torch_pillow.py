@@ -13,15 +13,16 @@ from torch.utils.data import DataLoader
 from benchmarks.crop import random_window
 from benchmarks.datasets import make_dataset
 from benchmarks.rivals.base import Batch
-from benchmarks.workload import ARRAY_SHAPES, IMAGE_SIZE, KINDS, MEAN, STD, Setup
+from benchmarks.workload import ARRAY_SHAPES, IMAGE_SIZE, MEAN, PICTURE_KINDS, STD, Setup
 
 
 class TorchPillow:
     """The plain DataLoader: the default collate, the default prefetching, pinned memory where there is a GPU."""
 
     name = "torch-pillow"
-    kinds = KINDS
+    kinds = (*PICTURE_KINDS, *ARRAY_SHAPES)
     devices = ("cpu", "cuda")
+    yardstick = False
 
     def unavailable(self) -> str | None:
         """It can always run."""

@@ -16,6 +16,7 @@ from benchmarks.workload import ARRAY_SHAPES, Setup
 class Broken:
     kinds = tuple(ARRAY_SHAPES)
     devices = ("cpu",)
+    yardstick = False
 
     def unavailable(self) -> str | None:
         return None

@@ -1,0 +1,31 @@
+"""NVIDIA DALI's own pipeline with its own reader, through its iterator for torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.graph import make_reader_pipeline
+from benchmarks.rivals.base import Batch, without_dali
+from benchmarks.workload import READER_KIND, Setup
+
+
+class NvidiaReader:
+    """``DALIGenericIterator`` over the same graph as ours, everything else by default."""
+
+    name = "nvidia-dali"
+    kinds = (READER_KIND,)
+    devices = ("cpu", "cuda")
+    yardstick = False
+
+    def unavailable(self) -> str | None:
+        """It needs DALI, which we don't depend on."""
+        return without_dali()
+
+    def stream(self, setup: Setup) -> Iterator[Batch]:
+        """Loads with NVIDIA's reader."""
+        from nvidia import dali
+        from nvidia.dali.plugin.pytorch import DALIGenericIterator
+
+        pipe = make_reader_pipeline(dali, setup)
+        for (batch,) in DALIGenericIterator(pipe, ["images", "labels"]):
+            yield batch["images"], batch["labels"].squeeze(1)

@@ -1,0 +1,60 @@
+"""Parts of the work alone: what no loader that does all of it can be much faster than."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+from benchmarks.datasets import make_dataset
+from benchmarks.rivals.base import Batch
+from benchmarks.workload import ARRAY_SHAPES, Setup
+
+COPIED_BYTES = 256 << 20
+"""How much is copied before the same memory comes again: more than caches hold."""
+
+
+class DecodeOnly:
+    """torch's DataLoader whose workers decode pictures and throw them away: the workers' own decode rate."""
+
+    name = "decode-only"
+    kinds = ("decoded",)
+    devices = ("cpu", "cuda")
+    yardstick = True
+
+    def unavailable(self) -> str | None:
+        """It is always there."""
+        return None
+
+    def stream(self, setup: Setup) -> Iterator[Batch]:
+        """Gives the number of rows of each picture in place of its pixels."""
+        dataset = make_dataset(setup, len)
+        yield from DataLoader(dataset, batch_size=setup.batch_size, num_workers=setup.workers)
+
+
+class Memcpy:
+    """One thread that copies the bytes of the arrays, between blocks of memory that are larger than caches."""
+
+    name = "memcpy"
+    kinds = tuple(ARRAY_SHAPES)
+    devices = ("cpu", "cuda")
+    yardstick = True
+
+    def unavailable(self) -> str | None:
+        """It is always there."""
+        return None
+
+    def stream(self, setup: Setup) -> Iterator[Batch]:
+        """Copies the bytes of one batch at a time."""
+        size = setup.batch_size * math.prod(ARRAY_SHAPES[setup.kind])
+        batches = math.ceil(COPIED_BYTES / size)
+        # Filled, so that every page is there.
+        source, target = np.full((batches, size), 1, np.uint8), np.full((batches, size), 2, np.uint8)
+        indices = torch.arange(setup.batch_size)
+        for number in itertools.count():
+            np.copyto(target[number % batches], source[number % batches])
+            yield indices, indices

@@ -16,16 +16,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 # A stamp is named after the extras that are installed when it exists.
 DEMO := $(VENV)/.installed-demo
-DEV  := $(VENV)/.installed-test,demo,examples,video,parity
-GPU  := $(VENV)/.installed-test,demo,examples,video,parity,$(CUDA)
+DEV  := $(VENV)/.installed-test,demo,bench,examples,video,parity
+GPU  := $(VENV)/.installed-test,demo,bench,examples,video,parity,$(CUDA)
 DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench fuzz soak test-gpu bench-gpu operators docs clean
+.PHONY: help demo test lint format bench bench-check fuzz soak test-gpu bench-gpu operators docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(DEMO) ## run the whole product once: make pictures, train on them, compare with a plain DataLoader
 	$(BIN)/dali-proxy demo $(ARGS)
@@ -42,8 +42,11 @@ format: $(DEV) ## mend what ruff can mend by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(DEV) ## compare with torch's DataLoader and NVIDIA's proxy on the CPU
+bench: $(DEV) ## compare with torch's DataLoader and NVIDIA DALI on the CPU, in eight minutes
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-check: $(DEV) ## compare ratios with the last committed results; fails if something got worse
+	$(BIN)/python -m benchmarks.regression $(ARGS)
 
 fuzz: $(DEV) ## attack a server with hostile clients for ten minutes (ARGS="--seconds 60": shorter)
 	$(BIN)/python -m tests.fuzz $(ARGS)

@@ -15,7 +15,7 @@ from benchmarks.measurement import Measurement, measure
 from benchmarks.rivals.base import Rival
 from benchmarks.workload import Setup
 
-GRACE = 30.0
+GRACE = 60.0
 """Seconds that a rival may take to start, to give an answer beyond what it measures, and to end by itself."""
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from benchmarks.machine import describe_machine, describe_versions, short_name
 from benchmarks.runner import KindResult
@@ -53,7 +54,13 @@ def table(result: KindResult, reference: str) -> str:
     return "\n".join(lines)
 
 
-def as_json(results: Sequence[KindResult], reference: str, command: str, picture_bytes: float) -> dict[str, object]:
+def as_json(
+    results: Sequence[KindResult],
+    costs: Mapping[str, Sequence[float]],
+    reference: str,
+    command: str,
+    picture_bytes: float,
+) -> dict[str, Any]:
     """Puts everything that was measured into one JSON object, whose fields ``results/README.md`` explains."""
     return {
         "date": date.today().isoformat(),
@@ -63,17 +70,18 @@ def as_json(results: Sequence[KindResult], reference: str, command: str, picture
         "picture_bytes_mean": round(picture_bytes),
         "reference": reference,
         "kinds": {result.setup.kind: _kind_as_json(result, reference) for result in results},
+        "costs": costs,
     }
 
 
-def save(document: dict[str, object], folder: Path, device_id: int | None) -> Path:
-    """Writes ``<date>-<device>.json``, replacing one of the same day and device.
+def save(document: dict[str, Any], folder: Path, device_id: int | None, suffix: str = "") -> Path:
+    """Writes ``<date>-<device><suffix>.json``, replacing one of the same day and device.
 
     Returns:
         The path of the file.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{document['date']}-{short_name(device_id)}.json"
+    path = folder / f"{document['date']}-{short_name(device_id)}{suffix}.json"
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     return path
 

@@ -1,0 +1,88 @@
+"""One session of measurements: its options, and what ``make bench`` and ``make bench-check`` both do."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from benchmarks.costs import measure_costs
+from benchmarks.report import as_json, table
+from benchmarks.rivals import RIVALS
+from benchmarks.runner import run_kind
+from benchmarks.workload import FILES, KINDS, Setup, prepare_pictures
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def measure_all(options: argparse.Namespace) -> dict[str, Any]:
+    """Measures, and prints a table for each kind.
+
+    Args:
+        options: What `add_options` describes.
+
+    Returns:
+        The document of results.
+    """
+    folder = prepare_pictures(options.files)
+    sizes = [path.stat().st_size for path in folder.iterdir()]
+    mean_size = sum(sizes) / len(sizes)
+    print(
+        f"{len(sizes)} JPEGs of {mean_size / 1000:.0f} KB, batches of {options.batch_size}, {options.workers} workers, "
+        f"{options.threads} pipeline threads, {options.rounds} rounds in turn\n"
+    )
+    results = []
+    costs = {}
+    rivals = [RIVALS[name] for name in options.rivals]
+    with tqdm(bar_format="{desc}", leave=False, disable=None) as line:
+        say = line.set_description_str
+        for kind in options.kinds:
+            setup = Setup(kind, folder, options.batch_size, options.workers, options.threads, device_id(options))
+            result = run_kind(rivals, setup, rounds=options.rounds, seconds=options.seconds, say=say)
+            tqdm.write(table(result, options.reference) + "\n")
+            results.append(result)
+        if options.device == "cpu" and options.costs:
+            setup = Setup("bytes", folder, options.batch_size, options.workers, options.threads)
+            costs = measure_costs(setup, options.rounds, options.seconds, say)
+    return as_json(results, costs, options.reference, command(options), mean_size)
+
+
+def device_id(options: argparse.Namespace) -> int | None:
+    """The number of the GPU, None for the CPU."""
+    return None if options.device == "cpu" else int(options.device.partition(":")[2])
+
+
+def command(options: argparse.Namespace) -> str:
+    """The command that repeats these measurements, without the output folder: no path belongs into the results."""
+    words = ["python -m benchmarks"]
+    for name, value in vars(options).items():
+        if name == "costs":
+            words += [] if value else ["--no-costs"]
+        elif name != "output":
+            words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
+    return " ".join(words)
+
+
+def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float) -> None:
+    """Adds what can be chosen to a command line.
+
+    Args:
+        parser: The parser.
+        rounds: The default of ``--rounds``.
+        seconds: The default of ``--seconds``.
+    """
+    names = list(RIVALS)
+    add = parser.add_argument
+    add("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="what the datasets hand over (default: all)")
+    add("--rivals", nargs="+", choices=names, default=names, help="who takes part (default: all)")
+    add("--reference", choices=names, default=names[0], help="who is compared with the others (default: %(default)s)")
+    add("--seconds", type=float, default=seconds, help="length of one measurement (default: %(default)s)")
+    add("--rounds", type=int, default=rounds, help="measurements of each rival (default: %(default)s)")
+    add("--batch-size", type=int, default=64, help="samples in a batch (default: %(default)s)")
+    add("--workers", type=int, default=2, help="dataset worker processes (default: %(default)s)")
+    add("--threads", type=int, default=2, help="threads of the pipelines (default: %(default)s)")
+    add("--files", type=int, default=FILES, help="how many JPEGs to make (default: %(default)s)")
+    add("--device", default="cpu", help="cpu or cuda:0 (default: %(default)s)")
+    add("--no-costs", dest="costs", action="store_false", help="leave out start-up and the server's own work")

@@ -16,16 +16,16 @@ ROOT = Path(__file__).resolve().parents[2]
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "benchmarks", *words]
     environment = {**os.environ, "TMPDIR": str(folder)}  # where the JPEGs are made
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=False)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(220)
 def test_table_and_json(tmp_path: Path) -> None:
     size = ["--files", "24", "--rounds", "2", "--seconds", "0.2", "--batch-size", "8"]
     kinds = ["--kinds", "bytes", "arrays-60KB"]
-    rivals = ["--rivals", "dali-proxy", "torch-pillow", "torch-best"]
-    done = run(tmp_path, *size, *kinds, *rivals, "--output", str(tmp_path))
+    rivals = ["--rivals", "dali-proxy", "torch-best"]
+    done = run(tmp_path, *size, *kinds, *rivals, "--no-costs", "--output", str(tmp_path))
     assert done.returncode == 0, done.stderr
     assert "encoded bytes" in done.stdout
 
@@ -37,13 +37,13 @@ def test_table_and_json(tmp_path: Path) -> None:
     assert document["machine"]["cores"] >= 1
     bytes_kind = document["kinds"]["bytes"]
     assert bytes_kind["setup"]["batch_size"] == 8
-    assert set(bytes_kind["rivals"]) == {"dali-proxy", "torch-pillow", "torch-best"}
-    plain = bytes_kind["rivals"]["torch-pillow"]
+    assert set(bytes_kind["rivals"]) == {"dali-proxy", "torch-best"}
+    plain = bytes_kind["rivals"]["torch-best"]
     assert len(plain["rounds"]) == 2
     assert all(one["samples"] > 0 and one["cpu_seconds"] >= 0 for one in plain["rounds"])
     low, high = plain["reference_ratio_range"]
     assert low <= plain["reference_ratio"] <= high
-    assert set(document["kinds"]["arrays-60KB"]["rivals"]) == {"dali-proxy", "torch-pillow"}
+    assert set(document["kinds"]["arrays-60KB"]["rivals"]) == {"dali-proxy"}  # the other does not load arrays
     assert document["kinds"]["arrays-60KB"]["failures"] == {}
 
 

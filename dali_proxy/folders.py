@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -13,6 +14,7 @@ from pathlib import Path
 __all__ = ["is_refused", "new_folder", "remove_dead_folders"]
 
 _PREFIX = "dali-proxy-"
+_OURS = re.compile(_PREFIX + "[0-9a-f]{16}")  # a folder of the user's may well begin with our name
 _STARTING = 600.0  # seconds after which a folder with no socket is none of a server that is starting
 
 
@@ -28,7 +30,7 @@ def remove_dead_folders() -> None:
     was called and in whichever container it ran.
     """
     with os.scandir(tempfile.gettempdir()) as entries:
-        found = [Path(entry.path) for entry in entries if entry.name.startswith(_PREFIX)]
+        found = [Path(entry.path) for entry in entries if _OURS.fullmatch(entry.name)]
     for folder in found:
         if _is_dead(folder):
             shutil.rmtree(folder, ignore_errors=True)

@@ -344,6 +344,9 @@ def test_folders_of_dead_servers_are_removed() -> None:
     folders = [Path(new_folder()) for _ in range(3)]
     for folder in folders:
         folder.mkdir(mode=0o700)
+    of_the_user = Path(f"{tempfile.gettempdir()}/dali-proxy-data")
+    of_the_user.mkdir()
+    os.utime(of_the_user, (0, 0))
     with socket.socket(socket.AF_UNIX) as dead, socket.socket(socket.AF_UNIX) as alive:
         dead.bind(str(folders[0] / "socket"))
         alive.bind(str(folders[1] / "socket"))
@@ -356,6 +359,7 @@ def test_folders_of_dead_servers_are_removed() -> None:
     assert [folder.exists() for folder in folders] == [False, True, False]
     remove_dead_folders()
     assert not folders[1].exists()
+    of_the_user.rmdir()
 
 
 # The training process -------------------------------------------------------------------------------------------

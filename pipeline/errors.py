@@ -21,6 +21,7 @@ __all__ = [
     "InputError",
     "InputTypeError",
     "MissingInputError",
+    "MissingOutputError",
     "MissingSizeError",
     "NoOutputsError",
     "OperatorError",
@@ -104,6 +105,10 @@ class SampleIndexError(PipelineError, IndexError):
 
 class MissingInputError(InputError, IndexError):
     """A batch was to run, and an input of the pipeline has no data for it."""
+
+
+class MissingOutputError(InputError, IndexError):
+    """A source gave fewer values than it has outputs."""
 
 
 class UnknownInputError(InputError, KeyError):

@@ -7,7 +7,13 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
-from pipeline.errors import ArgumentTypeError, ArgumentValueError, MissingSizeError, UnknownArgumentError
+from pipeline.errors import (
+    ArgumentMismatchError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    MissingSizeError,
+    UnknownArgumentError,
+)
 from pipeline.executor import ExecutorConfig
 from pipeline.rng import fresh_seed
 
@@ -64,7 +70,7 @@ class PipelineArguments:
             )
         for name in ("py_num_workers", "bytes_per_sample"):
             if getattr(self, name) < 0:
-                raise ArgumentValueError(f"Pipeline: {name} must be 0 or more, not {getattr(self, name)}")
+                raise ArgumentMismatchError(f"Pipeline: {name} must be 0 or more, not {getattr(self, name)}")
         if self.max_streams < 1 and self.max_streams != -1:
             raise ArgumentValueError(
                 f"Pipeline: max_streams must be 1 or more, or -1 for any number, not {self.max_streams}"

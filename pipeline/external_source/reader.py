@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pipeline.errors import InputError
+from pipeline.errors import InputError, InputTypeError, MissingOutputError
 from pipeline.executor.request import TensorList
 from pipeline.external_source.data import to_batch
 from pipeline.external_source.spec import Cycle, SourceSpec
@@ -73,7 +73,8 @@ class Reader(ABC):
         given = len(value) if hasattr(value, "__len__") else None
         if given != count:
             what = f"a {type(value).__name__}" + ("" if given is None else f" of {given}")
-            raise InputError(f"the source gave {what}; num_outputs={count} asks for a tuple of {count}")
+            kind = InputTypeError if given is None else MissingOutputError if given < count else InputError
+            raise kind(f"the source gave {what}; num_outputs={count} asks for a tuple of {count}")
         return [value[number] for number in range(count)]
 
 

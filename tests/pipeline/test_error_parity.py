@@ -226,6 +226,7 @@ SCRIPTS: dict[str, Script] = {
     "text as a device": lambda d: fed(d, lambda pipe: None, device_id="a"),
     "text as the pipeline's seed": lambda d: fed(d, lambda pipe: None, seed="a"),
     "text as a hint": lambda d: fed(d, lambda pipe: None, bytes_per_sample="a"),
+    "a negative hint": lambda d: fed(d, lambda pipe: None, bytes_per_sample=-1),
     "a queue of 0": lambda d: fed(d, lambda pipe: None, prefetch_queue_depth=0),
     "text as a queue": lambda d: fed(d, lambda pipe: None, prefetch_queue_depth="a"),
     "a queue with a fraction": lambda d: fed(d, lambda pipe: None, prefetch_queue_depth=1.5),

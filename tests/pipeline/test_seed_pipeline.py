@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline import DataNode, Pipeline, errors, fn, pipeline_def, types
+from pipeline import DataNode, Pipeline, errors, fn, ops, pipeline_def, types
 from pipeline.imaging import decode
 
 BATCH = np.arange(6, dtype=np.int32).reshape(2, 3)
@@ -75,18 +75,18 @@ def test_constants_are_outputs() -> None:
 # The examples of pipeline_def
 
 
-def pictures(folder: Path) -> list[Any]:
-    """Stand for `fn.readers.file`: batches of two encoded pictures and their labels."""
-    files = sorted(folder.rglob("*.jpg"))[:2]
-    return [([np.fromfile(file, np.uint8) for file in files], np.arange(2, dtype=np.int32).reshape(2, 1))]
+DEVICES = ["cpu", pytest.param("mixed", marks=pytest.mark.gpu)]
 
 
-def test_the_example_with_arguments(jpeg_folder: Path) -> None:
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_example_with_arguments(jpeg_folder: Path, device: str) -> None:
+    images_dir = str(jpeg_folder)
+
     @pipeline_def
     def my_pipe(flip_vertical: bool, flip_horizontal: bool) -> Any:
         """Creates a DALI pipeline, which returns flipped and original images"""
-        data, _ = fn.external_source(pictures(jpeg_folder), num_outputs=2, cycle=True)
-        img = fn.decoders.image(data, device="cpu")
+        data, _ = fn.readers.file(file_root=images_dir)
+        img = fn.decoders.image(data, device=device)
         flipped = fn.flip(img, horizontal=flip_horizontal, vertical=flip_vertical)
         return flipped, img
 
@@ -98,12 +98,49 @@ def test_the_example_with_arguments(jpeg_folder: Path) -> None:
         pipe.build()  # the pipeline is not configured properly yet
     pipe = my_pipe(True, False, batch_size=32, num_threads=1, device_id=0)
     pipe.build()  # the pipeline is properly configured, we can build it now
-    flipped, img = pipe.run()
+    flipped, img = (batch.as_cpu() for batch in pipe.run())
+    files = sorted(jpeg_folder.rglob("*.jpg"))
     for sample, (upside_down, picture) in enumerate(zip(flipped, img, strict=True)):
         np.testing.assert_array_equal(np.asarray(upside_down), np.asarray(picture)[::-1])
-        encoded = pictures(jpeg_folder)[0][0][sample]
-        np.testing.assert_array_equal(np.asarray(picture), decode(encoded))
+        encoded = decode(np.fromfile(files[sample % len(files)], np.uint8))
+        np.testing.assert_allclose(np.asarray(picture), encoded, atol=0 if device == "cpu" else 8)
     pipe.close()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_the_example_of_a_graph(jpeg_folder: Path, device: str) -> None:
+    @pipeline_def  # create a pipeline with processing graph defined by the function below
+    def my_pipeline() -> Any:
+        """Create a pipeline which reads images and masks, decodes the images and returns them."""
+        img_files, labels = fn.readers.file(file_root=str(jpeg_folder), seed=1)
+        mask_files, _ = fn.readers.file(file_root=str(jpeg_folder), seed=1)
+        images = fn.decoders.image(img_files, device=device)
+        masks = fn.decoders.image(mask_files, device=device)
+        return images, masks, labels
+
+    pipe = my_pipeline(batch_size=4, num_threads=2, device_id=0)
+    pipe.build()
+    images, masks, labels = (batch.as_cpu() for batch in pipe.run())
+    assert all((np.asarray(image) == np.asarray(mask)).all() for image, mask in zip(images, masks, strict=True))
+    assert labels.as_array().tolist() == [[0]] * 4
+    pipe.close()
+
+
+def test_the_example_of_a_current_pipeline() -> None:
+    def my_source() -> Any:
+        return BATCH, BATCH + 1
+
+    pipe = Pipeline(batch_size=2, num_threads=3, device_id=None)
+    with pipe:
+        src = ops.ExternalSource(my_source, num_outputs=2)
+        a, b = src()
+        pipe.set_outputs(a, b)
+
+    @pipeline_def(batch_size=2, num_threads=3, device_id=None)
+    def my_pipe(my_source: Any) -> Any:
+        return fn.external_source(my_source, num_outputs=2)
+
+    assert closed(pipe) == closed(my_pipe(my_source)) == [BATCH.tolist(), (BATCH + 1).tolist()]
 
 
 def test_the_examples_with_pipeline_arguments() -> None:

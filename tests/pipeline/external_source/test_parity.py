@@ -180,6 +180,8 @@ def test_errors_of_running() -> None:
         other = library.make(lambda fn: fn.external_source([batch(0), batch(1)]))
         bad = library.make(lambda fn: fn.external_source(lambda iteration: batch(0, 4)))
         failing = library.make(lambda fn: fn.external_source(lambda iteration: {}["picture"]))
+        few = library.make(lambda fn: fn.external_source(lambda: (batch(0),), num_outputs=2))
+        nothing = library.make(lambda fn: fn.external_source(lambda: None, num_outputs=2))
         calls = [
             lambda: sourced.feed_input("given", batch(0)),
             lambda: fed.feed_input("y", batch(0)),
@@ -188,10 +190,12 @@ def test_errors_of_running() -> None:
             other.share_outputs,
             bad.run,
             failing.run,
+            few.run,
+            nothing.run,
         ]
         return raised(calls[number])
 
-    for number in range(7):
+    for number in range(9):
         dali, ours = (script(Library(name), number) for name in LIBRARIES)
         assert issubclass(ours, dali), number
 

@@ -64,8 +64,9 @@ def inner_loader(
         wrapped = NumberedIterableDataset(dataset, first_session, epoch, loader.batch_size, start.stream_start)
         options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
         return InnerLoader(wrapped, **options), None, SamplerState(None)
-    state = SamplerState(stateful_sampler(loader), filled)
-    sampler = NumberedSampler(loader.sampler if batches is None else batches, state.taker)
+    items = loader.sampler if batches is None else batches
+    state = SamplerState(stateful_sampler(loader), items, filled)
+    sampler = NumberedSampler(items, state.taker)
     options.update(_sampling(loader, sampler, sampler))
     return InnerLoader(NumberedDataset(dataset, first_session, catch), **options), sampler, state
 

@@ -110,9 +110,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         start = self._start
         if self._lasting is not None and not self._lasting.dead and start is None:
             iterator = self._lasting
-            iterator.restart(replace(start_of_epoch(self, self._epoch), seeded=False))
+            iterator.restart(replace(self._between_epochs(), seeded=False))
         else:
-            iterator = LoaderIterator(self, start or start_of_epoch(self, self._epoch))
+            between = replace(self._between_epochs(), seeded=True)  # it has workers of its own
+            iterator = LoaderIterator(self, start or between, goes_on=start is not None)
             if self.persistent_workers and self.num_workers > 0:
                 self._lasting = iterator
         self._start = None
@@ -157,10 +158,11 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             self._epoch = start.epoch
 
     def _between_epochs(self) -> LoaderState:
+        ended = None if self._progress is None else self._progress.sampler_at_end
         return replace(
             start_of_epoch(self, self._epoch),
             seeded=self._lasting is None,
-            sampler=SamplerState(stateful_sampler(self)).now(),
+            sampler=SamplerState(stateful_sampler(self)).now() if ended is None else ended,
         )
 
 
@@ -185,6 +187,7 @@ class LoaderIterator(Iterator[Any]):
     Args:
         loader: the loader.
         start: where to start.
+        goes_on: whether that comes of a `state_dict`, so that the sampler must be brought there.
 
     Attributes:
         progress: how far it is.
@@ -193,7 +196,7 @@ class LoaderIterator(Iterator[Any]):
 
     progress: Progress
 
-    def __init__(self, loader: DataLoader, start: LoaderState) -> None:
+    def __init__(self, loader: DataLoader, start: LoaderState, goes_on: bool = False) -> None:
         self.dead = ""
         self._server = loader.dali_server
         self._first_session = secrets.randbits(63)
@@ -213,9 +216,9 @@ class LoaderIterator(Iterator[Any]):
         self._restarts = restarts
         self._consumer: ConsumerClient | None = None
         self._inner: Iterator[Any] | None = None
-        self.restart(start)
+        self.restart(start, goes_on)
 
-    def restart(self, start: LoaderState) -> None:
+    def restart(self, start: LoaderState, goes_on: bool = False) -> None:
         """Begin an epoch; what is left of the last one is dropped."""
         self._close_session()
         self._consumer = self._server.consumer
@@ -230,7 +233,7 @@ class LoaderIterator(Iterator[Any]):
                 shared=self._generators.shared(),
                 sampler_epoch=self._set_sampler_epoch(start.sampler_epoch),
             )
-            self._inner = self._begin(start)
+            self._inner = self._begin(start, goes_on)
         self.progress = Progress(start, self._sampler_state, self._in_order)
         self._is_first = True
         self._server.loop_times.pause()
@@ -243,10 +246,10 @@ class LoaderIterator(Iterator[Any]):
             self._told_sampler.set_epoch(epoch)
         return int(self._told_sampler.epoch)
 
-    def _begin(self, start: LoaderState) -> Iterator[Any]:
+    def _begin(self, start: LoaderState, goes_on: bool) -> Iterator[Any]:
         if self._sampler is not None:
             self._sampler.epoch = start.epoch
-            self._sampler.start = self._sampler_state.start(start)
+            self._sampler.start = self._sampler_state.start(start, goes_on)
         generator = self._inner_loader.generator
         if not start.seeded and start.kind != "datapipe":  # what a new iterator draws is then no part of the order
             self._inner_loader.generator = copy_of(generator)

@@ -26,6 +26,7 @@ __all__ = [
     "WorkerInit",
     "WrapsDataset",
     "batch_number",
+    "last_drawn",
     "session_of",
 ]
 
@@ -52,19 +53,28 @@ class SamplerStart:
     Attributes:
         batches: how many items of it are left out.
         done: numbers of later ones that are left out, too.
-        load: brings the sampler itself to that place; if None, its items are drawn and dropped.
-        ended: whether nothing is left.
+        load: brings the sampler itself to where it was before the last item that is left out; if None, all of them are
+            drawn and dropped. That last one is drawn again in any case: how a sampler behaves at its end, and what its
+            state is then, is its own matter.
     """
 
     batches: int = 0
     done: frozenset[int] = frozenset()
     load: Callable[[], None] | None = None
-    ended: bool = False
 
     @property
     def first_drawn(self) -> int:
         """Number of the first item that is drawn."""
-        return 0 if self.load is None else self.batches
+        return 0 if self.load is None else last_drawn(self.batches)
+
+
+def last_drawn(batches: int) -> int:
+    """Return the number of the item that is drawn first, from a sampler's state, where so many are done.
+
+    It is the last of those, except the first: before an epoch's first item, a sampler's state may be that of the end of
+    the epoch before.
+    """
+    return batches if batches <= 1 else batches - 1
 
 
 class NumberedSampler:
@@ -72,8 +82,7 @@ class NumberedSampler:
 
     Args:
         sampler: the user's.
-        take: called whenever the sampler is about to give an item or to end: with the number of that item, and whether
-            the sampler has ended instead. The sampler is one item ahead, so that its end is known with its last one.
+        take: called whenever the sampler is about to give an item, with the number of that item.
 
     Attributes:
         epoch: number given to the epochs that start from now on.
@@ -81,7 +90,7 @@ class NumberedSampler:
         items: those of the epoch that started last.
     """
 
-    def __init__(self, sampler: Iterable[Any], take: Callable[[int, bool], None] | None = None) -> None:
+    def __init__(self, sampler: Iterable[Any], take: Callable[[int], None] | None = None) -> None:
         self.sampler = sampler
         self.epoch = 0
         self.start = SamplerStart()
@@ -93,7 +102,7 @@ class NumberedSampler:
         if start.load is not None:
             start.load()
         if self._take is not None:
-            self._take(start.first_drawn, start.ended)
+            self._take(start.first_drawn)
         # The user's sampler starts here and now, not at the first `next`, as it does without us.
         self.items = NumberedItems(iter(self.sampler), self.epoch, start, self._take)
         return self.items
@@ -106,11 +115,11 @@ class NumberedItems(Iterator[NumberedIndices]):
     """One epoch of a `NumberedSampler`."""
 
     def __init__(
-        self, items: Iterator[Any], epoch: int, start: SamplerStart, take: Callable[[int, bool], None] | None
+        self, items: Iterator[Any], epoch: int, start: SamplerStart, take: Callable[[int], None] | None
     ) -> None:
         if take is not None:
-            items = _one_ahead(items, start.first_drawn, take)
-        self._numbered = iter(()) if start.ended else self._number(items, epoch, start)
+            items = _told(items, start.first_drawn, take)
+        self._numbered = self._number(items, epoch, start)
         self._drawn: deque[NumberedIndices] = deque()
         self._begun = False
 
@@ -131,15 +140,9 @@ class NumberedItems(Iterator[NumberedIndices]):
         return self._drawn.popleft() if self._drawn else next(self._numbered)
 
 
-def _one_ahead(items: Iterator[Any], number: int, take: Callable[[int, bool], None]) -> Iterator[Any]:
-    """Yield items, each when it is known whether another one follows."""
-    left = list(islice(items, 1))
-    while left:
-        number += 1
-        take(number, False)
-        item, left = left[0], list(islice(items, 1))
-        if not left:
-            take(number, True)
+def _told(items: Iterator[Any], number: int, take: Callable[[int], None]) -> Iterator[Any]:
+    for following, item in enumerate(items, number + 1):
+        take(following)
         yield item
 
 

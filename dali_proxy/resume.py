@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, IterDataPipe, MapDataPipe
 
 from dali_proxy.generators import Generators
-from dali_proxy.numbering import SamplerStart
+from dali_proxy.numbering import SamplerStart, last_drawn
 from dali_proxy.policies import FilledBatches
 from dali_proxy.streams import StreamStart, WorkerPlace
 from pipeline.errors import ArgumentMismatchError
@@ -58,7 +58,7 @@ class LoaderState:
         own: states of the generators that the loader was given, see `Generators`.
         shared: states of the process's; empty where the epoch has not begun.
         seeded: whether the iterator draws a seed for workers, as a new one does, and not one of persistent workers.
-        sampler: state of the sampler, if it has a `state_dict`.
+        sampler: state of the sampler before it gave the last of these batches, if it has a `state_dict`.
         sampler_epoch: what its `set_epoch` was called with, if it has one.
         workers: for an iterable dataset: how many workers read it.
         last_worker: which of them made the last batch; -1 for none.
@@ -158,7 +158,13 @@ class Progress:
             while self._batches in self._done:
                 self._done.remove(self._batches)
                 self._batches += 1
-        self._sampler.forget_before(self._batches)
+        self._sampler.after(self._batches)
+
+    @property
+    def sampler_at_end(self) -> Any:
+        """State from which the sampler comes to its end: only the sampler knows what it does there. None before it."""
+        state = self._sampler.after(self._batches)
+        return {**state, "drain": True} if self.finished and self._batches and state is not None else None
 
     def state(self) -> LoaderState:
         """Return where it is."""
@@ -166,7 +172,7 @@ class Progress:
             self._begin,
             batches=self._batches,
             done=sorted(self._done),
-            sampler=self._sampler.before(self._batches),
+            sampler=self._sampler.after(self._batches) if self._batches else self._begin.sampler,
             last_worker=self._last_worker,
             places={number: _place(place) for number, place in self._places.items()},
         )
@@ -185,49 +191,55 @@ class SamplerState:
 
     Args:
         sampler: one with `state_dict` and `load_state_dict`, or None.
+        items: what is drawn from it, batch by batch.
         filled: what fills the last batch, if something does.
     """
 
-    def __init__(self, sampler: Any, filled: FilledBatches | None = None) -> None:
+    def __init__(self, sampler: Any, items: Iterable[Any] = (), filled: FilledBatches | None = None) -> None:
         self._sampler = sampler
+        self._items = items
         self._filled = filled
         self._before: dict[int, Any] = {}  # by number of the batch that comes next
 
     @property
-    def taker(self) -> Callable[[int, bool], None] | None:
+    def taker(self) -> Callable[[int], None] | None:
         """What a `NumberedSampler` calls; None if there is no state to take."""
         return None if self._sampler is None else self._take
 
-    def _take(self, number: int, ended: bool) -> None:
-        self._before[number] = self.now(ended)
+    def _take(self, number: int) -> None:
+        self._before[number] = self.now()
 
-    def now(self, ended: bool = False) -> Any:
-        """Return the state that the sampler is in; `ended` says whether that is the end of an epoch."""
+    def now(self) -> Any:
+        """Return the state that the sampler is in."""
         if self._sampler is None:
             return None
         first = None if self._filled is None or self._filled.first is None else list(self._filled.first)
-        return {"state": copy.deepcopy(self._sampler.state_dict()), "first": first, "ended": ended}
+        return {"state": copy.deepcopy(self._sampler.state_dict()), "first": first, "drain": False}
 
-    def before(self, number: int) -> Any:
-        """Return the state before batch `number`."""
-        return self._before.get(number)
+    def after(self, batches: int) -> Any:
+        """Return the state from which an epoch goes on when so many batches are done; see `last_drawn`.
 
-    def forget_before(self, number: int) -> None:
-        """Forget states that nobody will go back to."""
-        for old in [each for each in self._before if each < number]:
+        States before that are forgotten.
+        """
+        last = last_drawn(batches)
+        for old in [each for each in self._before if each < last]:
             del self._before[old]
+        return self._before.get(last)
 
-    def start(self, state: LoaderState) -> SamplerStart:
-        """Return where the sampler starts."""
+    def start(self, state: LoaderState, goes_on: bool) -> SamplerStart:
+        """Return where the sampler starts; one that doesn't go on is left alone."""
         start = SamplerStart(state.batches, frozenset(state.done))
-        if self._sampler is None or state.sampler is None:
+        if not goes_on or self._sampler is None or state.sampler is None:
             return start
-        return replace(start, load=partial(self._load, state.sampler), ended=state.sampler["ended"])
+        return replace(start, load=partial(self._load, state.sampler))
 
     def _load(self, state: Any) -> None:
         self._sampler.load_state_dict(copy.deepcopy(state["state"]))
         if self._filled is not None:
             self._filled.go_on_after(state["first"])
+        if state["drain"]:
+            for _ in self._items:
+                pass
 
 
 def start_of_epoch(loader: DataLoader[Any], epoch: int) -> LoaderState:

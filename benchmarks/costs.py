@@ -11,8 +11,6 @@ from pathlib import Path
 
 import psutil
 
-import dali_proxy
-import pipeline
 from benchmarks.datasets import make_dataset
 from benchmarks.graph import make_pipeline
 from benchmarks.measurement import WARM_UP
@@ -49,6 +47,10 @@ def measure_costs(setup: Setup, rounds: int, seconds: float, say: Callable[[str]
 
 def server_costs(setup: Setup, rounds: int, seconds: float) -> list[float]:
     """Milliseconds of processor time, of all threads, that the server's process uses for one batch of tiny arrays."""
+    # Imported here, because this module is imported in the process of every rival.
+    import dali_proxy
+    import pipeline
+
     setup = Setup("arrays-64B", setup.folder, setup.batch_size, setup.workers, setup.threads)
     found = []
     with dali_proxy.DALIServer(make_pipeline(pipeline, setup)) as server:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data import Dataset
 
-import dali_proxy
-import pipeline
 from benchmarks.graph import make_pipeline
 from benchmarks.measurement import WARM_UP, tree_cpu
 from benchmarks.workload import Setup
+
+if TYPE_CHECKING:
+    from dali_proxy import DALIServer
 
 Point = dict[str, Any]
 
@@ -38,7 +39,7 @@ def cost_by_length(setup: Setup, lengths: Iterable[int], rounds: int, seconds: f
     """Processor time for a sample in datasets of some lengths; short ones begin anew while they are measured."""
     points = []
     for length in lengths:
-        with dali_proxy.DALIServer(make_pipeline(pipeline, setup)) as server:
+        with _server(setup) as server:
             batches = _endless(_loader(server, setup, length))
             _take(batches, WARM_UP)
             points.append({"x": length, "us": [_cost(batches, setup, seconds) for _ in range(rounds)]})
@@ -49,7 +50,7 @@ def cost_by_epoch(setup: Setup, epochs: int, batches: int) -> list[Point]:
     """Processor time for a sample in each of some epochs, with the same workers."""
     length = batches * setup.batch_size
     points = []
-    with dali_proxy.DALIServer(make_pipeline(pipeline, setup)) as server:
+    with _server(setup) as server:
         loader = _loader(server, setup, length)
         for epoch in range(epochs + 1):
             begin = tree_cpu()
@@ -63,7 +64,7 @@ def cost_by_epoch(setup: Setup, epochs: int, batches: int) -> list[Point]:
 def cost_by_batch(setup: Setup, windows: int, batches: int) -> list[Point]:
     """Processor time for a sample in each of some windows of one long epoch."""
     points = []
-    with dali_proxy.DALIServer(make_pipeline(pipeline, setup)) as server:
+    with _server(setup) as server:
         stream = iter(_loader(server, setup, (windows * batches + WARM_UP) * setup.batch_size))
         _take(stream, WARM_UP)
         for window in range(1, windows + 1):
@@ -85,7 +86,17 @@ def growth(points: list[Point]) -> float:
     return last / first
 
 
-def _loader(server: dali_proxy.DALIServer, setup: Setup, length: int) -> Any:
+def _server(setup: Setup) -> DALIServer:
+    # Imported here, because this module is imported in the process of every rival.
+    import dali_proxy
+    import pipeline
+
+    return dali_proxy.DALIServer(make_pipeline(pipeline, setup))
+
+
+def _loader(server: DALIServer, setup: Setup, length: int) -> Any:
+    import dali_proxy
+
     dataset = Tiny(length, server.proxy)
     return dali_proxy.DataLoader(server, dataset, setup.batch_size, num_workers=setup.workers, persistent_workers=True)
 

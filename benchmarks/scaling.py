@@ -63,7 +63,10 @@ def main() -> int:
     print(f"Saved {path.name} ({short_name(None)}).")
     print(plot_scaling(document, path.with_suffix(".png")))
     grown = [name for name, ratio in document["growth"].items() if ratio > GROWTH]
-    print(f"The cost of a sample grows with: {', '.join(grown)}." if grown else "No cost grows.")
+    if document["growth"]:
+        print(
+            f"The cost of a sample grows with: {', '.join(grown)}." if grown else "The cost of a sample does not grow."
+        )
     return 1 if grown else 0
 
 

@@ -7,6 +7,7 @@ import json
 import queue
 import resource
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,22 @@ def test_work_on_different_batches_overlaps_on_threads_that_run_in_parallel(jpeg
     trace.save(tmp_path / "trace.json")
     events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
     assert sum(event["ph"] == "X" for event in events) == len(spans)
+
+
+@pytest.mark.gpu
+def test_copies_and_work_on_a_gpu_overlap_with_work_on_the_cpu(jpeg_folder: Path) -> None:
+    images = fn.resize(fn.decoders.image_random_crop(fn.external_source(name="x")), size=(512, 512))
+    graph = Graph.of([fn.gaussian_blur(images.gpu(), sigma=3.0)])
+    with Executor(graph, replace(CONFIG, device_id=0)) as executor:
+        run(executor, encoded(jpeg_folder), 5)
+        executor.trace = trace = Trace()
+        run(executor, encoded(jpeg_folder), 40)
+        spans = trace.spans()
+    on_cpu = [span for span in spans if "decoders.image_random_crop" in span.name]
+    for name in ("copy_to_gpu", "gaussian_blur"):
+        on_gpu = [span for span in spans if name in span.name and span.lane.startswith("GPU ")]
+        assert len(on_gpu) == 40
+        assert any(a.batch != b.batch and a.overlaps(b) for a in on_gpu for b in on_cpu), name
 
 
 def test_a_thousand_batches_allocate_nothing_new(jpeg_folder: Path) -> None:

@@ -71,7 +71,6 @@ loader = DALILoader(
 )
 
 for epoch in range(2):
-    losses = []
     for i, inputs in enumerate(loader):
         # inputs is a list of dicts; extract the tensor
         data = inputs[0]["data"]       # shape: [B, C, F, H, W]
@@ -81,8 +80,10 @@ for epoch in range(2):
         loss = model(data, i, writer, im_out)
         loss.backward()
         optimizer.step()
-        losses.append(len(data) * loss.item())
         print(epoch, i, tuple(data.shape), data.dtype)
-    print("loss falls:", epoch == 0 or sum(losses) < before)
-    before = sum(losses)
+        if epoch == i == 0:
+            first, before = data, loss.item()
+with torch.no_grad():
+    after = model(first, i, writer, im_out).item()  # others are other pictures: epochs can't be compared
+print("loss falls:", after < before)
 print(len(loader))

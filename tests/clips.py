@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cache
@@ -10,8 +11,21 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 Pixels = npt.NDArray[np.uint8]
+
+
+def _has_nvdec() -> bool:
+    try:
+        ctypes.CDLL("libnvcuvid.so.1")
+    except OSError:
+        return False
+    return True
+
+
+#: Containers without NVIDIA_DRIVER_CAPABILITIES=video have a GPU whose video engine can't be reached.
+needs_nvdec = pytest.mark.skipif(not _has_nvdec(), reason="needs the driver's libnvcuvid")
 
 COUNT = 40
 SIZE = (48, 64)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.clips import COUNT, KINDS, encode
+from tests.clips import COUNT, KINDS, encode, needs_nvdec
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "tests" / "seeds"
@@ -58,6 +58,7 @@ def folder(tmp_path: Path, jpeg_folder: Path) -> Path:
     return tmp_path
 
 
+videos = pytest.mark.parametrize("device", ["cpu", pytest.param("gpu", marks=[pytest.mark.gpu, needs_nvdec])])
 devices = pytest.mark.parametrize("device", ["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
 pytestmark = pytest.mark.timeout(200)
 
@@ -100,7 +101,7 @@ def test_sequences(folder: Path, device: str) -> None:
     assert lines == [*expected, "5"]
 
 
-@devices
+@videos
 def test_video_superres(tmp_path: Path, device: str) -> None:
     (tmp_path / "train").mkdir()
     for name in ("h264.mp4", "vp9.webm"):

@@ -203,6 +203,7 @@ def test_gpu_memory_is_not_used_again_while_a_slow_reader_reads() -> None:
             torch.cuda._sleep(5_000_000)
             sums.append((number, tensor.sum() / tensor.numel()))
         del output, tensor
+    stream.synchronize()  # the means lie on it, and reading them waits for another one
     assert [number for number, _ in sums] == [round(float(mean)) for _, mean in sums]
     pipe.close()
 

@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 
 import dali_proxy
+from tests.clips import needs_nvdec
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -92,7 +93,7 @@ def test_an_example_learns_and_says_what_it_measured(name: str, run_once: Callab
         assert np.asarray(sheet).std() > 20
 
 
-@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda:0", marks=[pytest.mark.gpu, needs_nvdec])])
 def test_video_superres_beats_bicubic_enlargement(device: str, tmp_path: Path) -> None:
     """It has no server, so it doesn't say what limits its speed."""
     picture = tmp_path / "superres.png"

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.operators.registry import lookup
 from pipeline.operators.schema import OperatorSchema
 from tests.parity.drawing import Array, Call, Draw, Type
 from tests.parity.tolerances import EXACT, TOLERANCES
@@ -61,7 +60,7 @@ def graph_of(operator: str, call: Call, *, gpu: bool = False) -> Callable[..., A
         arguments = {name: _resolve(types, value) for name, value in call.constants.items()}
         arguments.update(zip(call.per_sample, nodes[len(batches) :], strict=True))
         if gpu:
-            arguments["device"] = "mixed" if "mixed" in lookup(operator).devices else "gpu"
+            arguments["device"] = "gpu"
         made = function(*inputs, **arguments)
         made = tuple(made) if isinstance(made, list | tuple) else (made,)
         return tuple(output.cpu() if gpu else output for output in made)

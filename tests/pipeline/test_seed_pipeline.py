@@ -103,7 +103,12 @@ def test_the_example_with_arguments(jpeg_folder: Path, device: str) -> None:
     for sample, (upside_down, picture) in enumerate(zip(flipped, img, strict=True)):
         np.testing.assert_array_equal(np.asarray(upside_down), np.asarray(picture)[::-1])
         encoded = decode(np.fromfile(files[sample % len(files)], np.uint8))
-        np.testing.assert_allclose(np.asarray(picture), encoded, atol=0 if device == "cpu" else 8)
+        difference = np.abs(np.asarray(picture).astype(int) - encoded)
+        if device == "cpu":
+            assert difference.max() == 0
+        else:  # nvJPEG interpolates colours otherwise: more at edges between them
+            assert difference.mean() < 1
+            assert (difference > 8).mean() < 0.03
     pipe.close()
 
 

@@ -25,7 +25,8 @@ NAMES = sorted(name for name, each in vars(augmentations).items() if isinstance(
 def run(describe: Any, device: str, feed: Any = PICTURES, layout: str = "HWC") -> list[Any]:
     with Pipeline(batch_size=len(feed), num_threads=2, device_id=0, seed=5) as pipe:
         x = fn.external_source(name="x", layout=layout)
-        pipe.set_outputs(describe(x.gpu() if device == "gpu" else x))
+        # A copy in the place of the upload: what is drawn depends on an operator's number in the graph.
+        pipe.set_outputs(describe(x.gpu() if device == "gpu" else fn.copy(x)))
     try:
         made = [pipe.run(x=feed)[0].as_cpu() for _ in range(2)]
         return [np.array(batch.at(number)) for batch in made for number in range(len(batch))]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
-from tests.clips import COUNT, KINDS, encode, number_of
+from tests.clips import COUNT, KINDS, encode, needs_nvdec, number_of
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, needs_nvdec]
 
 NAMES = ("h264.mp4", "h264_open_gop.mp4", "hevc_open_gop.mp4", "hevc.mkv", "vp9.webm", "av1.mp4", "mpeg4.avi")
 SIZE = (144, 192)

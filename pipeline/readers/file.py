@@ -14,7 +14,7 @@ from pipeline.operators.base import OutputSpec, Setup
 from pipeline.operators.schema import Argument, Kind, OperatorSchema
 from pipeline.readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline.readers.data_reader import reads
-from pipeline.readers.files import PICTURES, SOUNDS, list_files, list_folders, matcher, read_file
+from pipeline.readers.files import PICTURES, SOUNDS, list_files, list_folders, matcher, read_file, read_file_list
 from pipeline.readers.loader import Loader
 from pipeline.tensors.cpu import Array
 
@@ -124,11 +124,7 @@ class FileLoader(Loader):
         self._set_labels(labels)
 
     def _list_lines(self, path: str) -> None:
-        try:
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:
-                lines = file.read().splitlines()
-        except OSError as error:
-            raise BuildError(f"can't read file_list {path!r}: {error.strerror or error}") from error
+        lines = read_file_list(path)
         self._root = self._root or os.path.dirname(path)
         labels = []
         for number, line in enumerate(lines, 1):

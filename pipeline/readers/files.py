@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pipeline.errors import BuildError, PipelineError
 
-__all__ = ["PICTURES", "SOUNDS", "list_files", "list_folders", "matcher", "read_file"]
+__all__ = ["PICTURES", "SOUNDS", "list_files", "list_folders", "matcher", "read_file", "read_file_list"]
 
 #: Patterns of the files that DALI takes for pictures, and for sounds.
 PICTURES = (
@@ -76,3 +76,16 @@ def _names(folder: str, folders: bool) -> list[str]:
             return sorted(item.name for item in found if (item.is_dir() if folders else item.is_file()))
     except OSError as error:
         raise BuildError(f"can't list the folder {folder!r}: {error.strerror or error}") from error
+
+
+def read_file_list(path: str) -> list[str]:
+    """Return the lines of a `file_list`, empty ones too; names of files may be no UTF-8.
+
+    Raises:
+        BuildError: it can't be read.
+    """
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.read().splitlines()
+    except OSError as error:
+        raise BuildError(f"can't read file_list {path!r}: {error.strerror or error}") from error

@@ -23,7 +23,7 @@ from pipeline.operators.slice_arguments import SliceWindows
 from pipeline.operators.windows import POLICIES, cut, policy_argument
 from pipeline.readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline.readers.data_reader import DataReader
-from pipeline.readers.files import list_files, list_folders, matcher, read_file
+from pipeline.readers.files import list_files, list_folders, matcher, read_file, read_file_list
 from pipeline.readers.loader import Loader
 from pipeline.tensors.cpu import Array, TensorListCPU
 
@@ -119,11 +119,7 @@ class NumpyLoader(Loader):
         return self._paths[entry]
 
     def _list_lines(self, path: str) -> None:
-        try:
-            with open(path, encoding="utf-8", errors="surrogateescape") as file:
-                lines = file.read().splitlines()
-        except OSError as error:
-            raise BuildError(f"can't read file_list {path!r}: {error.strerror or error}") from error
+        lines = read_file_list(path)
         self._root = self._root or os.path.dirname(path)
         self._paths = [line for line in lines if line.strip()]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline.errors import ArgumentValueError, BuildError
 from pipeline.operators.schema import Argument, Kind
-from pipeline.readers.files import list_files, list_folders, matcher
+from pipeline.readers.files import list_files, list_folders, matcher, read_file_list
 from pipeline.video.index import FrameIndex
 
 __all__ = ["VIDEO_FILE_ARGUMENTS", "VideoFile", "has_labels", "list_videos"]
@@ -112,11 +112,7 @@ def _in_folders(root: str) -> list[VideoFile]:
 
 
 def _in_list(path: str, frame_numbers: bool, preceding: bool) -> list[VideoFile]:
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.read().splitlines()
-    except OSError as error:
-        raise BuildError(f"can't read file_list {path!r}: {error.strerror or error}") from error
+    lines = read_file_list(path)
     found = []
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -172,9 +172,9 @@ def _compact_taps(
 ) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
     indices, weights = _taps(extent, size, low, high, name, antialias)
     keep = weights != 0
-    first = np.where(keep, indices, extent).min(axis=1)
-    taps = int((np.where(keep, indices, -1).max(axis=1) - first).max()) + 1
-    first = np.minimum(first, extent - taps)
+    used, ends = _bounds(indices, keep, extent)
+    taps = int((ends - used).max())
+    first = np.minimum(used, extent - taps)
     cells = np.arange(size)[:, None] * taps + indices - first[:, None]
     flat = np.bincount(cells[keep], weights[keep], size * taps)  # edge pixels stand for all that are outside
     return first.astype(np.int32), flat.reshape(size, taps).astype(np.float32)
@@ -185,13 +185,12 @@ def _plan(
     extent: int, size: int, low: float, high: float, name: str, antialias: bool, block_sizes: tuple[int, ...]
 ) -> AxisPlan:
     indices, weights = _taps(extent, size, low, high, name, antialias)
-    used = np.where(weights != 0, indices, indices[:, :1] * 0 + extent).min(axis=1)
-    ends = np.where(weights != 0, indices + 1, 0).max(axis=1)
+    keep = weights != 0
+    used, ends = _bounds(indices, keep, extent)
     rows, start, step, taps = _choose_blocks(size, used, ends, block_sizes)
     blocks = -(-size // rows)
     block = np.arange(size) // rows
     cells = (np.arange(size)[:, None] * taps) + indices - (start + block * step)[:, None]
-    keep = weights != 0
     flat = np.bincount(cells[keep], weights[keep], blocks * rows * taps)
     dense = flat.reshape(blocks, rows, taps).astype(np.float32)
     starts = (start, start + (blocks - 1) * step)
@@ -221,6 +220,11 @@ def _taps(extent: int, size: int, low: float, high: float, name: str, antialias:
     weights = kernel.values((indices + 0.5 - centers[:, None]) / stretch)
     weights /= weights.sum(axis=1, keepdims=True)
     return np.clip(indices, 0, extent - 1), weights
+
+
+def _bounds(indices: Integers, keep: npt.NDArray[np.bool_], extent: int) -> tuple[Integers, Integers]:
+    """First and last (exclusive) input of each output, of the taps that are kept."""
+    return np.where(keep, indices, extent).min(axis=1), np.where(keep, indices + 1, 0).max(axis=1)
 
 
 def _choose_blocks(

@@ -18,6 +18,9 @@ from typing import NamedTuple
 PATIENCE_S = 2.0
 """How long what is going away may take to be gone."""
 
+KILL_S = 30.0
+"""How long a process that was killed may take to end, on a machine however busy."""
+
 POLL_S = 0.01
 SHARED_MEMORY = Path("/dev/shm")
 LIBRARY_THREADS = {"TMonitor"}
@@ -92,13 +95,18 @@ def wait_until_nothing_is_left(
 
 
 def end_processes(before: Snapshot) -> None:
-    """Kill the processes that were not there `before`, so that one failed test does not disturb the next."""
-    for key in _processes().keys() - before.processes.keys():
+    """Kill the processes that were not there `before` and see them end, so that one failed test disturbs no other."""
+    killed = _processes().keys() - before.processes.keys()
+    for key in killed:
         try:
             os.kill(key.pid, signal.SIGKILL)
             os.waitpid(key.pid, 0)
         except (ProcessLookupError, ChildProcessError):
             continue
+    # An orphan is no child to wait for: whoever adopted it does, as soon as the kernel lets the process end.
+    deadline = time.monotonic() + KILL_S
+    while killed & _processes().keys() and time.monotonic() < deadline:
+        time.sleep(POLL_S)
 
 
 def _processes() -> dict[ProcessKey, str]:

@@ -42,7 +42,6 @@ from pipeline.ipc.channel_server import ChannelServer
 from pipeline.ipc.errors import IPCError, ProtocolError
 from pipeline.ipc.frames import close_all
 from pipeline.rng import BatchKey
-from pipeline.tensors import TensorListCPU
 
 __all__ = ["Host"]
 
@@ -214,7 +213,7 @@ class Host:
         inputs: dict[str, TensorList] = {}
         for node, part in zip(self._inputs, message.inputs, strict=True):
             dtype, table = part.unpack()
-            batch = TensorListCPU(worker.ring.views(table, dtype))
+            batch = worker.ring.batch(table, dtype)
             if len(batch) != message.batch_size:
                 raise ProtocolError(f"{len(batch)} samples came for a batch of {message.batch_size}")
             if node.index in self._path_inputs:  # for errors: its memory will have been reused by then

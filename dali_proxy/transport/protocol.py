@@ -133,7 +133,7 @@ class InputBatch:
         return cls(dtype, table.shape[1] - 2, table.tobytes())
 
     def unpack(self) -> tuple[np.dtype[np.generic], Int64Array]:
-        """Return the dtype and the table. Whether rows lie in their segments is `RingReader.views`'s to check.
+        """Return the dtype and the table. Whether rows lie in their segments is `RingReader.batch`'s to check.
 
         Raises:
             ProtocolError: there is no such dtype, or the table has no rows of that length.

@@ -13,6 +13,8 @@ import numpy.typing as npt
 
 from pipeline.ipc.errors import ProtocolError
 from pipeline.ipc.memory import SharedBlock
+from pipeline.kernels.samples import Samples, contiguous_strides
+from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["RingReader", "fits_numpy"]
 
@@ -85,34 +87,37 @@ class RingReader:
         array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=segment, offset=offset)
         return array
 
-    def views(self, table: npt.NDArray[np.int64], dtype: npt.DTypeLike) -> list[npt.NDArray[Any]]:
-        """Arrays of one dtype for many samples at once.
+    def batch(self, table: npt.NDArray[np.int64], dtype: npt.DTypeLike) -> TensorListCPU:
+        """A batch over many samples of one dtype, checked as a whole.
 
         Args:
             table: ``int64[n, 2 + ndim]``, a row for each sample: segment, offset in bytes, shape.
             dtype: what the samples are.
 
         Raises:
-            ProtocolError: a row is out of bounds; none of the arrays is made then.
+            ProtocolError: a row is out of bounds, or there is none.
         """
         dtype = np.dtype(dtype)
-        rings, offsets, shapes = table[:, 0], table[:, 1], table[:, 2:]
-        segments: dict[int, npt.NDArray[np.uint8]] = {}
-        for ring_id in np.unique(rings).tolist():
+        rings, offsets, shapes = table[:, 0], table[:, 1], np.ascontiguousarray(table[:, 2:])
+        if not len(rings):
+            raise ProtocolError("a batch came without samples")
+        numbers, homes = np.unique(rings, return_inverse=True)
+        for ring_id in numbers.tolist():
             if ring_id not in self._segments:
                 raise ProtocolError(f"segment {ring_id} is not attached")
-            segments[ring_id] = self._segments[ring_id]
+        segments = [self._segments[ring_id] for ring_id in numbers.tolist()]
         # A product of int64 could wrap around and look small. In float64 it can't; it is exact where it
         # matters.
         nbytes = np.prod(shapes, axis=1, dtype=np.float64) * dtype.itemsize
-        room = np.array([segments[ring_id].nbytes for ring_id in rings.tolist()], np.float64)
+        room = np.array([segment.nbytes for segment in segments], np.float64)[homes]
         good = (offsets >= 0) & (offsets % dtype.itemsize == 0) & (offsets + nbytes <= np.minimum(room, _EXACT))
         good &= fits_numpy(shapes)
         if not good.all():
             row = table[int(np.flatnonzero(~good)[0])].tolist()
             raise ProtocolError(f"a sample does not lie in its segment (segment, offset, shape: {row})")
-        ndarray = np.ndarray
-        return [ndarray(row[2:], dtype, buffer=segments[row[0]], offset=row[1]) for row in table.tolist()]
+        starts = np.array([segment.ctypes.data for segment in segments], np.int64)[homes]
+        samples = Samples(starts + offsets, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
+        return TensorListCPU.from_table(samples, segments, homes)
 
     def close(self) -> None:
         """Forget every segment."""

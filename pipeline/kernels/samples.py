@@ -97,6 +97,17 @@ class Samples:
     def ndim(self) -> int:
         return int(self.shapes.shape[1])
 
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Bytes of each sample's elements, (N,)."""
+        sizes: npt.NDArray[np.int64] = np.prod(self.shapes, axis=1, dtype=np.int64) * self.dtype.itemsize
+        return sizes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return int(self.sizes.sum())
+
     def window(self, starts: npt.ArrayLike, shapes: npt.ArrayLike) -> Samples:
         """Return views of integer windows, as `array[start : start + shape]` along every dimension.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import operator
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.errors import InputError, InputTypeError, RaggedError, SampleIndexError
+from pipeline.kernels.samples import Samples
 from pipeline.tensors.dlpack import opened
 from pipeline.tensors.layout import check_layout, common_layout
 from pipeline.types import DALIDataType, to_dali_type
@@ -111,8 +113,8 @@ class TensorCPU:
 class TensorListCPU:
     """A batch: samples of one dtype and number of dimensions, whose shapes may differ.
 
-    It is dense when it was made of one array with a batch dimension in front; then samples are views of it. Make
-    one with `from_dense` or `from_samples`.
+    It is dense when it was made of one array with a batch dimension in front; then samples are views of it. One that
+    was made by `from_table` has no arrays until somebody asks for `samples`.
 
     Args:
         data: a NumPy array with the batch dimension in front, or a sequence of samples.
@@ -124,7 +126,7 @@ class TensorListCPU:
         [(2, 3), (4, 3)]
     """
 
-    __slots__ = ("_dense", "_dtype", "_layout", "_ndim", "_samples", "owner", "sources")
+    __slots__ = ("_blocks", "_dense", "_dtype", "_homes", "_layout", "_ndim", "_samples", "_table", "owner", "sources")
 
     def __init__(self, data: Any, layout: str = "") -> None:
         source: Any = data
@@ -136,7 +138,10 @@ class TensorListCPU:
         #: Where a reader found the samples; empty when they come from elsewhere.
         self.sources: Sequence[str] = ()
         self._dense: Array | None = None
-        self._samples: Sequence[Array]
+        self._samples: Sequence[Array] | None
+        self._table: Samples | None = None
+        self._blocks: Sequence[Array] = ()
+        self._homes: Array | None = None
         if isinstance(source, np.ndarray):
             if source.ndim == 0:
                 raise InputError("a batch needs a batch dimension in front; the array is a scalar")
@@ -163,6 +168,38 @@ class TensorListCPU:
         self._dtype = to_dali_type(dtype)
         self._layout = check_layout(layout, self._ndim, "TensorListCPU")
 
+    @classmethod
+    def from_table(
+        cls, table: Samples, blocks: Sequence[Array], homes: Array | None = None, layout: str = ""
+    ) -> TensorListCPU:
+        """Return a batch over samples that lie in a few blocks of memory; nothing is done for each of them.
+
+        Args:
+            table: where the samples lie: C-contiguous, each within its block. This is not checked.
+            blocks: 1-D uint8 arrays, which the batch keeps.
+            homes: (N,) integers: which block each sample lies in; None when there is one block.
+            layout: names of the dimensions of a sample.
+
+        Example:
+            >>> block = np.arange(6, dtype=np.uint8)
+            >>> table, _ = Samples.packed(block.ctypes.data, np.array([[2], [4]]), np.uint8, alignment=1)
+            >>> [sample.tolist() for sample in TensorListCPU.from_table(table, [block]).samples]
+            [[0, 1], [2, 3, 4, 5]]
+        """
+        made = cls.__new__(cls)
+        made.owner, made.sources = None, ()
+        made._dense = made._samples = None
+        made._table, made._blocks, made._homes = table, blocks, homes
+        made._dtype, made._ndim = to_dali_type(table.dtype), table.ndim
+        made._layout = check_layout(layout, made._ndim, "TensorListCPU")
+        return made
+
+    def table(self) -> Samples:
+        """Return addresses, shapes and strides of the samples: made once, and good for as long as the batch lives."""
+        if self._table is None:
+            self._table = Samples.dense(self._dense) if self._dense is not None else Samples.of(self.samples)
+        return self._table
+
     @property
     def dtype(self) -> DALIDataType:
         """Element type."""
@@ -176,6 +213,8 @@ class TensorListCPU:
     @property
     def samples(self) -> Sequence[Array]:
         """The samples as NumPy arrays, without copies. A list, or the dense array itself."""
+        if self._samples is None:
+            self._samples = self._make_samples()
         return self._samples
 
     @property
@@ -188,7 +227,9 @@ class TensorListCPU:
         """Size of the data in bytes."""
         if self._dense is not None:
             return int(self._dense.nbytes)
-        return sum(sample.nbytes for sample in self._samples)
+        if self._table is not None:
+            return self._table.nbytes
+        return sum(sample.nbytes for sample in self.samples)
 
     def layout(self) -> str:
         """Return the names of the dimensions, or an empty string."""
@@ -196,23 +237,26 @@ class TensorListCPU:
 
     def with_layout(self, layout: str) -> TensorListCPU:
         """Return a batch over the same memory with another layout."""
-        other = TensorListCPU(self, layout="")
+        other = copy.copy(self)
         other._layout = check_layout(layout, self._ndim, "TensorListCPU")
-        other.owner, other.sources = self.owner, self.sources
         return other
 
     def shape(self) -> list[tuple[int, ...]]:
         """Return the shapes of the samples."""
         if self._dense is not None:
             return [self._dense.shape[1:]] * len(self._dense)
-        return [sample.shape for sample in self._samples]
+        if self._samples is None and self._table is not None:
+            return [tuple(shape) for shape in self._table.shapes.tolist()]
+        return [sample.shape for sample in self.samples]
 
     def is_dense_tensor(self) -> bool:
         """Tell whether all samples have one shape, so that the batch can be seen as one tensor."""
         if self._dense is not None:
             return True
-        first = self._samples[0].shape
-        return all(sample.shape == first for sample in self._samples)
+        if self._table is not None:
+            return bool((self._table.shapes == self._table.shapes[0]).all())
+        first = self.samples[0].shape
+        return all(sample.shape == first for sample in self.samples)
 
     def as_array(self) -> Array:
         """Return the batch as one array; no copy when it is dense already.
@@ -224,7 +268,7 @@ class TensorListCPU:
             return self._dense
         if not self.is_dense_tensor():
             raise RaggedError(f"the batch is ragged, it is no single array: shapes {self.shape()[:8]}")
-        return np.stack(self._samples)
+        return np.stack(self.samples)
 
     def as_tensor(self) -> TensorCPU:
         """Return the batch as one `TensorCPU`, the batch dimension in front ("N" in the layout)."""
@@ -248,7 +292,7 @@ class TensorListCPU:
             cuda_stream: accepted for compatibility.
             non_blocking: accepted for compatibility.
         """
-        _copy_to(ptr, self._samples)
+        _copy_to(ptr, self.samples)
 
     def data_ptr(self) -> int:
         """Return the address of the first element of a batch that is one array.
@@ -262,14 +306,16 @@ class TensorListCPU:
 
     def at(self, index: int) -> Array:
         """Return a sample as a NumPy array."""
-        return np.asarray(self._samples[position_of(index, self)])
+        return np.asarray(self.samples[position_of(index, self)])
 
     def __getitem__(self, index: int) -> TensorCPU:
         index = position_of(index, self)
-        return TensorCPU(self._samples[index], self._layout, source_info=self.sources[index] if self.sources else "")
+        return TensorCPU(self.samples[index], self._layout, source_info=self.sources[index] if self.sources else "")
 
     def __len__(self) -> int:
-        return len(self._samples)
+        if self._samples is None and self._table is not None:
+            return len(self._table)
+        return len(self.samples)
 
     def __iter__(self) -> Iterator[TensorCPU]:
         return (self[index] for index in range(len(self)))
@@ -280,12 +326,22 @@ class TensorListCPU:
         return np.asarray(self.as_array(), dtype=dtype)
 
     def __repr__(self) -> str:
-        data = shortly(self._dense) if self._dense is not None else "\n".join(map(shortly, self._samples[:3]))
+        data = shortly(self._dense) if self._dense is not None else "\n".join(map(shortly, self.samples[:3]))
         shapes = self.shape()
         text = f"{shapes[:4]}{', ...' if len(shapes) > 4 else ''}"
         return (
             f"TensorListCPU(\n{data},\n{len(self)} samples of {self._dtype!r}, layout={self._layout!r}, shapes={text})"
         )
+
+    def _make_samples(self) -> list[Array]:
+        table, blocks = self.table(), self._blocks
+        homes = np.zeros(len(table), np.int64) if self._homes is None else self._homes
+        offsets = table.pointers - np.array([block.ctypes.data for block in blocks], np.int64)[homes]
+        ndarray, dtype = np.ndarray, table.dtype
+        return [
+            ndarray(shape, dtype, buffer=blocks[home], offset=offset)
+            for shape, home, offset in zip(table.shapes.tolist(), homes.tolist(), offsets.tolist(), strict=True)
+        ]
 
 
 def as_host_array(data: Any) -> Array:

@@ -87,7 +87,7 @@ def test_what_is_written_is_read(make_pair, array):
     assert block.offset % 64 == 0
     native = array.dtype.newbyteorder("=")
     view = pair.reader.view(block.ring_id, block.offset, array.shape, native)
-    (same,) = pair.reader.views(np.array([[block.ring_id, block.offset, *array.shape]], np.int64), native)
+    (same,) = pair.reader.batch(np.array([[block.ring_id, block.offset, *array.shape]], np.int64), native).samples
     np.testing.assert_array_equal(view, array)
     np.testing.assert_array_equal(same, array)
     assert not view.flags.writeable
@@ -310,16 +310,23 @@ def test_no_row_reaches_outside_of_its_segment(table, dtype):
             for ring, offset, a, b in table
         )
         try:
-            views = pair.reader.views(np.array(table, np.int64), dtype)
+            batch = pair.reader.batch(np.array(table, np.int64), dtype)
         except ProtocolError:
             # Empty arrays with huge dimensions are refused too.
             assert not inside or any(max(row[2], 1) * max(row[3], 1) >= 2**48 for row in table)
             return
         assert inside
-        for view in views:
-            assert view.sum() == 0
-        for ring, offset, *shape in table:
-            pair.reader.view(ring, offset, shape, dtype)
+        segment = pair.reader.view(0, 0, (64 * KIB,), np.uint8)
+        samples = batch.table()
+        offsets = samples.pointers - segment.ctypes.data
+        assert (offsets >= 0).all()
+        assert (offsets + samples.sizes <= 64 * KIB).all()
+        for sample, offset, (ring, given, *shape) in zip(batch.samples, offsets.tolist(), table, strict=True):
+            assert sample.sum() == 0
+            assert offset == given
+            view = pair.reader.view(ring, offset, shape, dtype)
+            assert sample.ctypes.data == view.ctypes.data
+            assert sample.shape == view.shape
     finally:
         pair.close()
 
@@ -328,7 +335,7 @@ def test_an_empty_sample_may_not_be_too_large_for_numpy(make_pair):
     pair = make_pair()
     pair.ring.write(np.zeros(1, np.uint8))
     with pytest.raises(ProtocolError):
-        pair.reader.views(np.array([[0, 0, 0, 2**47, 2**47]]), "uint8")
+        pair.reader.batch(np.array([[0, 0, 0, 2**47, 2**47]]), "uint8")
     with pytest.raises(ProtocolError):
         pair.reader.view(0, 0, (0, 2**47, 2**47), "uint8")
 

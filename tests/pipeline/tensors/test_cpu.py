@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 from pipeline import errors, types
+from pipeline.kernels.samples import Samples, contiguous_strides
 from pipeline.tensors import TensorCPU, TensorListCPU
 
 DTYPES = [dtype for dtype in types.DALIDataType if dtype != types.NO_TYPE]
@@ -195,3 +197,56 @@ def test_a_representation_shows_some_of_the_data() -> None:
     assert "999" in text
     assert "2 samples of DALIDataType.INT64" in text
     assert len(text) < 400
+
+
+def tables_agree(batch: TensorListCPU) -> None:
+    """What a batch says as a whole is what its samples say one by one."""
+    samples, table = [np.asarray(sample) for sample in batch.samples], batch.table()
+    assert table.pointers.tolist() == [sample.ctypes.data for sample in samples]
+    assert table.shapes.tolist() == [list(sample.shape) for sample in samples] == [list(s) for s in batch.shape()]
+    assert table.sizes.tolist() == [sample.nbytes for sample in samples]
+    assert table.dtype == samples[0].dtype
+    assert batch.nbytes == table.nbytes == sum(sample.nbytes for sample in samples)
+    assert len(batch) == len(table) == len(samples)
+    assert batch.is_dense_tensor() == (len({sample.shape for sample in samples}) == 1)
+    assert batch.table() is table
+
+
+def test_the_table_of_a_batch_says_where_its_samples_lie():
+    tables_agree(TensorListCPU(np.arange(12, dtype=np.int16).reshape(3, 2, 2)[::-1]))
+    tables_agree(TensorListCPU([np.zeros((2, 3)), np.ones((4, 3)).T[:3, :2]]))
+    tables_agree(TensorListCPU([np.array(1.5), np.array(2.5)]))
+
+
+@pytest.mark.parametrize("layout", ["", "HW"])
+def test_a_batch_of_a_table_has_the_samples_that_it_tells(layout):
+    blocks = [np.arange(64, dtype=np.uint8), np.arange(100, 132, dtype=np.uint8)]
+    homes, offsets = np.array([1, 0, 0]), np.array([4, 0, 32])
+    shapes = np.array([[2, 3], [4, 4], [0, 5]])
+    pointers = np.array([block.ctypes.data for block in blocks])[homes] + offsets
+    table = Samples(pointers, shapes, contiguous_strides(shapes, 2), np.dtype(np.int16))
+
+    def make():
+        return TensorListCPU.from_table(table, blocks, homes)
+
+    for batch in (make(), make().with_layout(layout)):
+        assert (len(batch), batch.ndim, batch.nbytes, batch.dtype) == (3, 2, 44, types.INT16)
+        assert batch.shape() == [(2, 3), (4, 4), (0, 5)]
+        assert not batch.is_dense_tensor()
+        tables_agree(batch)
+        np.testing.assert_array_equal(batch.at(0), blocks[1][4:16].view(np.int16).reshape(2, 3))
+        np.testing.assert_array_equal(batch[1], blocks[0][:32].view(np.int16).reshape(4, 4))
+    assert make().with_layout(layout).layout() == layout
+
+
+def test_a_batch_of_a_table_keeps_its_memory():
+    block = np.full(1 << 16, 7, np.uint8)
+    gone = weakref.ref(block)
+    table, _ = Samples.packed(block.ctypes.data, np.array([[100], [200]]), np.uint8)
+    batch = TensorListCPU.from_table(table, [block])
+    del block
+    sample = batch.at(1)
+    del batch
+    assert (sample == 7).all()
+    del sample
+    assert gone() is None

@@ -61,6 +61,7 @@ def encode_pipeline(graph: Graph, arguments: Mapping[str, Any]) -> SerializedPip
                 "location": asdict(node.location),
                 "branch": [[edge.node, edge.output, value] for edge, value in node.branch],
                 "twin": node.twin,
+                "stream": node.stream,
             }
             for node in graph.nodes
         ],
@@ -101,6 +102,7 @@ def decode_pipeline(data: bytes, objects: Mapping[str, Any] | None = None) -> tu
                 location=SourceLocation(**item["location"]),
                 branch=tuple((Edge(*edge), value) for *edge, value in item.get("branch", ())),
                 twin=item.get("twin"),
+                stream=item.get("stream"),
             )
             for index, item in enumerate(content["nodes"])
         )
@@ -222,6 +224,8 @@ def _check_graph(graph: Graph) -> None:
             raise SerializationError(f"operator {node.name!r} reads an output that comes after it")
         if node.twin is not None and not 0 <= node.twin < node.index:
             raise SerializationError(f"operator {node.name!r} has the random numbers of one that comes after it")
+        if node.stream is not None and not 0 <= node.stream < 1 << 32:
+            raise SerializationError(f"operator {node.name!r} has no such random numbers")
         _check_call(node, schema)
     if any(not 0 <= edge.node < len(graph.nodes) for edge in graph.outputs):
         raise SerializationError("an output of the pipeline is no operator's output")

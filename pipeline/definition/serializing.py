@@ -15,6 +15,7 @@ from pipeline.serialization import SerializedPipeline, decode_pipeline, encode_p
 
 if TYPE_CHECKING:
     from pipeline.definition.pipeline import Pipeline
+    from pipeline.graph import Graph
 
 __all__ = ["Serializes"]
 
@@ -114,6 +115,16 @@ class Serializes(DescribesGraph):
                 f"a source or another object of the pipeline can't be sent to another process: {error}"
             ) from error
 
+    def with_graph(self, graph: Graph, **arguments: Any) -> Pipeline:
+        """Return a pipeline that runs another graph as this one would: same arguments, same seed; not built yet.
+
+        Args:
+            graph: what to run, such as a half of this pipeline's.
+            **arguments: arguments of `Pipeline`, in place of this one's.
+        """
+        given = {**self._arguments.given, "seed": self._arguments.drawn_seed}
+        return _of_graph(graph, {**given, **arguments})
+
     @classmethod
     def from_host_bytes(cls, data: bytes) -> Pipeline:
         """Make a pipeline from what `serialize_for_host` returned, in a process of one's own."""
@@ -121,15 +132,19 @@ class Serializes(DescribesGraph):
 
 
 def _make(made: SerializedPipeline, overrides: Mapping[str, Any]) -> Pipeline:
-    from pipeline.definition.pipeline import Pipeline  # it is made of this class
-
     graph, arguments = decode_pipeline(made.data, made.objects)
     try:
-        pipe = Pipeline(**{**arguments, **overrides})
+        return _of_graph(graph, {**arguments, **overrides})
     except TypeError as error:
         if isinstance(error, ArgumentTypeError):
             raise
         raise ArgumentTypeError(f"deserialize(): {error}") from error
+
+
+def _of_graph(graph: Graph, arguments: Mapping[str, Any]) -> Pipeline:
+    from pipeline.definition.pipeline import Pipeline  # it is made of this module's class
+
+    pipe = Pipeline(**arguments)
     pipe._graph = graph
     return pipe
 

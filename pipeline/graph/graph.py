@@ -51,6 +51,7 @@ class GraphNode:
         location: the user's line.
         branch: for which samples it runs: those for which each of these numbers has this value. Empty for all.
         twin: number of the node whose random numbers it has, when they aren't its own.
+        stream: which random numbers it has, when its number doesn't tell because the graph is a part of another one.
     """
 
     index: int
@@ -63,6 +64,7 @@ class GraphNode:
     location: SourceLocation = SourceLocation()
     branch: BranchPath = ()
     twin: int | None = None
+    stream: int | None = None
 
     @property
     def schema(self) -> OperatorSchema:
@@ -81,6 +83,8 @@ class GraphNode:
     @property
     def random_stream(self) -> int:
         """Which of the pipeline's streams of random numbers it draws from."""
+        if self.stream is not None:
+            return self.stream
         return (self.index if self.twin is None else self.twin) + 1
 
     @property

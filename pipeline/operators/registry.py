@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pipeline.operators.schema import OperatorSchema
 
-__all__ = ["all_schemas", "implementation", "implements", "lookup", "register"]
+__all__ = ["all_schemas", "has_implementation", "implementation", "implements", "lookup", "register"]
 
 _Class = TypeVar("_Class", bound=type[Any])
 
@@ -49,6 +49,11 @@ def lookup(name: str) -> OperatorSchema:
 def implementation(name: str, device: str) -> type[Any]:
     """Return the class that implements an operator on a device."""
     return _IMPLEMENTATIONS[name, device]
+
+
+def has_implementation(name: str, device: str) -> bool:
+    """Tell whether an operator has a version for a device."""
+    return (name, device) in _IMPLEMENTATIONS
 
 
 def all_schemas() -> tuple[OperatorSchema, ...]:

@@ -107,7 +107,7 @@ def test_the_example_with_arguments(jpeg_folder: Path, device: str) -> None:
         if device == "cpu":
             assert difference.max() == 0
         else:  # nvJPEG interpolates colours otherwise: more at edges between them
-            assert difference.mean() < 1
+            assert difference.mean() < 2
             assert (difference > 8).mean() < 0.03
     pipe.close()
 

@@ -95,6 +95,10 @@ class Batch:
             values[name] = value
         return Arguments(node, values, self.size)
 
+    def siblings(self, sample: int) -> range:
+        """Return which samples become one: the frames of a sequence, where each of them has arguments of its own."""
+        return range(sample, sample + 1)
+
     def generator(self, node: GraphNode) -> np.random.Generator:
         """Return the random numbers of a node for this batch."""
         own = node.argument("seed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -19,22 +20,39 @@ from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["by_frames"]
 
-_MARK = "per_frame"
-
 
 def by_frames(graph: Graph, node: GraphNode, operator: Any) -> Any:
-    """Return an operator that runs frames as samples, where `fn.per_frame` made one of its arguments; else itself."""
-    names = frozenset(name for name, edge in node.argument_inputs.items() if graph.nodes[edge.node].operator == _MARK)
-    if not names or not node.inputs:
+    """Return an operator that runs frames as samples where its arguments are sequences; itself where none can be."""
+    if not any(_may_be_sequence(graph, edge) for edge in node.argument_inputs.values()):
         return operator
-    inputs = frozenset(
-        position
-        for position, edge in enumerate(node.inputs)
-        if not position or graph.nodes[edge.node].operator == _MARK
-    )
-    if isinstance(operator, SampleOperator):
-        return _SampleFrames(operator, names, inputs)
-    return _BatchFrames(operator, names, inputs)
+    return _SampleFrames(operator) if isinstance(operator, SampleOperator) else _BatchFrames(operator)
+
+
+def _may_be_sequence(graph: Graph, edge: Edge) -> bool:
+    """Whether data may have a layout that begins with F: something that it is made of has."""
+    pending, seen = [edge.node], set()
+    while pending:
+        node = graph.nodes[pending.pop()]
+        if node.operator == "per_frame" or (node.schema.fed and (node.argument("layout") or "")[:1] == "F"):
+            return True
+        if node.index not in seen:
+            seen.add(node.index)
+            pending += [source.node for source in (*node.inputs, *node.argument_inputs.values())]
+    return False
+
+
+def _is_sequence(layout: str) -> bool:
+    return layout[:1] == "F"
+
+
+def _sequence_arguments(batch: Batch, node: GraphNode) -> frozenset[str]:
+    """Return the names of the arguments that differ from frame to frame in a batch."""
+    return frozenset(name for name, edge in node.argument_inputs.items() if _is_sequence(batch.values[edge].layout()))
+
+
+def _repeats(node: GraphNode) -> bool:
+    """Whether an operator on sequences of arguments takes inputs that are none, and uses them for each frame."""
+    return node.operator == "coord_transform" or node.operator.startswith("transforms.")
 
 
 class _Frames(Batch):
@@ -73,16 +91,22 @@ class _Frames(Batch):
     def generator(self, node: GraphNode) -> np.random.Generator:
         return self._whole.generator(node)
 
-    def check(self, sample: int, count: int) -> range:
-        """Return the numbers of a sequence's frames.
+    def siblings(self, sample: int) -> range:
+        return self.numbers(int(np.searchsorted(self.begins, sample, side="right")) - 1)
+
+    def numbers(self, sequence: int) -> range:
+        """Return the numbers of a sequence's frames."""
+        return range(int(self.begins[sequence]), int(self.begins[sequence + 1]))
+
+    def check(self, sequence: int, count: int) -> None:
+        """Check that a sequence has as many frames as the arguments are for.
 
         Raises:
-            ArgumentValueError: it has another number of them than the arguments are for.
+            ArgumentValueError: it has not.
         """
-        begin, end = int(self.begins[sample]), int(self.begins[sample + 1])
-        if count != end - begin:
-            raise ArgumentValueError(f"there are arguments for {end - begin} frames, the sequence has {count}")
-        return range(begin, end)
+        wanted = len(self.numbers(sequence))
+        if count != wanted:
+            raise ArgumentValueError(f"there are arguments for {wanted} frames, the sequence has {count}")
 
 
 def _expanded(value: TensorList, owners: Array | None) -> TensorListCPU:
@@ -95,7 +119,7 @@ def _expanded(value: TensorList, owners: Array | None) -> TensorListCPU:
 
 
 def _without_frames(layout: str) -> str:
-    if layout[:1] != "F":
+    if not _is_sequence(layout):
         raise ArgumentValueError(f"arguments that differ from frame to frame need a sequence, F first, not {layout!r}")
     return layout[1:]
 
@@ -104,37 +128,61 @@ def _with_frames(layout: str) -> str:
     return f"F{layout}" if layout else ""
 
 
-class _SampleFrames(SampleOperator[tuple[Any, _Frames]]):
+@dataclass(frozen=True)
+class _State:
+    """What one batch is run with.
+
+    Attributes:
+        inner: state of the operator.
+        frames: the frames, or None where arguments don't differ between them.
+        sequences: which inputs are sequences.
+    """
+
+    inner: Any
+    frames: _Frames | None = None
+    sequences: tuple[bool, ...] = ()
+
+
+class _SampleFrames(SampleOperator[_State]):
     """Runs an operator on each frame of a sample in turn."""
 
-    def __init__(self, operator: SampleOperator[Any], names: frozenset[str], inputs: frozenset[int]) -> None:
+    def __init__(self, operator: SampleOperator[Any]) -> None:
         super().__init__(operator.node, operator.setup)
-        self._operator, self._names, self._sequences = operator, names, inputs
+        self._operator = operator
 
-    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[tuple[Any, _Frames], Sequence[OutputSpec]]:
-        frames = _Frames(batch, self.node, self._names)
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
+        names = _sequence_arguments(batch, self.node)
+        if not names:
+            state, outputs = self._operator.start(batch, inputs)
+            return _State(state), outputs
+        frames = _Frames(batch, self.node, names)
+        sequences = tuple(
+            _is_sequence(spec.layout) or not (position or _repeats(self.node)) for position, spec in enumerate(inputs)
+        )
         specs = [
             OutputSpec(_without_frames(spec.layout), None if spec.shape is None else spec.shape[1:], spec.dtype)
-            if position in self._sequences
+            if sequence
             else spec
-            for position, spec in enumerate(inputs)
+            for sequence, spec in zip(sequences, inputs, strict=True)
         ]
         state, outputs = self._operator.start(frames, specs)
-        return (state, frames), [OutputSpec(_with_frames(spec.layout), None, spec.dtype) for spec in outputs]
+        made = [OutputSpec(_with_frames(spec.layout), None, spec.dtype) for spec in outputs]
+        return _State(state, frames, sequences), made
 
-    def run(
-        self, state: tuple[Any, _Frames], sample: int, inputs: Sequence[Array], out: Array | None
-    ) -> Array | tuple[Array, ...]:
-        inner, frames = state
-        numbers = frames.check(sample, len(inputs[0]))
+    def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array | tuple[Array, ...]:
+        if state.frames is None:
+            return self._operator.run(state.inner, sample, inputs, out)
+        for sequence, each in zip(state.sequences, inputs, strict=True):
+            if sequence:
+                state.frames.check(sample, len(each))
         made = [
             self._operator.run(
-                inner,
+                state.inner,
                 number,
-                [each[index] if position in self._sequences else each for position, each in enumerate(inputs)],
+                [each[index] if sequence else each for sequence, each in zip(state.sequences, inputs, strict=True)],
                 None,
             )
-            for index, number in enumerate(numbers)
+            for index, number in enumerate(state.frames.numbers(sample))
         ]
         if not made:
             raise ArgumentValueError("the sequence has no frames")
@@ -153,20 +201,24 @@ def _stacked(frames: Sequence[Any]) -> Array:
 class _BatchFrames(BatchOperator):
     """Runs an operator once, on the frames of all sequences."""
 
-    def __init__(self, operator: BatchOperator, names: frozenset[str], inputs: frozenset[int]) -> None:
+    def __init__(self, operator: BatchOperator) -> None:
         super().__init__(operator.node, operator.setup)
-        self._operator, self._names, self._sequences = operator, names, inputs
+        self._operator = operator
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        frames = _Frames(batch, self.node, self._names)
-        for sample, shape in enumerate(inputs[0].shape()):
-            frames.check(sample, shape[0])
+        names = _sequence_arguments(batch, self.node)
+        if not names:
+            return self._operator.run(batch, inputs)
+        frames = _Frames(batch, self.node, names)
         owners = np.repeat(np.arange(batch.size), np.diff(frames.begins)).tolist()
         given = []
         for position, value in enumerate(inputs):
-            if position in self._sequences:
+            if _is_sequence(value.layout()) or not (position or _repeats(self.node)):
+                layout = _without_frames(value.layout())
+                for sample, shape in enumerate(value.shape()):
+                    frames.check(sample, shape[0])
                 rows = [sample[index] for sample in value.samples for index in range(len(sample))]
-                given.append(type(value)(rows, _without_frames(value.layout())))
+                given.append(type(value)(rows, layout))
             else:
                 given.append(type(value)([value.samples[owner] for owner in owners], value.layout()))
         try:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from pipeline.errors import ArgumentTypeError
-from pipeline.executor.arguments import Arguments
 from pipeline.executor.batch import Batch
+from pipeline.graph.graph import GraphNode
 from pipeline.imaging import affine
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
@@ -40,8 +40,10 @@ _SLACK = 1e-2
 class _Rotations(Warps):
     """By `angle`."""
 
-    def __init__(self, arguments: Arguments, layout: str, batch_size: int) -> None:
-        super().__init__(arguments, layout, batch_size)
+    def __init__(self, batch: Batch, node: GraphNode, layout: str) -> None:
+        arguments = batch.arguments(node)
+        super().__init__(arguments, layout, batch.size)
+        self._siblings = batch.siblings
         self._keep_size = arguments.constant("keep_size")
         angle = arguments.scalars("angle", np.float32)
         assert angle is not None
@@ -63,14 +65,16 @@ class _Rotations(Warps):
         """Return the extents of the smallest canvas that holds the whole result.
 
         An extent is even or odd as the source's is along the axis that contributes most, so that pixels of rotations
-        by multiples of 90 degrees stay pixels.
+        by multiples of 90 degrees stay pixels. The frames of a sequence share one canvas, odd where most of them are.
         """
         if self._keep_size:
             return tuple(spatial)
-        reach = np.abs(self._linear[sample].T)  # by axis of the output, x first, and axis of the source
+        siblings = self._siblings(sample)
+        reach = np.abs(self._linear[siblings.start : siblings.stop].swapaxes(1, 2))  # by axes of output and source
         extents = np.array(spatial[::-1])
-        size = np.ceil(reach @ extents - _SLACK).astype(np.int64)
-        size += (size - extents[reach.argmax(axis=1)]) % 2
+        size = np.ceil(reach @ extents - _SLACK).astype(np.int64).max(axis=0)
+        odd = (extents[reach.argmax(axis=2)] % 2).mean(axis=0) > 0.5
+        size += (size - odd) % 2
         return tuple(size[::-1].tolist())
 
     def matrices(self, sample: int, spatial: Sequence[int], size: Sequence[int], given: Array | None) -> Array:
@@ -85,7 +89,7 @@ class RotateCpu(WarpCpu):
     """By `angle`."""
 
     def warps(self, batch: Batch, layout: str) -> Warps:
-        return _Rotations(batch.arguments(self.node), layout, batch.size)
+        return _Rotations(batch, self.node, layout)
 
 
 @implements(ROTATE, "gpu")
@@ -93,4 +97,4 @@ class RotateGpu(WarpGpu):
     """By `angle`."""
 
     def warps(self, batch: Batch, layout: str) -> Warps:
-        return _Rotations(batch.arguments(self.node), layout, batch.size)
+        return _Rotations(batch, self.node, layout)

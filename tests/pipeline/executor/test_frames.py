@@ -20,6 +20,13 @@ MATRICES = [
 CALLS: dict[str, tuple[Any, list[Array]]] = {
     "blur": (lambda fn, types, x, s: fn.gaussian_blur(x, sigma=fn.per_frame(s)), NUMBERS),
     "rotate": (lambda fn, types, x, s: fn.rotate(x, angle=fn.per_frame(s * 10), keep_size=True), NUMBERS),
+    "rotate to one canvas": (lambda fn, types, x, s: fn.rotate(x, angle=fn.per_frame(s * 40)), NUMBERS),
+    "transforms": (
+        lambda fn, types, x, s: fn.warp_affine(
+            x, fn.transforms.scale(fn.transforms.rotation(angle=fn.per_frame(s * 30)), scale=[0.5, 2])
+        ),
+        NUMBERS,
+    ),
     "brightness": (
         lambda fn, types, x, s: fn.brightness(
             x, brightness=fn.per_frame(s), brightness_shift=fn.random.coin_flip(probability=1.0) * 0.1
@@ -43,6 +50,38 @@ def test_frames_are_those_of_dali(call: str) -> None:
     compare(graph, SEQUENCES, feed, layouts=["FHWC"], tolerance=1)
 
 
+@pytest.mark.parity
+def test_points_are_used_for_each_frame() -> None:
+    points = pictures((5, 2), (7, 2), dtype=np.float32)
+    for layout, marked in (("XY", False), ("", False), ("", True)):
+        compare(
+            lambda fn, types, x, s: fn.coord_transform(
+                fn.per_frame(fn.stack(*[x] * 3)) if marked else x,  # noqa: B023
+                MT=fn.transforms.rotation(angle=fn.per_frame(s * 90)),
+            ),
+            points,
+            [NUMBERS[0], NUMBERS[0] * 2],
+            layouts=[layout],
+            tolerance=1e-4,
+        )
+
+
+def test_layouts_tell_sequences() -> None:
+    """A source's layout marks an argument as well as `fn.per_frame`; other layouts don't."""
+    (marked,), (named,) = (
+        run_ours(lambda fn, _, x, s: fn.brightness(x, brightness=make(fn, s)), SEQUENCES, NUMBERS, layouts=layouts)  # noqa: B023
+        for make, layouts in (
+            (lambda fn, s: fn.per_frame(s), ["FHWC"]),
+            (lambda fn, s: fn.copy(s), ["FHWC", "F"]),
+        )
+    )
+    for ours, other in zip(marked.samples, named.samples, strict=True):
+        assert np.array_equal(ours, other)
+    one = [values[:1] for values in NUMBERS]
+    (whole,) = run_ours(lambda fn, _, x, s: fn.brightness(x, brightness=s), SEQUENCES, one, layouts=["FHWC", "X"])
+    assert [sample.shape for sample in whole.samples] == [sequence.shape for sequence in SEQUENCES]
+
+
 def test_what_does_not_fit() -> None:
     def blurred(fn: Any, types: Any, x: Any, sigma: Any) -> Any:
         return fn.gaussian_blur(x, sigma=fn.per_frame(sigma))
@@ -52,7 +91,9 @@ def test_what_does_not_fit() -> None:
     with pytest.raises(OperatorError, match="need a sequence, F first, not 'DHWC'"):
         run_ours(blurred, SEQUENCES, NUMBERS, layouts=["DHWC"])
     with pytest.raises(OperatorError, match="the frames get different shapes"):
-        run_ours(lambda fn, types, x, s: fn.rotate(x, angle=fn.per_frame(s * 40)), SEQUENCES, NUMBERS, layouts=["FHWC"])
+        run_ours(
+            lambda fn, types, x, s: fn.resize(x, resize_x=fn.per_frame(s * 9)), SEQUENCES, NUMBERS, layouts=["FHWC"]
+        )
 
 
 @pytest.mark.gpu

@@ -28,9 +28,9 @@ DIFFERENCES = {
     "normalize": "Negative axes are taken, and means and deviations without dimensions as numbers.",
     "one_hot": "`on_value` and `off_value` are clamped to the dtype; DALI's wrap around. BOOL and FLOAT16 are taken.",
     "pad, paste": "Fill values are clamped to the dtype; DALI's are undefined beyond it.",
-    "per_frame": "Any argument may differ from frame to frame, not only those that DALI lists. F must be the first letter "
-    "of a layout; DALI also takes CFHW, in `gaussian_blur`. `warp_affine` doesn't repeat one picture for a sequence of "
-    "matrices.",
+    "per_frame": "Any argument may differ from frame to frame, not only those that DALI lists. F must be the first "
+    "letter of a layout; DALI also takes CFHW, in `gaussian_blur`. `warp_affine` doesn't repeat one picture for a "
+    "sequence of matrices.",
     "permute_batch": "Samples keep no `source_info`.",
     "random.*, batch_permutation": "The distributions are DALI's, the numbers are not: they are Philox by seed, "
     "operator, batch and sample, and don't depend on threads or prefetching.",

@@ -1,4 +1,4 @@
-"""What pyproject.toml can't declare yet: a module in C, left out where there is no compiler."""
+"""What pyproject.toml can't declare yet: modules in C, left out where there is no compiler."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from setuptools import Extension, setup
 setup(
     ext_modules=[
         Extension(
-            "pipeline.imaging._native",
-            ["pipeline/imaging/_native.c"],
+            f"pipeline.{folder}._native",
+            [f"pipeline/{folder}/_native.c"],
             extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math"],
             optional=True,
         )
+        for folder in ("bulk", "imaging")
     ]
 )

@@ -95,11 +95,15 @@ def _findable(module: str) -> bool:
 
 
 def _compiled_loops() -> Check:
-    from pipeline.imaging.native import compiled
+    from pipeline.bulk import native as bulk
+    from pipeline.imaging import native as imaging
 
-    if compiled is not None:
-        return Check("compiled loops", "ok", "resizing and normalising on the CPU")
-    hint = "not built: resizing on the CPU takes twice as long; install again where there is a C compiler"
+    if imaging.compiled is not None and bulk.compiled is not None:
+        return Check("compiled loops", "ok", "resizing and normalising on the CPU, reading and copying of batches")
+    hint = (
+        "not built: resizing on the CPU takes twice as long, and a GPU waits for Python; install again where there is "
+        "a C compiler"
+    )
     return Check("compiled loops", "optional", hint)
 
 

@@ -6,6 +6,7 @@ and so on), so that scripts which catch those work here.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -163,6 +164,16 @@ class OperatorError(PipelineError):
         self.operator = operator
         self.location = location
         self.failures = failures
+
+    @classmethod
+    def of_samples(cls, failures: Sequence[SampleFailure]) -> OperatorError:
+        """Return the error of a batch of which samples failed: it says what the first of them says."""
+        first = min(failures, key=lambda failure: failure.sample).error
+        reason = str(first) if isinstance(first, PipelineError) else f"{type(first).__name__}: {first}"
+        ordered = tuple(sorted(failures, key=lambda failure: failure.sample))
+        made = cls.type_for(first)(reason, failures=ordered)
+        made.__cause__ = first
+        return made
 
     @staticmethod
     def type_for(cause: BaseException) -> type[OperatorError]:

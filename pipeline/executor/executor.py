@@ -20,7 +20,7 @@ from pipeline.executor.frames import by_frames
 from pipeline.executor.memory import BufferPool
 from pipeline.executor.memory_statistics import MemoryStatistics
 from pipeline.executor.parts import part_of
-from pipeline.executor.plan import BatchStep, Phase, make_plan
+from pipeline.executor.plan import BatchStep, Phase, make_plan, operator_class
 from pipeline.executor.pool import ThreadPool
 from pipeline.executor.readers import ReaderGroup
 from pipeline.executor.request import BatchRequest, BatchResult, ExecutorConfig, OutputAllocator, TensorList
@@ -28,7 +28,6 @@ from pipeline.executor.statistics import Statistics
 from pipeline.executor.trace import Trace
 from pipeline.graph.graph import Edge, Graph, GraphNode
 from pipeline.operators.base import BatchOperator, SampleOperator, Setup
-from pipeline.operators.registry import implementation
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.threads import THREAD_PREFIX
@@ -112,7 +111,9 @@ class Executor:
         self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
         kernels = None if self._device is None else self._device.kernels
         setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed, kernels)
-        self._operators = {node.index: by_frames(graph, node, _make_operator(node, setup)) for node in graph.nodes}
+        self._operators = {
+            node.index: by_frames(graph, node, _make_operator(node, graph, setup)) for node in graph.nodes
+        }
         #: What reads data sets.
         self.readers = ReaderGroup(graph, self._operators)
         self._chains = {
@@ -334,9 +335,9 @@ class Executor:
         run.on_done(result)
 
 
-def _make_operator(node: GraphNode, setup: Setup) -> Any:
+def _make_operator(node: GraphNode, graph: Graph, setup: Setup) -> Any:
     try:
-        return implementation(node.operator, node.device)(node, setup)
+        return operator_class(node, graph)(node, setup)
     except PipelineError as error:
         kind = type(error) if isinstance(error, GraphError | BuildError) else BuildError
         at = f"\n  at {node.location}" if node.location.line else ""

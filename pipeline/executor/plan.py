@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from pipeline.graph.graph import Edge, Graph, GraphNode
 from pipeline.operators.base import SampleOperator
 from pipeline.operators.registry import implementation
 
-__all__ = ["BatchStep", "Phase", "Plan", "SampleStep", "Step", "make_plan"]
+__all__ = ["BatchStep", "Phase", "Plan", "SampleStep", "Step", "make_plan", "operator_class"]
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,18 @@ def make_plan(graph: Graph) -> Plan:
     return Plan(tuple(phases), _last_uses(phases, graph))
 
 
-def _is_sample_operator(node: GraphNode) -> bool:
-    return issubclass(implementation(node.operator, node.device), SampleOperator)
+def operator_class(node: GraphNode, graph: Graph) -> type[Any]:
+    """Return what implements a node: the form for whole batches, where there is one and a GPU reads what it makes."""
+    made = implementation(node.operator, node.device)
+    whole = made.whole if issubclass(made, SampleOperator) else None
+    if whole is None:
+        return made
+    readers = [other for other in graph.nodes if any(edge.node == node.index for edge in other.sources)]
+    return whole if any(other.device != "cpu" for other in readers) else made
+
+
+def _is_sample_operator(node: GraphNode, graph: Graph) -> bool:
+    return issubclass(operator_class(node, graph), SampleOperator)
 
 
 def _cpu_steps(nodes: list[GraphNode], graph: Graph) -> tuple[Step, ...]:
@@ -94,25 +105,25 @@ def _cpu_steps(nodes: list[GraphNode], graph: Graph) -> tuple[Step, ...]:
         ready = [
             node
             for node in waiting
-            if not _is_sample_operator(node) and not any(edge.node in pending for edge in node.sources)
+            if not _is_sample_operator(node, graph) and not any(edge.node in pending for edge in node.sources)
         ]
         if ready:
             steps += [BatchStep(node) for node in ready]
             taken = ready
         else:
-            taken = _chain(waiting, pending)
+            taken = _chain(waiting, pending, graph)
             steps.append(SampleStep(tuple(taken), _results(taken, graph)))
         pending -= {node.index for node in taken}
         waiting = [node for node in waiting if node.index in pending]
     return tuple(steps)
 
 
-def _chain(waiting: Iterable[GraphNode], pending: set[int]) -> list[GraphNode]:
+def _chain(waiting: Iterable[GraphNode], pending: set[int], graph: Graph) -> list[GraphNode]:
     chain: list[GraphNode] = []
     members: set[int] = set()
     for node in waiting:
         fits = (
-            _is_sample_operator(node)
+            _is_sample_operator(node, graph)
             and all(edge.node not in pending or edge.node in members for edge in node.inputs)
             and all(edge.node not in pending for edge in node.arguments_before)
         )

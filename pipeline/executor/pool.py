@@ -92,6 +92,20 @@ class ThreadPool:
             self._wake.notify(count)
         return job
 
+    def run_ranges(self, task: Callable[[int, int], None], count: int, step: int) -> None:
+        """Call ``task(begin, end)`` for ranges of up to `step` indices that cover all below `count`.
+
+        Raises:
+            BaseException: what the first range that failed raised; all were tried.
+        """
+        errors = self.start_ranges(task, count, step).wait()
+        if errors:
+            raise errors[0][1]
+
+    def start_ranges(self, task: Callable[[int, int], None], count: int, step: int) -> Job:
+        """Do as `run_ranges`, and return at once: the job is to be waited for, errors have numbers of ranges."""
+        return self.start(lambda number: task(number * step, min(count, number * step + step)), -(-count // step))
+
     def close(self) -> None:
         """Finish the jobs that were begun, then end the threads."""
         with self._wake:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
@@ -78,6 +78,10 @@ class SampleOperator(ABC, Generic[State]):
         inner: whether other operators of its chain are all that reads its outputs, so that their memory may have any
             strides.
     """
+
+    #: An operator that makes the same for a whole batch at once, for less: used where a GPU reads the results. Beside
+    #: other operators on samples, a sample that is made and read at once doesn't leave the core's cache.
+    whole: ClassVar[type[BatchOperator] | None] = None
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         self.node = node

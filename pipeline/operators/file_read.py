@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from pipeline.errors import ArgumentTypeError, PipelineError
+from pipeline.bulk.files import CHUNK, BatchOfFiles, FileBuffers
+from pipeline.bulk.paths import PathTable
+from pipeline.errors import ArgumentTypeError, OperatorError
 from pipeline.executor.batch import Batch
-from pipeline.operators.base import OutputSpec, SampleOperator
+from pipeline.graph.graph import GraphNode
+from pipeline.operators.base import BatchOperator, OutputSpec, SampleOperator, Setup
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
 from pipeline.operators.specs import describe
@@ -35,18 +39,38 @@ A path is a 1-D array of its bytes: `np.frombuffer(os.fsencode(path), np.uint8)`
 )
 
 
+def _check_dtype(dtype: np.dtype[Any] | None) -> None:
+    if dtype is not None and dtype not in (np.uint8, np.int8):
+        raise ArgumentTypeError(f"a path must be an array of uint8 or int8, not {dtype}")
+
+
+class FilesRead(BatchOperator):
+    """A few calls a batch, into memory that batches share."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._buffers = FileBuffers()
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (paths,) = inputs
+        _check_dtype(paths.table().dtype)
+        files = BatchOfFiles(PathTable.of_samples(paths, _SCHEME.encode()), self._buffers)
+        batch.pool.run_ranges(files.read, batch.size, CHUNK)
+        if files.failures:
+            raise OperatorError.of_samples(files.failures)
+        return [files.batch()]
+
+
 @implements(FILE_READ, "cpu")
 class FileRead(SampleOperator[None]):
-    """One read call a file, into memory of its size."""
+    """One read call a file, into memory of its size: beside what decodes it, which finds it in the core's cache."""
+
+    whole = FilesRead
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
-        dtype = inputs[0].dtype
-        if dtype is not None and dtype not in (np.uint8, np.int8):
-            raise ArgumentTypeError(f"a path must be an array of uint8 or int8, not {dtype}")
+        _check_dtype(inputs[0].dtype)
         return None, [describe("", (None,), np.dtype(np.uint8))]
 
     def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         path = os.fsdecode(inputs[0].tobytes().rstrip(b"\0"))
-        if not path:
-            raise PipelineError("the path of the file is empty")
         return read_file(path.removeprefix(_SCHEME))

@@ -80,9 +80,7 @@ def fail(failures: Sequence[tuple[int, PipelineError]]) -> None:
         OperatorError: with the failed samples.
     """
     if failures:
-        raise OperatorError.type_for(failures[0][1])(
-            str(failures[0][1]), failures=tuple(SampleFailure(sample, error) for sample, error in failures)
-        ) from failures[0][1]
+        raise OperatorError.of_samples([SampleFailure(sample, error) for sample, error in failures])
 
 
 def as_pipeline_error(error: BaseException) -> PipelineError:

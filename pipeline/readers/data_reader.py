@@ -20,7 +20,7 @@ from pipeline.operators.upload import upload
 from pipeline.readers.arguments import ReaderArguments
 from pipeline.readers.loader import Loader
 from pipeline.readers.order import BufferShuffled, EpochShuffled, Order, Sequential
-from pipeline.readers.reading_ahead import ReadAhead, Reading, Sample
+from pipeline.readers.reading_ahead import Column, ReadAhead, Reading
 from pipeline.readers.sharding import Cursor, Sharding
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
@@ -86,8 +86,11 @@ class DataReader(Reader):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         reading = batch.reads.by_reader[self.node.index]
         assert isinstance(reading, Reading)
-        samples = reading.wait()
-        outputs = [self._gather(batch, number, spec, samples) for number, spec in enumerate(self._loader.outputs)]
+        columns = reading.wait()
+        outputs = [
+            self._gather(batch, number, spec, column)
+            for number, (spec, column) in enumerate(zip(self._loader.outputs, columns, strict=True))
+        ]
         if self.node.device == "cpu":
             return outputs
         return [upload(batch, each) if isinstance(each, TensorListCPU) else each for each in outputs]
@@ -98,15 +101,20 @@ class DataReader(Reader):
             self._opened[1].close()
         self._loader.close()
 
-    def _gather(self, batch: Batch, number: int, spec: OutputSpec, samples: Sequence[Sample]) -> TensorList:
-        column = [sample[number] for sample in samples]
+    def _gather(self, batch: Batch, number: int, spec: OutputSpec, column: Column) -> TensorList:
+        if isinstance(column, TensorListCPU):
+            return column.with_layout(spec.layout) if spec.layout else column
         if not isinstance(column[0], np.ndarray):  # on the GPU; complete, and of another stream
             batch.keep_alive.extend(column)
             return TensorListGPU(column, spec.layout)
         if spec.shape is None or spec.dtype is None:
             return TensorListCPU(column, spec.layout)
         array, owner = batch.allocate(Edge(self.node.index, number), (batch.size, *spec.shape), spec.dtype)
-        made = TensorListCPU(np.stack(column, out=array), spec.layout)
+        if isinstance(column, np.ndarray):
+            np.copyto(array, column)
+        else:
+            np.stack(column, out=array)
+        made = TensorListCPU(array, spec.layout)
         made.owner = owner
         return made
 

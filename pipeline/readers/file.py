@@ -8,14 +8,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pipeline.bulk.paths import PathTable
 from pipeline.errors import ArgumentValueError, BuildError
 from pipeline.graph.graph import GraphNode
 from pipeline.operators.base import OutputSpec, Setup
 from pipeline.operators.schema import Argument, Kind, OperatorSchema
 from pipeline.readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline.readers.data_reader import reads
-from pipeline.readers.files import PICTURES, SOUNDS, list_files, list_folders, matcher, read_file, read_file_list
-from pipeline.readers.loader import Loader
+from pipeline.readers.files import PICTURES, SOUNDS, list_files, list_folders, matcher, read_file_list
+from pipeline.readers.loader import FilesLoader
 from pipeline.tensors.cpu import Array
 
 __all__ = ["FileLoader"]
@@ -58,7 +59,7 @@ be read is the error of its batch; the next batch goes on.""",
         outputs=2,
     )
 )
-class FileLoader(Loader):
+class FileLoader(FilesLoader):
     """Whole files."""
 
     outputs = (OutputSpec(dtype=np.dtype(np.uint8)), OutputSpec(shape=(1,), dtype=np.dtype(np.int32)))
@@ -93,10 +94,11 @@ class FileLoader(Loader):
             self._list_lines(given("file_list"))
         else:
             self._list_tree()
+        self.paths = PathTable.of(self._paths, self._root)
         return len(self._paths)
 
-    def read(self, entry: int) -> tuple[Array, ...]:
-        return read_file(os.path.join(self._root, self._paths[entry])), self._labels[entry : entry + 1]
+    def rest(self, entries: Sequence[int]) -> Sequence[Array]:
+        return (self._labels[entries, None],)
 
     def source_info(self, entry: int) -> str:
         return self._paths[entry]

@@ -28,6 +28,8 @@ def read_file(path: str) -> npt.NDArray[np.uint8]:
     Raises:
         PipelineError: it can't be read; the message names it.
     """
+    if not path:
+        raise PipelineError("the path of the file is empty")
     try:
         with open(path, "rb", buffering=0) as file:
             content = np.empty(os.fstat(file.fileno()).st_size, np.uint8)

@@ -6,11 +6,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
+from pipeline.bulk.files import FileBuffers
+from pipeline.bulk.paths import PathTable
 from pipeline.graph.graph import GraphNode
 from pipeline.operators.base import OutputSpec, Setup
+from pipeline.readers.files import read_file
 from pipeline.tensors.cpu import Array
 
-__all__ = ["Loader"]
+__all__ = ["FilesLoader", "Loader"]
 
 
 class Loader(ABC):
@@ -70,3 +73,25 @@ class Loader(ABC):
 
     def close(self) -> None:  # noqa: B027 - most have nothing to free
         """Free what was opened. Called once, when nothing is read any more."""
+
+
+class FilesLoader(Loader):
+    """A data set whose first output is a whole file: files are read a batch at a time, with little Python for each.
+
+    Attributes:
+        paths: of all entries; `open` has to set it.
+        buffers: memory for batches of them.
+    """
+
+    paths: PathTable
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self.buffers = FileBuffers()
+
+    @abstractmethod
+    def rest(self, entries: Sequence[int]) -> Sequence[Array]:
+        """Return the other outputs of a batch, an array with a row for each entry. Must be quick and not fail."""
+
+    def read(self, entry: int) -> tuple[Array, ...]:
+        return read_file(self.paths.path(entry)), *(column[0] for column in self.rest([entry]))

@@ -7,20 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.errors import OperatorError, PipelineError, SampleFailure
-from pipeline.executor.pool import ThreadPool
-from pipeline.readers.loader import Loader
+from pipeline.bulk.files import CHUNK, BatchOfFiles
+from pipeline.errors import OperatorError, SampleFailure
+from pipeline.executor.pool import Job, ThreadPool
+from pipeline.readers.loader import FilesLoader, Loader
 from pipeline.readers.order import Order
 from pipeline.readers.sharding import Cursor, Sharding
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["ReadAhead", "Reading", "Sample"]
+__all__ = ["Column", "FilesReading", "ReadAhead", "Reading"]
 
-Sample = tuple[Array, ...]
+#: The samples of one output: a batch, an array with a row a sample, or an array a sample.
+Column = TensorListCPU | Array | Sequence[Array]
 
 
 class Reading:
-    """A batch whose samples are being read.
+    """A batch whose samples are being read, each by a task of its own.
 
     Args:
         entries: of the data set, one a sample.
@@ -33,7 +35,10 @@ class Reading:
         self._loader = loader
         self._samples: list[Any] = [None] * len(entries)
         self._unwanted = False
-        self._job = pool.start(self._read_sample, len(entries))
+        self._job = self._start(pool)
+
+    def _start(self, pool: ThreadPool) -> Job:
+        return pool.start(self._read_sample, len(self.entries))
 
     def _read_sample(self, sample: int) -> None:
         if not self._unwanted:
@@ -47,19 +52,46 @@ class Reading:
         """Read no more of it: nobody waits."""
         self._unwanted = True
 
-    def wait(self) -> Sequence[Sample]:
-        """Return the samples when all are there.
+    def wait(self) -> Sequence[Column]:
+        """Return the samples of each output when all are there.
 
         Raises:
             OperatorError: some can't be read; `failures` lists them.
         """
         errors = self._job.wait()
         if errors:
-            failures = tuple(SampleFailure(sample, error) for sample, error in errors)
-            first = failures[0].error
-            reason = str(first) if isinstance(first, PipelineError) else f"{type(first).__name__}: {first}"
-            raise OperatorError.type_for(first)(reason, failures=failures) from first
-        return self._samples
+            raise OperatorError.of_samples([SampleFailure(sample, error) for sample, error in errors])
+        return list(zip(*self._samples, strict=True))
+
+
+class FilesReading(Reading):
+    """A batch of whole files that is being read, many files a task.
+
+    Args:
+        entries: of the data set, one a sample.
+        loader: knows their paths, and the other outputs.
+        pool: its threads read.
+    """
+
+    def __init__(self, entries: Sequence[int], loader: FilesLoader, pool: ThreadPool) -> None:
+        self._files_loader = loader
+        self._files = BatchOfFiles(loader.paths.take(entries), loader.buffers)
+        super().__init__(entries, loader, pool)
+
+    def _start(self, pool: ThreadPool) -> Job:
+        return pool.start_ranges(self._read_range, len(self.entries), CHUNK)
+
+    def _read_range(self, begin: int, end: int) -> None:
+        if not self._unwanted:
+            self._files.read(begin, end)
+
+    def wait(self) -> Sequence[Column]:
+        errors = self._job.wait()
+        if errors:  # of memory, say: no file's
+            raise errors[0][1]
+        if self._files.failures:
+            raise OperatorError.of_samples(self._files.failures)
+        return [self._files.batch(), *self._files_loader.rest(self.entries)]
 
 
 @dataclass(frozen=True)
@@ -136,7 +168,10 @@ class ReadAhead:
             self._pool = ThreadPool(self._threads, self._name)
         parts, end = self._sharding.take(cursor, batch_size)
         entries = [entry for epoch, offsets in parts for entry in self._order.entries(epoch, offsets).tolist()]
-        return _Planned(Reading(entries, self._loader, self._pool), end)
+        loader = self._loader
+        if isinstance(loader, FilesLoader):
+            return _Planned(FilesReading(entries, loader, self._pool), end)
+        return _Planned(Reading(entries, loader, self._pool), end)
 
     def _forget(self) -> None:
         while self._ahead:

@@ -1,0 +1,101 @@
+"""Reads many files into one buffer."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.bulk.native import compiled
+from pipeline.bulk.paths import PathTable
+from pipeline.errors import PipelineError, SampleFailure
+from pipeline.executor.memory import BufferPool
+from pipeline.kernels.samples import Samples
+from pipeline.readers.files import read_file
+from pipeline.tensors.cpu import Array, TensorListCPU
+
+__all__ = ["CHUNK", "BatchOfFiles", "FileBuffers"]
+
+#: Files that one task reads: enough to make its Python small, few enough for all threads to have some.
+CHUNK = 16
+
+_GUESS = 128 << 10  # bytes of a file, before any was seen; memory that isn't written to costs nothing
+_SPARE = 1.125
+
+
+class FileBuffers:
+    """Memory for batches of files, used again when nobody reads a batch any more."""
+
+    def __init__(self) -> None:
+        self._pool = BufferPool()
+        self._per_file = 0.0  # bytes of the batch with the largest files
+        self._lock = threading.Lock()
+
+    def take(self, count: int) -> Array:
+        """Return memory that as many files should fit into."""
+        wanted = int(count * self._per_file * _SPARE) if self._per_file else count * _GUESS
+        return self._pool.array((wanted,), np.dtype(np.uint8))
+
+    def note(self, count: int, nbytes: int) -> None:
+        """Take note of what a batch needed."""
+        with self._lock:
+            self._per_file = max(self._per_file, nbytes / max(1, count))
+
+
+class BatchOfFiles:
+    """A batch of files that several threads read at once.
+
+    Args:
+        paths: a path a sample.
+        buffers: where its memory comes from.
+
+    Attributes:
+        failures: files that can't be read, in any order.
+
+    Example:
+        >>> files = BatchOfFiles(PathTable.of([__file__]), FileBuffers())
+        >>> files.read(0, 1)
+        >>> files.failures, files.batch().at(0).tobytes()[:3]
+        ([], b'\"\"\"')
+    """
+
+    def __init__(self, paths: PathTable, buffers: FileBuffers) -> None:
+        self.failures: list[SampleFailure] = []
+        self._paths = paths
+        self._buffers = buffers
+        self._memory = buffers.take(len(paths)) if compiled is not None else np.empty(0, np.uint8)
+        self._cursor = np.zeros(1, np.int64)
+        self._places = np.full(len(paths), -1, np.int64)
+        self._sizes = np.zeros(len(paths), np.int64)
+        #: Files that are not in the memory of the batch but in their own.
+        self._apart: dict[int, npt.NDArray[np.uint8]] = {}
+
+    def read(self, begin: int, end: int) -> None:
+        """Read the files from `begin` to before `end`. Threads may call it for different ones at once."""
+        paths = self._paths
+        if compiled is not None:
+            compiled.read_files(
+                begin, end, paths.folder, paths.scheme, self._memory, self._cursor,
+                paths.pointers, paths.lengths, self._places, self._sizes,
+            )  # fmt: skip
+        # What is left did not fit, or can't be read: Python knows why.
+        for sample in (begin + np.flatnonzero(self._places[begin:end] < 0)).tolist():
+            try:
+                self._apart[sample] = content = read_file(paths.path(sample))
+                self._sizes[sample] = content.size
+            except PipelineError as error:
+                self.failures.append(SampleFailure(sample, error))
+
+    def batch(self) -> TensorListCPU:
+        """Return the contents, 1-D uint8 each, after all were read."""
+        self._buffers.note(len(self._paths), int(self._cursor[0]))
+        blocks, homes = [self._memory], np.zeros(len(self._places), np.int64)
+        starts = self._memory.ctypes.data + self._places
+        for block, (sample, content) in enumerate(self._apart.items(), 1):
+            blocks.append(content)
+            homes[sample], starts[sample] = block, content.ctypes.data
+        shapes = self._sizes[:, None]
+        return TensorListCPU.from_table(
+            Samples(starts, shapes, np.ones_like(shapes), np.dtype(np.uint8)), blocks, homes
+        )

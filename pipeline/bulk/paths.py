@@ -1,0 +1,70 @@
+"""The paths of many files, as columns."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.tensors.cpu import TensorListCPU
+
+__all__ = ["PathTable"]
+
+
+@dataclass(frozen=True, eq=False)
+class PathTable:
+    """Paths in memory, not terminated; zeros at their ends don't count.
+
+    Attributes:
+        pointers: (N,) int64, address of each path's first byte.
+        lengths: (N,) int64, in bytes.
+        memory: keeps them where they are.
+        folder: what paths are relative to, ending with a slash; empty for the current one.
+        scheme: what paths may begin with that is no part of them, such as ``b"file://"``.
+
+    Example:
+        >>> PathTable.of(["a.jpg", "/b.jpg"], "/data").path(0)
+        '/data/a.jpg'
+    """
+
+    pointers: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    memory: object
+    folder: bytes = b""
+    scheme: bytes = b""
+
+    @classmethod
+    def of(cls, paths: Sequence[str], folder: str = "") -> PathTable:
+        """Return the table of some paths."""
+        encoded = [os.fsencode(path) for path in paths]
+        memory = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
+        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+        pointers = memory.ctypes.data + np.cumsum(lengths) - lengths
+        return cls(pointers, lengths, memory, os.fsencode(os.path.join(folder, "")))
+
+    @classmethod
+    def of_samples(cls, batch: TensorListCPU, scheme: bytes = b"") -> PathTable:
+        """Return the table of a batch whose samples are the bytes of paths."""
+        table = batch.table()
+        if not table.is_contiguous():
+            batch = TensorListCPU([np.ascontiguousarray(sample) for sample in batch.samples])
+            table = batch.table()
+        return cls(np.ascontiguousarray(table.pointers), table.sizes, batch, scheme=scheme)
+
+    def take(self, positions: npt.ArrayLike) -> PathTable:
+        """Return some of the paths."""
+        places = np.asarray(positions, np.int64)
+        return PathTable(self.pointers[places], self.lengths[places], self.memory, self.folder, self.scheme)
+
+    def path(self, position: int) -> str:
+        """Return one path as text; an empty string where there is none."""
+        content = ctypes.string_at(int(self.pointers[position]), int(self.lengths[position]))
+        path = content.rstrip(b"\0").removeprefix(self.scheme)
+        return os.fsdecode(os.path.join(self.folder, path) if path else path)
+
+    def __len__(self) -> int:
+        return len(self.pointers)

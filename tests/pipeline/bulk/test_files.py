@@ -1,0 +1,141 @@
+"""Many files at once: what is read, what can't be, and memory that is used again."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pipeline.bulk import files as bulk_files
+from pipeline.bulk.files import BatchOfFiles, FileBuffers
+from pipeline.bulk.native import compiled
+from pipeline.bulk.paths import PathTable
+from pipeline.readers.files import read_file
+from pipeline.tensors.cpu import TensorListCPU
+
+
+@pytest.fixture(params=["compiled", "python"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a test with the compiled loop and without it."""
+    if request.param == "python":
+        monkeypatch.setattr(bulk_files, "compiled", None)
+    elif compiled is None:
+        pytest.skip("no C compiler")
+    return str(request.param)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    sizes = [0, 1, 63, 64, 65, 5000, 100_000]
+    for number, size in enumerate(sizes):
+        content = np.random.default_rng(number).integers(0, 256, size, np.uint8)
+        (tmp_path / f"{number} ü.bin").write_bytes(content.tobytes())
+    return tmp_path
+
+
+def read(paths: PathTable, buffers: FileBuffers | None = None, step: int = 3) -> BatchOfFiles:
+    """Read files on as many threads as there are ranges."""
+    made = BatchOfFiles(paths, buffers or FileBuffers())
+    ranges = [(begin, min(begin + step, len(paths))) for begin in range(0, len(paths), step)]
+    threads = [threading.Thread(target=made.read, args=each) for each in ranges]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return made
+
+
+def contents(batch: TensorListCPU) -> list[bytes]:
+    return [sample.tobytes() for sample in batch.samples]
+
+
+def test_files_are_read_whole(way: str, folder: Path) -> None:
+    names = sorted(os.listdir(folder)) * 4
+    expected = [(folder / name).read_bytes() for name in names]
+    absolute = [str(folder / name) for name in names]
+    for paths in (PathTable.of(names, str(folder)), PathTable.of(absolute, "/nowhere"), PathTable.of(absolute)):
+        made = read(paths)
+        assert not made.failures
+        batch = made.batch()
+        assert contents(batch) == expected
+        assert batch.shape() == [(len(content),) for content in expected]
+        table = batch.table()
+        for pointer, content in zip(table.pointers.tolist(), expected, strict=True):
+            assert ctypes.string_at(pointer, len(content)) == content
+
+
+def test_paths_are_samples_of_a_batch_too(way: str, folder: Path) -> None:
+    names = sorted(os.listdir(folder))
+    given = [np.frombuffer(os.fsencode(f"file://{folder / name}") + b"\0\0", np.uint8) for name in names]
+    strided = [np.repeat(path, 2)[::2] for path in given]
+    for paths in (given, strided):
+        batch = TensorListCPU(paths)
+        made = read(PathTable.of_samples(batch, b"file://"))
+        assert contents(made.batch()) == [(folder / name).read_bytes() for name in names]
+
+
+def test_each_file_that_cannot_be_read_is_named(way: str, folder: Path) -> None:
+    (folder / "sub").mkdir()
+    names = ["0 ü.bin", "missing", "5 ü.bin", "sub", "a\0b", "", "long" * 2000]
+    made = read(PathTable.of(names, str(folder)), step=2)
+    found = {failure.sample: str(failure.error) for failure in made.failures}
+    assert sorted(found) == [1, 3, 4, 5, 6]
+    for sample, reason in [(1, "No such file"), (3, "Is a directory"), (4, "null byte"), (6, "too long")]:
+        with pytest.raises(Exception, match=reason) as alone:
+            read_file(str(folder / names[sample]))
+        assert str(alone.value) == found[sample]
+    assert found[5] == "the path of the file is empty"
+
+
+def test_memory_is_used_again_when_nobody_reads_it(folder: Path) -> None:
+    paths = PathTable.of(["6 ü.bin"] * 8, str(folder))
+    buffers = FileBuffers()
+    batches = [read(paths, buffers).batch() for _ in range(3)]
+    addresses = {int(batch.table().pointers.min()) for batch in batches}
+    assert len(addresses) == 3  # what is held is not written over
+    sample = batches[0].samples[7]
+    del batches
+    again = [read(paths, buffers).batch() for _ in range(2)]
+    held = sample.ctypes.data
+    assert all(held not in batch.table().pointers for batch in again)
+    assert sample.tobytes() == (folder / "6 ü.bin").read_bytes()
+
+
+@pytest.mark.skipif(compiled is None, reason="no C compiler")
+def test_a_batch_larger_than_all_before_is_read_too_and_the_next_has_room(folder: Path) -> None:
+    buffers = FileBuffers()
+    read(PathTable.of(["5 ü.bin"] * 20, str(folder)), buffers).batch()
+    paths = PathTable.of(["6 ü.bin"] * 20, str(folder))
+    for round_number in range(2):
+        made = read(paths, buffers)
+        assert not made.failures
+        batch = made.batch()
+        assert set(contents(batch)) == {(folder / "6 ü.bin").read_bytes()}
+        pointers = batch.table().pointers
+        in_one_piece = pointers.max() - pointers.min() == 19 * 100_032
+        assert in_one_piece == (round_number == 1)
+
+
+@pytest.mark.skipif(compiled is None, reason="no C compiler")
+def test_the_compiled_loops_refuse_what_does_not_fit() -> None:
+    assert compiled is not None
+    column, buffer, cursor = np.zeros(3, np.int64), np.zeros(10, np.uint8), np.zeros(1, np.int64)
+    files = (b"", b"", buffer, cursor, column, column, column.copy(), column.copy())
+    for begin, end in ((0, 4), (2, 1), (-1, 2)):
+        with pytest.raises(ValueError, match="range"):
+            compiled.read_files(begin, end, *files)
+        with pytest.raises(ValueError, match="range"):
+            compiled.gather(begin, end, buffer, column, column, column)
+    with pytest.raises(ValueError, match="differ in length"):
+        compiled.gather(0, 3, buffer, column, column, column[:2])
+    with pytest.raises(ValueError, match="64-bit"):
+        compiled.gather(0, 3, buffer, column, column, column.astype(np.int32))
+    with pytest.raises(ValueError, match="one cursor"):
+        compiled.read_files(0, 3, b"", b"", buffer, column.copy(), *files[4:])
+    for size, place in ((11, 0), (10, 1), (1, -1), (-1, 1), (2**62, 2**62)):
+        with pytest.raises(ValueError, match="does not fit"):
+            compiled.gather(0, 1, buffer, column[:1], np.array([size]), np.array([place]))

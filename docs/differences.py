@@ -19,6 +19,9 @@ DIFFERENCES = {
     "decoders.numpy": "Takes arrays in Fortran order, which DALI decodes only where there is a GPU, and big-endian "
     "ones and version 2.0 of the format, which it refuses.",
     "erase": "Without a layout all dimensions are erased, also the last. Fill values are clamped to the dtype.",
+    "experimental.readers.video": "Another name of `readers.video`, with its arguments; of DALI's own, "
+    "`file_list_format`, `file_list_include_end`, `file_list_rounding`, `pad_mode`, `fill_value` and `uniform_sample` "
+    "are not there.",
     "expand_dims, squeeze": "Axes that are not there are refused; DALI's `squeeze` ignores them, and negative ones.",
     "gaussian_blur": "FLOAT16 samples are summed in float32; DALI is off by up to 0.045 of values to 100.",
     "hue, saturation, hsv, color_twist": "Pictures without 3 channels are refused; DALI's results are undefined.",
@@ -34,6 +37,8 @@ DIFFERENCES = {
     "permute_batch": "Samples keep no `source_info`.",
     "random.*, batch_permutation": "The distributions are DALI's, the numbers are not: they are Philox by seed, "
     "operator, batch and sample, and don't depend on threads or prefetching.",
+    "readers.coco": "Annotations are read from their JSON file. Arguments that write or read preprocessed ones, in a "
+    "format of DALI's own, are refused.",
     "readers.numpy": "On the CPU only: `.gpu()` copies. Files are read whole, also where a region is asked for.",
     "reductions.*": "FLOAT16, FLOAT64 and BOOL are taken. The minimum of infinities and NaN, or of nothing, is "
     "infinity; DALI gives the largest finite number. A mean whose shape doesn't fit is refused; DALI reads beyond it.",
@@ -47,4 +52,17 @@ DIFFERENCES = {
     "DHWC.",
     "rotate, warp_affine": "A size per sample that isn't whole is rounded.",
     "transforms.rotation": "An axis of length zero is an error.",
+}
+
+#: Arguments that differ from DALI's, by name, or operator and name: what is here instead.
+ARGUMENTS = {
+    "axes": "width and height, which is the same",
+    "batch_processing": "True by default, as DALI's function does whatever its schema says",
+    "contrast_center": "half of the dtype's range by default, as DALI's documentation says",
+    "mag_filter": "`interp_type` by default, as DALI does",
+    "min_filter": "`interp_type` by default, as DALI does",
+    "missing_component_behavior": '"empty" by default, as DALI\'s documentation says',
+    "pad_mode": "one for all samples",
+    "random_aspect_ratio": "4/3, of which DALI's is the beginning",
+    "squeeze.axes": "the same for all samples; DALI's fails where they are not",
 }

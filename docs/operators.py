@@ -15,6 +15,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+from docs.arguments import look_up_arguments, rows
 from docs.differences import DIFFERENCES
 from pipeline.operators import all_schemas
 from tests.parity.exceptions import EXCEPTIONS
@@ -22,7 +23,7 @@ from tests.parity.tolerances import EXACT, TOLERANCES
 
 FOLDER = Path(__file__).resolve().parent
 PAGE = FOLDER / "operators.md"
-#: Names and devices of DALI's operators.
+#: DALI's operators, their devices and arguments.
 NAMES = FOLDER / "dali_operators.json"
 #: What the parity tests have found: by device and operator, the largest difference by dtype.
 FOUND = FOLDER / "parity.json"
@@ -40,6 +41,15 @@ among them. Written by `make operators`; [the reference](reference/operators.md)
 - **GPU**: the same for our GPU against our CPU, where that was run.
 """
 FOOT = """
+## Arguments
+
+All arguments that DALI documents are there, with the same defaults, and take what DALI's take, one value a sample or a
+frame too, but for these:
+
+| argument | operators | in DALI | here |
+| --- | --- | --- | --- |
+{arguments}
+
 ## Why differences are allowed
 
 | operator | why |
@@ -61,14 +71,14 @@ def page() -> str:
     listed, found = json.loads(NAMES.read_text()), json.loads(FOUND.read_text())
     ours = {schema.name: schema for schema in all_schemas() if not schema.hidden}
     theirs: dict[str, list[str]] = listed["operators"]
-    rows = ["| operator | DALI | here | allowed | found | GPU |", "| --- | --- | --- | --- | --- | --- |"]
+    table = ["| operator | DALI | here | allowed | found | GPU |", "| --- | --- | --- | --- | --- | --- |"]
     for name in sorted({*theirs, *ours}):
         here = "not there" if name not in ours else ", ".join(ours[name].devices)
         devices = ", ".join(theirs[name]) if name in theirs else "not there"
         alias = ours[name].alias_of if name in ours else None
         cells = [f"`{name}`", devices or "any", here]
         cells += [f"as `{alias}`", "", ""] if alias else _differences(name, found, name in ours)
-        rows.append("| " + " | ".join(cells) + " |")
+        table.append("| " + " | ".join(cells) + " |")
     reasons = [f"| `{name}` | {TOLERANCES[name].reason} |" for name in sorted(TOLERANCES)]
     differences = [f"| `{name}` | {text} |" for name, text in DIFFERENCES.items()]
     head = HEAD.format(
@@ -77,8 +87,10 @@ def page() -> str:
         count=len(theirs),
         examples=found["examples"],
     )
-    foot = FOOT.format(reasons="\n".join(reasons), differences="\n".join(differences))
-    return "\n".join([head, *rows]) + "\n" + foot
+    foot = FOOT.format(
+        arguments="\n".join(rows(listed)), reasons="\n".join(reasons), differences="\n".join(differences)
+    )
+    return "\n".join([head, *table]) + "\n" + foot
 
 
 def _differences(name: str, found: dict[str, Any], there: bool) -> list[str]:
@@ -106,10 +118,12 @@ def _largest(by_dtype: dict[str, float] | None) -> str:
 
 
 def look_up() -> dict[str, Any]:
-    """Return DALI's version, and its operators with their devices; none are written where DALI doesn't tell."""
+    """Return DALI's version, its operators with their devices (none where DALI doesn't tell), and arguments of ours."""
     from nvidia import dali
 
     operators: dict[str, list[str]] = {}
+    arguments: dict[str, Any] = {}
+    ours = {schema.name for schema in all_schemas()}
 
     def walk(module: types.ModuleType, prefix: str) -> None:
         for name, value in sorted(vars(module).items()):
@@ -121,9 +135,11 @@ def look_up() -> dict[str, Any]:
             elif callable(value) and not isinstance(value, type):
                 found = re.search(r"Supported backends\n((?: \* '\w+'\n)+)", value.__doc__ or "")
                 operators[prefix + name] = re.findall(r"'(\w+)'", found[1]) if found else []
+                if prefix + name in ours:
+                    arguments[prefix + name] = look_up_arguments(value)
 
     walk(dali.fn, "")
-    return {"version": dali.__version__, "operators": operators}
+    return {"version": dali.__version__, "operators": operators, "arguments": arguments}
 
 
 def main() -> None:

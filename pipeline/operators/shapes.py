@@ -24,7 +24,10 @@ SHAPES = register(
         name="shapes",
         doc="Returns the shapes of samples, 1-D each. `data.shape()` is the usual way to write it.",
         inputs=(Input("data", "Samples, on either device: only their shapes are looked at.", any_device=True),),
-        arguments=(Argument("dtype", Kind.DTYPE, "Dtype of the shapes: a wide integer or float.", INT64),),
+        arguments=(
+            Argument("dtype", Kind.DTYPE, "Dtype of the shapes: a wide integer or float.", INT64),
+            Argument("type", Kind.DTYPE, "Deprecated name of `dtype`."),
+        ),
         devices=("cpu", "gpu"),
     )
 )
@@ -36,7 +39,7 @@ class Shapes(BatchOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
-        dtype = check_dtype(self.node.argument("dtype"), INTEGER_LIKE)
+        dtype = check_dtype(self.node.argument("type") or self.node.argument("dtype"), INTEGER_LIKE)
         shapes = np.array(data.shape(), dtype).reshape(batch.size, data.ndim)
         if self.node.device == "gpu":
             return [TensorListGPU(upload_array(batch, shapes))]

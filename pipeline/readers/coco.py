@@ -23,7 +23,14 @@ __all__ = ["CocoLoader"]
 
 _INT32, _FLOAT = np.dtype(np.int32), np.dtype(np.float32)
 _OLD_NAMES = {"polygon_masks": "masks", "image_ids": "save_img_ids"}
-_MISSING = ("preprocessed_annotations", "meta_files_path", "save_preprocessed_annotations", "dump_meta_files")
+_MISSING = (
+    "preprocessed_annotations",
+    "meta_files_path",
+    "save_preprocessed_annotations",
+    "save_preprocessed_annotations_dir",
+    "dump_meta_files",
+    "dump_meta_files_path",
+)
 
 
 def _wants(arguments: Mapping[str, Any], name: str) -> bool:

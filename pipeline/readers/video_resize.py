@@ -9,6 +9,7 @@ from typing import Any
 from pipeline.graph.nodes import apply_operator
 from pipeline.operators.functions import make_function
 from pipeline.operators.registry import register
+from pipeline.operators.resize import FILTER_ARGUMENTS
 from pipeline.operators.resize_arguments import RESIZE_ARGUMENTS
 from pipeline.operators.schema import OperatorSchema
 from pipeline.readers.video import VIDEO_READER_ARGUMENTS
@@ -37,7 +38,7 @@ The same as `fn.readers.video` and `fn.resize` of its first output, whose argume
 those of the reader.""",
         arguments=(
             *VIDEO_READER_ARGUMENTS,
-            *(argument for argument in RESIZE_ARGUMENTS if argument.name not in _OF_READER),
+            *(each for each in (*RESIZE_ARGUMENTS, *FILTER_ARGUMENTS) if each.name not in _OF_READER),
         ),
         devices=("cpu", "gpu"),
         function=video_resize,

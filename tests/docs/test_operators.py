@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from docs import operators
+from docs import arguments, operators
+from docs.differences import ARGUMENTS
 from pipeline.operators import all_schemas
 from tests.parity.test_parity import CASES
 
@@ -30,3 +31,13 @@ def test_every_operator_is_on_the_page() -> None:
 def test_all_of_dalis_operators_are_listed() -> None:
     pytest.importorskip("nvidia.dali")
     assert operators.look_up() == json.loads(operators.NAMES.read_text()), "run `make operators`"
+
+
+def test_every_difference_between_arguments_has_a_reason() -> None:
+    found = list(arguments.differences(json.loads(operators.NAMES.read_text())))
+    unexplained = [
+        f"{operator}.{name}: {text}" for operator, name, text in found if not arguments.reason(operator, name)
+    ]
+    assert unexplained == [], "add the argument, or say in docs/differences.py why it isn't there"
+    used = {name for operator, argument, _ in found for name in (argument, f"{operator}.{argument}")}
+    assert set(ARGUMENTS) <= used, "reasons for what doesn't differ"

@@ -22,10 +22,10 @@ DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format bench bench-check fuzz soak test-gpu bench-gpu operators docs clean
+.PHONY: help demo test lint format bench bench-check bench-operators fuzz soak test-gpu bench-gpu operators docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(DEMO) ## run the whole product once: make pictures, train on them, compare with a plain DataLoader
 	$(BIN)/dali-proxy demo $(ARGS)
@@ -47,6 +47,9 @@ bench: $(DEV) ## compare with torch's DataLoader and NVIDIA DALI on the CPU, in 
 
 bench-check: $(DEV) ## compare ratios with the last committed results; fails if something got worse
 	$(BIN)/python -m benchmarks.regression $(ARGS)
+
+bench-operators: $(DEV) ## compare every operator with NVIDIA DALI's on the CPU, in four minutes
+	$(BIN)/python -m benchmarks.operators $(ARGS)
 
 fuzz: $(DEV) ## attack a server with hostile clients for ten minutes (ARGS="--seconds 60": shorter)
 	$(BIN)/python -m tests.fuzz $(ARGS)

@@ -1,0 +1,1 @@
+"""Every operator beside NVIDIA DALI's: ``python -m benchmarks.operators --help``."""

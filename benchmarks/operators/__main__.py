@@ -1,0 +1,68 @@
+"""The command line: ``python -m benchmarks.operators --help``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.machine import core_count
+from benchmarks.operators.cases import CASES, Case
+from benchmarks.operators.data import write_files
+from benchmarks.operators.report import as_json, line
+from benchmarks.operators.session import measure_all
+from benchmarks.report import save
+from benchmarks.session import RESULTS, device_id
+from pipeline.operators.registry import lookup
+
+
+def main() -> int:
+    """Measures case after case, prints a line for each, and saves the JSON."""
+    options = parser().parse_args()
+    on_gpu = device_id(options) is not None
+    results = []
+    with tempfile.TemporaryDirectory(prefix="dali-proxy-operators-") as name:
+        folder = Path(name)
+        write_files(folder)
+        for result in measure_all(chosen(options), folder, options, on_gpu):
+            print(line(result), flush=True)
+            results.append(result)
+    path = save(as_json(results, options), options.output, device_id(options), "-operators")
+    print(f"Saved {path.name}.")
+    return 0
+
+
+def chosen(options: argparse.Namespace) -> list[Case]:
+    """The cases of the chosen operators that run on the device."""
+    device = options.device.partition(":")[0].replace("cuda", "gpu")
+    names = options.only.split(",") if options.only else None
+    return [case for case in CASES if runs_on(case, device) and (names is None or case.operator in names)]
+
+
+def runs_on(case: Case, device: str) -> bool:
+    """Tell whether a case can be measured on "cpu" or "gpu"."""
+    there = ["gpu" if each == "mixed" else each for each in lookup(case.operator).devices]
+    return device in there and device in case.devices
+
+
+def parser() -> argparse.ArgumentParser:
+    """Makes the parser of the command line."""
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks.operators",
+        description="Time every operator beside NVIDIA DALI's, in turn, on the same batches of 64; print a line for "
+        "each, save JSON.",
+    )
+    add = made.add_argument
+    add("--device", default="cpu", help="cpu or cuda:0 (default: %(default)s)")
+    add("--only", default="", help="operators, separated by commas (default: all)")
+    add("--rounds", type=int, default=3, help="measurements of each library (default: %(default)s)")
+    add("--seconds", type=float, default=0.15, help="length of one measurement (default: %(default)s)")
+    add("--threads", type=int, default=core_count(), help="threads of the pipelines (default: all cores)")
+    add("--limit", type=float, default=240, help="seconds after which no operator is begun (default: %(default)s)")
+    add("--output", type=Path, default=RESULTS, help="folder of the JSON (default: benchmarks/results)")
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,194 @@
+"""How each operator is called: on what, and with which arguments. Batches are of `data.BATCH` samples."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Type:
+    """A member of `types`, by name: each library has its own."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class PerSample:
+    """An argument with one value a sample: the name of its data."""
+
+    data: str
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of one operator.
+
+    Attributes:
+        operator: its name in `fn`.
+        inputs: names of the data, and numbers that are handed over as they are.
+        arguments: numbers, strings (``{folder}`` stands for the one with files), `Type` and `PerSample`.
+        variant: what is special about it, for operators with several cases.
+        on_cpu: inputs that stay on the CPU where the operator runs on the GPU.
+        random: whether contents may differ between libraries; shapes may, too.
+        devices: what it can be measured on, where the operator runs there.
+    """
+
+    operator: str
+    inputs: tuple[str | int, ...] = ()
+    arguments: dict[str, Any] = field(default_factory=dict)
+    variant: str = ""
+    on_cpu: tuple[int, ...] = ()
+    random: bool = False
+    devices: tuple[str, ...] = ("cpu", "gpu")
+
+    @property
+    def name(self) -> str:
+        """The operator and the variant."""
+        return f"{self.operator} {self.variant}".strip()
+
+
+_SPECIAL = ("variant", "on_cpu", "random", "devices")
+
+
+def _case(operator: str, *inputs: str | int, **options: Any) -> Case:
+    special = {name: options.pop(name) for name in _SPECIAL if name in options}
+    return Case(operator, inputs, options, **special)
+
+
+def mirror(sample: Any) -> Any:
+    """What python_function calls."""
+    return sample[:, ::-1]
+
+
+def same(samples: Any) -> Any:
+    """What dl_tensor_python_function calls."""
+    return samples
+
+
+FLOAT = Type("FLOAT")
+WINDOW = (224, 224)
+FACTOR, ANGLE, FLAG = PerSample("factors"), PerSample("angles"), PerSample("flags")
+MEAN, STD = [123.7, 116.3, 103.5], [58.4, 57.1, 57.4]
+_REDUCTIONS = ("max", "mean", "mean_square", "min", "rms", "sum")
+
+CASES: tuple[Case, ...] = (
+    _case("external_source", "pictures"),
+    _case("batch_permutation", random=True),
+    _case("bb_flip", "boxes", horizontal=FLAG, ltrb=True),
+    _case("brightness", "pictures", brightness=FACTOR),
+    _case("brightness_contrast", "pictures", brightness=FACTOR, contrast=FACTOR),
+    _case("cast", "pictures", dtype=FLOAT, variant="uint8 to float"),
+    _case("cast", "planes", dtype=Type("UINT8"), variant="float to uint8"),
+    _case("cast_like", "pictures", "vectors"),
+    _case("cat", "thumbnails", "thumbnails", axis=1),
+    _case("color_space_conversion", "pictures", image_type=Type("RGB"), output_type=Type("YCbCr")),
+    _case("color_space_conversion", "pictures", image_type=Type("RGB"), output_type=Type("GRAY"), variant="to grey"),
+    _case("color_twist", "pictures", hue=ANGLE, saturation=FACTOR, brightness=FACTOR, contrast=FACTOR),
+    _case("constant", fdata=[1.0, 2.0, 3.0]),
+    _case("contrast", "pictures", contrast=FACTOR),
+    _case("coord_flip", "points", flip_x=FLAG),
+    _case("coord_transform", "points", MT=PerSample("matrices")),
+    _case("copy", "pictures"),
+    _case("crop", "pictures", crop=WINDOW),
+    _case("crop_mirror_normalize", "pictures", crop=WINDOW, mirror=FLAG, mean=MEAN, std=STD, dtype=FLOAT),
+    _case("decoders.image", "jpegs", variant="JPEG"),
+    _case("decoders.image", "pngs", variant="PNG", devices=("cpu",)),
+    _case("decoders.image_crop", "jpegs", crop=WINDOW),
+    _case("decoders.image_random_crop", "jpegs", random=True),
+    _case("decoders.image_slice", "jpegs", rel_start=PerSample("anchors"), rel_shape=PerSample("extents")),
+    _case("decoders.numpy", "npys"),
+    _case("dl_tensor_python_function", "planes", function=same, devices=("cpu",)),
+    _case("element_extract", "clips", element_map=[0, 3]),
+    _case("equalize", "pictures"),
+    _case("erase", "pictures", anchor=PerSample("anchors"), shape=PerSample("extents"), normalized=True),
+    _case("expand_dims", "pictures", axes=[0]),
+    _case("filter", "thumbnails", "kernels", dtype=FLOAT),
+    _case("fast_resize_crop_mirror", "pictures", resize_shorter=256, crop=WINDOW, mirror=FLAG),
+    _case("flip", "pictures", horizontal=FLAG, vertical=FLAG),
+    _case("full", "vectors", shape=(10, 1000)),
+    _case("full_like", "vectors", "labels"),
+    _case("gaussian_blur", "thumbnails", sigma=FACTOR, variant="sigma"),
+    _case("gaussian_blur", "thumbnails", window_size=9, variant="window 9"),
+    _case("get_property", "pictures", key="layout"),
+    _case("hsv", "pictures", hue=ANGLE, saturation=FACTOR, value=FACTOR),
+    _case("hue", "pictures", hue=ANGLE),
+    _case("io.file.read", "paths"),
+    _case("jpeg_compression_distortion", "thumbnails", quality=60),
+    _case("lookup_table", "tokens", keys=list(range(100)), values=[float(key) for key in range(100)]),
+    _case("noise.gaussian", "thumbnails", stddev=10.0, random=True),
+    _case("noise.salt_and_pepper", "thumbnails", random=True),
+    _case("noise.shot", "stamps", factor=10.0, random=True),
+    _case("normalize", "planes", axes=[1, 2], variant="planes"),
+    _case("normalize", "pictures", mean=120.0, stddev=50.0, variant="numbers"),
+    _case("normalize", "vectors", variant="vectors"),
+    _case("one_hot", "labels", num_classes=1000),
+    _case("ones", shape=(100, 100)),
+    _case("ones_like", "vectors"),
+    _case("pad", "ragged", axes=[0, 1], shape=[480, 640]),
+    _case("paste", "thumbnails", ratio=1.5, paste_x=0.3, paste_y=0.6, fill_value=[1, 2, 3]),
+    _case("peek_image_shape", "jpegs"),
+    _case("permute_batch", "pictures", indices=PerSample("order")),
+    _case("python_function", "thumbnails", function=mirror, devices=("cpu",)),
+    _case("random.beta", alpha=2.0, beta=3.0, shape=[1000], random=True),
+    _case("random.choice", 100, shape=[1000], random=True),
+    _case("random.coin_flip", random=True),
+    _case("random.normal", shape=[100, 100], random=True, variant="matrices"),
+    _case("random.normal", random=True, variant="numbers"),
+    _case("random.uniform", range=[-1.0, 1.0], shape=[100, 100], random=True, variant="matrices"),
+    _case("random.uniform", range=[-1.0, 1.0], random=True, variant="numbers"),
+    _case("random_bbox_crop", "boxes", thresholds=[0.0, 0.3, 0.5], aspect_ratio=[0.5, 2.0], scaling=[0.3, 1.0],
+          random=True),
+    _case("random_crop_generator", "small_shapes", random=True),
+    _case("random_resized_crop", "pictures", size=WINDOW, random=True),
+    _case("readers.coco", file_root="{folder}/files", annotations_file="{folder}/coco.json", ratio=True, ltrb=True),
+    _case("readers.file", file_root="{folder}/files"),
+    _case("readers.numpy", file_root="{folder}/arrays"),
+    _case("readers.sequence", file_root="{folder}/sequences", sequence_length=4),
+    _case("readers.webdataset", paths=["{folder}/archive.tar"], index_paths=["{folder}/archive.idx"],
+          ext=["jpg", "cls"]),
+    *(_case(f"reductions.{name}", "planes", axes=[1, 2]) for name in _REDUCTIONS),
+    *(_case(f"reductions.{name}", "planes", "means", axes=[1, 2]) for name in ("std_dev", "variance")),
+    _case("reductions.sum", "pictures", variant="of all bytes"),
+    _case("reinterpret", "pictures", shape=[-1]),
+    _case("reshape", "pictures", shape=[-1, 3]),
+    _case("resize", "pictures", size=WINDOW, variant="linear, antialiased"),
+    _case("resize", "pictures", size=WINDOW, antialias=False, variant="linear"),
+    _case("resize", "pictures", size=WINDOW, interp_type=Type("INTERP_NN"), variant="nearest"),
+    _case("resize", "pictures", size=WINDOW, interp_type=Type("INTERP_CUBIC"), variant="cubic"),
+    _case("resize", "pictures", size=WINDOW, interp_type=Type("INTERP_LANCZOS3"), variant="Lanczos"),
+    _case("resize", "thumbnails", size=(480, 640), variant="linear, twice as large"),
+    _case("resize_crop_mirror", "pictures", resize_shorter=256, crop=WINDOW, mirror=FLAG),
+    _case("rotate", "pictures", angle=ANGLE, keep_size=True, variant="linear"),
+    _case("rotate", "pictures", angle=ANGLE, keep_size=True, interp_type=Type("INTERP_NN"), variant="nearest"),
+    _case("saturation", "pictures", saturation=FACTOR),
+    _case("shapes", "pictures"),
+    _case("slice", "pictures", rel_start=PerSample("anchors"), rel_shape=PerSample("extents"), axes=[0, 1]),
+    _case("squeeze", "greys", axes=[2]),
+    _case("stack", "thumbnails", "thumbnails"),
+    _case("transforms.combine", "matrices", "matrices"),
+    _case("transforms.crop", from_start=[0.0, 0.0], from_end=[1.0, 1.0], to_start=[0.2, 0.2], to_end=[0.8, 0.8]),
+    _case("transforms.rotation", angle=ANGLE),
+    _case("transforms.scale", scale=PerSample("extents")),
+    _case("transforms.shear", shear=PerSample("extents")),
+    _case("transforms.translation", offset=PerSample("offsets")),
+    _case("transpose", "pictures", perm=[2, 0, 1]),
+    _case("warp_affine", "pictures", matrix=PerSample("matrices"), variant="linear"),
+    _case("warp_affine", "pictures", matrix=PerSample("matrices"), interp_type=Type("INTERP_NN"), variant="nearest"),
+    _case("zeros", shape=(100, 100)),
+    _case("zeros_like", "vectors"),
+)  # fmt: skip
+
+_VIDEO = "python -m benchmarks.video measures videos"
+
+#: Operators that both libraries have and that are not measured, and why.
+LEFT_OUT = {
+    "decoders.video": _VIDEO,
+    "experimental.decoders.video": _VIDEO,
+    "experimental.equalize": "equalize by its old name",
+    "experimental.filter": "filter by its old name",
+    "experimental.inputs.video": _VIDEO,
+    "per_frame": "marks an argument, and does nothing by itself",
+    "readers.video": _VIDEO,
+    "readers.video_resize": _VIDEO,
+}

@@ -1,0 +1,118 @@
+"""One library in a process of its own, so that a crash or a hang of one case is not the end of the others."""
+
+from __future__ import annotations
+
+import multiprocessing
+import traceback
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+
+from benchmarks.operators.cases import Case
+from benchmarks.operators.side import Made, Side, Timing
+
+#: Seconds that a case may take to start, and to give an answer beyond what it measures.
+PATIENCE = 30.0
+
+
+class SideError(RuntimeError):
+    """A case failed on one side."""
+
+
+class Child:
+    """A `Side` in a process, which is started again after it died or hung.
+
+    Args:
+        name: of the library.
+        folder: what `data.write_files` wrote.
+        threads: of the pipelines.
+        on_gpu: whether operators run on GPU 0.
+    """
+
+    def __init__(self, name: str, folder: Path, threads: int, on_gpu: bool) -> None:
+        self.name = name
+        self._arguments = (name, folder, threads, on_gpu)
+        self._start()
+
+    def open(self, case: Case) -> list[Made]:
+        """Make the pipeline of a case and run one batch.
+
+        Raises:
+            SideError: it failed, or gave no answer in time.
+        """
+        answer = self._ask(case, PATIENCE)
+        assert isinstance(answer, list)
+        return answer
+
+    def measure(self, seconds: float) -> Timing:
+        """Take batches for some time. Raises as `open` does."""
+        answer = self._ask(seconds, seconds + PATIENCE)
+        assert isinstance(answer, Timing)
+        return answer
+
+    def close(self) -> None:
+        """End the process."""
+        self._connection.close()
+        self._process.join(5)
+        self._process.kill()
+        self._process.join()
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, other = context.Pipe()
+        self._process = context.Process(target=_serve, args=(*self._arguments, other), daemon=True)
+        self._process.start()
+        other.close()
+
+    def _ask(self, question: Case | float, patience: float) -> object:
+        try:
+            self._connection.send(question)
+            if not self._connection.poll(patience):
+                raise SideError(f"no answer in {patience:.0f} s")
+            answer = self._connection.recv()
+        except (EOFError, OSError):
+            self._restart()
+            raise SideError("the process died") from None
+        except SideError:
+            self._restart()
+            raise
+        if isinstance(answer, str):
+            raise SideError(answer)
+        return answer
+
+    def _restart(self) -> None:
+        self._process.kill()
+        self._process.join()
+        self._connection.close()
+        self._start()
+
+
+def _serve(name: str, folder: Path, threads: int, on_gpu: bool, connection: Connection) -> None:
+    side: Side | None = None
+    while True:
+        try:
+            question = connection.recv()
+        except EOFError:  # the parent has what it wanted
+            break
+        answer: object
+        try:
+            if side is None:
+                side = Side(name, folder, threads, on_gpu)
+            answer = side.open(question) if isinstance(question, Case) else side.measure(question)
+        except Exception as error:  # noqa: BLE001 - whatever a library raises is told to the parent
+            lines = str(error).strip().splitlines()
+            answer = f"{type(error).__name__}: {lines[0] if lines else traceback.format_exc(limit=-1)}"
+        try:
+            connection.send(answer)
+        except OSError:  # the parent left
+            break
+    if side is not None:
+        side.close()

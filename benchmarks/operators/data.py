@@ -1,0 +1,168 @@
+"""What operators are fed: batches of realistic data, by name, the same in every process."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+BATCH = 64
+#: Layouts of the data that has one.
+LAYOUTS = {
+    "pictures": "HWC",
+    "thumbnails": "HWC",
+    "stamps": "HWC",
+    "ragged": "HWC",
+    "greys": "HWC",
+    "planes": "CHW",
+    "clips": "FHWC",
+}
+
+
+def picture(number: int, height: int = 480, width: int = 640) -> Array:
+    """Make a smooth picture with some grain, uint8 [height, width, 3]: as a JPEG it is as large as a photograph."""
+    rng = np.random.default_rng(number)
+    coarse = rng.integers(0, 256, (12, 16, 3)).astype(np.float32)
+    smooth = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
+    grain = cv2.resize(rng.normal(0, 9, (height // 2, width // 2, 3)).astype(np.float32), (width, height))
+    return np.clip(smooth + grain, 0, 255).astype(np.uint8)
+
+
+def _numbers(low: float, high: float, *shape: int, dtype: npt.DTypeLike = np.float32) -> Callable[[Path], list[Array]]:
+    """Return what makes one array a sample, of numbers from `low` to `high`."""
+
+    def make(folder: Path) -> list[Array]:
+        drawn = np.random.default_rng(0).uniform(low, high, (BATCH, *shape))
+        return list((np.floor(drawn) if np.dtype(dtype).kind in "iu" else drawn).astype(dtype))
+
+    return make
+
+
+def _ragged(folder: Path) -> list[Array]:
+    extents = np.random.default_rng(0).integers((240, 320), (481, 641), (BATCH, 2)).tolist()
+    return [picture(number, *extent) for number, extent in enumerate(extents)]
+
+
+def _boxes(folder: Path) -> list[Array]:
+    """Twenty boxes a sample: left, top, right, bottom from 0 to 1."""
+    rng = np.random.default_rng(0)
+    corner = rng.uniform(0, 0.7, (BATCH, 20, 2))
+    return list(np.concatenate([corner, corner + rng.uniform(0.05, 0.3, (BATCH, 20, 2))], axis=2).astype(np.float32))
+
+
+def _encoded(suffix: str) -> Callable[[Path], list[Array]]:
+    def make(folder: Path) -> list[Array]:
+        encoded = [cv2.imencode(suffix, picture(number))[1].ravel() for number in range(8)]
+        return [encoded[number % 8] for number in range(BATCH)]
+
+    return make
+
+
+def _npy(folder: Path) -> list[Array]:
+    file = io.BytesIO()
+    np.save(file, picture(0, 224, 224))
+    return [np.frombuffer(file.getvalue(), np.uint8)] * BATCH
+
+
+def _paths(folder: Path) -> list[Array]:
+    return [np.frombuffer(str(path).encode(), np.uint8) for path in sorted((folder / "files/a").glob("*.jpg"))]
+
+
+_MAKERS: dict[str, Callable[[Path], list[Array]]] = {
+    "pictures": lambda folder: [picture(number) for number in range(BATCH)],
+    "thumbnails": lambda folder: [picture(number, 240, 320) for number in range(BATCH)],
+    "stamps": lambda folder: [picture(number, 120, 160) for number in range(BATCH)],
+    "ragged": _ragged,
+    "greys": lambda folder: [picture(number)[..., :1].copy() for number in range(BATCH)],
+    "planes": _numbers(0, 1, 3, 224, 224),
+    "clips": lambda folder: [np.stack([picture(number, 120, 160)] * 8) for number in range(BATCH)],
+    "means": _numbers(0.4, 0.6, 3, 1, 1),
+    "jpegs": _encoded(".jpg"),
+    "pngs": _encoded(".png"),
+    "npys": _npy,
+    "paths": _paths,
+    "vectors": _numbers(0, 1, 1000),
+    "tokens": _numbers(0, 100, 1000, dtype=np.int32),
+    "labels": _numbers(0, 100, dtype=np.int32),
+    "boxes": _boxes,
+    "points": _numbers(0, 1, 1000, 2),
+    "matrices": lambda folder: [
+        np.array([[1, skew, -20], [-skew, 1, 30]], np.float32) for skew in np.linspace(-0.3, 0.3, BATCH)
+    ],
+    "kernels": _numbers(0, 0.1, 5, 5),
+    "factors": _numbers(0.5, 1.5),
+    "angles": _numbers(-45, 45),
+    "flags": _numbers(0, 2, dtype=np.int32),
+    "anchors": _numbers(0, 0.3, 2),
+    "extents": _numbers(0.4, 0.6, 2),
+    "offsets": _numbers(-20, 20, 2),
+    "order": lambda folder: list(np.random.default_rng(0).permutation(BATCH).astype(np.int32)),
+    "small_shapes": _numbers(100, 200, 2, dtype=np.int32),
+}
+NAMES = frozenset(_MAKERS)
+
+
+@cache
+def make(name: str, folder: Path) -> list[Array]:
+    """Return the batch of a name: `BATCH` arrays.
+
+    Args:
+        name: one of `NAMES`.
+        folder: what `write_files` wrote.
+    """
+    return _MAKERS[name](folder)
+
+
+def write_files(folder: Path) -> None:
+    """Write what readers read: pictures in two classes, arrays, a sequence, annotations, an archive."""
+    jpegs = [cv2.imencode(".jpg", picture(number))[1].tobytes() for number in range(8)]
+    for parent in ("files/a", "files/b", "arrays", "sequences/0"):
+        (folder / parent).mkdir(parents=True)
+    for number in range(BATCH):
+        for label in "ab":
+            (folder / f"files/{label}/{number:03}.jpg").write_bytes(jpegs[number % 8])
+        np.save(folder / f"arrays/{number:03}.npy", picture(number % 8, 224, 224))
+        (folder / f"sequences/0/{number:03}.jpg").write_bytes(cv2.imencode(".jpg", picture(0, 60, 80))[1].tobytes())
+    (folder / "coco.json").write_text(json.dumps(_annotations()))
+    index = []
+    with tarfile.open(folder / "archive.tar", "w", format=tarfile.USTAR_FORMAT) as archive:
+        for number in range(BATCH):
+            parts = []
+            for suffix, content in (("jpg", jpegs[number % 8]), ("cls", b"7")):
+                member = tarfile.TarInfo(f"{number:03}.{suffix}")
+                member.size = len(content)
+                parts.append(f"{suffix} {archive.offset + tarfile.BLOCKSIZE} {len(content)} {member.name}")
+                archive.addfile(member, io.BytesIO(content))
+            index.append(" ".join(parts))
+    (folder / "archive.idx").write_text("\n".join([f"v1.2 {BATCH}", *index]) + "\n")
+
+
+def _annotations() -> dict[str, Any]:
+    images = [{"id": number, "file_name": f"a/{number:03}.jpg", "height": 480, "width": 640} for number in range(BATCH)]
+    boxes = [
+        {
+            "id": number,
+            "image_id": number % BATCH,
+            "category_id": 1 + number % 3,
+            "bbox": [10 + number % 200, 20, 100, 90],
+            "area": 9000,
+            "iscrowd": 0,
+            "segmentation": [[10, 10, 90, 12, 80, 70]],
+        }
+        for number in range(8 * BATCH)
+    ]
+    return {
+        "images": images,
+        "annotations": boxes,
+        "categories": [{"id": each, "name": str(each)} for each in (1, 2, 3)],
+    }

@@ -1,0 +1,52 @@
+"""The results as lines to read and as JSON to keep."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Sequence
+from datetime import date
+from typing import Any
+
+from benchmarks.machine import describe_machine, describe_versions
+from benchmarks.operators.data import BATCH
+from benchmarks.operators.session import OURS, THEIRS, Result
+
+
+def line(result: Result) -> str:
+    """Say what a case gave: milliseconds of both, and how many times as fast as DALI we are."""
+    text = f"{result.case.name:<40}"
+    for side in (OURS, THEIRS):
+        found = result.milliseconds(side)
+        text += "         -" if found is None else f"{found:>10.2f}"
+    if speeds := result.speeds:
+        text += f"  {statistics.median(speeds):.2f} x ({min(speeds):.2f}..{max(speeds):.2f})"
+    return text + "".join(f"  {side}: {reason}" for side, reason in result.failures.items())
+
+
+def as_json(results: Sequence[Result], options: argparse.Namespace) -> dict[str, Any]:
+    """Put everything that was measured into one JSON object, whose fields ``results/README.md`` explains."""
+    words = [
+        f"--{name} {value}" for name, value in vars(options).items() if name != "output" and value not in ("", None)
+    ]
+    return {
+        "date": date.today().isoformat(),
+        "command": " ".join(["python -m benchmarks.operators", *words]),
+        "machine": describe_machine(),
+        "versions": describe_versions(),
+        "batch_size": BATCH,
+        "operators": [_as_json(result) for result in results],
+    }
+
+
+def _as_json(result: Result) -> dict[str, Any]:
+    entry: dict[str, Any] = {"operator": result.case.operator, "variant": result.case.variant}
+    entry["milliseconds"] = {
+        side: [round(timing.milliseconds, 4) for timing in rounds] for side, rounds in result.rounds.items()
+    }
+    if speeds := result.speeds:
+        entry["speed"] = round(statistics.median(speeds), 3)
+        entry["speed_range"] = [round(min(speeds), 3), round(max(speeds), 3)]
+    if result.failures:
+        entry["failures"] = result.failures
+    return entry

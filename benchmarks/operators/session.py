@@ -1,0 +1,111 @@
+"""Measures cases on both sides in turn, round after round, so that what else the machine does meets both alike."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import math
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.operators.cases import Case
+from benchmarks.operators.child import Child, SideError
+from benchmarks.operators.side import SIDES, Made, Timing
+
+OURS, THEIRS = SIDES
+
+
+@dataclass
+class Result:
+    """What one case gave.
+
+    Attributes:
+        case: the case.
+        rounds: the timings of each side, one a round; empty for a side that failed or wasn't there.
+        failures: why, by side.
+    """
+
+    case: Case
+    rounds: dict[str, list[Timing]] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def speeds(self) -> list[float]:
+        """How many times as fast as DALI we were, one figure a round."""
+        pairs = zip(self.rounds.get(OURS, ()), self.rounds.get(THEIRS, ()), strict=False)
+        return [theirs.milliseconds / ours.milliseconds for ours, theirs in pairs]
+
+    def milliseconds(self, side: str) -> float | None:
+        """The median of a side's milliseconds for a batch."""
+        rounds = self.rounds.get(side)
+        return statistics.median(timing.milliseconds for timing in rounds) if rounds else None
+
+
+def measure_all(cases: Sequence[Case], folder: Path, options: argparse.Namespace, on_gpu: bool) -> Iterator[Result]:
+    """Measure cases one after the other until the time is over; the others fail.
+
+    Args:
+        cases: what to measure.
+        folder: what `data.write_files` wrote.
+        options: rounds, seconds, threads, limit.
+        on_gpu: whether operators run on GPU 0.
+    """
+    begin = time.monotonic()
+    with ExitStack() as stack:
+        children = [
+            stack.enter_context(Child(name, folder, options.threads, on_gpu))
+            for name in SIDES
+            if name == OURS or has_dali()
+        ]
+        for case in cases:
+            if time.monotonic() - begin > options.limit:
+                yield Result(case, failures={child.name: "the time was over" for child in children})
+            else:
+                yield _measure(case, children, options)
+
+
+def _measure(case: Case, children: Sequence[Child], options: argparse.Namespace) -> Result:
+    result = Result(case)
+    made: dict[str, list[Made]] = {}
+    for child in children:
+        try:
+            made[child.name] = child.open(case)
+        except SideError as error:
+            result.failures[child.name] = str(error)
+    if len(made) == len(SIDES) and not _agree(case, made[OURS], made[THEIRS]):
+        result.failures = {name: f"they make different things: {outputs}" for name, outputs in made.items()}
+        return result
+    able = [child for child in children if child.name in made]
+    for number in range(options.rounds):
+        for child in able if number % 2 else able[::-1]:
+            if child.name in result.failures:
+                continue
+            try:
+                result.rounds.setdefault(child.name, []).append(child.measure(options.seconds))
+            except SideError as error:
+                result.failures[child.name] = str(error)
+                result.rounds.pop(child.name, None)
+    return result
+
+
+def _agree(case: Case, ours: Sequence[Made], theirs: Sequence[Made]) -> bool:
+    """Tell whether the outputs are the same, as far as their means tell: a check that both do the same work."""
+    return len(ours) == len(theirs) and all(
+        our.dtype == their.dtype
+        and (
+            case.random or (our.shape == their.shape and math.isclose(our.mean, their.mean, rel_tol=0.02, abs_tol=0.01))
+        )
+        for our, their in zip(ours, theirs, strict=True)
+    )
+
+
+def has_dali() -> bool:
+    """Tell whether NVIDIA DALI is installed."""
+    try:
+        return importlib.util.find_spec("nvidia.dali") is not None
+    except ModuleNotFoundError:
+        return False

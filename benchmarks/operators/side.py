@@ -1,0 +1,160 @@
+"""One of the two libraries: makes the pipeline of a case, and times its batches."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.operators.cases import Case, PerSample, Type
+from benchmarks.operators.data import BATCH, LAYOUTS, Array, make
+
+#: Modules of the libraries.
+SIDES = {"dali-proxy": "pipeline", "nvidia-dali": "nvidia.dali"}
+#: Batches on their way at once, on the GPU.
+DEPTH = 2
+
+
+@dataclass(frozen=True)
+class Made:
+    """The first sample of an output: shape, dtype and mean."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    mean: float
+
+
+@dataclass(frozen=True)
+class Timing:
+    """So many batches in so many seconds."""
+
+    batches: int
+    seconds: float
+
+    @property
+    def milliseconds(self) -> float:
+        """Of one batch."""
+        return self.seconds / self.batches * 1e3
+
+
+class Side:
+    """A library, with one pipeline at a time.
+
+    Args:
+        name: one of `SIDES`.
+        folder: what `data.write_files` wrote.
+        threads: of the pipelines.
+        on_gpu: whether operators run on GPU 0, and their data lies there.
+    """
+
+    def __init__(self, name: str, folder: Path, threads: int, on_gpu: bool) -> None:
+        self._library: Any = importlib.import_module(SIDES[name])
+        self._folder, self._threads, self._on_gpu = folder, threads, on_gpu
+        self._pipeline: Any = None
+
+    def open(self, case: Case) -> list[Made]:
+        """Make the pipeline of a case, and tell what its first batch is."""
+        self.close()
+        # On the CPU one batch after the other, so that none is made while the other library is measured. On the GPU
+        # batches have to overlap, or every one of them waits for the device.
+        one_by_one = {"prefetch_queue_depth": 1, "exec_async": False, "exec_pipelined": False}
+        options: dict[str, Any] = {"prefetch_queue_depth": DEPTH} if self._on_gpu else one_by_one
+        self._pipeline = self._library.Pipeline(
+            batch_size=BATCH, num_threads=self._threads, device_id=0 if self._on_gpu else None, seed=1, **options
+        )
+        with self._pipeline:
+            feeds = self._describe(case)
+        self._pipeline.build()
+        for name, data in feeds.items():
+            self._pipeline.feed_input(name, data)
+        return [_describe(output) for output in self._pipeline.run()]
+
+    def _describe(self, case: Case) -> dict[str, Any]:
+        """Describe the graph; return what is to be fed, once: it is repeated from then on."""
+        fn, feeds = self._library.fn, {}
+
+        def source(data: str, on_gpu: bool) -> Any:
+            name = f"in{len(feeds)}"
+            batch = make(data, self._folder)
+            feeds[name] = _upload(batch) if on_gpu else batch
+            device = "gpu" if on_gpu else "cpu"
+            return fn.external_source(
+                name=name, device=device, layout=LAYOUTS.get(data), repeat_last=True, no_copy=True
+            )
+
+        function = fn
+        for part in case.operator.split("."):
+            function = getattr(function, part)
+        mixed = case.operator.startswith("decoders.")
+        inputs = [
+            data if isinstance(data, int) else source(data, self._on_gpu and not mixed and position not in case.on_cpu)
+            for position, data in enumerate(case.inputs)
+        ]
+        if case.operator == "external_source":
+            outputs: Any = inputs
+        else:
+            arguments = {
+                name: source(value.data, False) if isinstance(value, PerSample) else self._constant(value)
+                for name, value in case.arguments.items()
+            }
+            if self._on_gpu:
+                arguments["device"] = "mixed" if mixed else "gpu"
+            outputs = function(*inputs, **arguments)
+        self._pipeline.set_outputs(*(outputs if isinstance(outputs, list | tuple) else (outputs,)))
+        return feeds
+
+    def _constant(self, value: Any) -> Any:
+        if isinstance(value, Type):
+            return getattr(self._library.types, value.name)
+        if isinstance(value, str):
+            return value.format(folder=self._folder)
+        if isinstance(value, list) and value and isinstance(value[0], str):
+            return [self._constant(one) for one in value]
+        return value
+
+    def measure(self, seconds: float) -> Timing:
+        """Take batches for some time, at least one; what was issued is waited for."""
+        if self._on_gpu:
+            for _ in range(DEPTH + 1):  # those that were made ahead while nobody measured
+                self._pipeline.run()
+            self._synchronize()
+        batches = 0
+        begin = time.perf_counter()
+        while not batches or time.perf_counter() - begin < seconds:
+            self._pipeline.run()
+            batches += 1
+        self._synchronize()
+        return Timing(batches, time.perf_counter() - begin)
+
+    def close(self) -> None:
+        """End the pipeline, if there is one."""
+        if self._pipeline is not None:
+            self._synchronize()
+            with suppress(AttributeError):  # DALI's have no such method
+                self._pipeline.close()
+            self._pipeline = None
+
+    def _synchronize(self) -> None:
+        if self._on_gpu:
+            import cupy
+
+            cupy.cuda.Device(0).synchronize()
+
+
+def _upload(batch: list[Array]) -> Any:
+    """Return a batch on the GPU: one array where shapes agree."""
+    import cupy
+
+    if all(sample.shape == batch[0].shape for sample in batch):
+        return cupy.asarray(np.stack(batch))
+    return [cupy.asarray(sample) for sample in batch]
+
+
+def _describe(output: Any) -> Made:
+    sample = np.asarray((output.as_cpu() if hasattr(output, "as_cpu") else output).at(0))
+    return Made(sample.shape, sample.dtype.name, float(sample.astype(np.float64).mean()) if sample.size else 0.0)

@@ -1,0 +1,82 @@
+"""Operators beside DALI's: one that fails, hangs or dies is told, and the others go on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.operators import data, session
+from benchmarks.operators.cases import Case
+from benchmarks.operators.session import OURS, Result, measure_all
+from benchmarks.operators.side import Timing
+
+ROOT = Path(__file__).resolve().parents[2]
+SHAPES = Case("shapes", ("labels",))
+
+
+def die(sample: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_case_that_fails_or_kills_its_process_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "has_dali", lambda: False)
+    cases = [
+        Case("nothing"),
+        SHAPES,
+        Case("python_function", ("labels",), {"function": die}),
+        Case("one_hot", ("labels",), {"num_classes": 100}),
+    ]
+    options = Namespace(rounds=2, seconds=0.001, threads=1, limit=1000.0)
+    results = list(measure_all(cases, tmp_path, options, on_gpu=False))
+    assert "nothing" in results[0].failures[OURS]
+    assert results[2].failures == {OURS: "the process died"}
+    for result in (results[1], results[3]):
+        assert not result.failures
+        assert [timing.batches >= 1 and timing.seconds > 0 for timing in result.rounds[OURS]] == [True, True]
+        assert not result.speeds
+
+
+def test_when_the_time_is_over_the_others_are_not_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "has_dali", lambda: False)
+    (result,) = measure_all([SHAPES], tmp_path, Namespace(threads=1, limit=-1.0), on_gpu=False)
+    assert result.failures == {OURS: "the time was over"}
+
+
+def test_ratios_are_of_the_same_round() -> None:
+    ours, theirs = session.SIDES
+    result = Result(SHAPES, {ours: [Timing(10, 1.0), Timing(1, 0.2)], theirs: [Timing(10, 3.0), Timing(2, 0.2)]})
+    assert result.speeds == pytest.approx([3.0, 0.5])
+    assert result.milliseconds(ours) == pytest.approx(150)
+
+
+def test_data_are_batches(tmp_path: Path) -> None:
+    data.write_files(tmp_path)
+    for name in sorted(data.NAMES - {"pictures", "greys", "ragged"}):  # as thumbnails are, and larger
+        batch = data.make(name, tmp_path)
+        assert len(batch) == data.BATCH
+        assert len({(array.dtype, array.ndim) for array in batch}) == 1
+
+
+@pytest.mark.parity
+def test_the_command(tmp_path: Path) -> None:
+    pytest.importorskip("nvidia.dali")
+    words = ["--only", "one_hot,readers.webdataset", "--rounds", "1", "--seconds", "0.01", "--output", str(tmp_path)]
+    command = [sys.executable, "-m", "benchmarks.operators", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=55, check=False)
+    assert done.returncode == 0, done.stderr
+    (saved,) = tmp_path.glob("*-operators.json")
+    assert str(tmp_path) not in saved.read_text()
+    document = json.loads(saved.read_text())
+    assert [one["operator"] for one in document["operators"]] == ["one_hot", "readers.webdataset"]
+    for one in document["operators"]:
+        assert "failures" not in one
+        assert set(one["milliseconds"]) == {"dali-proxy", "nvidia-dali"}
+        assert one["speed_range"][0] <= one["speed"] <= one["speed_range"][1]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pipeline.imaging.convert import convert
 
-__all__ = ["warp_affine"]
+__all__ = ["prepare_fill", "warp_affine"]
 
 Array = npt.NDArray[Any]
 
@@ -20,6 +20,19 @@ Array = npt.NDArray[Any]
 _EXACT_CHANNELS = (1, 3, 4)
 _EXACT_DTYPES = (np.uint8, np.uint16, np.float32)
 _LARGEST = 32767
+
+
+def prepare_fill(fill: float | None, source: np.dtype[Any], wanted: np.dtype[Any], nearest: bool) -> float | None:
+    """Return what stands outside the source: as in DALI a value of the result, and where that is interpolated, of both.
+
+    Example:
+        >>> prepare_fill(50.7, np.dtype(np.uint8), np.dtype(np.float32), nearest=False)
+        51.0
+    """
+    if fill is None:
+        return None
+    value = convert(np.array([fill], np.float32), wanted)
+    return float(value[0] if nearest else convert(value, source)[0])
 
 
 def warp_affine(
@@ -41,7 +54,7 @@ def warp_affine(
         matrix: (n, n + 1) for n spatial axes, from the result to the source, with points as x, y and z.
         size: spatial extents of the result.
         nearest: take the nearest pixel instead of interpolating.
-        fill: what stands outside the source, in its units; None repeats the pixels on the border.
+        fill: what stands outside the source; None repeats the pixels on the border.
         dtype: of the result; by default the source's.
         out: where to write.
 
@@ -52,15 +65,14 @@ def warp_affine(
     wanted = picture.dtype if dtype is None else np.dtype(dtype)
     if out is None:
         out = np.empty((*size, picture.shape[-1]), wanted)
-    if fill is not None:
-        fill = float(convert(np.array([fill], np.float32), picture.dtype)[0])
+    fill = prepare_fill(fill, picture.dtype, wanted, nearest)
     if not out.size:
         return out
     if not picture.size:
         out[...] = fill or 0
         return out
     if nearest:
-        return convert(_nearest(picture, matrix, size, fill), wanted, out)
+        return _nearest(picture, matrix, fill, out)
     flat = picture.ndim == 3 and max(*picture.shape[:2], *size) <= _LARGEST
     if flat and picture.shape[-1] in _EXACT_CHANNELS:
         return convert(_by_opencv(picture, matrix, size, fill, wanted), wanted, out)
@@ -97,15 +109,19 @@ def _positions(matrix: Array, size: Sequence[int]) -> list[Array]:
 
 def _pick(picture: Array, index: Sequence[Array], fill: float | None) -> Array:
     """Return the pixels at positions that may lie outside."""
-    extents = picture.shape[:-1]
     flat = np.zeros(index[0].shape, np.intp)
-    for positions, extent in zip(index, extents, strict=True):
+    for positions, extent in zip(index, picture.shape[:-1], strict=True):
         flat = flat * extent + np.clip(positions, 0, extent - 1)
     pixels: Array = np.take(picture.reshape(-1, picture.shape[-1]), flat, axis=0, mode="clip")
     if fill is not None:
-        outside = [(positions < 0) | (positions >= extent) for positions, extent in zip(index, extents, strict=True)]
-        pixels[np.logical_or.reduce(outside)] = fill
+        pixels[_outside(picture, index)] = fill
     return pixels
+
+
+def _outside(picture: Array, index: Sequence[Array]) -> Array:
+    pairs = zip(index, picture.shape[:-1], strict=True)
+    found: Array = np.logical_or.reduce([(positions < 0) | (positions >= extent) for positions, extent in pairs])
+    return found
 
 
 def _whole(positions: Array) -> Array:
@@ -113,8 +129,12 @@ def _whole(positions: Array) -> Array:
     return found
 
 
-def _nearest(picture: Array, matrix: Array, size: Sequence[int], fill: float | None) -> Array:
-    return _pick(picture, [_whole(positions) for positions in _positions(matrix, size)], fill)
+def _nearest(picture: Array, matrix: Array, fill: float | None, out: Array) -> Array:
+    index = [_whole(positions) for positions in _positions(matrix, out.shape[:-1])]
+    convert(_pick(picture, index, None), out.dtype, out)
+    if fill is not None:
+        out[_outside(picture, index)] = fill
+    return out
 
 
 def _linear(picture: Array, matrix: Array, size: Sequence[int], fill: float | None) -> Array:

@@ -14,7 +14,7 @@ struct Warp {
     uint32 out[NDIM + 1];
     int extent[NDIM];         // of the source
     double matrix[NDIM][NDIM + 1];  // from the output to the source; rows and columns are x, y, z
-    double fill;              // in the source's units
+    double fill;              // of the output where LINEAR is 0, else of the source
 };
 
 __device__ __forceinline__ float pick(const Warp& warp, const char* src, const int* index) {

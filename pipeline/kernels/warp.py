@@ -34,7 +34,7 @@ def warp_affine(
         dst: contiguous, of any dtype; its shapes are the new extents, with the source's channels.
         matrices: (N, n, n + 1) for n spatial axes, from the output to the source.
         nearest: take the nearest pixel instead of interpolating.
-        fill: what stands outside, in the source's units and representable there; None repeats the border.
+        fill: what stands outside, of `pipeline.imaging.warp.prepare_fill`; None repeats the border.
 
     Raises:
         PipelineError: for shapes that don't fit.

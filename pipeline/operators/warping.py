@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.executor.arguments import Arguments
 from pipeline.executor.batch import Batch
-from pipeline.imaging import convert
+from pipeline.imaging.warp import prepare_fill
 from pipeline.imaging.warp import warp_affine as warp_picture
 from pipeline.kernels.warp import warp_affine as warp_batch
 from pipeline.operators.base import OutputSpec, SampleOperator
@@ -164,9 +164,7 @@ class WarpGpu(GpuOperator):
         fail(failures)
         source = samples_of(data)
         output, target = allocate(results, output_dtype(self.node) or source.dtype, layout)
-        fill = warps.fill
-        if fill is not None:
-            fill = float(convert(np.array([fill], np.float32), source.dtype)[0])
+        fill = prepare_fill(warps.fill, source.dtype, target.dtype, warps.nearest)
         pictures, _ = frames(source, int(warps.sequence))
         wanted, _ = frames(target, int(warps.sequence))
         table: npt.NDArray[np.float64] = np.concatenate(matrices).astype(np.float64)

@@ -12,7 +12,7 @@ MOVED = tuple(dtype for dtype in ALL if dtype not in ("bool", "float64"))  # DAL
 
 @case("flip")
 def flip(draw: Draw) -> None:
-    draw.pictures(("HWC", "FHWC", "DHWC", "CHW", "FCHW", "CDHW", "FDHWC"), (*INTEGERS, "float32"), low=0)
+    draw.pictures(("HWC", "FHWC", "DHWC", "CHW", "FCHW", "CDHW", "FDHWC", "FCDHW"), (*INTEGERS, "float32"), low=0)
     for name in ("horizontal", "vertical", "depthwise"):
         draw.argument(name, lambda: draw.integer(0, 1), np.int32)
 
@@ -80,8 +80,11 @@ def erase(draw: Draw) -> None:
 
 
 def interpolated(draw: Draw) -> str:
-    layout, samples = draw.pictures(("HWC", "FHWC", "DHWC"), ("uint8", "int16", "int32", "float32"), least=3)
-    draw.maybe("interp_type", lambda: Type("INTERP_LINEAR"))
+    layouts = ("HWC", "FHWC", "DHWC", "FDHWC")
+    layout, samples = draw.pictures(layouts, ("uint8", "int16", "int32", "float32"), least=3)
+    if draw.flag():
+        draw.give(interp_type=Type(draw.one("INTERP_LINEAR", "INTERP_NN")))
+        draw.call.ties = 0.12  # the pixel in the middle, of 3 x 3
     draw.maybe("fill_value", lambda: draw.real(0, 99))
     if samples[0].dtype != np.float32:
         draw.maybe("dtype", lambda: Type("FLOAT"))
@@ -111,20 +114,40 @@ def warp_affine(draw: Draw) -> None:
         return np.eye(ndim, ndim + 1) + draw.noise((ndim, ndim + 1), "float64", -0.4, 0.4)
 
     if draw.flag():
-        draw.call.inputs.append(([matrix().astype(np.float32) for _ in range(draw.count)], None))
+        frames = draw.frames()
+        if frames and draw.flag():
+            draw.call.inputs.append(([np.array([matrix() for _ in range(count)], "f4") for count in frames], "F**"))
+        else:
+            draw.call.inputs.append(([matrix().astype(np.float32) for _ in range(draw.count)], None))
         draw.call.on_cpu = (1,)
     else:
         draw.argument("matrix", lambda: matrix().ravel().tolist(), always=True)
-        if "matrix" in draw.call.per_sample:
-            draw.per_sample("matrix", [matrix() for _ in range(draw.count)])
+        fold(draw, "matrix", ndim + 1)
     draw.maybe("inverse_map", draw.flag)
     draw.maybe("size", lambda: [draw.integer(1, 12) for _ in range(ndim)])
 
 
+def fold(draw: Draw, name: str, width: int) -> None:
+    """Make rows of an argument that has values for each sample: a constant is a flat list."""
+    if name in draw.call.per_sample:
+        values = draw.call.per_sample[name]
+        draw.call.per_sample[name] = [each.reshape(*each.shape[:-1], -1, width) for each in values]
+
+
+def matrices(draw: Draw, ndim: int, frames: list[int] | None) -> None:
+    """Add an input of transforms, one for each sample or frame."""
+    counts = [()] * draw.count if frames is None else [(count,) for count in frames]
+    samples = [draw.noise((*count, ndim, ndim + 1), "float32", -2, 2) for count in counts]
+    draw.call.inputs.append((samples, "F**" if frames else None))
+
+
 def base(draw: Draw, ndim: int) -> None:
     """Maybe add transforms to begin with."""
+    way = draw.one("none", "samples", "frames")
     if draw.flag():
-        draw.call.inputs.append(([draw.noise((ndim, ndim + 1), "float32", -2, 2) for _ in range(draw.count)], None))
+        draw.free_frames()
+    if way != "none":
+        matrices(draw, ndim, draw.free_frames() if way == "frames" else None)
         draw.maybe("reverse_order", draw.flag)
 
 
@@ -166,8 +189,8 @@ def shear(draw: Draw) -> None:
     base(draw, ndim)
     name, far = draw.one(("shear", 2), ("angles", 60))
     draw.argument(name, lambda: [draw.real(-far, far) for _ in range(2 if ndim == 2 else 6)], always=True)
-    if ndim == 3 and name in draw.call.per_sample:
-        draw.call.per_sample[name] = [values.reshape(3, 2) for values in draw.call.per_sample[name]]
+    if ndim == 3:
+        fold(draw, name, 2)
     center(draw, ndim)
 
 
@@ -185,7 +208,7 @@ def crop(draw: Draw) -> None:
 def combine(draw: Draw) -> None:
     ndim = draw.integer(2, 3)
     for _ in range(draw.integer(2, 4)):
-        draw.call.inputs.append(([draw.noise((ndim, ndim + 1), "float32", -2, 2) for _ in range(draw.count)], None))
+        matrices(draw, ndim, draw.free_frames() if draw.flag() else None)
     draw.maybe("reverse_order", draw.flag)
 
 
@@ -218,6 +241,8 @@ def coord_flip(draw: Draw) -> None:
 def coord_transform(draw: Draw) -> None:
     rows, columns = draw.integer(1, 3), draw.integer(1, 3)
     points(draw, columns)
+    if draw.flag():
+        draw.free_frames()
     way = draw.one("M", "T", "M and T", "MT")
     if way == "MT":
         draw.argument("MT", lambda: [draw.real(-2, 2) for _ in range(rows * (columns + 1))], always=True)
@@ -226,7 +251,6 @@ def coord_transform(draw: Draw) -> None:
     if "T" in way.split():
         count = rows if way != "T" else columns
         draw.argument("T", lambda: [draw.real(-2, 2) for _ in range(count)], always=True)
-    for name, width in (("MT", columns + 1), ("M", columns)):
-        if name in draw.call.per_sample:
-            draw.call.per_sample[name] = [values.reshape(-1, width) for values in draw.call.per_sample[name]]
+    fold(draw, "MT", columns + 1)
+    fold(draw, "M", columns)
     draw.maybe("dtype", lambda: Type("FLOAT"))

@@ -10,7 +10,7 @@ from tests.parity.machine import case
 COLOR_LAYOUTS = ("HWC", "FHWC", "DHWC")
 COLOR_DTYPES = ("uint8", "int16", "int32", "float32")
 CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW")  # DALI knows five, and fails
-RESIZE_LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW", "CFHW", "DHWC", "CDHW")
+RESIZE_LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW", "CFHW", "DHWC", "CDHW", "FDHWC", "FCDHW", "CFDHW")
 #: Not NN, which decides ties by a rounding, nor GAUSSIAN, where that decides whether a tap counts: they have bounds of
 #: their own in tests/pipeline/imaging.
 INTERPOLATIONS = ("LINEAR", "CUBIC", "LANCZOS3", "TRIANGULAR")
@@ -68,14 +68,17 @@ def color_twist(draw: Draw, operator: str) -> None:
 def color_space_conversion(draw: Draw) -> None:
     source = draw.one("RGB", "BGR", "GRAY", "YCbCr")
     target = draw.one(*{"RGB", "BGR", "GRAY", "YCbCr"} - {source}.union({"BGR"} if source == "GRAY" else set()))
-    draw.pictures(("HWC", "FHWC", "DHWC"), channels=(1 if source == "GRAY" else 3,))
+    draw.pictures(("HWC", "FHWC", "DHWC", "FDHWC"), channels=(1 if source == "GRAY" else 3,))
     draw.give(image_type=Type(source), output_type=Type(target))
 
 
 @case("gaussian_blur")
 def gaussian_blur(draw: Draw) -> None:
     layout, samples = draw.pictures(
-        ("HWC", "CHW", "FHWC", "DHWC", "HW"), ("uint8", "int16", "uint16", "int32", "float32"), named=True, least=9
+        ("HWC", "CHW", "FHWC", "DHWC", "HW", "FCHW", "CDHW", "FDHWC"),
+        ("uint8", "int16", "uint16", "int32", "float32"),
+        named=True,
+        least=9,
     )
     axes = sum(letter in "DHW" for letter in layout)
     per_axis = draw.flag()
@@ -115,9 +118,8 @@ def crop(draw: Draw) -> None:
 
 @case("crop_mirror_normalize")
 def crop_mirror_normalize(draw: Draw) -> None:
-    layout, samples = draw.pictures(
-        ("HWC", "CHW", "FHWC", "FCHW", "DHWC"), ("uint8", "int16", "float32"), least=4, named=True
-    )
+    layouts = (*CROP_LAYOUTS, "FDHWC", "FCDHW", "CFDHW")
+    layout, samples = draw.pictures(layouts, ("uint8", "int16", "float32"), least=4, most=9, named=True)
     channels = samples[0].shape[layout.index("C")]
     policy = draw.one("error", "pad", "trim_to_shape")
     crop_window(draw, layout, 4 if policy == "error" else 9)
@@ -130,11 +132,12 @@ def crop_mirror_normalize(draw: Draw) -> None:
     draw.maybe("scale", lambda: draw.real(1, 60))
     draw.maybe("shift", lambda: draw.real(0, 99))
     draw.maybe("dtype", lambda: Type(draw.one("UINT8", "INT8", "FLOAT", "FLOAT16")))
-    orders = {"HWC": "CHW", "CHW": "HWC", "FHWC": "FCHW", "FCHW": "FHWC", "DHWC": "CDHW"}
+    orders = ("HWC", "CHW", "FHWC", "FCHW", "CFHW", "DHWC", "CDHW", "FDHWC", "FCDHW", "CFDHW")
+    orders = [order for order in orders if sorted(order) == sorted(layout)]
     if len(layout) == 3:
-        draw.maybe("output_layout", lambda: draw.one(layout, orders[layout]))
+        draw.maybe("output_layout", lambda: draw.one(*orders))
     else:
-        draw.give(output_layout=draw.one(layout, orders[layout]))  # the default, CHW, is refused
+        draw.give(output_layout=draw.one(*orders))  # the default, CHW, is refused
     draw.maybe("pad_output", draw.flag)
 
 

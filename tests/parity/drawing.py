@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,15 +31,19 @@ class Call:
         inputs: batches and their layouts; what isn't a list of samples is passed as it is.
         constants: keyword arguments.
         per_sample: keyword arguments with one array a sample.
+        by_frame: those of them that have a row for each frame.
         on_cpu: inputs that stay on the CPU where the operator runs on the GPU.
         size: of the batch, where no batch tells it.
+        ties: share of the values that may be others: those of the nearest pixel where two are as near.
     """
 
     inputs: list[tuple[Any, str | None]] = field(default_factory=list)
     constants: dict[str, Any] = field(default_factory=dict)
     per_sample: dict[str, list[Array]] = field(default_factory=dict)
+    by_frame: set[str] = field(default_factory=set)
     on_cpu: tuple[int, ...] = ()
     size: int = 2
+    ties: float = 0.0
 
     @property
     def batch_size(self) -> int:
@@ -56,10 +60,13 @@ class Draw:
 
     Args:
         data: hypothesis' source of choices.
+        framed: arguments of the operator that may differ from frame to frame.
     """
 
-    def __init__(self, data: st.DataObject) -> None:
+    def __init__(self, data: st.DataObject, framed: Collection[str] = ()) -> None:
         self._draw = data.draw
+        self._framed = framed
+        self._frames: list[int] | None = None
         self.count = self.integer(1, 3)
         self.call = Call(size=self.count)
         self._noise = np.random.default_rng(self.integer(0, 1000))
@@ -81,6 +88,23 @@ class Draw:
         """Return different ones, in any order."""
         order = self._draw(st.permutations(list(choices)))
         return order[: self.integer(least, len(choices))]
+
+    def nothing(self) -> bool:
+        """Whether samples may be empty: now and then."""
+        return self.integer(0, 7) == 0
+
+    def frames(self) -> list[int] | None:
+        """Return how many frames each sample has: those of the first input; None where it isn't one of sequences."""
+        data, layout = self.call.inputs[0] if self.call.inputs else (None, None)
+        if isinstance(data, list) and (layout or "")[:1] == "F":
+            return [len(sample) for sample in data]
+        return self._frames
+
+    def free_frames(self) -> list[int]:
+        """Return how many frames arguments have, where no input tells."""
+        if self._frames is None:
+            self._frames = [self.integer(1, 3) for _ in range(self.count)]
+        return self._frames
 
     def noise(self, shape: Sequence[int], dtype: npt.DTypeLike, low: float = 0, high: float = 255) -> Array:
         """Return an array of random contents, within a range and the dtype's."""
@@ -104,6 +128,7 @@ class Draw:
         *,
         layout: str | None = None,
         same: Sequence[int] = (),
+        empty: bool = False,
         least: int = 1,
         most: int = 6,
         low: float = -100,
@@ -116,6 +141,7 @@ class Draw:
             dtypes: one is drawn.
             layout: of the samples.
             same: axes whose extents all samples share; -1 for all of them.
+            empty: whether extents may be 0.
             least: of the extents.
             most: of the extents.
             low: of the values.
@@ -123,6 +149,7 @@ class Draw:
         """
         ndim = self.integer(0, 4) if ndim is None else ndim
         dtype = self.one(*dtypes)
+        least = 0 if empty and self.nothing() else least
         first = self.shape(ndim, least, most)
         shapes = [first]
         for _ in range(self.count - 1):
@@ -177,12 +204,17 @@ class Draw:
             self.call.constants[name] = make()
 
     def argument(self, name: str, make: Any, dtype: npt.DTypeLike = np.float32, *, always: bool = False) -> None:
-        """Add an argument: left out, a constant, or per sample; `make` is called without arguments."""
-        way = self.one("constant", "sample") if always else self.one("none", "constant", "sample")
+        """Add an argument: left out, a constant, per sample or per frame; `make` is called without arguments."""
+        frames = self.frames() if name in self._framed else None
+        ways = ["constant", "sample", *([] if always else ["none"]), *(["frame"] if frames else [])]
+        way = self.one(*ways)
         if way == "constant":
             self.call.constants[name] = make()
         elif way == "sample":
             self.call.per_sample[name] = [np.array(make(), dtype) for _ in range(self.count)]
+        elif way == "frame" and frames:
+            self.call.per_sample[name] = [np.array([make() for _ in range(count)], dtype) for count in frames]
+            self.call.by_frame.add(name)
 
     def per_sample(self, name: str, values: Sequence[Any], dtype: npt.DTypeLike = np.float32) -> None:
         """Add an argument per sample."""

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from pipeline.operators import all_schemas
 from pipeline.operators.registry import lookup
 from tests.parity import cases_arrays, cases_files, cases_geometry, cases_pictures  # noqa: F401 - they register themselves
-from tests.parity.drawing import Draw
 from tests.parity.exceptions import EXCEPTIONS, UNDRAWN
 from tests.parity.machine import CASES, compare, documented, draw_call, record, run_here, run_there
 from tests.parity.tolerances import TOLERANCES
@@ -45,10 +44,10 @@ def test_like_dali(operator: str) -> None:
     @options
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
-        draw = Draw(data)
-        call = draw_call(operator, draw.one(*CASES[operator]), draw)
+        call = draw_call(operator, data)
         drawn.update(call.names)
-        for dtype, largest in compare(operator, run_here(operator, call), run_there(operator, call)).items():
+        made = run_here(operator, call)
+        for dtype, largest in compare(operator, made, run_there(operator, call), call.ties).items():
             found[dtype] = max(found.get(dtype, 0.0), largest)
 
     wanted = documented(lookup(operator)) - UNDRAWN.get(operator, set())

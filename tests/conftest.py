@@ -12,10 +12,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 from PIL import Image
 
 from tests.clips import Clips
 from tests.leftovers import Snapshot, end_processes, wait_until_nothing_is_left
+
+# The same examples in every run, and none of them fails for being slow: what else the machine does decides nothing.
+# `make test ARGS="--hypothesis-profile=default"` draws other ones.
+settings.register_profile(
+    "steady", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("steady")
 
 ROOT = Path(__file__).resolve().parent.parent
 CLASSES = 3

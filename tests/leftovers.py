@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-PATIENCE_S = 2.0
-"""How long what is going away may take to be gone."""
+PATIENCE_S = 20.0
+"""How long what is going away may take to be gone, on a busy machine. Only who leaves something waits so long."""
 
 KILL_S = 30.0
 """How long a process that was killed may take to end, on a machine however busy."""
@@ -67,7 +67,8 @@ class Snapshot:
             *(
                 words
                 for path, words in later.paths.items()
-                if path not in self.paths and not _mapped_by_others(path, later.processes)
+                # Another run's, between its making and its mapping, is mapped or gone a moment later.
+                if path not in self.paths and not _mapped_by_others(path, later.processes) and path.exists()
             ),
         ]
 

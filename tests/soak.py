@@ -220,8 +220,11 @@ class Faults:
         return pid
 
 
-def soak(seconds: float, every: float, seed: int, workers: int) -> Counter[str]:
-    """Train and disturb. Return what happened, how often.
+def soak(seconds: float, every: float, seed: int, workers: int, restarts: int = 0) -> Counter[str]:
+    """Train and disturb, until the time is over and the server was started again `restarts` times at least.
+
+    Returns:
+        What happened, how often.
 
     Raises:
         Failed: a promise was broken.
@@ -243,7 +246,7 @@ def soak(seconds: float, every: float, seed: int, workers: int) -> Counter[str]:
         progress = [(0, time.monotonic())] * len(trainings)
         at_fault = [0] * len(trainings)
         begin = last_fault = time.monotonic()
-        while time.monotonic() - begin < seconds and not stop.is_set():
+        while (time.monotonic() - begin < seconds or server.losses.restarts < restarts) and not stop.is_set():
             stop.wait(0.05)
             progress = [_progress(*each) for each in zip(trainings, progress, strict=True)]
             # Each loop gets a batch between two faults: one that lost its server three times is given up, rightly.
@@ -330,9 +333,17 @@ def slow_consumer(batches: int, pause: float = 0.0005, report: Callable[[str], N
 
 
 def _memory() -> int:
-    """Unshared memory of this process and all its children, and what they share (counted once each)."""
+    """Unshared memory of this process and all its children, and what they share (counted once each).
+
+    Files that are mapped are left out: how much of a library counts here depends on who else uses it just now.
+    """
     processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    return sum(process.memory_full_info().pss for process in processes)
+    return sum(
+        mapping.pss
+        for process in processes
+        for mapping in process.memory_maps()
+        if not mapping.path.startswith("/") or mapping.path.startswith(("/memfd:", "/dev/shm/"))
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -341,6 +352,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=1800.0, help="how long (default: %(default)g)")
     parser.add_argument("--every", type=float, default=2.0, help="least seconds between faults (default: %(default)g)")
     parser.add_argument("--seed", type=int, default=None, help="of the faults (default: a random one)")
+    parser.add_argument("--restarts", type=int, default=0, help="longer, until the server died so often (%(default)s)")
     parser.add_argument("--workers", type=int, default=2, help="of each loader (default: %(default)s)")
     parser.add_argument("--slow-consumer", type=int, metavar="BATCHES", help="load BATCHES slowly, without faults")
     options = parser.parse_args(arguments)
@@ -350,7 +362,7 @@ def main(arguments: list[str] | None = None) -> int:
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     print(f"soak: {options.seconds:g} s, a fault every {options.every:g} s, seed {seed}", flush=True)
     warnings.simplefilter("ignore")  # about skipped samples, at the end of each epoch
-    counts = soak(options.seconds, options.every, seed, options.workers)
+    counts = soak(options.seconds, options.every, seed, options.workers, options.restarts)
     for what, count in sorted(counts.items()):
         print(f"{count:8} {what}")
     return 0

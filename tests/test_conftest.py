@@ -38,7 +38,7 @@ def run_pytest(folder: Path, test: str, *arguments: str) -> subprocess.Completed
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.conftest"]
     command += ["-c", str(conftest.ROOT / "pyproject.toml"), f"--confcutdir={folder}", str(folder)]
     return subprocess.run(
-        [*command, *arguments], cwd=conftest.ROOT, capture_output=True, text=True, timeout=50, check=False
+        [*command, *arguments], cwd=conftest.ROOT, capture_output=True, text=True, timeout=150, check=False
     )
 
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 MAPPED = ("pipeline", "dali_proxy")
 
 
-@pytest.mark.timeout(130)  # the guide starts several servers
+@pytest.mark.timeout(300)  # the guide starts several servers
 @pytest.mark.parametrize("document", ["README.md", "docs/guide.md", "docs/new-operator.md"])
 def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: Clips) -> None:
     """The Python blocks of a document, one after the other, are a script that runs."""
@@ -34,7 +34,7 @@ def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: C
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=290,
         check=False,
     )
     assert run.returncode == 0, run.stderr

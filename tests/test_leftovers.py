@@ -95,7 +95,7 @@ def test_forked_orphan_is_found_and_ended() -> None:
 def test_helpers_of_multiprocessing_are_no_leftovers(method: str) -> None:
     process = multiprocessing.get_context(method).Process(target=int)
     process.start()
-    process.join(30)
+    process.join(60)
     assert process.exitcode == 0
     process.close()
 
@@ -118,7 +118,7 @@ def test_garbage_is_collected_first() -> None:
     before = Snapshot.take()
     circle: list[object] = list(socket.socketpair())
     circle.append(circle)
-    gc.collect()
+    gc.collect()  # so that the collector won't come by itself, before the warning is waited for
     del circle
     with pytest.warns(ResourceWarning):
         assert wait_until_nothing_is_left(before) == []

@@ -41,7 +41,7 @@ def run(folder: Path, script: str, device: str) -> list[str]:
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=290,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -60,7 +60,7 @@ def folder(tmp_path: Path, jpeg_folder: Path) -> Path:
 
 videos = pytest.mark.parametrize("device", ["cpu", pytest.param("gpu", marks=[pytest.mark.gpu, needs_nvdec])])
 devices = pytest.mark.parametrize("device", ["cpu", pytest.param("gpu", marks=pytest.mark.gpu)])
-pytestmark = pytest.mark.timeout(200)
+pytestmark = pytest.mark.timeout(300)
 
 
 @devices

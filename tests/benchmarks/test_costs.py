@@ -13,7 +13,7 @@ from benchmarks.targets import TARGETS
 from benchmarks.workload import Setup, prepare_pictures
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(400)
 def test_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     setup = Setup("bytes", prepare_pictures(8), batch_size=4)

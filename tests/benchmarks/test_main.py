@@ -16,11 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "benchmarks", *words]
     environment = {**os.environ, "TMPDIR": str(folder)}  # where the JPEGs are made
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=380, check=False)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(220)
+@pytest.mark.timeout(400)
 def test_table_and_json(tmp_path: Path) -> None:
     size = ["--files", "24", "--rounds", "2", "--seconds", "0.2", "--batch-size", "8"]
     kinds = ["--kinds", "bytes", "arrays-60KB"]

@@ -28,7 +28,6 @@ def bundled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(120)
 @pytest.mark.usefixtures("bundled")
 def test_it_learns_and_says_so(tmp_path: Path, temporary_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "batch.png"

@@ -168,7 +168,7 @@ def test_threads_that_loop_at_the_same_time(serve: Callable[..., DALIServer]) ->
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(40)
+        thread.join(120)
     assert not failed
 
 
@@ -189,7 +189,7 @@ def test_training_processes_that_loop_at_the_same_time(serve: Callable[..., DALI
         process.start()
     train(server, 7)
     for process in processes:
-        process.join(40)
+        process.join(120)
         assert process.exitcode == 0
 
 

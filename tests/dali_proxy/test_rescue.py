@@ -104,7 +104,6 @@ def fatal() -> Any:
     return fn.external_source(name="x") * 3 + 7 + 0 * fn.external_source(last_words, batch=False)
 
 
-@pytest.mark.timeout(120)
 def test_a_batch_that_ends_every_server_is_given_up() -> None:
     with DALIServer(fatal(), restart="on-failure") as server:
         loader = DataLoader(server, IndexDataset(40, server.proxy), batch_size=4, num_workers=0)

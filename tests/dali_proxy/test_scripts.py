@@ -11,6 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 ROOT = Path(__file__).resolve().parents[2]
 
 EXAMPLE = """
@@ -111,7 +113,7 @@ def test_script(tmp_path: Path, jpeg_folder: Path, part: str, batches: int) -> N
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert run.returncode == 0, run.stderr
@@ -132,7 +134,7 @@ def test_script_that_is_interrupted(tmp_path: Path, jpeg_folder: Path) -> None:
     assert process.stdout is not None
     host = psutil.Process(int(process.stdout.readline()))
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert "KeyboardInterrupt" in errors
-    psutil.wait_procs([host], timeout=5)
+    psutil.wait_procs([host], timeout=PATIENCE_S)
     assert not host.is_running()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import random
 import stat
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -35,6 +34,7 @@ from pipeline.ipc.frames import MAX_BODY, encode_frame
 from pipeline.ipc.memory import SharedBlock
 from tests.dali_proxy.hostile import Attacker, hostile_result, strange_fd, use_up_numbers
 from tests.dali_proxy.indexed import affine, affine_of, sample
+from tests.waiting import PATIENCE_S, wait_until
 
 RING = 1 << 16
 
@@ -42,7 +42,8 @@ RING = 1 << 16
 @pytest.fixture(scope="module")
 def victim() -> Iterator[DALIServer]:
     """A server in a process of its own, its good clients connected."""
-    with DALIServer(affine(), unclaimed_bytes=1 << 20, ring_bytes=RING, ring_bytes_limit=1 << 20, timeout=20) as server:
+    limits = {"unclaimed_bytes": 1 << 20, "ring_bytes": RING, "ring_bytes_limit": 1 << 20}
+    with DALIServer(affine(), **limits, timeout=PATIENCE_S) as server:
         use_up_numbers(server.endpoint, 20)
         check_good_client(server, 0)
         yield server
@@ -60,13 +61,6 @@ def attacker(victim: DALIServer) -> Iterator[Attacker]:
 def check_good_client(server: DALIServer, index: int) -> None:
     image = server.produce_data(server.proxy(sample(index)))
     assert torch.equal(image, torch.full((3,), affine_of(index), dtype=image.dtype))
-
-
-def wait_until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @given(st.integers(0, 2**63))

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -16,6 +15,7 @@ from dali_proxy.errors import ServerDiedError
 from dali_proxy.host import HostOptions, ProcessHost
 from pipeline.errors import PipelineError
 from tests.dali_proxy.indexed import affine
+from tests.waiting import PATIENCE_S, soon, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -64,8 +64,9 @@ def test_it_ends_when_its_parent_does(number: signal.Signals) -> None:
         pid, path = output.readline().split()
     host = psutil.Process(int(pid))
     parent.send_signal(number)
-    parent.wait(10)
-    psutil.wait_procs([host], timeout=5)
+    parent.wait(PATIENCE_S)
+    with soon():
+        psutil.wait_procs([host], timeout=PATIENCE_S)
     assert not host.is_running()
     assert not Path(path).parent.exists()
 
@@ -111,11 +112,8 @@ def test_the_folder_is_removed_when_the_parent_dies_while_the_host_is(word: str)
             pass
         (host,) = psutil.Process(parent.pid).children()
         parent.kill()
-        parent.wait(10)
-    deadline = time.monotonic() + 10
-    while folder.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+        parent.wait(PATIENCE_S)
+    wait_until(lambda: not folder.exists())
     host.kill()  # what it waits for may take long
 
 

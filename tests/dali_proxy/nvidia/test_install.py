@@ -20,7 +20,7 @@ def python(code: str, *words: str, **environment: str) -> subprocess.CompletedPr
         env={**os.environ, "PYTHONPATH": path, **environment},
         capture_output=True,
         text=True,
-        timeout=50,
+        timeout=150,
         check=False,
     )
 

@@ -87,7 +87,7 @@ def test_a_pipeline_goes_on_in_another_process(tmp_path: Path) -> None:
         f"pipe = make(False, open({str(tmp_path / 'checkpoint')!r}, 'rb').read())\n"
         "sys.stdout.buffer.write(pickle.dumps(take(pipe, 3)))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=50, check=True)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=150, check=True)
     assert pickle.loads(done.stdout) == expected
 
 

@@ -291,6 +291,6 @@ def test_parallel_sources(workers: int, depth: int) -> None:
     for name in LIBRARIES:  # in a process of its own: DALI forks, and this one has threads
         root = str(Path(__file__).resolve().parents[3])
         program = PARALLEL.format(root=root, name=name, workers=workers, depth=depth)
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=50, check=True)
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=150, check=True)
         told.append(pickle.loads(done.stdout))
     assert told[0] == told[1]

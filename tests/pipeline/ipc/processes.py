@@ -30,7 +30,7 @@ class Child:
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
 
-    def join(self, timeout: float = 20.0) -> None:
+    def join(self, timeout: float = 60.0) -> None:
         """Waits for the end of the child, which must be good."""
         fd = os.pidfd_open(self.pid)
         try:
@@ -52,7 +52,7 @@ class Gate:
     def open(self) -> None:
         os.write(self.writer, b"x")
 
-    def wait(self, timeout: float = 20.0) -> None:
+    def wait(self, timeout: float = 60.0) -> None:
         assert select.select([self.reader], [], [], timeout)[0], "nobody opened the gate"
         os.read(self.reader, 1)
 

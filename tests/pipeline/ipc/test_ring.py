@@ -4,7 +4,6 @@ import gc
 import os
 import socket
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -139,9 +138,13 @@ def test_finalizers_release(make_pair):
         def __del__(self):
             self.ring.release(self.block)
 
-    for _ in range(50):
-        Holder(pair.ring, np.zeros(10 * KIB, np.uint8))
-        gc.collect(0)
+    gc.disable()  # a collection just then would make a holder too old for the next one
+    try:
+        for _ in range(50):
+            Holder(pair.ring, np.zeros(10 * KIB, np.uint8))
+            gc.collect(0)
+    finally:
+        gc.enable()
     assert pair.ring.bytes_used == 0
     assert pair.attached == [64 * KIB]
 
@@ -191,11 +194,18 @@ def test_grows_for_requests_ahead_then_waits(make_pair):
 def test_a_full_ring_waits_until_a_request_is_completed(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB, timeout=20)
     seq = pair.submit(pair.ring.write(np.zeros(60 * KIB, np.uint8)))
-    timer = threading.Timer(0.1, pair.writer.complete, (seq,))
-    timer.start()
+    wait, waiting = pair.completions.wait, threading.Event()
+
+    def noted(*args):
+        waiting.set()
+        wait(*args)
+
+    pair.completions.wait = noted
+    reader = threading.Thread(target=lambda: waiting.wait(20) and pair.writer.complete(seq))
+    reader.start()
     pair.ring.write(np.zeros(60 * KIB, np.uint8))
     assert pair.ring.waited_ns > 0
-    timer.join()
+    reader.join()
 
 
 def test_a_full_ring_notices_that_its_reader_is_gone(make_pair):
@@ -205,10 +215,8 @@ def test_a_full_ring_notices_that_its_reader_is_gone(make_pair):
         pair.submit(pair.ring.write(np.zeros(60 * KIB, np.uint8)))
         timer = threading.Timer(0.1, theirs.close)
         timer.start()
-        started = time.monotonic()
-        with pytest.raises(ChannelClosedError, match="gone"):
+        with pytest.raises(ChannelClosedError, match="gone"):  # it has no timeout: else it would wait for ever
             pair.ring.write(np.zeros(60 * KIB, np.uint8))
-        assert time.monotonic() - started < 3
         timer.join()
 
 

@@ -72,7 +72,7 @@ class TestOnTheGpu:
             for thread in threads:
                 thread.start()
             for thread in threads:
-                thread.join(timeout=50)
+                thread.join(timeout=150)
         assert failures == []
 
     def test_nothing_is_allocated_in_steady_state(self) -> None:

@@ -63,7 +63,7 @@ def test_a_serialized_pipeline_goes_on_in_another_process(name: str, tmp_path: P
     pipe.checkpoint(tmp_path / "checkpoint")
     paths = [str(tmp_path / "pipeline"), str(tmp_path / "checkpoint")]
     run = subprocess.run(
-        [sys.executable, "-c", ELSEWHERE, *paths, "5"], capture_output=True, text=True, timeout=50, check=True
+        [sys.executable, "-c", ELSEWHERE, *paths, "5"], capture_output=True, text=True, timeout=150, check=True
     )
     assert json.loads(run.stdout) == take(pipe, 5)
     pipe.close()

@@ -39,7 +39,7 @@ for operator, arguments in (
 def test_without_the_library() -> None:
     """Everything else works, and operators on videos say what to install when they are built."""
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_AV], cwd=ROOT, capture_output=True, text=True, timeout=50, check=True
+        [sys.executable, "-c", WITHOUT_AV], cwd=ROOT, capture_output=True, text=True, timeout=150, check=True
     )
     lines = done.stdout.splitlines()
     assert len(lines) == 3

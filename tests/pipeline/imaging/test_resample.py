@@ -198,7 +198,7 @@ def test_threads_do_not_disturb_each_other() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     assert not wrong
 
 

@@ -15,8 +15,10 @@ from tests import conftest
 
 CARELESS = """
 import os
+from tests import leftovers
 
 def test_careless():
+    leftovers.PATIENCE_S = 0.05
     os.memfd_create("forgotten")
 """
 

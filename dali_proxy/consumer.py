@@ -11,11 +11,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from dali_proxy.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from dali_proxy.failures import rebuild
+from dali_proxy.second_half import SecondHalf
 from dali_proxy.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.transport.exchange import LocalExchange
 from dali_proxy.transport.opener import ResultOpener
@@ -45,10 +47,11 @@ Key = tuple[Any, ...]
 class _Question:
     """What was asked of the server, for all threads that want to know it."""
 
-    __slots__ = ("answer",)
+    __slots__ = ("answer", "coming")
 
     def __init__(self) -> None:
         self.answer: Any = None  # set once
+        self.coming = False  # the server has answered, and this process goes on with it
 
 
 class ConsumerClient:
@@ -60,6 +63,10 @@ class ConsumerClient:
         endpoint: which server.
         how_it_ended: says how the server ended, if this process can know; an empty string if not.
         local: the server's, if it runs in this process.
+        second_half: the pipeline that goes on with what the server made, if that runs one half only.
+
+    Raises:
+        BuildError: the second half can't run here.
 
     Attributes:
         server: token of the server's start that this client is connected to.
@@ -67,12 +74,23 @@ class ConsumerClient:
     """
 
     def __init__(
-        self, endpoint: Endpoint, how_it_ended: Callable[[], str] = str, local: LocalExchange | None = None
+        self,
+        endpoint: Endpoint,
+        how_it_ended: Callable[[], str] = str,
+        local: LocalExchange | None = None,
+        second_half: bytes | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._how_it_ended = how_it_ended
-        self._channel, received = open_channel(endpoint, "consumer", "main")
-        self._opener = ResultOpener(received.fds, received.message.control_nbytes, local)
+        self._second_half = None if second_half is None else SecondHalf(second_half)
+        try:
+            self._channel, received = open_channel(endpoint, "consumer", "main")
+        except BaseException:
+            if self._second_half is not None:
+                self._second_half.close()
+            raise
+        device_id = None if self._second_half is None else self._second_half.device_id
+        self._opener = ResultOpener(received.fds, received.message.control_nbytes, local, device_id)
         self.server: bytes = received.message.server
         self.waited = 0.0
         self._changed = threading.Condition()  # guards the four below
@@ -109,7 +127,7 @@ class ConsumerClient:
         if isinstance(answer, Exception):
             ticket.error = answer
             raise _fresh(answer)
-        ticket.outputs = answer
+        ticket.outputs = answer if self._second_half is None else self._second_half.tensors(answer)
         return ticket.outputs
 
     @property
@@ -140,6 +158,10 @@ class ConsumerClient:
         """Ask the server for its counters."""
         token = next(self._tokens)
         answer: dict[str, Any] = self._ask(("stats", token), StatsRequest(token))
+        if self._second_half is not None:
+            for name, times in self._second_half.operators().items():
+                others = answer["operators"].get(name, {})
+                answer["operators"][name] = {key: value + others.get(key, 0) for key, value in times.items()}
         return answer
 
     def close(self) -> None:
@@ -150,6 +172,8 @@ class ConsumerClient:
             self._end = self._end or ServerClosedError("the server was stopped")
         with self._talk():
             self._channel.close()
+        if self._second_half is not None:
+            self._second_half.close()
         self._opener.close()
 
     def _ask(self, key: Key, question: Any) -> Any:
@@ -163,7 +187,7 @@ class ConsumerClient:
         deadline = None if self._endpoint.timeout is None else time.monotonic() + self._endpoint.timeout
         while True:
             with self._changed:
-                while self._receiving and asked.answer is None and self._end is None:
+                while asked.answer is None and (asked.coming or (self._receiving and self._end is None)):
                     self._changed.wait(_GLANCE)
                     self._check_deadline(deadline)
                 if asked.answer is not None:
@@ -202,7 +226,12 @@ class ConsumerClient:
     def _file(self, received: Received) -> None:
         message = received.message
         if isinstance(message, Result):
-            self._answer(("batch", message.client, message.seq), self._open(message, received.fds))
+            if self._second_half is None:
+                self._answer(
+                    ("batch", message.client, message.seq), self._open(message, received.fds, self._opener.open)
+                )
+            else:
+                self._go_on(message, received.fds, self._second_half)
             return
         received.close_fds()
         if isinstance(message, Failure):
@@ -214,9 +243,22 @@ class ConsumerClient:
         elif isinstance(message, Goodbye):
             self._goodbye = message.reason
 
-    def _open(self, result: Result, fds: tuple[int, ...]) -> Any:
+    def _go_on(self, result: Result, fds: tuple[int, ...], second_half: SecondHalf) -> None:
+        key = ("batch", result.client, result.seq)
+        inputs = self._open(result, fds, self._opener.open_batches)
+        with self._changed:
+            asked = self._questions.get(key)
+            if asked is not None:
+                asked.coming = True
+        if isinstance(inputs, Exception):
+            self._answer(key, inputs)
+        elif asked is not None:
+            second_half.start(result, inputs, partial(self._answer, key))
+
+    @staticmethod
+    def _open(result: Result, fds: tuple[int, ...], opened: Callable[[Result, tuple[int, ...]], Any]) -> Any:
         try:
-            return self._opener.open(result, fds)
+            return opened(result, fds)
         except Exception as error:  # noqa: BLE001  # of CUDA's, torch's or ours: it is for whoever asked, not for this thread
             return ProxyError(f"a batch was made, but its memory can't be opened here: {error}")
 
@@ -225,6 +267,7 @@ class ConsumerClient:
             asked = self._questions.get(key)
             if asked is not None:  # else whoever asked has gone, and the answer with it
                 asked.answer = answer
+                self._changed.notify_all()
 
     def _explain_end(self, error: ChannelClosedError) -> ProxyError:
         if self._goodbye:

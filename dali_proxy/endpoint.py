@@ -6,14 +6,20 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from dali_proxy.transport.protocol import CODEC, Hello, Welcome
+from pipeline.errors import GraphError
 from pipeline.ipc.channel import Channel, Received
 from pipeline.ipc.connecting import connect
 from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError
+from pipeline.types import to_numpy_type
 
-__all__ = ["Endpoint", "InputSpec", "open_channel", "server_errors"]
+if TYPE_CHECKING:
+    from pipeline import Pipeline
+
+__all__ = ["Endpoint", "InputSpec", "input_specs", "open_channel", "server_errors"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,29 @@ class Endpoint:
     ring_bytes: int = 64 << 20
     ring_bytes_limit: int = 4 << 30
     timeout: float | None = None
+
+
+def input_specs(pipeline: Pipeline) -> tuple[InputSpec, ...]:
+    """Return what a proxy is called with.
+
+    Raises:
+        GraphError: the pipeline has no input, or one that no proxy can feed.
+    """
+    specs = []
+    for name, node in pipeline.inputs.items():
+        if node.operator != "external_source":
+            raise GraphError(
+                f"{node.display} makes several batches of what it is fed, so no proxy can feed it: use "
+                "fn.decoders.video of an fn.external_source"
+            )
+        dtype = node.argument("dtype")
+        specs.append(InputSpec(name, None if dtype is None else to_numpy_type(dtype).name, node.argument("ndim")))
+    if not specs:
+        raise GraphError(
+            "the pipeline has no input, so there is nothing that the proxy could be called with: "
+            "use fn.external_source(name=...) with no source"
+        )
+    return tuple(specs)
 
 
 def open_channel(endpoint: Endpoint, role: str, name: str) -> tuple[Channel, Received]:

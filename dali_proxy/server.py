@@ -14,18 +14,19 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from dali_proxy.endpoint import Endpoint, InputSpec
+from dali_proxy.endpoint import Endpoint, input_specs
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from dali_proxy.folders import is_refused, new_folder, remove_dead_folders
 from dali_proxy.host import HostOptions, ProcessHost, ThreadHost
 from dali_proxy.interrupts import unheard
 from dali_proxy.nvidia.adopt import adopt, is_nvidia_pipeline
+from dali_proxy.placement import Placement, Placing
 from dali_proxy.telemetry import LoopTimes, Losses, ServerStats
 from dali_proxy.worker import close_worker_client
 from pipeline import Pipeline
-from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError, MissingSizeError, PipelineError
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, MissingSizeError, PipelineError
+from pipeline.graph.placement import halves_by_device
 from pipeline.threads import Ending
-from pipeline.types import to_numpy_type
 
 if TYPE_CHECKING:
     from dali_proxy.consumer import ConsumerClient
@@ -90,9 +91,14 @@ class DALIServer:
             next. `dali_proxy.DataLoader` then makes the batches anew that were lost with it, in this process, and goes
             on: no batch is lost or doubled, and random numbers are the same. Batches of iterable datasets can't be made
             again. With "never", everybody who waits gets a `ServerDiedError`.
+        placement: where the stages of a pipeline with a GPU run. "server" runs all of it in the server. "consumer" has
+            the server decode on its CPU threads and use no GPU; whoever fetches results copies the pictures to the GPU
+            and runs the GPU's operators, in its own process. Pixels are the same within the decoders' rounding. "auto"
+            chooses when the server first starts: "consumer" if enough cores are idle; see `placement` and `stats`.
 
     Raises:
-        GraphError: the pipeline has no input.
+        GraphError: the pipeline has no input, or an operator can't be placed as ``placement="consumer"`` says.
+        ArgumentMismatchError: a placement is given for a pipeline without a `device_id`.
         MissingSizeError: the pipeline has no batch size or no number of threads.
 
     Example:
@@ -101,6 +107,8 @@ class DALIServer:
         ...     for images, labels in DataLoader(server, dataset, batch_size=64, num_workers=2):
         ...         train(images, labels)
     """
+
+    _split = staticmethod(halves_by_device)  # cuts a graph, for placement="consumer"
 
     def __init__(
         self,
@@ -113,6 +121,7 @@ class DALIServer:
         unclaimed_bytes: int = 2 << 30,
         timeout: float | None = 300.0,
         restart: Literal["never", "on-failure"] = "never",
+        placement: Placement = "server",
     ) -> None:
         if is_nvidia_pipeline(pipeline):
             pipeline = adopt(pipeline)
@@ -126,11 +135,12 @@ class DALIServer:
         for name, size in (("batch_size", pipeline.max_batch_size), ("num_threads", pipeline.num_threads)):
             if size < 1:
                 raise MissingSizeError(f"DALIServer: the pipeline has no {name}: pass {name}= (1 or more) to it")
-        inputs = _inputs(pipeline)
+        inputs = input_specs(pipeline)
         self.pipeline = pipeline
         self.deterministic = deterministic
         self.mode = mode
         self.restart = restart
+        self._placing = Placing(placement, pipeline, self._split)
         self.stops = 0  # how often its user stopped it
         self.loop_times = LoopTimes()
         self.losses = Losses()
@@ -176,6 +186,11 @@ class DALIServer:
         return self._life.host.pid if self._life.host is not None else None
 
     @property
+    def placement(self) -> Placement:
+        """Where the stages run, "server" or "consumer"; "auto" until the server has started once."""
+        return self._placing.placement
+
+    @property
     def consumer(self) -> ConsumerClient:
         """This process's connection for results.
 
@@ -192,11 +207,13 @@ class DALIServer:
                 error = self.end_error()
                 if error is not None:
                     raise error
+                second_half = self._placing.second_half
                 try:
                     if life.host is not None and self._owned:
-                        consumer = ConsumerClient(self.endpoint, life.host.how_it_ended, life.host.local)
+                        host = life.host
+                        consumer = ConsumerClient(self.endpoint, host.how_it_ended, host.local, second_half)
                     else:
-                        consumer = ConsumerClient(self.endpoint)
+                        consumer = ConsumerClient(self.endpoint, second_half=second_half)
                 except (ServerClosedError, ServerDiedError) as gone:
                     raise self.explain(gone) from None
                 life.consumers[os.getpid()] = consumer
@@ -238,20 +255,24 @@ class DALIServer:
                 raise ProxyError("the server is not running, and only the process that made it can start it")
             self._life.stop("it is started again")  # what is left when it died
             remove_dead_folders()
+            pipeline = self._placing.settle()
             options = HostOptions(
                 path=self.endpoint.path,
                 key=self.endpoint.key,
                 server=secrets.token_bytes(16),
                 unclaimed_bytes=self._unclaimed_bytes,
                 ring_bytes_limit=self.endpoint.ring_bytes_limit,
+                is_half=self._placing.second_half is not None,
             )
             try:  # the folder's name is known before it exists, so that an interrupt at any moment leaves none
                 os.makedirs(self._life.directory, mode=0o700)
-                self._life.host = _HOSTS[self.mode](self.pipeline.serialize_for_host(), options)
+                self._life.host = _HOSTS[self.mode](pipeline.serialize_for_host(), options)
+                if self._placing.second_half is not None:
+                    _ = self.consumer  # what is missing here is an error now
                 self._life.failure = ""
             except BaseException as error:
+                self._life.stop("it could not start")
                 self._life.failure = f"{type(error).__name__}: {error}"
-                shutil.rmtree(self._life.directory, ignore_errors=True)
                 raise
 
     def stop(self) -> None:
@@ -345,6 +366,8 @@ class DALIServer:
         """Return the server's counters since it was started."""
         return ServerStats.of_report(
             self.consumer.statistics(),
+            placement=self.placement,
+            placement_reason=self._placing.reason,
             result_wait=self.loop_times.result_wait,
             **vars(self.losses),
             worker_wait=self.loop_times.worker_wait,
@@ -370,22 +393,5 @@ class DALIServer:
 
     def __repr__(self) -> str:
         state = f"running, pid {self.pid}" if self.running else "not running"
-        return f"<DALIServer {', '.join(spec.name for spec in self.endpoint.inputs)} ({self.mode}, {state})>"
-
-
-def _inputs(pipeline: Pipeline) -> tuple[InputSpec, ...]:
-    specs = []
-    for name, node in pipeline.inputs.items():
-        if node.operator != "external_source":
-            raise GraphError(
-                f"{node.display} makes several batches of what it is fed, so no proxy can feed it: use "
-                "fn.decoders.video of an fn.external_source"
-            )
-        dtype = node.argument("dtype")
-        specs.append(InputSpec(name, None if dtype is None else to_numpy_type(dtype).name, node.argument("ndim")))
-    if not specs:
-        raise GraphError(
-            "the pipeline has no input, so there is nothing that the proxy could be called with: "
-            "use fn.external_source(name=...) with no source"
-        )
-    return tuple(specs)
+        inputs = ", ".join(spec.name for spec in self.endpoint.inputs)
+        return f"<DALIServer {inputs} ({self.mode}, placement={self.placement}, {state})>"

@@ -116,6 +116,8 @@ class ServerStats:
             nothing is in flight; it is in no other wait.
         training: time that passed between batches in loops over loaders of this process.
         operators: times of the pipeline's steps, by their names.
+        placement: where they run, "server" or "consumer"; see `DALIServer`.
+        placement_reason: why; empty when nobody has asked for a placement.
     """
 
     seconds: float = 0.0
@@ -142,6 +144,8 @@ class ServerStats:
     start_wait: float = 0.0
     training: float = 0.0
     operators: Mapping[str, OperatorTimes] = field(default_factory=dict)
+    placement: str = "server"
+    placement_reason: str = ""
 
     @property
     def limited_by(self) -> str:
@@ -177,6 +181,8 @@ class ServerStats:
             f"{self.waiting_results} not fetched",
             f"limited by  {self.limited_by or 'nothing yet'}",
         ]
+        if self.placement_reason:
+            lines.append(f"placement   {self.placement}: {self.placement_reason}")
         if self.operators:
             width = max(map(len, self.operators))
             lines.append("operators")
@@ -188,7 +194,7 @@ class ServerStats:
 
     def __sub__(self, earlier: ServerStats) -> ServerStats:
         """What happened between two moments; what is counted "now" is that of the later one."""
-        now = ("workers", "queued", "running", "waiting_results", "depth", "operators")
+        now = ("workers", "queued", "running", "waiting_results", "depth", "operators", "placement", "placement_reason")
         differences: dict[str, Any] = {
             name: value if name in now else value - getattr(earlier, name) for name, value in vars(self).items()
         }
@@ -203,7 +209,7 @@ class ServerStats:
         return ServerStats(**differences)
 
     @classmethod
-    def of_report(cls, report: Mapping[str, Any], **measured: float) -> ServerStats:
+    def of_report(cls, report: Mapping[str, Any], **measured: Any) -> ServerStats:
         """Make one of the host's report and what was measured in this process."""
         operators = {name: OperatorTimes(**times) for name, times in report["operators"].items()}
         fields: dict[str, Any] = {**report, **measured, "operators": operators}

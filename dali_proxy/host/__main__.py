@@ -37,7 +37,9 @@ def main() -> int:
     try:
         host = Host(
             Pipeline.from_host_bytes(_read(received)),
-            HostOptions(start.path, start.key, start.server, start.unclaimed_bytes, start.ring_bytes_limit),
+            HostOptions(
+                start.path, start.key, start.server, start.unclaimed_bytes, start.ring_bytes_limit, start.is_half
+            ),
         )
     except Exception as error:  # noqa: BLE001  # whatever it is, the parent raises it
         if not _tell(control, StartFailed.of(error, traceback.format_exc()[-100_000:])):

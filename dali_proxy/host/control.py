@@ -32,6 +32,7 @@ class Start:
         server: token of this start.
         unclaimed_bytes: see `HostOptions`.
         ring_bytes_limit: the same.
+        is_half: the same.
     """
 
     nbytes: U64
@@ -42,6 +43,7 @@ class Start:
     server: bytes
     unclaimed_bytes: U64
     ring_bytes_limit: U64
+    is_half: bool = False
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ class Host:
             on_message=self._receive,
             on_close=self._close_client,
         )
-        self._runner = Runner(pipeline, self._publisher, options.unclaimed_bytes, self._server.call_soon, self._send)
+        self._runner = Runner(pipeline, self._publisher, options, self._server.call_soon, self._send)
         self._handlers: dict[type, dict[type, Callable[..., None]]] = {
             Worker: {
                 AttachRing: self._attach_ring,

@@ -17,6 +17,7 @@ class HostOptions:
         server: token of this start.
         unclaimed_bytes: most memory of results that nobody may want any more; the oldest are dropped.
         ring_bytes_limit: most shared memory for the samples of one worker.
+        is_half: whether the pipeline is the first half of one, and consumers run the second.
     """
 
     path: str
@@ -24,3 +25,4 @@ class HostOptions:
     server: bytes
     unclaimed_bytes: int = 2 << 30
     ring_bytes_limit: int = 1 << 40
+    is_half: bool = False

@@ -102,6 +102,7 @@ class ProcessHost:
                 server=options.server,
                 unclaimed_bytes=options.unclaimed_bytes,
                 ring_bytes_limit=options.ring_bytes_limit,
+                is_half=options.is_half,
             )
             self._control.send(message, (block.fd,), timeout=timeout)
             answer = self._control.receive(timeout).message

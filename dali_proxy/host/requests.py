@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from dali_proxy.transport.protocol import Origin, clip
 from pipeline.executor.request import TensorList
 from pipeline.rng import BatchKey
 
@@ -62,6 +64,13 @@ class Request:
     def nbytes(self) -> int:
         """Size of the outputs."""
         return 0 if self.staged is None else self.staged.nbytes
+
+    @property
+    def origin(self) -> Origin:
+        """What a consumer has to know of it that runs the second half of the pipeline."""
+        key, worker = self.key, self.worker
+        paths = tuple(clip(os.fsdecode(path)) for path in self.paths)
+        return Origin(key.epoch, key.iteration, key.view, self.size, self.indices, paths, worker.name, worker.pid)
 
     @property
     def kept_bytes(self) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
 from dali_proxy.errors import StaleReferenceError
 from dali_proxy.failures import describe
 from dali_proxy.host.clients import Consumer, Worker, check_count
+from dali_proxy.host.options import HostOptions
 from dali_proxy.host.requests import Request, State
 from dali_proxy.host.scheduler import Scheduler
 from dali_proxy.host.store import Store
@@ -34,7 +36,7 @@ class Runner:
     Args:
         pipeline: what to run; it is built.
         publisher: where results go.
-        unclaimed_bytes: see `Store`.
+        options: how the host runs.
         call_soon: has a function called on the host's thread; called by threads of the executor.
         send: sends to a consumer.
     """
@@ -43,7 +45,7 @@ class Runner:
         self,
         pipeline: Pipeline,
         publisher: ResultPublisher,
-        unclaimed_bytes: int,
+        options: HostOptions,
         call_soon: Callable[[Callable[[], None]], None],
         send: Send,
     ) -> None:
@@ -54,7 +56,8 @@ class Runner:
         self._call_soon = call_soon
         self._send = send
         self._scheduler = Scheduler(max(pipeline.cpu_queue_size, pipeline.gpu_queue_size) + 1, self._start)
-        self._store = Store(unclaimed_bytes, self._drop)
+        self._store = Store(options.unclaimed_bytes, self._drop)
+        self._tells_origin = options.is_half
         self._totals = Totals()
 
     def submit(self, request: Request, read_inputs: Callable[[], Mapping[str, TensorList]]) -> None:
@@ -215,6 +218,8 @@ class Runner:
         worker = request.worker
         try:
             result, fds = self._publisher.publish(consumer.account, worker.client, request.seq, staged)
+            if self._tells_origin:
+                result = replace(result, origin=request.origin)
         except IPCError as error:
             staged.discard()
             self._send(consumer, describe(error, worker.client, request.seq, (), worker.name, worker.pid))

@@ -10,6 +10,7 @@ from dali_proxy.transport.protocol import CUDA_SLOTS, OutputBatch, Result
 from dali_proxy.transport.slot_view import SlotView
 from pipeline.ipc.errors import ProtocolError
 from pipeline.ipc.frames import close_all
+from pipeline.tensors.cpu import TensorListCPU
 
 if TYPE_CHECKING:
     import torch
@@ -26,12 +27,19 @@ class ResultOpener:
         control_fds: descriptors that came with `Welcome`; owned from now on.
         control_nbytes: size of each control page.
         local: the server's, when it runs in this process.
+        device_id: a GPU that will copy from the server's memory, or None.
     """
 
-    def __init__(self, control_fds: Sequence[int], control_nbytes: int, local: LocalExchange | None = None) -> None:
+    def __init__(
+        self,
+        control_fds: Sequence[int],
+        control_nbytes: int,
+        local: LocalExchange | None = None,
+        device_id: int | None = None,
+    ) -> None:
         self._local = local
         self._cuda: CudaSlotView | None = None
-        self._cpu = SlotView(control_fds[0], control_nbytes)
+        self._cpu = SlotView(control_fds[0], control_nbytes, device_id)
         if len(control_fds) > 1:
             from dali_proxy.transport.cuda_view import CudaSlotView
 
@@ -54,6 +62,15 @@ class ResultOpener:
         try:
             self.detach(result.detached)
             return tuple([self._open(output, left) for output in result.outputs])
+        finally:
+            close_all(left)
+
+    def open_batches(self, result: Result, fds: Sequence[int] = ()) -> list[TensorListCPU]:
+        """Return each output as a batch on the CPU; as `open`, for whoever goes on computing with them."""
+        left: Iterator[int] = iter(fds)
+        try:
+            self.detach(result.detached)
+            return [self._cpu.open_batch(output, left) for output in result.outputs]
         finally:
             close_all(left)
 

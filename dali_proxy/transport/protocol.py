@@ -25,6 +25,7 @@ __all__ = [
     "Hello",
     "InputBatch",
     "OpenSession",
+    "Origin",
     "OutputBatch",
     "Release",
     "Result",
@@ -259,6 +260,25 @@ class OutputBatch:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """Which batch a result is and who made it, for a consumer that runs the second half of the pipeline.
+
+    Attributes:
+        epoch, batch, view, batch_size, indices: as in `Submit`.
+        paths, worker, worker_pid: as in `Failure`, of all samples.
+    """
+
+    epoch: U64
+    batch: U64
+    view: U32
+    batch_size: U32
+    indices: Annotated[tuple[Line, ...], MaxLength(_MAX_SAMPLES)]
+    paths: Annotated[tuple[Line, ...], MaxLength(_MAX_SAMPLES)]
+    worker: Name
+    worker_pid: U32
+
+
+@dataclass(frozen=True)
 class Result:
     """Server to consumer: what was fetched.
 
@@ -267,12 +287,14 @@ class Result:
         seq: which request.
         outputs: one for each output of the pipeline.
         detached: slots that won't be used any more, as in `SlotsDetached`; to be forgotten first.
+        origin: where it comes from, if the consumer has to know.
     """
 
     client: U64
     seq: U64
     outputs: tuple[OutputBatch, ...]
     detached: tuple[U32, ...] = ()
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True)

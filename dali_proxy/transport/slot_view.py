@@ -15,8 +15,13 @@ from pipeline.ipc.errors import ProtocolError
 from pipeline.ipc.forking import fork_count
 from pipeline.ipc.memory import SharedBlock
 from pipeline.ipc.ring_reader import fits_numpy
+from pipeline.kernels.pinned import PinnedMemory
+from pipeline.kernels.samples import Samples, contiguous_strides
+from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["Loan", "SlotView", "check_rows"]
+
+_WORTH_PINNING = 1 << 16  # bytes; smaller slots hold arguments, which the GPU doesn't copy from there
 
 
 class Loan:
@@ -64,14 +69,17 @@ class SlotView:
     Args:
         control_fd: descriptor of the control page; owned from now on.
         control_nbytes: its size.
+        device_id: a GPU that will copy from the slots: they are pinned for it. None for no GPU.
     """
 
-    def __init__(self, control_fd: int, control_nbytes: int) -> None:
+    def __init__(self, control_fd: int, control_nbytes: int, device_id: int | None = None) -> None:
         control = SharedBlock.attach(control_fd, control_nbytes)
         #: The control page: a byte for each slot.
         self.page = control.array
         control.close()
         self._mappings: dict[int, npt.NDArray[np.uint8]] = {}
+        self._device_id = device_id
+        self._pinned: dict[int, PinnedMemory | None] = {}
 
     def open(self, output: OutputBatch, fds: Iterator[int]) -> npt.NDArray[Any] | list[npt.NDArray[Any]]:
         """Return the array of a dense output, or the list of its samples. Memory stays theirs while they live.
@@ -83,6 +91,33 @@ class SlotView:
         Raises:
             ProtocolError: what the server says can't be.
         """
+        memory = self._lent(output, fds)
+        dtype, table = output.unpack()
+        rows = check_rows(table, dtype.itemsize, len(memory), output.dense)
+        arrays: list[npt.NDArray[Any]] = [np.ndarray(row[1:], dtype, buffer=memory, offset=row[0]) for row in rows]
+        return arrays[0] if output.dense else arrays
+
+    def open_batch(self, output: OutputBatch, fds: Iterator[int]) -> TensorListCPU:
+        """Return an output as a batch; as `open`. Its owner is the `PinnedMemory` that it lies in, if that is pinned.
+
+        Nothing is done for each sample.
+        """
+        memory = self._lent(output, fds)
+        dtype, table = output.unpack()
+        rows = check_rows(table, dtype.itemsize, len(memory), output.dense)
+        if output.dense:
+            ((offset, *shape),) = rows
+            made = TensorListCPU(np.ndarray(shape, dtype, buffer=memory, offset=offset), output.layout)
+        else:
+            shapes = np.ascontiguousarray(table[:, 1:])
+            pointers = memory.ctypes.data + table[:, 0]
+            samples = Samples(pointers, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
+            made = TensorListCPU.from_table(samples, [memory], layout=output.layout)
+        made.owner = self._pinned.get(output.slot)
+        return made
+
+    def _lent(self, output: OutputBatch, fds: Iterator[int]) -> npt.NDArray[np.uint8]:
+        """Return a slot's memory, lent until the last array over it dies."""
         if output.slot >= len(self.page) or output.generation >= RETIRED:
             raise ProtocolError(f"there is no slot {output.slot} of generation {output.generation}")
         if output.attach:
@@ -90,25 +125,30 @@ class SlotView:
             if fd < 0:
                 raise ProtocolError("a new slot came without its descriptor")
             block = SharedBlock.attach(fd, output.nbytes)
-            self._mappings[output.slot] = block.array
+            self._map(output.slot, block.array)
             block.close()
         mapping = self._mappings.get(output.slot)
         if mapping is None:
             raise ProtocolError(f"slot {output.slot} is not attached")
-        memory = np.asarray(_LentArray(Loan(self.page, output.slot, output.generation), mapping))
-        dtype, table = output.unpack()
-        rows = check_rows(table, dtype.itemsize, len(mapping), output.dense)
-        arrays: list[npt.NDArray[Any]] = [np.ndarray(row[1:], dtype, buffer=memory, offset=row[0]) for row in rows]
-        return arrays[0] if output.dense else arrays
+        return np.asarray(_LentArray(Loan(self.page, output.slot, output.generation), mapping))
+
+    def _map(self, slot: int, memory: npt.NDArray[np.uint8]) -> None:
+        pinned = None
+        if self._device_id is not None and memory.nbytes >= _WORTH_PINNING:
+            pinned = PinnedMemory.of(memory, self._device_id)
+        self._pinned[slot] = pinned
+        self._mappings[slot] = memory if pinned is None else np.asarray(pinned)
 
     def detach(self, slots: Sequence[int]) -> None:
         """Forget slots that the server won't use again."""
         for slot in slots:
             self._mappings.pop(slot, None)
+            self._pinned.pop(slot, None)
 
     def close(self) -> None:
         """Forget all slots. Arrays over them stay valid."""
         self._mappings.clear()
+        self._pinned.clear()
 
 
 def check_rows(table: npt.NDArray[np.int64], itemsize: int, nbytes: int, dense: bool) -> list[list[int]]:

@@ -18,17 +18,17 @@ from pipeline.operators.base import BatchOperator, OutputSpec, SampleOperator
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["by_frames"]
+__all__ = ["by_frames", "may_be_sequence"]
 
 
 def by_frames(graph: Graph, node: GraphNode, operator: Any) -> Any:
     """Return an operator that runs frames as samples where its arguments are sequences; itself where none can be."""
-    if not any(_may_be_sequence(graph, edge) for edge in node.argument_inputs.values()):
+    if not any(may_be_sequence(graph, edge) for edge in node.argument_inputs.values()):
         return operator
     return _SampleFrames(operator) if isinstance(operator, SampleOperator) else _BatchFrames(operator)
 
 
-def _may_be_sequence(graph: Graph, edge: Edge) -> bool:
+def may_be_sequence(graph: Graph, edge: Edge) -> bool:
     """Whether data may have a layout that begins with F: something that it is made of has."""
     pending, seen = [edge.node], set()
     while pending:

@@ -9,14 +9,13 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from pipeline.errors import GraphError
+from pipeline.executor.frames import may_be_sequence
 from pipeline.graph.graph import Edge, Graph, GraphNode, check_branches, check_names
 from pipeline.operators.reader import Reader
 from pipeline.operators.registry import has_implementation, implementation
 
 __all__ = ["Halves", "cut", "halves_by_device", "on_cpu_first"]
 
-# Operators that others recognise by their names among what they read: they go where their readers go.
-_MARKS = frozenset({"per_frame"})
 # What is cheaper to make in both halves than to hand over with every batch.
 _CONSTANT = "constant_value"
 
@@ -115,8 +114,7 @@ def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Halves:
 
     names = tuple(f"__crossing_{number}" for number in range(len(crossing)))
     second = [
-        GraphNode(number, "external_source", name, "cpu", location=graph.nodes[edge.node].location)
-        for number, (name, edge) in enumerate(zip(names, crossing, strict=True))
+        _input(graph, number, name, edge) for number, (name, edge) in enumerate(zip(names, crossing, strict=True))
     ]
     moved = {edge: Edge(number) for number, edge in enumerate(crossing[: len(read)])}
     for node in graph.nodes:
@@ -125,6 +123,14 @@ def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Halves:
     made_first = {number: Edge(len(read) + place) for place, number in enumerate(returned)}
     outputs = [made_first[number] if number in made_first else moved[edge] for number, edge in enumerate(graph.outputs)]
     return Halves(first_graph, _checked(second, outputs), names)
+
+
+def _input(graph: Graph, number: int, name: str, edge: Edge) -> GraphNode:
+    # Operators that run by frames find out that they may have to by the layouts that inputs declare.
+    arguments = {"layout": "F"} if may_be_sequence(graph, edge) else {}
+    return GraphNode(
+        number, "external_source", name, "cpu", arguments=arguments, location=graph.nodes[edge.node].location
+    )
 
 
 def _late(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Collection[int]:
@@ -136,13 +142,9 @@ def _late(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Collection[int]
                 late.add(node.index)
         for node in reversed(graph.nodes):
             if node.index in late:
-                late.update(edge.node for edge in node.sources if _stays_with_readers(graph.nodes[edge.node]))
+                late.update(edge.node for edge in node.sources if graph.nodes[edge.node].branch)
         if len(late) == before:
             return late
-
-
-def _stays_with_readers(node: GraphNode) -> bool:
-    return bool(node.branch) or node.operator in _MARKS
 
 
 def _brings_data(node: GraphNode) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pipeline.executor.batch import Batch
+from pipeline.kernels.pinned import PinnedMemory
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
@@ -16,7 +17,12 @@ _ALIGNMENT = 256  # bytes; every sample begins on a boundary that vector loads l
 
 
 def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
-    """Copy a batch to the GPU: gathered in pinned memory, then one asynchronous copy on the batch's stream."""
+    """Copy a batch to the GPU by one asynchronous copy on the batch's stream.
+
+    It is gathered in pinned memory first, unless it lies in such memory already.
+    """
+    if isinstance(data.owner, PinnedMemory) and data.owner.holds(data.table()):
+        return _upload_in_place(batch, data)
     if data.dense is not None:
         return TensorListGPU(upload_array(batch, data.dense), data.layout())
     import cupy
@@ -34,6 +40,26 @@ def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
     samples = [
         device[start : start + sample.nbytes].view(dtype).reshape(sample.shape)
         for start, sample in zip(starts.tolist(), data.samples, strict=False)
+    ]
+    return TensorListGPU(samples, data.layout())
+
+
+def _upload_in_place(batch: Batch, data: TensorListCPU) -> TensorListGPU:
+    import cupy
+
+    table = data.table()
+    begin = int(table.pointers.min())
+    nbytes = int((table.pointers + table.sizes).max()) - begin
+    device = cupy.cuda.alloc(max(1, nbytes))
+    batch.keep_alive.append(data)
+    runtime = cupy.cuda.runtime
+    runtime.memcpyAsync(device.ptr, begin, nbytes, runtime.memcpyHostToDevice, batch.stream.ptr)
+    if data.dense is not None:
+        return TensorListGPU(cupy.ndarray(data.dense.shape, data.dense.dtype, device), data.layout())
+    offsets = (table.pointers - begin).tolist()
+    samples = [
+        cupy.ndarray(tuple(shape), table.dtype, device + offset)
+        for shape, offset in zip(table.shapes.tolist(), offsets, strict=True)
     ]
     return TensorListGPU(samples, data.layout())
 

@@ -55,9 +55,9 @@ def image_pipe(device: str, random: bool = True) -> Any:
     return fn.crop_mirror_normalize(images, mirror=mirror, mean=[120.0], std=[60.0])
 
 
-def epoch(pictures: Any, device: str, mode: str, **arguments: Any) -> list[Any]:
+def epoch(pictures: Any, device: str, mode: str, placement: Any = "server", **arguments: Any) -> list[Any]:
     pipe = image_pipe(device, device_id=None if device == "cpu" else 0, **arguments)
-    with dali_proxy.DALIServer(pipe, mode=mode) as server:
+    with dali_proxy.DALIServer(pipe, mode=mode, placement=placement) as server:
         dataset = Encoded(pictures, server.proxy)
         loader = dali_proxy.DataLoader(server, dataset, batch_size=BATCH, num_workers=2)
         held = list(loader)  # all at once: a slot that was reused too early shows as a wrong batch
@@ -84,8 +84,92 @@ def test_the_gpu_gives_what_the_cpu_gives(pictures: Any, mode: str, random: bool
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("mode", ["process", "thread"])
-def test_work_of_the_training_and_of_the_pipeline_do_not_overwrite_each_other(pictures: Any, mode: str) -> None:
-    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode) as server:
+@pytest.mark.parametrize("random", [False, True])
+def test_the_consumer_makes_what_the_server_makes(pictures: Any, mode: str, random: bool) -> None:
+    expected = epoch(pictures, "mixed", mode, random=random)
+    found = epoch(pictures, "mixed", mode, placement="consumer", random=random)
+    assert len(expected) == len(found)
+    worst = 0.0
+    for (images, indices, _), (other, other_indices, kind) in zip(expected, found, strict=True):
+        assert kind == "cuda"
+        assert indices.tolist() == other_indices.tolist()
+        worst = max(worst, float((images - other).abs().max()) * 60)  # in levels of 255
+    print(f"\n{mode}, random={random}: largest difference of the placements {worst:.2f} of 255")
+    assert worst <= 2
+
+
+@pytest.mark.timeout(300)
+def test_with_the_consumer_the_server_does_not_touch_the_gpu(pictures: Any) -> None:
+    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), placement="consumer") as server:
+        loader = dali_proxy.DataLoader(server, Encoded(pictures, server.proxy), batch_size=BATCH, num_workers=2)
+        assert sum(len(indices) for _, indices in loader) == len(loader.dataset)
+        mapped = Path(f"/proc/{server.pid}/maps").read_text()
+        assert "numpy" in mapped
+        for library in ("libcuda", "cupy", "nvjpeg", "nvimgcodec"):
+            assert library not in mapped
+        assert not any(os.readlink(each).startswith("/dev/nvidia") for each in _descriptors(server.pid))
+        steps = server.stats().operators
+        assert any("copy_to_gpu" in name for name in steps)
+
+
+def _descriptors(pid: int | None) -> list[Path]:
+    return [each for each in Path(f"/proc/{pid}/fd").iterdir() if each.is_symlink()]
+
+
+@pytest.mark.timeout(300)
+def test_with_the_consumer_pictures_are_copied_from_the_memory_that_the_server_wrote(pictures: Any) -> None:
+    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0, random=False), placement="consumer") as server:
+        batches = list(dali_proxy.DataLoader(server, Encoded(pictures, server.proxy), batch_size=BATCH, num_workers=1))
+        assert len(batches) > 3
+        pinned = [each for each in server.consumer._opener._cpu._pinned.values() if each is not None]
+        assert pinned, "slots for pictures are pinned"
+        del batches
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("placement", ["server", "consumer"])
+def test_batches_go_on_when_the_server_was_killed(pictures: Any, placement: Any) -> None:
+    pipe = image_pipe("mixed", device_id=0)
+    expected = [images for images, _, _ in epoch(pictures, "mixed", "process", placement=placement)]
+    with dali_proxy.DALIServer(pipe, placement=placement, restart="on-failure") as server:
+        loader = dali_proxy.DataLoader(server, Encoded(pictures, server.proxy), batch_size=BATCH, num_workers=2)
+        iterator = iter(loader)
+        found = [next(iterator)[0].cpu()]
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+        found += [images.cpu() for images, _ in iterator]
+        assert server.losses.restarts >= 1
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+@pipeline_def(batch_size=BATCH, num_threads=2)
+def cropped() -> Any:
+    return fn.crop(fn.decoders.image(fn.external_source(name="images"), device="mixed"), crop=(90, 90), name="cut")
+
+
+@pytest.mark.timeout(120)
+def test_with_the_consumer_an_error_on_the_gpu_names_operator_line_and_dataset_index(pictures: Any) -> None:
+    low = io.BytesIO()
+    Image.new("RGB", (120, 60)).save(low, "jpeg")
+    mixed = list(pictures)
+    mixed[BATCH + 3] = np.frombuffer(low.getvalue(), np.uint8)
+    with dali_proxy.DALIServer(cropped(device_id=0), placement="consumer") as server:
+        iterator = iter(dali_proxy.DataLoader(server, Encoded(mixed, server.proxy, 1), batch_size=BATCH))
+        assert next(iterator)[1].tolist() == list(range(BATCH))
+        with pytest.raises(dali_proxy.BatchError) as caught:
+            next(iterator)
+        assert caught.value.dataset_index == BATCH + 3
+        assert "cut" in caught.value.operator
+        assert 'name="cut"' in caught.value.source_line
+        assert next(iterator)[1].tolist() == list(range(2 * BATCH, 3 * BATCH))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("mode", "placement"), [("process", "server"), ("thread", "server"), ("process", "consumer")])
+def test_work_of_the_training_and_of_the_pipeline_do_not_overwrite_each_other(
+    pictures: Any, mode: str, placement: Any
+) -> None:
+    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode, placement=placement) as server:
         dataset = Encoded(pictures, server.proxy, repeat=20)
         loader = dali_proxy.DataLoader(server, dataset, batch_size=BATCH, num_workers=2, persistent_workers=True)
         sums = []
@@ -96,7 +180,7 @@ def test_work_of_the_training_and_of_the_pipeline_do_not_overwrite_each_other(pi
                     images = images * 1.0
                 of_epoch.append(images.double().sum())
             sums.append(torch.stack(of_epoch).cpu())
-    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode) as server:
+    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode, placement=placement) as server:
         dataset = Encoded(pictures, server.proxy, repeat=20)
         loader = dali_proxy.DataLoader(server, dataset, batch_size=BATCH, num_workers=1)
         again = []
@@ -120,13 +204,13 @@ class Two(Encoded):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("mode", ["process", "thread"])
-def test_ragged_outputs(pictures: Any, mode: str) -> None:
+@pytest.mark.parametrize(("mode", "placement"), [("process", "server"), ("thread", "server"), ("process", "consumer")])
+def test_ragged_outputs(pictures: Any, mode: str, placement: Any) -> None:
     def outputs(ragged: Any) -> list[Any]:
         loader = dali_proxy.DataLoader(server, Two(pictures, server.proxy), BATCH, num_workers=1, ragged=ragged)
         return [output for batch in loader for output in batch]
 
-    with dali_proxy.DALIServer(ragged_pipe(device_id=0), mode=mode) as server:
+    with dali_proxy.DALIServer(ragged_pipe(device_id=0), mode=mode, placement=placement) as server:
         lists, nested, padded = (outputs(ragged) for ragged in ("list", "nested", "pad"))
         layouts = set()
         for samples, one, other in zip(lists, nested, padded, strict=True):
@@ -187,11 +271,11 @@ def test_going_on_in_the_middle_of_an_epoch(pictures: Any) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("mode", ["process", "thread"])
-def test_a_corrupt_picture_costs_its_batch_only(pictures: Any, mode: str) -> None:
+@pytest.mark.parametrize(("mode", "placement"), [("process", "server"), ("thread", "server"), ("process", "consumer")])
+def test_a_corrupt_picture_costs_its_batch_only(pictures: Any, mode: str, placement: Any) -> None:
     damaged = list(pictures)
     damaged[BATCH + 2] = damaged[BATCH + 2][:200]
-    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode) as server:
+    with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode, placement=placement) as server:
         iterator = iter(dali_proxy.DataLoader(server, Encoded(damaged, server.proxy, 1), batch_size=BATCH))
         assert next(iterator)[1].tolist() == list(range(BATCH))
         with pytest.raises(dali_proxy.BatchError, match=str(BATCH + 2)) as caught:

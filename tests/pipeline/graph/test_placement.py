@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,10 @@ import pytest
 
 from pipeline import Pipeline, fn, pipeline_def
 from pipeline.errors import GraphError, OperatorError
+from pipeline.executor.request import BatchRequest, BatchResult
 from pipeline.graph import Graph
 from pipeline.graph.placement import Halves, cut, halves_by_device, on_cpu_first
+from pipeline.rng import BatchKey
 
 SIZE = 4
 RANDOM = np.random.default_rng(5)
@@ -58,7 +61,7 @@ def branches(x: Any, way: Any) -> Any:
 def frames(x: Any, way: Any) -> Any:
     sequence = fn.stack(x, fn.flip(x), axis_name="F")
     shifts = fn.per_frame(fn.random.uniform(range=(0.0, 0.5), shape=[2]))
-    return fn.brightness(sequence, brightness_shift=shifts), way
+    return fn.brightness(sequence, brightness_shift=shifts * 0.5), way
 
 
 GRAPHS = (main_job, ragged, twins, same_twice, branches, frames)
@@ -73,14 +76,23 @@ def piped(graph: Callable[..., Any], **arguments: Any) -> Pipeline:
     return made
 
 
+def run_fed(pipe: Pipeline, inputs: dict[str, Any], key: BatchKey) -> tuple[Any, ...]:
+    done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
+    pipe.submit(BatchRequest(SIZE, inputs, key), done.put)
+    result = done.get(timeout=30)
+    if result.error is not None:
+        raise result.error
+    return result.outputs
+
+
 def run_halves(whole: Pipeline, halves: Halves, batches: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     first, second = whole.with_graph(halves.first), whole.with_graph(halves.second)
     assert second.input_names == halves.crossing
     try:
         made = []
-        for batch in batches:
+        for number, batch in enumerate(batches):
             between = first.run(**{name: batch[name] for name in first.input_names})
-            made.append(second.run(**dict(zip(halves.crossing, between, strict=True))))
+            made.append(run_fed(second, dict(zip(halves.crossing, between, strict=True)), BatchKey(0, number)))
         return made
     finally:
         first.close()
@@ -112,7 +124,7 @@ def test_halves_survive_the_way_to_another_process() -> None:
     first = Pipeline.from_host_bytes(whole.with_graph(halves.first).serialize_for_host())
     second = Pipeline.from_host_bytes(whole.with_graph(halves.second).serialize_for_host())
     expected = whole.run(x=PICTURES)
-    outputs = second.run(**dict(zip(halves.crossing, first.run(x=PICTURES), strict=True)))
+    outputs = run_fed(second, dict(zip(halves.crossing, first.run(x=PICTURES), strict=True)), BatchKey())
     for found, output in zip(outputs, expected, strict=True):
         assert np.array_equal(found.as_array(), output.as_array())
     for pipe in (whole, first, second):

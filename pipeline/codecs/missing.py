@@ -10,7 +10,7 @@ from typing import Any
 
 from pipeline.errors import DeviceError
 
-__all__ = ["missing_codec_reason", "require_codec"]
+__all__ = ["load_nvjpeg", "missing_codec_reason", "require_codec"]
 
 
 @cache
@@ -30,15 +30,11 @@ def missing_codec_reason() -> str | None:
     except (ImportError, OSError) as error:
         return f"nvImageCodec is installed but can't be loaded: {error}"
     major = int(nvimgcodec.__cuda_version__) // 1000
-    tried = _candidates(major)
-    for name in tried:
-        try:
-            ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
-        except OSError:
-            continue
+    if _open_nvjpeg(major) is not None:
         return None
     wheel = "nvidia-nvjpeg" if major >= 13 else f"nvidia-nvjpeg-cu{major}"
-    return f"libnvjpeg for CUDA {major} is missing: install {wheel} or the CUDA toolkit (tried {', '.join(tried)})"
+    tried = ", ".join(_candidates(major))
+    return f"libnvjpeg for CUDA {major} is missing: install {wheel} or the CUDA toolkit (tried {tried})"
 
 
 def require_codec() -> Any:
@@ -53,6 +49,27 @@ def require_codec() -> Any:
     from nvidia import nvimgcodec
 
     return nvimgcodec
+
+
+def load_nvjpeg() -> ctypes.CDLL:
+    """Return libnvjpeg, of the CUDA version that nvImageCodec was made for.
+
+    Raises:
+        DeviceError: with `missing_codec_reason`.
+    """
+    library = _open_nvjpeg(int(require_codec().__cuda_version__) // 1000)
+    assert library is not None  # or the codec would be missing
+    return library
+
+
+@cache
+def _open_nvjpeg(major: int) -> ctypes.CDLL | None:
+    for name in _candidates(major):
+        try:
+            return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+        except OSError:
+            continue
+    return None
 
 
 def _candidates(major: int) -> list[str]:

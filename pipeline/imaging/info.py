@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from PIL import Image, UnidentifiedImageError
 
 from pipeline.errors import DecodeError
 
-__all__ = ["Encoded", "ImageInfo", "as_bytes", "jpeg_info", "peek"]
+__all__ = ["Encoded", "ImageInfo", "as_bytes", "jpeg_info", "jpeg_orientation", "jpeg_segments", "peek"]
 
 Encoded = npt.NDArray[np.uint8] | bytes | bytearray | memoryview
 
@@ -132,21 +133,7 @@ def jpeg_info(view: memoryview) -> ImageInfo:
         DecodeError: the data ends before the frame header, or is no sequence of markers.
     """
     orientation = 1
-    position, end = 2, view.nbytes
-    while position + 4 <= end:
-        if view[position] != 0xFF:
-            # Some writers leave bytes between segments; decoders skip them with a warning, and so do we.
-            skipped = bytes(view[position : position + _LONGEST_SEGMENT]).find(b"\xff")
-            if skipped < 0:
-                break
-            position += skipped
-            continue
-        marker = view[position + 1]
-        if marker == 0xFF or marker == 0x00 or 0xD0 <= marker <= 0xD8 or marker == 0x01:
-            position += 1 if marker == 0xFF else 2
-            continue
-        length = view[position + 2] << 8 | view[position + 3]
-        body = view[position + 4 : position + 2 + length]
+    for marker, body in jpeg_segments(view):
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
             if len(body) < 6:
                 break
@@ -154,12 +141,39 @@ def jpeg_info(view: memoryview) -> ImageInfo:
             if not height or not width:
                 raise DecodeError(f"the JPEG's header gives a size of {width} by {height}")
             return ImageInfo(height, width, channels, "jpeg", orientation)
-        if marker == 0xE1 and orientation == 1 and bytes(body[:6]) == b"Exif\0\0":
-            orientation = _exif_orientation(body[6:])
+        if marker == 0xE1 and orientation == 1:
+            orientation = jpeg_orientation(body)
         elif marker in (0xD9, 0xDA):
             break
+    raise DecodeError(f"the JPEG of {view.nbytes} bytes ends, or is damaged, before its size is given")
+
+
+def jpeg_segments(view: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Yields the marker and the body of each segment of a JPEG; a body that the data cuts off is shorter than it says.
+
+    Where compressed data begins, what follows are no segments: whoever iterates stops at the marker 0xDA.
+    """
+    position, end = 2, view.nbytes
+    while position + 4 <= end:
+        if view[position] != 0xFF:
+            # Some writers leave bytes between segments; decoders skip them with a warning, and so do we.
+            skipped = bytes(view[position : position + _LONGEST_SEGMENT]).find(b"\xff")
+            if skipped < 0:
+                return
+            position += skipped
+            continue
+        marker = view[position + 1]
+        if marker == 0xFF or marker == 0x00 or 0xD0 <= marker <= 0xD8 or marker == 0x01:
+            position += 1 if marker == 0xFF else 2
+            continue
+        length = view[position + 2] << 8 | view[position + 3]
+        yield marker, view[position + 4 : position + 2 + length]
         position += 2 + max(length, 2)
-    raise DecodeError(f"the JPEG of {end} bytes ends, or is damaged, before its size is given")
+
+
+def jpeg_orientation(body: memoryview) -> int:
+    """Gives the EXIF orientation that a JPEG's segment 0xE1 says, 1 if it says none."""
+    return _exif_orientation(body[6:]) if bytes(body[:6]) == b"Exif\0\0" else 1
 
 
 def _exif_orientation(tiff: memoryview) -> int:

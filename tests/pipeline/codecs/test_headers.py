@@ -1,0 +1,106 @@
+"""Headers of JPEGs as columns: the compiled walk and the one in Python agree, on whole and on damaged files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from pipeline.codecs import headers
+from pipeline.codecs.headers import HEADER, read_headers
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def jpeg(width: int = 33, height: int = 21, mode: str = "RGB", orientation: int = 1, **options: object) -> Bytes:
+    noise = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
+    image = Image.fromarray(noise).convert(mode)
+    buffer = io.BytesIO()
+    exif = Image.Exif()
+    if orientation != 1:
+        exif[0x0112] = orientation
+        options["exif"] = exif
+    image.save(buffer, "JPEG", **options)
+    return np.frombuffer(buffer.getvalue(), np.uint8)
+
+
+def read(*files: Bytes) -> list[tuple[int, ...]]:
+    pointers = np.array([file.ctypes.data for file in files])
+    return read_headers(pointers, np.array([file.size for file in files])).tolist()
+
+
+@pytest.fixture(params=["compiled", "python"])
+def walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[tuple[int, ...]]]:
+    if request.param == "python":
+        monkeypatch.setattr(headers, "compiled", None)
+    elif headers.compiled is None:
+        pytest.skip("needs the C module")
+    return read
+
+
+def test_sizes_of_a_batch(walk: Callable[..., list[tuple[int, ...]]]) -> None:
+    files = [jpeg(33, 21), jpeg(300, 200, "L"), jpeg(8, 9, "CMYK"), np.zeros(0, np.uint8), np.arange(99, dtype=np.uint8)]
+    assert walk(*files) == [(21, 33, 3, 1, 1), (200, 300, 1, 1, 1), (9, 8, 4, 1, 0), (0, 0, 0, 1, 0), (0, 0, 0, 1, 0)]
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_orientation(walk: Callable[..., list[tuple[int, ...]]], orientation: int) -> None:
+    assert walk(jpeg(orientation=orientation)) == [(21, 33, 3, orientation, 1)]
+
+
+@pytest.mark.parametrize(
+    ("options", "simple"),
+    [
+        ({"subsampling": 0}, 1),
+        ({"subsampling": 1}, 1),
+        ({"subsampling": 2}, 1),
+        ({"optimize": True}, 1),
+        ({"restart_marker_rows": 1}, 1),
+        ({"progressive": True}, 0),
+    ],
+)
+def test_what_an_engine_decodes(
+    walk: Callable[..., list[tuple[int, ...]]], options: dict[str, object], simple: int
+) -> None:
+    assert walk(jpeg(**options))[0][-1] == simple
+
+
+def test_what_is_cut_off_is_not_simple(walk: Callable[..., list[tuple[int, ...]]]) -> None:
+    whole = jpeg()
+    assert walk(np.concatenate([whole, np.zeros(40, np.uint8)]))[0] == (21, 33, 3, 1, 1)
+    assert walk(whole[:-2].copy())[0] == (21, 33, 3, 1, 0)
+    assert walk(whole[: whole.size // 2].copy())[0] == (21, 33, 3, 1, 0)
+
+
+def test_two_frames_are_no_jpeg(walk: Callable[..., list[tuple[int, ...]]]) -> None:
+    whole = jpeg()
+    frame = bytes(whole).index(b"\xff\xc0")
+    length = int(whole[frame + 2]) << 8 | int(whole[frame + 3])
+    twice = np.concatenate([whole[: frame + 2 + length], whole[frame:]])
+    assert walk(twice) == [(0, 0, 0, 1, 0)]
+
+
+@given(st.data())
+def test_both_walks_agree_on_damage(data: st.DataObject) -> None:
+    if headers.compiled is None:
+        pytest.skip("needs the C module")
+    damaged = jpeg(orientation=data.draw(st.sampled_from([1, 6]))).copy()
+    for _ in range(data.draw(st.integers(1, 4))):
+        damaged[data.draw(st.integers(0, min(damaged.size, 700) - 1))] = data.draw(st.integers(0, 255))
+    damaged = damaged[: data.draw(st.integers(0, damaged.size))].copy()
+    expected = np.zeros(1, HEADER)
+    expected[0] = headers._read(memoryview(damaged))
+    assert read(damaged) == expected.tolist()
+
+
+def test_rows_must_fit() -> None:
+    if headers.compiled is None:
+        pytest.skip("needs the C module")
+    with pytest.raises(ValueError, match="as many lengths"):
+        headers.compiled.headers(np.zeros(2, np.int64), np.zeros(1, np.int64), np.zeros(2, HEADER))

@@ -1,6 +1,9 @@
 """GPU decoders of pictures, a batch at a time. Importing this needs neither CuPy nor nvImageCodec."""
 
+from pipeline.codecs.decoded import DecodedBatch
+from pipeline.codecs.encoded import EncodedBatch
 from pipeline.codecs.missing import missing_codec_reason, require_codec
-from pipeline.codecs.nvimgcodec import DecodedBatch, GpuDecoder
+from pipeline.codecs.nvimgcodec import GpuDecoder
+from pipeline.codecs.pictures import PictureDecoder
 
-__all__ = ["DecodedBatch", "GpuDecoder", "missing_codec_reason", "require_codec"]
+__all__ = ["DecodedBatch", "EncodedBatch", "GpuDecoder", "PictureDecoder", "missing_codec_reason", "require_codec"]

@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.codecs.decoded import DecodedBatch
 from pipeline.codecs.missing import require_codec
 from pipeline.errors import DecodeError, DeviceError, PipelineError, SampleFailure
 from pipeline.kernels.errors import cuda_call, load_cupy, require_device
 from pipeline.kernels.samples import Samples
 from pipeline.types import BGR, GRAY, RGB, DALIImageType
 
-__all__ = ["DecodedBatch", "GpuDecoder"]
+__all__ = ["GpuDecoder"]
 
 # Colour space and sample format of nvImageCodec, by name, for each output.
 _FORMATS = {RGB: ("SRGB", "I_RGB"), BGR: ("SRGB", "I_BGR"), GRAY: ("GRAY", "I_Y")}
@@ -26,54 +27,6 @@ _CHANNELS = {RGB: 3, BGR: 3, GRAY: 1}
 # Streams that were decoded on. nvImageCodec frees an image on its stream, whenever the last reference to the image
 # goes: the stream must still be there then, so it is never destroyed.
 _STREAMS: dict[int, Any] = {}
-
-
-@dataclass(eq=False)
-class DecodedBatch:
-    """Pictures of one call of `GpuDecoder.decode`, in device memory that the decoder reuses after `release`.
-
-    Attributes:
-        samples: one uint8 HWC picture a sample, rows maybe padded; where decoding failed, a picture of shape
-            (0, 0, C) at address 0.
-        failures: what failed, by position in the batch.
-    """
-
-    samples: Samples
-    failures: tuple[SampleFailure, ...]
-    _device_id: int | None = field(repr=False)
-    _images: list[Any] = field(repr=False)
-    _sources: list[Any] = field(repr=False)
-    _release: Any = field(repr=False)
-
-    def arrays(self) -> list[Any]:
-        """Return the pictures as CuPy arrays (NumPy arrays from a decoder without a GPU), None where one failed.
-
-        They don't keep the memory from being reused: use them before `release`.
-        """
-        columns = zip(self.samples.pointers, self.samples.shapes, self.samples.strides, self._images, strict=True)
-        return [
-            None if image is None else self._array(int(p), tuple(sh), tuple(st), image) for p, sh, st, image in columns
-        ]
-
-    def release(self, stream: Any = None) -> None:
-        """Give the memory back for later batches; call it after enqueueing the last use. Idempotent.
-
-        The encoded bytes are let go, too: they may change once the stream has passed the decoding, not before.
-
-        Args:
-            stream: `cupy.cuda.Stream` of that use, when it isn't the one that was decoded on.
-        """
-        release, self._release = self._release, None
-        if release is not None:
-            release(self._images, stream)
-            self._images, self._sources = [], []
-
-    def _array(self, pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], image: Any) -> Any:
-        if self._device_id is None:
-            return np.asarray(image)
-        cupy = load_cupy()
-        memory = cupy.cuda.UnownedMemory(pointer, shape[0] * strides[0], image, self._device_id)
-        return cupy.ndarray(shape, np.uint8, cupy.cuda.MemoryPointer(memory, 0), strides)
 
 
 class GpuDecoder:
@@ -185,11 +138,13 @@ class GpuDecoder:
                     failures[i] = SampleFailure(i, DecodeError(_undecodable(sources[i])))
         samples = _describe(images, _CHANNELS[output_type])
         found = tuple(failures[i] for i in sorted(failures))
-        key = _key(stream)
-        return DecodedBatch(
-            samples, found, self.device_id, images, [sources, list(encoded)],
-            lambda images, last: self._take_back(key, images, last),
-        )  # fmt: skip
+        kept = [sources, encoded]
+
+        def release(last: Any) -> None:
+            self._take_back(_key(stream), images, last)
+            kept.clear()
+
+        return DecodedBatch(samples, found, self.device_id, images, release)
 
     def close(self) -> None:
         """Free the decoder and its images; batches that aren't released keep theirs. Idempotent."""

@@ -47,7 +47,10 @@ class NvjpegError(PipelineError):
 
 
 class NvjpegDecoder:
-    """The hardware JPEG engine of one device. Threads may share it; each stream has a decoder state of its own.
+    """The hardware JPEG engine of one device. Any thread may call it; calls run one after the other.
+
+    A call lasts about as long as the engine works: what else is to be done for a batch should be done by another
+    thread. Two calls at once, of any states, were seen to wait for each other for ever (libnvjpeg 13.3 on an H100).
 
     It takes baseline JPEGs of one scan, of one or three components, without 4:1:1 and 4:1:0; a batch with anything
     else fails as a whole.
@@ -105,32 +108,35 @@ class NvjpegDecoder:
         Raises:
             NvjpegError: when the engine refuses the batch; which of the pictures is at fault, it doesn't say.
         """
-        if self._handle is None:
-            raise PipelineError("the decoder is closed")
         images = np.zeros(len(pointers), _IMAGE)
         images["channel"][:, 0] = target.pointers
         images["pitch"][:, 0] = target.strides[:, 0]
         sources = np.ascontiguousarray(pointers, np.uint64)
         sizes = np.ascontiguousarray(lengths, np.uint64)
-        state = self._state(stream)
-        with state.lock, load_cupy().cuda.Device(self.device_id):
-            state.prepare(self._library, self._handle, len(sources), _OUTPUTS[output_type])
+        with self._lock, load_cupy().cuda.Device(self.device_id):
+            if self._handle is None:
+                raise PipelineError("the decoder is closed")
+            state = self._state(stream)
+            state.prepare(len(sources), _OUTPUTS[output_type])
             status = self._library.nvjpegDecodeBatched(
                 self._handle, state.pointer, sources.ctypes.data, sizes.ctypes.data, images.ctypes.data, stream.ptr
             )
+            if status:  # a state that has failed goes on failing
+                self._states.pop(int(stream.ptr)).free()
         _check(status, "nvjpegDecodeBatched")
 
     def close(self) -> None:
         """Wait for the device, and free the decoder. Idempotent."""
-        handle, self._handle = self._handle, None
-        if handle is None:
-            return
-        with self._lock, load_cupy().cuda.Device(self.device_id) as device:
-            device.synchronize()
-            for state in self._states.values():
-                self._library.nvjpegJpegStateDestroy(state.pointer)
-            self._states.clear()
-            self._library.nvjpegDestroy(handle)
+        with self._lock:
+            handle, self._handle = self._handle, None
+            if handle is None:
+                return
+            with load_cupy().cuda.Device(self.device_id) as device:
+                device.synchronize()
+                for state in self._states.values():
+                    state.free()
+                self._states.clear()
+                self._library.nvjpegDestroy(handle)
 
     def __enter__(self) -> NvjpegDecoder:
         return self
@@ -142,31 +148,32 @@ class NvjpegDecoder:
 
     def _state(self, stream: Any) -> _State:
         key = int(stream.ptr)
-        with self._lock:
-            if key not in self._states:
-                with load_cupy().cuda.Device(self.device_id):
-                    self._states[key] = _State(self._library, self._handle)
-            return self._states[key]
+        if key not in self._states:
+            self._states[key] = _State(self._library, self._handle)
+        return self._states[key]
 
 
 class _State:
-    """A decoder state (nvjpegJpegState_t): intermediate buffers, for one batch at a time."""
+    """A decoder state (nvjpegJpegState_t): intermediate buffers of the batches on one stream."""
 
     def __init__(self, library: Any, handle: c_void_p | None) -> None:
-        self.lock = threading.Lock()
         self.pointer = c_void_p()
+        self._library = library
+        self._handle = handle
         self._prepared: tuple[int, int] | None = None
         _check(library.nvjpegJpegStateCreate(handle, byref(self.pointer)), "nvjpegJpegStateCreate")
 
-    def prepare(self, library: Any, handle: c_void_p, count: int, output: int) -> None:
+    def prepare(self, count: int, output: int) -> None:
         """Tell libnvjpeg the size of the next batch, where it is another than the last one's."""
         if self._prepared != (count, output):
             self._prepared = None
-            _check(
-                library.nvjpegDecodeBatchedInitialize(handle, self.pointer, count, 1, output),
-                "nvjpegDecodeBatchedInitialize",
-            )
+            status = self._library.nvjpegDecodeBatchedInitialize(self._handle, self.pointer, count, 1, output)
+            _check(status, "nvjpegDecodeBatchedInitialize")
             self._prepared = (count, output)
+
+    def free(self) -> None:
+        """Free it. What it was last used for may not run any more, or have failed."""
+        self._library.nvjpegJpegStateDestroy(self.pointer)
 
 
 def _bind(library: ctypes.CDLL) -> ctypes.CDLL:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import queue
 import threading
 from collections.abc import Callable
@@ -88,7 +89,7 @@ class Device:
             ]
         #: Runs the kernels of all operators.
         self.kernels = KernelContext(device_id)
-        self._next = 0
+        self._turns = itertools.count()
         self._pending: queue.SimpleQueue[tuple[Any, list[Any], Callable[[], None] | None] | None] = queue.SimpleQueue()
         self._reaper = threading.Thread(target=self._reap, name=f"{THREAD_PREFIX}gpu-events", daemon=True)
         self._reaper.start()
@@ -106,9 +107,7 @@ class Device:
 
     def acquire(self) -> StreamSlot:
         """Return the next stream in turn. Never waits: batches that share a stream follow each other on it."""
-        slot = self._slots[self._next % len(self._slots)]
-        self._next += 1
-        return slot
+        return self._slots[next(self._turns) % len(self._slots)]
 
     def when_done(self, event: Any, keep_alive: list[Any], callback: Callable[[], None] | None) -> None:
         """Drop `keep_alive` and call `callback` after the event happened."""

@@ -6,8 +6,8 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from pipeline.executor.frames import by_frames
 from pipeline.executor.memory import BufferPool
 from pipeline.executor.memory_statistics import MemoryStatistics
 from pipeline.executor.parts import part_of
-from pipeline.executor.plan import BatchStep, Phase, make_plan, operator_class
+from pipeline.executor.plan import BatchStep, FusedStep, Phase, SampleStep, make_plan, operator_class
 from pipeline.executor.pool import ThreadPool
 from pipeline.executor.readers import ReaderGroup
 from pipeline.executor.request import BatchRequest, BatchResult, ExecutorConfig, OutputAllocator, TensorList
@@ -31,6 +31,9 @@ from pipeline.operators.base import BatchOperator, SampleOperator, Setup
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.threads import THREAD_PREFIX
+
+if TYPE_CHECKING:
+    from pipeline.operators.fused_pictures import FusedPictures
 
 __all__ = ["Executor"]
 
@@ -107,7 +110,7 @@ class Executor:
         #: Where to record what runs when; None for nowhere.
         self.trace: Trace | None = None
         self._submitted = itertools.count()
-        self._plan = make_plan(graph)
+        self._plan = make_plan(graph, fuse=config.fuse and not config.memory_statistics)
         self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
         kernels = None if self._device is None else self._device.kernels
         setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed, kernels)
@@ -120,8 +123,9 @@ class Executor:
             id(step): ChainRunner(step, [self._sample_operator(node.index) for node in step.nodes])
             for phase in self._plan.phases
             for step in phase.steps
-            if not isinstance(step, BatchStep)
+            if isinstance(step, SampleStep)
         }
+        self._fused = {id(step): fused for step, fused in self._make_fused()}
         self._branches = {
             Edge(node.index, output): node.branch
             for node in graph.nodes
@@ -140,7 +144,9 @@ class Executor:
             nearest_cores(config.device_id if self._device else None) if config.set_affinity else (),
         )
         self._cpu_lane = _Lane(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
-        self._gpu_lane = _Lane(f"{THREAD_PREFIX}gpu-stage", 1, self._device.make_current) if self._device else None
+        self._gpu_lane = (
+            _Lane(f"{THREAD_PREFIX}gpu-stage", self._gpu_threads(), self._device.make_current) if self._device else None
+        )
 
     def _sample_operator(self, index: int) -> SampleOperator[Any]:
         operator = self._operators[index]
@@ -165,6 +171,26 @@ class Executor:
         batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
         batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
         self._advance(_Run(batch, on_done))
+
+    def _make_fused(self) -> Iterator[tuple[FusedStep, FusedPictures]]:
+        from pipeline.operators.fused_pictures import FusedPictures  # operators need this package: it comes first
+
+        for phase in self._plan.phases:
+            for step in phase.steps:
+                if isinstance(step, FusedStep):
+                    operators = [self._operators[node.index] for node in step.nodes]
+                    if FusedPictures.fits(operators):
+                        yield step, FusedPictures(step.nodes, operators)
+
+    def _gpu_threads(self) -> int:
+        """Return how many threads issue work for the GPU: two where one decodes while the other prepares a batch.
+
+        That is so where all they do may be done by any thread; other operators have one thread, and batches in order.
+        """
+        steps = [step for phase in self._plan.phases if phase.device == "gpu" for step in phase.steps]
+        decoding = [step for step in steps if id(step) in self._fused and step.nodes[0].device == "mixed"]
+        simple = [step for step in steps if step.nodes[0].operator == "copy_to_gpu"]
+        return 2 if decoding and len(decoding) + len(simple) == len(steps) else 1
 
     def _reserve(self, config: ExecutorConfig) -> None:
         """Have memory ready for the outputs of as many batches as run at once, where their size is guessed."""
@@ -256,14 +282,13 @@ class Executor:
             trace = batch.trace
             mark = trace.mark(batch.stream) if trace is not None and phase.device == "gpu" else None
             begin = time.perf_counter()
-            if isinstance(step, BatchStep):
-                self._run_batch_step(batch, step)
-                nodes: tuple[GraphNode, ...] = (step.node,)
-            else:
+            if isinstance(step, SampleStep):
                 self._chains[id(step)].run(batch)
-                nodes = step.nodes
+            elif isinstance(step, BatchStep) or id(step) not in self._fused or not self._fused[id(step)].run(batch):
+                for node in step.nodes:
+                    self._run_operator(batch, node)
             end = time.perf_counter()
-            name = self.statistics.step(nodes, batch.made, end - begin)
+            name = self.statistics.step(step.nodes, batch.made, end - begin)
             if trace is not None:
                 trace.add(name, batch.number, begin, end)
                 if mark is not None:
@@ -271,8 +296,7 @@ class Executor:
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
 
-    def _run_batch_step(self, batch: Batch, step: BatchStep) -> None:
-        node = step.node
+    def _run_operator(self, batch: Batch, node: GraphNode) -> None:
         operator = self._operators[node.index]
         assert isinstance(operator, BatchOperator)
         part: Batch | None = None

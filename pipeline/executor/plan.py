@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.executor.fusion import fused_chains
 from pipeline.graph.graph import Edge, Graph, GraphNode
 from pipeline.operators.base import SampleOperator
 from pipeline.operators.registry import implementation
 
-__all__ = ["BatchStep", "Phase", "Plan", "SampleStep", "Step", "make_plan", "operator_class"]
+__all__ = ["BatchStep", "FusedStep", "Phase", "Plan", "SampleStep", "Step", "make_plan", "operator_class"]
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,11 @@ class BatchStep:
     """One operator, run for the batch as a whole."""
 
     node: GraphNode
+
+    @property
+    def nodes(self) -> tuple[GraphNode, ...]:
+        """The operator, as other steps have them."""
+        return (self.node,)
 
 
 @dataclass(frozen=True)
@@ -33,7 +39,18 @@ class SampleStep:
     results: tuple[Edge, ...]
 
 
-Step = BatchStep | SampleStep
+@dataclass(frozen=True)
+class FusedStep:
+    """Operators on the GPU, each of which reads just what the one before makes, run as one: see `fusion.py`.
+
+    Attributes:
+        nodes: in order.
+    """
+
+    nodes: tuple[GraphNode, ...]
+
+
+Step = BatchStep | SampleStep | FusedStep
 
 
 @dataclass(frozen=True)
@@ -61,13 +78,18 @@ class Plan:
         return any(phase.device == "gpu" for phase in self.phases)
 
 
-def make_plan(graph: Graph) -> Plan:
+def make_plan(graph: Graph, *, fuse: bool = True) -> Plan:
     """Order the operators of a graph into phases and steps.
 
     An operator goes into the first phase of its device that comes no sooner than all that it reads. Within a phase
     on the CPU, operators on samples are gathered into chains as long as possible; a chain ends where an argument of
     an operator is made by the chain itself, because arguments are resolved for a batch at once.
+
+    Args:
+        graph: what to order.
+        fuse: whether operators on the GPU may be run as one.
     """
+    fused = fused_chains(graph) if fuse else ()
     levels: list[int] = []
     for node in graph.nodes:
         parity = 0 if node.device == "cpu" else 1  # even phases run on the CPU, odd ones on the GPU
@@ -77,10 +99,21 @@ def make_plan(graph: Graph) -> Plan:
     for level in range(max(levels, default=0) + 1):
         nodes = [node for node in graph.nodes if levels[node.index] == level]
         device = "cpu" if level % 2 == 0 else "gpu"
-        steps = _cpu_steps(nodes, graph) if device == "cpu" else tuple(BatchStep(node) for node in nodes)
+        steps = _cpu_steps(nodes, graph) if device == "cpu" else _gpu_steps(nodes, fused)
         if steps:
             phases.append(Phase(device, steps))
     return Plan(tuple(phases), _last_uses(phases, graph))
+
+
+def _gpu_steps(nodes: list[GraphNode], fused: Iterable[tuple[GraphNode, ...]]) -> tuple[Step, ...]:
+    """Return steps in the order of the graph; a chain comes where its last operator stands."""
+    last = {chain[-1].index: chain for chain in fused}
+    inner = {node.index for chain in fused for node in chain[:-1]}
+    return tuple(
+        FusedStep(last[node.index]) if node.index in last else BatchStep(node)
+        for node in nodes
+        if node.index not in inner
+    )
 
 
 def operator_class(node: GraphNode, graph: Graph) -> type[Any]:
@@ -144,8 +177,7 @@ def _last_uses(phases: list[Phase], graph: Graph) -> dict[Edge, tuple[int, int]]
     last: dict[Edge, tuple[int, int]] = {}
     for phase_number, phase in enumerate(phases):
         for step_number, step in enumerate(phase.steps):
-            nodes = step.nodes if isinstance(step, SampleStep) else (step.node,)
-            for node in nodes:
+            for node in step.nodes:
                 for edge in node.sources:
                     last[edge] = (phase_number, step_number)
     for edge in graph.outputs:

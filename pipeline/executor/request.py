@@ -36,6 +36,7 @@ class ExecutorConfig:
         set_affinity: whether the threads are bound to cores, those near the GPU where there is one.
         bytes_per_sample: size of an output's sample, to have memory ready before the first batch; 0 for no guess.
         memory_statistics: whether to keep note of the sizes of outputs.
+        fuse: whether operators on the GPU may be run as one; their pixels are the same.
     """
 
     max_batch_size: int
@@ -49,6 +50,7 @@ class ExecutorConfig:
     set_affinity: bool = False
     bytes_per_sample: int = 0
     memory_statistics: bool = False
+    fuse: bool = True
 
 
 @dataclass(frozen=True)

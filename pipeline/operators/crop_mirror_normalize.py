@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline import imaging
 from pipeline.errors import ArgumentValueError, PipelineError
@@ -197,30 +198,41 @@ def _frames(
             imaging.crop_mirror_normalize(nothing, planes[index], window=window, layout="CHW", **options)
 
 
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """What to make of the samples of a batch.
+
+    Attributes:
+        plan: what is the same for all samples.
+        starts: (N, ndim), where windows begin, along the input's axes.
+        extents: (N, ndim), of the windows.
+        mirror: (N,) bool.
+        scale: of the normalisation ``pixel * scale + bias``: (1,) or (C,), or with a row a sample.
+        bias: see scale.
+    """
+
+    plan: _Plan
+    starts: npt.NDArray[np.int64]
+    extents: npt.NDArray[np.int64]
+    mirror: npt.NDArray[np.bool_]
+    scale: Array
+    bias: Array
+
+
 @implements(CROP_MIRROR_NORMALIZE, "gpu")
 class CropMirrorNormalizeGpu(GpuOperator):
     """One launch a batch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
-        arguments = batch.arguments(self.node)
-        plan = _Plan.of(self.node, choose_layout(data.layout(), data.ndim, CROP_LAYOUTS))
-        windows = CropWindows(arguments, batch.size, plan.layout)
         source = samples_of(data)
-        starts, extents = self._place(plan, windows, source.shapes.tolist())
-        mirror = arguments.scalars("mirror")
-        assert mirror is not None
+        placed = self.place(batch, data.layout(), source.shapes)
+        plan, starts, extents = placed.plan, placed.starts.copy(), placed.extents
         width = plan.layout.index("W")
         steps = np.ones_like(starts)
-        backwards = mirror != 0
-        steps[backwards, width] = -1
-        starts[backwards, width] += extents[backwards, width] - 1
-
+        steps[placed.mirror, width] = -1
+        starts[placed.mirror, width] += extents[placed.mirror, width] - 1
         made, target = allocate(np.ascontiguousarray(extents[:, list(plan.perm)]), plan.dtype, plan.output_layout)
-        gains, offsets = gains_and_offsets(arguments)
-        channels = int(source.shapes[:, plan.channel_axis].max())
-        padded = padded_channels(channels, plan.pad)
-        constant = not (arguments.per_sample("mean") or arguments.per_sample("std"))
         outside = plan.policy == "pad" or plan.pad
         strided_copy(
             self.kernels,
@@ -231,16 +243,38 @@ class CropMirrorNormalizeGpu(GpuOperator):
             step=steps,
             axes=plan.perm,
             channel_axis=plan.perm.index(plan.channel_axis),
-            scale=_table(gains, channels, padded, constant),
-            bias=_table(offsets, channels, padded, constant),
+            scale=placed.scale,
+            bias=placed.bias,
             fill=np.asarray(plan.fill if len(plan.fill) > 1 else plan.fill[0]) if outside else None,
         )
         return [made]
 
-    def _place(self, plan: _Plan, windows: CropWindows, shapes: list[list[int]]) -> tuple[Array, Array]:
+    def place(self, batch: Batch, layout: str, shapes: npt.NDArray[np.int64]) -> Placed:
+        """Return what to make of samples of some layout and of shapes (N, ndim).
+
+        Raises:
+            ArgumentValueError: for arguments that don't fit.
+            OperatorError: with the samples whose windows leave them, where that is forbidden.
+        """
+        arguments = batch.arguments(self.node)
+        plan = _Plan.of(self.node, choose_layout(layout, shapes.shape[1], CROP_LAYOUTS))
+        starts, extents = self._windows(plan, CropWindows(arguments, batch.size, plan.layout), shapes)
+        mirror = arguments.scalars("mirror")
+        assert mirror is not None
+        gains, offsets = gains_and_offsets(arguments)
+        channels = int(shapes[:, plan.channel_axis].max())
+        padded = padded_channels(channels, plan.pad)
+        constant = not (arguments.per_sample("mean") or arguments.per_sample("std"))
+        scale, bias = (_table(values, channels, padded, constant) for values in (gains, offsets))
+        return Placed(plan, starts, extents, mirror != 0, scale, bias)
+
+    def _windows(self, plan: _Plan, windows: CropWindows, shapes: npt.NDArray[np.int64]) -> tuple[Array, Array]:
+        """Return where the windows of all samples begin and their extents, each (N, ndim)."""
+        if windows.whole and not plan.pad and len(plan.fill) == 1:
+            return np.zeros_like(shapes), shapes
         placed: list[tuple[list[int], list[int]]] = []
         failures: list[tuple[int, PipelineError]] = []
-        for sample, shape in enumerate(shapes):
+        for sample, shape in enumerate(shapes.tolist()):
             try:
                 placed.append(plan.window(windows, sample, shape))
             except PipelineError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pipeline.errors import ArgumentTypeError
@@ -66,23 +66,10 @@ class _Sliced:
         return _checked(*self._windows.place(sample, (height, width, 1), bounds), (height, width, 1))
 
 
-class _Random:
-    """By the arguments of `random_crop_generator`."""
-
-    size = (None, None)
-
-    def __init__(self, node: GraphNode, batch: Batch) -> None:
-        self._windows = RandomWindows(node, batch)
-
-    def choose(self, sample: int, height: int, width: int, given: Sequence[Array]) -> tuple[int, int, int, int]:
-        y, x, rows, columns = self._windows.choose(sample, height, width)
-        return y, x, rows, columns
-
-
-_WINDOWS: dict[str, type[_Cropped] | type[_Sliced] | type[_Random]] = {
+_WINDOWS: dict[str, Callable[[GraphNode, Batch], DecodedWindows]] = {
     "decoders.image_crop": _Cropped,
     "decoders.image_slice": _Sliced,
-    "decoders.image_random_crop": _Random,
+    "decoders.image_random_crop": RandomWindows,
 }
 
 

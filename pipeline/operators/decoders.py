@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from pipeline.codecs import DecodedBatch, GpuDecoder
+from pipeline.codecs import DecodedBatch, EncodedBatch, PictureDecoder
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.executor.batch import Batch
 from pipeline.graph.graph import GraphNode
@@ -21,10 +23,10 @@ from pipeline.operators.base import OutputSpec, SampleOperator, Setup
 from pipeline.operators.crop_arguments import CROP_ARGUMENTS
 from pipeline.operators.decoder_arguments import DECODER_ARGUMENTS
 from pipeline.operators.decoder_windows import DecodedWindows, windows_of
-from pipeline.operators.encoded import channels_of, flat_bytes
+from pipeline.operators.encoded import channels_of, encoded_batch, flat_bytes
 from pipeline.operators.gpu_operator import GpuOperator, allocate, as_pipeline_error, fail
 from pipeline.operators.output_dtype import check_dtype
-from pipeline.operators.random_windows import RANDOM_CROP_ARGUMENTS
+from pipeline.operators.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import Input, OperatorSchema
 from pipeline.operators.slice_arguments import SLICE_ARGUMENTS
@@ -147,11 +149,11 @@ def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
 @implements(IMAGE_RANDOM_CROP, "mixed")
 @implements(IMAGE_SLICE, "mixed")
 class MixedImageDecoder(GpuOperator):
-    """Decodes a batch a call with nvImageCodec. Decoders' memory is reused when the last view of a batch is gone."""
+    """Decodes a batch a call. Decoders' memory is reused when the last view of a batch is gone."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        self._dtype = check_dtype(node.argument("dtype"), _DTYPES)
+        self.dtype = check_dtype(node.argument("dtype"), _DTYPES)
         self._output_type = node.argument("output_type")
         self._adjust = node.argument("adjust_orientation")
         if self._output_type.name not in ("RGB", "BGR", "GRAY"):
@@ -159,7 +161,8 @@ class MixedImageDecoder(GpuOperator):
                 f"{node.display}: device='mixed' decodes to RGB, BGR or GRAY, not {self._output_type!r}; "
                 "device='cpu' decodes to all"
             )
-        self._decoder = GpuDecoder(
+        assert setup.device_id is not None
+        self._decoder = PictureDecoder(
             setup.device_id,
             setup.num_threads,
             node.argument("hw_decoder_load"),
@@ -171,7 +174,21 @@ class MixedImageDecoder(GpuOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         while self._finished:
             self._finished.popleft().release()
-        encoded = [flat_bytes(sample) for sample in inputs[0].samples]
+        decoded = self.decode(batch, inputs)
+        if self.dtype == np.uint8:
+            return [self._lend(decoded)]
+        made, target = allocate(decoded.samples.shapes, self.dtype, "HWC")
+        strided_copy(self.kernels, batch.stream, decoded.samples, target, scale=_full_scale(self.dtype) / 255)
+        decoded.release()
+        return [made]
+
+    def decode(self, batch: Batch, inputs: Sequence[Any]) -> DecodedBatch:
+        """Decode a batch to uint8 HWC, on its stream; whoever calls releases it. Any thread may call this.
+
+        Raises:
+            OperatorError: with the pictures that can't be decoded.
+        """
+        encoded = encoded_batch(inputs[0])
         decoded = self._decoder.decode(
             encoded,
             batch.stream,
@@ -182,34 +199,49 @@ class MixedImageDecoder(GpuOperator):
         if decoded.failures:
             decoded.release()
             fail([(failure.sample, as_pipeline_error(failure.error)) for failure in decoded.failures])
-        if self._dtype == np.uint8:
-            return [self._lend(decoded)]
-        made, target = allocate(decoded.samples.shapes, self._dtype, "HWC")
-        strided_copy(self.kernels, batch.stream, decoded.samples, target, scale=_full_scale(self._dtype) / 255)
-        decoded.release()
-        return [made]
+        return decoded
 
     def close(self) -> None:
         """Free the decoder. The executor calls it, after the last batch."""
         self._decoder.close()
 
-    def _regions(
-        self, batch: Batch, encoded: Sequence[Array], given: Sequence[Any]
-    ) -> list[tuple[int, int, int, int] | None] | None:
+    def _regions(self, batch: Batch, encoded: EncodedBatch, given: Sequence[Any]) -> npt.NDArray[np.int64] | None:
+        """Return the windows as y0, x0, y1, x1, (N, 4); -1 for what the decoder will say that it is no picture."""
         windows = windows_of(self.node, batch)
         if windows is None:
             return None
-        regions: list[tuple[int, int, int, int] | None] = []
+        heights, widths = self._shown_sizes(encoded)
+        if isinstance(windows, RandomWindows):
+            regions = windows.choose_all(heights, widths)
+        else:
+            regions = self._choose_each(windows, heights.tolist(), widths.tolist(), given)
+        regions[:, 2:] += regions[:, :2]
+        regions[heights == 0] = -1
+        return regions
+
+    def _shown_sizes(self, encoded: EncodedBatch) -> npt.NDArray[np.int64]:
+        """Return heights and widths of pictures as they will be decoded; 0 of what is no picture."""
+        headers = encoded.headers
+        sizes = np.array([headers["height"], headers["width"]], np.int64)
+        if self._adjust:
+            turned = headers["orientation"] >= 5
+            sizes[:, turned] = sizes[::-1, turned]
+        for sample in np.flatnonzero(headers["height"] == 0).tolist():
+            with suppress(PipelineError):
+                sizes[:, sample] = shown_size(encoded.arrays[sample], self._adjust)
+        return sizes
+
+    def _choose_each(
+        self, windows: DecodedWindows, heights: list[int], widths: list[int], given: Sequence[Any]
+    ) -> npt.NDArray[np.int64]:
+        regions = np.zeros((len(heights), 4), np.int64)
         failures: list[tuple[int, PipelineError]] = []
-        for sample, data in enumerate(encoded):
+        for sample, (height, width) in enumerate(zip(heights, widths, strict=True)):
             try:
-                size = shown_size(data, self._adjust)
-            except PipelineError:
-                regions.append(None)  # the decoder says what is wrong with it
-                continue
-            try:
-                y, x, height, width = windows.choose(sample, *size, [values.samples[sample] for values in given])
-                regions.append((y, x, y + height, x + width))
+                if height:
+                    regions[sample] = windows.choose(
+                        sample, height, width, [values.samples[sample] for values in given]
+                    )
             except PipelineError as error:
                 failures.append((sample, error))
         fail(failures)

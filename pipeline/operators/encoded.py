@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.tensors.cpu import Array
+from pipeline.codecs import EncodedBatch
+from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import DALIImageType
 
-__all__ = ["channels_of", "flat_bytes"]
+__all__ = ["channels_of", "encoded_batch", "flat_bytes"]
 
 _CHANNELS = {DALIImageType.RGB: 3, DALIImageType.BGR: 3, DALIImageType.YCbCr: 3, DALIImageType.GRAY: 1}
 
@@ -23,6 +24,14 @@ def flat_bytes(sample: Array) -> npt.NDArray[np.uint8]:
     if sample.ndim == 1 and sample.dtype == np.uint8:
         return sample
     return np.ascontiguousarray(sample).reshape(-1).view(np.uint8)
+
+
+def encoded_batch(data: TensorListCPU) -> EncodedBatch:
+    """Return a batch as decoders on the GPU take it; nothing is done for each sample where they are rows of bytes."""
+    table = data.table()
+    if table.ndim == 1 and table.dtype == np.uint8 and table.is_contiguous():
+        return EncodedBatch(table.pointers, table.shapes[:, 0], lambda: data.samples, data)
+    return EncodedBatch.of([flat_bytes(sample) for sample in data.samples])
 
 
 def channels_of(output_type: DALIImageType) -> int | None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.executor.batch import Batch
 from pipeline.graph.graph import GraphNode
 from pipeline.operators.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
 from pipeline.operators.registry import implements, register
 from pipeline.operators.resize import FILTER_ARGUMENTS, ResizeCpu, ResizeGpu
-from pipeline.operators.resize_arguments import Resized
+from pipeline.operators.resize_arguments import Resized, ResizedBatch, solve_each
 from pipeline.operators.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 
 __all__ = ["RANDOM_RESIZED_CROP"]
@@ -67,9 +70,21 @@ class RandomWindowGeometry:
         """
         if 0 in extents:
             raise PipelineError(f"can't resize an empty picture, of {' x '.join(map(str, extents))}")
-        y, x, height, width = self._windows.choose(sample, *extents)
+        y, x, height, width = self._windows.choose(sample, extents[0], extents[1])
         whole = [height, width] == list(extents)
         return Resized(self._size, (float(y), float(x)), (float(y + height), float(x + width)), whole)
+
+    def solve_all(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+        """Return sizes and regions of all samples, given (N, 2) extents.
+
+        Raises:
+            OperatorError: with the samples that are empty.
+        """
+        if not extents.all():
+            return solve_each(self, extents)
+        windows = self._windows.choose_all(extents[:, 0], extents[:, 1])
+        low = windows[:, :2].astype(np.float64)
+        return ResizedBatch(np.broadcast_to(np.array(self._size), low.shape), low, low + windows[:, 2:])
 
 
 @implements(RANDOM_RESIZED_CROP, "cpu")

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.errors import ArgumentValueError
 from pipeline.executor.batch import Batch
 from pipeline.graph.graph import GraphNode
 from pipeline.operators.schema import Argument, Kind
+from pipeline.tensors.cpu import Array
 
 __all__ = ["RANDOM_CROP_ARGUMENTS", "RandomWindows"]
 
@@ -30,6 +34,8 @@ RANDOM_CROP_ARGUMENTS = (
     ),
 )
 
+
+Sizes = npt.NDArray[np.int64]
 
 # Aspect ratios are compared with the precision of float32: 4 / 3 is within 1.3333334.
 _LESS, _MORE = 1 - 2**-23, 1 + 2**-23
@@ -59,25 +65,63 @@ class RandomWindows:
         drawn = batch.generator(node).random((batch.size, 2 * attempts + 2))
         area = np.maximum(low_area + drawn[:, :attempts] * (high_area - low_area), 0)
         ratio = np.exp(math.log(low_ratio) + drawn[:, attempts:-2] * (math.log(high_ratio) - math.log(low_ratio)))
-        # Heights and widths of the attempts, by sample, where the picture's area is 1.
-        self._heights: list[list[float]] = np.sqrt(area / ratio).tolist()
-        self._widths: list[list[float]] = np.sqrt(area * ratio).tolist()
-        self._places: list[list[float]] = drawn[:, -2:].tolist()
+        # Heights and widths of the attempts, by sample, where the picture's area is 1; and where in what is left.
+        self._attempts = np.sqrt(area / ratio), np.sqrt(area * ratio)
+        self._places = drawn[:, -2:]
 
-    def choose(self, sample: int, height: int, width: int) -> tuple[int, int, int, int]:
-        """Return the window (y, x, height, width) of a sample, in pixels; nothing of a picture that has none."""
+    #: Nothing is known of height and width of all windows beforehand.
+    size = (None, None)
+
+    @cached_property
+    def _rows(self) -> list[tuple[list[float], list[float], list[float]]]:
+        return list(zip(*(table.tolist() for table in (*self._attempts, self._places)), strict=True))
+
+    def choose(self, sample: int, height: int, width: int, given: Sequence[Array] = ()) -> tuple[int, int, int, int]:
+        """Return the window (y, x, height, width) of a sample, in pixels; nothing of a picture that has none.
+
+        Args:
+            sample: its position in the batch.
+            height: of its picture.
+            width: of its picture.
+            given: what other windows are chosen by, of these nothing.
+        """
         if height <= 0 or width <= 0:
             return 0, 0, 0, 0
         low, high = self._ratios
         unit = math.sqrt(height * width)
-        for tall, wide in zip(self._heights[sample], self._widths[sample], strict=True):
+        heights, widths, (at_y, at_x) = self._rows[sample]
+        for tall, wide in zip(heights, widths, strict=True):
             h, w = max(1, int(tall * unit + 0.5)), max(1, int(wide * unit + 0.5))
             if h <= height and w <= width and low * _LESS <= w / h <= high * _MORE:
                 break
         else:
             h, w = self._fitting(height, width)
-        at_y, at_x = self._places[sample]
         return int(at_y * (height - h + 1)), int(at_x * (width - w + 1)), h, w
+
+    def choose_all(self, heights: Sizes, widths: Sizes) -> Sizes:
+        """Return the windows of all samples, (N, 4): those of `choose`, for the price of one call.
+
+        Args:
+            heights: (N,) int64, of the pictures.
+            widths: (N,) int64.
+        """
+        low, high = self._ratios
+        unit = np.sqrt(heights * widths)[:, None]
+        tall, wide = (np.maximum(1, (attempts * unit + 0.5).astype(np.int64)) for attempts in self._attempts)
+        ratio = wide / tall
+        fits = (tall <= heights[:, None]) & (wide <= widths[:, None]) & (low * _LESS <= ratio) & (ratio <= high * _MORE)
+        # The first that fits; argmax needs a column where nothing was attempted.
+        first = np.argmax(np.pad(fits, ((0, 0), (0, 1)), constant_values=True), axis=1)
+        windows = np.zeros((len(heights), 4), np.int64)
+        found = first < fits.shape[1]
+        rows = np.flatnonzero(found)
+        windows[rows, 2], windows[rows, 3] = tall[rows, first[rows]], wide[rows, first[rows]]
+        for row in np.flatnonzero(~found & (heights > 0) & (widths > 0)).tolist():
+            windows[row, 2:] = self._fitting(int(heights[row]), int(widths[row]))
+        windows[:, 0] = self._places[:, 0] * (heights - windows[:, 2] + 1)
+        windows[:, 1] = self._places[:, 1] * (widths - windows[:, 3] + 1)
+        windows[(heights <= 0) | (widths <= 0)] = 0
+        return windows
 
     def _fitting(self, height: int, width: int) -> tuple[int, int]:
         """Return the largest window of an allowed aspect ratio, shrunk to the largest allowed area."""

@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline import imaging
-from pipeline.errors import ArgumentValueError, PipelineError
+from pipeline.errors import ArgumentValueError
 from pipeline.executor.batch import Batch
 from pipeline.operators.base import OutputSpec, SampleOperator
-from pipeline.operators.gpu_operator import GpuOperator, allocate, fail, samples_of
+from pipeline.operators.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline.operators.layouts import RESIZE_LAYOUTS, choose_layout
 from pipeline.operators.output_dtype import output_dtype
 from pipeline.operators.registry import implements, register
-from pipeline.operators.resize_arguments import RESIZE_ARGUMENTS, Geometry, Resized, ResizeGeometry
+from pipeline.operators.resize_arguments import RESIZE_ARGUMENTS, Geometry, Resized, ResizedBatch, ResizeGeometry
 from pipeline.operators.resize_launches import Filters, resample_pictures, resample_volumes
 from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
 from pipeline.operators.specs import Extents, describe, known_extents
@@ -208,42 +209,35 @@ class ResizeGpu(GpuOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
-        arguments = batch.arguments(self.node)
         layout = choose_layout(data.layout(), data.ndim, RESIZE_LAYOUTS)
         axes = _Axes.of(layout)
         source = samples_of(data)
-        dtype = _check_dtype(output_dtype(self.node), source.dtype)
-        shapes = source.shapes.tolist()
-        solved = _solve(self.geometry.of(self.node, batch, axes.letters), axes, shapes)
-        filters = _filters(arguments)
-        made_shapes = [axes.resized(shape, one.size) for shape, one in zip(shapes, solved, strict=True)]
-        made, target = allocate(np.array(made_shapes, np.int64), dtype, layout)
-        lower, upper = filters
+        solved, filters = self.plan(batch, axes.letters, source.shapes[:, axes.first : axes.end])
+        shapes = source.shapes.copy()
+        shapes[:, axes.first : axes.end] = solved.size
+        made, target = allocate(shapes, self.dtype_of(source.dtype), layout)
         resize = resample_pictures if axes.letters == "HW" else resample_volumes
-        resize(
-            self.kernels,
-            batch.stream,
-            source,
-            target,
-            axes.first,
-            np.array([one.low for one in solved]),
-            np.array([one.high for one in solved]),
-            Filters(np.array(lower), np.array(upper), self.node.argument("antialias")),
-        )
+        resize(self.kernels, batch.stream, source, target, axes.first, solved.low, solved.high, filters)
         outputs: list[Any] = [made]
         if self.node.argument("save_attrs"):
-            extents = np.array([axes.extents(shape) for shape in shapes], np.int32)
+            extents = source.shapes[:, axes.first : axes.end].astype(np.int32)
             outputs.append(upload(batch, TensorListCPU(extents)))
         return outputs
 
+    def plan(self, batch: Batch, axes: str, extents: npt.NDArray[np.int64]) -> tuple[ResizedBatch, Filters]:
+        """Return how to resize samples of (N, axes) extents along the axes "HW" or "DHW".
 
-def _solve(geometry: Geometry, axes: _Axes, shapes: list[list[int]]) -> list[Resized]:
-    solved: list[Resized] = []
-    failures: list[tuple[int, PipelineError]] = []
-    for sample, shape in enumerate(shapes):
-        try:
-            solved.append(geometry.solve(sample, axes.extents(shape)))
-        except PipelineError as error:
-            failures.append((sample, error))
-    fail(failures)
-    return solved
+        Raises:
+            OperatorError: with the samples that can't be resized.
+        """
+        solved = self.geometry.of(self.node, batch, axes).solve_all(extents)
+        lower, upper = _filters(batch.arguments(self.node))
+        return solved, Filters(np.array(lower), np.array(upper), self.node.argument("antialias"))
+
+    def dtype_of(self, given: np.dtype[Any]) -> np.dtype[Any]:
+        """Return the dtype of the output, given the input's.
+
+        Raises:
+            ArgumentValueError: for an input that can't be resized, or not to the dtype that was asked for.
+        """
+        return _check_dtype(output_dtype(self.node), given)

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.executor.arguments import Arguments
+from pipeline.operators.gpu_operator import fail
 from pipeline.operators.schema import Argument, Kind
 from pipeline.operators.windows import round_half_away
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from pipeline.executor.batch import Batch
     from pipeline.graph.graph import GraphNode
 
-__all__ = ["RESIZE_ARGUMENTS", "Geometry", "ResizeGeometry", "Resized"]
+__all__ = ["RESIZE_ARGUMENTS", "Geometry", "ResizeGeometry", "Resized", "ResizedBatch", "solve_each"]
 
 _AXIS_ARGUMENTS = {"D": "resize_z", "H": "resize_y", "W": "resize_x"}
 
@@ -84,6 +86,20 @@ class Resized(NamedTuple):
     whole: bool
 
 
+class ResizedBatch(NamedTuple):
+    """How to resize the samples of a batch: the columns of `Resized`.
+
+    Attributes:
+        size: (N, axes) int64.
+        low: (N, axes) float64.
+        high: (N, axes) float64.
+    """
+
+    size: npt.NDArray[np.int64]
+    low: npt.NDArray[np.float64]
+    high: npt.NDArray[np.float64]
+
+
 class Geometry(Protocol):
     """Computes sizes and regions of a batch."""
 
@@ -97,6 +113,31 @@ class Geometry(Protocol):
 
     def solve(self, sample: int, extents: Sequence[int]) -> Resized:
         """Return size and region of a sample, given the extents of its spatial axes."""
+
+    def solve_all(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+        """Return sizes and regions of all samples, given (N, axes) extents: what `solve` returns for each.
+
+        Raises:
+            OperatorError: with the samples that can't be resized.
+        """
+
+
+def solve_each(geometry: Geometry, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+    """Solve for one sample after the other.
+
+    Raises:
+        OperatorError: with the samples that can't be resized.
+    """
+    solved: list[Resized] = []
+    failures: list[tuple[int, PipelineError]] = []
+    for sample, lengths in enumerate(extents.tolist()):
+        try:
+            solved.append(geometry.solve(sample, lengths))
+        except PipelineError as error:
+            failures.append((sample, error))
+    fail(failures)
+    size, low, high, _ = zip(*solved, strict=True)
+    return ResizedBatch(np.array(size, np.int64), np.array(low, np.float64), np.array(high, np.float64))
 
 
 class ResizeGeometry:
@@ -182,6 +223,17 @@ class ResizeGeometry:
                 low[axis], high[axis] = high[axis], low[axis]
                 whole = False
         return Resized(size, tuple(low), tuple(high), whole)
+
+    def solve_all(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+        """Return sizes and regions of all samples, given (N, axes) extents.
+
+        Raises:
+            OperatorError: with the samples that are empty.
+        """
+        if None in self._plain or not extents.all():
+            return solve_each(self, extents)
+        high = extents.astype(np.float64)
+        return ResizedBatch(np.array(self._plain, np.int64), np.zeros_like(high), high)
 
     def _scaled(self, asked: list[float], lengths: Sequence[float]) -> list[float]:
         """Return the size before rounding; `asked` is 0 where the mode decides."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.executor.arguments import Arguments
 from pipeline.operators.crop_arguments import CROP_ARGUMENTS, CropWindows
 from pipeline.operators.registry import implements, register
 from pipeline.operators.resize import FILTER_ARGUMENTS, ResizeCpu, ResizeGpu
-from pipeline.operators.resize_arguments import RESIZE_ARGUMENTS, Resized, ResizeGeometry
+from pipeline.operators.resize_arguments import RESIZE_ARGUMENTS, Resized, ResizedBatch, ResizeGeometry, solve_each
 from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
 
 __all__ = ["FAST_RESIZE_CROP_MIRROR", "RESIZE_CROP_MIRROR", "CroppedGeometry"]
@@ -78,6 +79,10 @@ class CroppedGeometry(ResizeGeometry):
             high.append(end)
         unchanged = whole.whole and tuple(size) == whole.size and not self._mirror[sample]
         return Resized(tuple(size), tuple(low), tuple(high), unchanged)
+
+    def solve_all(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+        """Return sizes and regions of all samples, given (N, axes) extents."""
+        return solve_each(self, extents)
 
 
 @implements(RESIZE_CROP_MIRROR, "cpu")

@@ -45,7 +45,13 @@ def walk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cal
 
 
 def test_sizes_of_a_batch(walk: Callable[..., list[tuple[int, ...]]]) -> None:
-    files = [jpeg(33, 21), jpeg(300, 200, "L"), jpeg(8, 9, "CMYK"), np.zeros(0, np.uint8), np.arange(99, dtype=np.uint8)]
+    files = [
+        jpeg(33, 21),
+        jpeg(300, 200, "L"),
+        jpeg(8, 9, "CMYK"),
+        np.zeros(0, np.uint8),
+        np.arange(99, dtype=np.uint8),
+    ]
     assert walk(*files) == [(21, 33, 3, 1, 1), (200, 300, 1, 1, 1), (9, 8, 4, 1, 0), (0, 0, 0, 1, 0), (0, 0, 0, 1, 0)]
 
 

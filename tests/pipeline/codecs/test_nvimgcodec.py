@@ -18,6 +18,9 @@ from pipeline.types import BGR, GRAY, RGB, YCbCr
 pytestmark = pytest.mark.skipif(missing_codec_reason() is not None, reason=str(missing_codec_reason()))
 
 
+Bytes = npt.NDArray[np.uint8]
+
+
 def picture(seed: int, height: int, width: int) -> npt.NDArray[np.uint8]:
     """Smooth noise of little colour: decoders may differ in how they upsample chroma."""
     rng = np.random.default_rng(seed)

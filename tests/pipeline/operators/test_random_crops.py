@@ -9,6 +9,7 @@ import pytest
 
 from pipeline.errors import PipelineError
 from pipeline.imaging import resize
+from pipeline.operators.random_windows import RandomWindows
 from pipeline.types import FLOAT, INTERP_CUBIC
 from tests.pipeline.imaging.pictures import pillow, smooth, with_orientation
 from tests.pipeline.operators.both import Array, refused_by_both, run_dali, run_ours
@@ -257,3 +258,22 @@ def test_refuses_shapes_that_are_no_integers() -> None:
     refused_by_both(
         lambda fn, _, x: fn.random_crop_generator(x), [np.float32([48, 64])], match="must be integers, not float32"
     )
+
+
+@pytest.mark.parametrize("options", [{}, {"num_attempts": 0}, {"random_area": [0.9, 2.0]}, {"num_attempts": 1}])
+def test_windows_of_a_batch_are_those_of_its_samples(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+    sizes = [(30, 40), (1, 500), (500, 1), (7, 7), (0, 5), (300, 20), (1080, 1920), (2, 3)] * 8
+    one_by_one = RandomWindows.choose
+    compared = []
+
+    def choose(windows: RandomWindows, sample: int, height: int, width: int, *given: Any) -> tuple[int, int, int, int]:
+        window = one_by_one(windows, sample, height, width, *given)
+        heights, widths = np.array(sizes).T
+        assert tuple(windows.choose_all(heights, widths)[sample].tolist()) == window
+        compared.append(sample)
+        return window
+
+    monkeypatch.setattr(RandomWindows, "choose", choose)
+    shapes = [np.array([*size, 3]) for size in sizes]
+    run_ours(lambda fn, _, x: fn.random_crop_generator(x, **options), shapes, seed=5)
+    assert sorted(compared) == list(range(len(sizes)))

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import types as our_types
+from pipeline.operators.resize_arguments import ResizeGeometry
 from tests.pipeline.operators.both import RAGGED, compare, pictures, refused_by_both, run_dali, run_ours
 
 INTEGERS = 1
@@ -247,3 +248,32 @@ def test_differs_in_few_pixels_of_a_photograph_like_picture() -> None:
     graph = lambda fn, _, x: fn.resize(x, size=[51, 77])  # noqa: E731
     (ours,), (theirs,) = run_ours(graph, feed, layouts=["HWC"]), run_dali(graph, feed, layouts=["HWC"])
     assert (ours.samples[0] != theirs.samples[0]).mean() < 0.002
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"size": (20, 30)},
+        {"size": (0, 30)},
+        {"resize_shorter": 24},
+        {"size": (-20, 30)},
+        {"size": (9, 9), "max_size": 5},
+    ],
+)
+def test_geometry_of_a_batch_is_that_of_its_samples(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
+    samples = [np.zeros((height, width, 3), np.uint8) for height, width in ((5, 7), (60, 40), (33, 33))]
+    extents = np.array([one.shape[:2] for one in samples])
+    one_by_one = ResizeGeometry.solve
+    compared = []
+
+    def solve(geometry: ResizeGeometry, sample: int, lengths: Any) -> Any:
+        if sample not in compared:
+            compared.append(sample)
+            of_all = geometry.solve_all(extents)
+            resized = one_by_one(geometry, sample, lengths)
+            assert [column[sample].tolist() for column in of_all] == [list(column) for column in resized[:3]]
+        return one_by_one(geometry, sample, lengths)
+
+    monkeypatch.setattr(ResizeGeometry, "solve", solve)
+    run_ours(lambda fn, _, x: fn.resize(x, **options), samples)
+    assert sorted(compared) == [0, 1, 2]

@@ -1,0 +1,131 @@
+"""The engine and nvImageCodec together decode what pillow decodes, in the order of the batch."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.codecs import EncodedBatch, PictureDecoder, missing_codec_reason
+from pipeline.types import BGR, GRAY
+from tests.pipeline.codecs.test_nvimgcodec import Bytes, check_close, encode, picture, with_pillow
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(missing_codec_reason() is not None, reason=str(missing_codec_reason())),
+]
+
+
+class Decoding:
+    """A decoder and a stream."""
+
+    def __init__(self) -> None:
+        self.cupy = pytest.importorskip("cupy")
+        self.decoder = PictureDecoder(0, num_threads=2)
+        self.stream = self.cupy.cuda.Stream(non_blocking=True)
+
+    def pictures(self, encoded: list[Bytes], **options: Any) -> tuple[list[Any], Any]:
+        batch = self.decoder.decode(EncodedBatch.of(encoded), self.stream, **options)
+        self.stream.synchronize()
+        arrays = [None if array is None else array.get() for array in batch.arrays()]
+        batch.release()
+        return arrays, batch.failures
+
+
+@pytest.fixture
+def decoding() -> Iterator[Decoding]:
+    made = Decoding()
+    with made.decoder:
+        yield made
+
+
+def mixture() -> list[Bytes]:
+    kinds: list[dict[str, Any]] = [
+        {}, {"progressive": True}, {"subsampling": 0}, {"orientation": 6}, {"subsampling": 1}, {"format": "PNG"},
+        {"restart_marker_rows": 1},
+    ]  # fmt: skip
+    return [encode(picture(n, 64 + 13 * n, 150 - 7 * n), **kinds[n % len(kinds)]) for n in range(14)]
+
+
+def test_any_mixture(decoding: Decoding) -> None:
+    made, failures = decoding.pictures(mixture())
+    assert not failures
+    for array, data in zip(made, mixture(), strict=True):
+        check_close(array, with_pillow(data))
+
+
+def test_output_types(decoding: Decoding) -> None:
+    data = encode(picture(1, 70, 90))
+    for output_type, expected in ((BGR, with_pillow(data)[..., ::-1]), (GRAY, with_pillow(data, "L"))):
+        (array,), _ = decoding.pictures([data], output_type=output_type)
+        check_close(array, expected)
+
+
+def test_regions(decoding: Decoding) -> None:
+    encoded = mixture()
+    regions = np.array([[3, 5, 33, 38] if n % 3 else [-1] * 4 for n in range(len(encoded))])
+    made, _ = decoding.pictures(encoded, regions=regions)
+    whole, _ = decoding.pictures(encoded)
+    for n, (array, picture_) in enumerate(zip(made, whole, strict=True)):
+        check_close(array, picture_[3:33, 5:38] if n % 3 else picture_)
+
+
+def test_one_bad_picture_is_one_failure(decoding: Decoding) -> None:
+    encoded = mixture()
+    encoded[4] = encoded[4][:30].copy()
+    encoded[5] = np.arange(50, dtype=np.uint8)
+    made, failures = decoding.pictures(encoded)
+    assert [failure.sample for failure in failures] == [4, 5]
+    assert [n for n, array in enumerate(made) if array is None] == [4, 5]
+    check_close(made[6], with_pillow(encoded[6]))
+
+
+def test_what_the_engine_refuses_costs_nobody_else(decoding: Decoding) -> None:
+    # A header that promises what does not follow: the engine fails for the whole batch, nvImageCodec for this one.
+    encoded = mixture()
+    bad = encoded[0].copy()
+    scan = bytes(bad).index(b"\xff\xda")
+    bad[scan + 20 : -2] = 0xFF
+    encoded[0] = bad
+    made, _ = decoding.pictures(encoded)
+    check_close(made[2], with_pillow(encoded[2]))
+    made, failures = decoding.pictures(mixture())
+    assert not failures
+    check_close(made[0], with_pillow(mixture()[0]))
+
+
+def test_memory_is_used_again(decoding: Decoding) -> None:
+    decoding.pictures(mixture())
+    pool = decoding.cupy.get_default_memory_pool()
+    before = pool.total_bytes()
+    for _ in range(20):
+        decoding.pictures(mixture())
+    assert pool.total_bytes() == before
+
+
+def test_threads_share_a_decoder(decoding: Decoding) -> None:
+    errors: list[BaseException] = []
+
+    def work(seed: int) -> None:
+        try:
+            stream = decoding.cupy.cuda.Stream(non_blocking=True)
+            data = [encode(picture(seed + n, 120, 140)) for n in range(8)]
+            for _ in range(20):
+                batch = decoding.decoder.decode(EncodedBatch.of(data), stream)
+                stream.synchronize()
+                for array, one in zip(batch.arrays(), data, strict=True):
+                    check_close(array.get(), with_pillow(one))
+                batch.release()
+        except BaseException as error:  # noqa: BLE001 - reported below
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in (0, 100, 200)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert not errors

@@ -18,6 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 DEMO := $(VENV)/.installed-demo
 DEV  := $(VENV)/.installed-test,demo,bench,examples,video,parity
 GPU  := $(VENV)/.installed-test,demo,bench,examples,video,parity,$(CUDA)
+GPU_BENCH := $(VENV)/.installed-test,demo,bench,examples,video,parity,training,$(CUDA)
 DOCS := $(VENV)/.installed-docs
 
 .DEFAULT_GOAL := help
@@ -60,8 +61,8 @@ soak: $(DEV) ## train for half an hour while faults are injected (ARGS="--second
 test-gpu: $(GPU) ## run the tests that need a GPU
 	$(BIN)/python -m pytest -m gpu $(ARGS)
 
-bench-gpu: $(GPU) ## the same comparison on GPU 0
-	$(BIN)/python -m benchmarks --device cuda:0 $(ARGS)
+bench-gpu: $(GPU_BENCH) ## everything on GPU 0 in eight minutes: pixels, rates, training, sizes, a timeline
+	$(BIN)/python -m benchmarks.gpu $(ARGS)
 
 operators: $(DEV) ## compare all operators with NVIDIA DALI's, and write docs/operators.md
 	DALI_PROXY_PARITY_EXAMPLES=60 DALI_PROXY_PARITY_RECORD=docs/parity.json $(BIN)/python -m pytest tests/parity $(ARGS)

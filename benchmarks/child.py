@@ -1,12 +1,15 @@
-"""A rival in a process of its own, so that one that hangs can be ended and none disturbs another."""
+"""Measurements in processes of their own, so that one that hangs can be ended and none disturbs another."""
 
 from __future__ import annotations
 
 import multiprocessing
 import traceback
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from types import TracebackType
+from typing import Any
 
 import psutil
 
@@ -16,15 +19,118 @@ from benchmarks.rivals.base import Rival
 from benchmarks.workload import Setup
 
 GRACE = 60.0
-"""Seconds that a rival may take to start, to give an answer beyond what it measures, and to end by itself."""
+"""Seconds that a process may take to start, and to give an answer beyond what it measures."""
+
+ENDING = 20.0
+"""Seconds that it may take to end by itself."""
 
 
 class RivalError(RuntimeError):
-    """A rival failed, or gave no answer in time."""
+    """A process failed, or gave no answer in time.
+
+    Attributes:
+        told: Whether the process told it: then it lives, and may be asked again if it serves calls.
+    """
+
+    told = False
 
 
-class Child:
-    """Runs one rival with one setup in a fresh process, and keeps its stream open between measurements.
+@dataclass(frozen=True)
+class Failure:
+    """The answer of a process that failed."""
+
+    traceback: str
+
+
+class Helper:
+    """A fresh process that answers what it is asked.
+
+    Args:
+        name: What errors call it.
+        serve: Runs there with the arguments and its end of a connection. What it raises becomes a failure.
+        arguments: For ``serve``, before the connection.
+        grace: Seconds of patience for each step.
+    """
+
+    def __init__(self, name: str, serve: Callable[..., None], *arguments: Any, grace: float = GRACE) -> None:
+        self.name = name
+        self.grace = grace
+        context = multiprocessing.get_context("spawn")
+        self._connection, other = context.Pipe()
+        self._process = context.Process(target=_begin, args=(serve, arguments, other))
+        self._process.start()
+        other.close()
+
+    def ask(self, question: Any, seconds: float = 0.0) -> Any:
+        """Asks, and waits for the answer.
+
+        Args:
+            question: What ``serve`` receives.
+            seconds: How long the answer takes where all is well; the patience comes on top.
+
+        Raises:
+            RivalError: It failed or gave no answer in time.
+        """
+        self.tell(question)
+        return self.answer(seconds)
+
+    def tell(self, question: Any) -> None:
+        """Asks, and does not wait."""
+        with suppress(BrokenPipeError):  # it may have said why before it ended
+            self._connection.send(question)
+
+    def answer(self, seconds: float = 0.0) -> Any:
+        """Waits for an answer to nothing that was asked, or to what was.
+
+        Raises:
+            RivalError: It failed or gave no answer in time.
+        """
+        timeout = seconds + self.grace
+        if not self._connection.poll(timeout):
+            raise RivalError(f"{self.name} gave no answer in {timeout:.0f} s")
+        try:
+            answer = self._connection.recv()
+        except (EOFError, ConnectionResetError):
+            raise RivalError(f"the process of {self.name} died") from None
+        if isinstance(answer, Failure):
+            error = RivalError(f"{self.name} failed:\n{answer.traceback}")
+            error.told = True
+            raise error
+        return answer
+
+    def family(self) -> list[psutil.Process]:
+        """The process and all that it started, as far as they live."""
+        try:
+            parent = psutil.Process(self._process.pid)
+            return [parent, *parent.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    def let_go(self) -> None:
+        """Tells it to end, and does not wait. Idempotent."""
+        self._connection.close()
+
+    def close(self) -> None:
+        """Ends the process, and whatever it started, by force if it must."""
+        family = self.family()
+        self.let_go()
+        self._process.join(min(self.grace, ENDING))
+        for process in {*family, *self.family()}:
+            if process.is_running():
+                process.kill()
+        self._process.join()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class Child(Helper):
+    """Runs one rival with one setup, and keeps its stream open between measurements.
 
     Args:
         rival: The rival.
@@ -33,13 +139,7 @@ class Child:
     """
 
     def __init__(self, rival: Rival, setup: Setup, grace: float = GRACE) -> None:
-        self.name = rival.name
-        self.grace = grace
-        context = multiprocessing.get_context("spawn")
-        self._connection, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(rival, setup, other))
-        self._process.start()
-        other.close()
+        super().__init__(rival.name, _measure_rival, rival, setup, grace=grace)
 
     def check(self) -> Statistics | None:
         """Has the rival start and look at its first batches.
@@ -47,7 +147,7 @@ class Child:
         Raises:
             RivalError: It failed, its batches are wrong, or it took too long.
         """
-        answer = self._answer(self.grace)
+        answer = self.answer()
         assert answer is None or isinstance(answer, Statistics)
         return answer
 
@@ -57,57 +157,86 @@ class Child:
         Raises:
             RivalError: It failed or gave no answer in time.
         """
-        self._connection.send(seconds)
-        answer = self._answer(seconds + self.grace)
+        answer = self.ask(seconds, seconds)
         assert isinstance(answer, Measurement)
         return answer
 
-    def close(self) -> None:
-        """Ends the process, and whatever it started, by force if it must."""
-        family = self._family()
-        self._connection.close()
-        self._process.join(self.grace)
-        for process in {*family, *self._family()}:
-            if process.is_running():
-                process.kill()
-        self._process.join()
+    def report(self) -> str:
+        """What the rival says about itself, as its authors' tools tell it; empty where it says nothing.
 
-    def __enter__(self) -> Child:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _family(self) -> list[psutil.Process]:
-        try:
-            parent = psutil.Process(self._process.pid)
-            return [parent, *parent.children(recursive=True)]
-        except psutil.NoSuchProcess:
-            return []
-
-    def _answer(self, timeout: float) -> object:
-        if not self._connection.poll(timeout):
-            raise RivalError(f"{self.name} gave no answer in {timeout:.0f} s")
-        try:
-            answer = self._connection.recv()
-        except EOFError:
-            raise RivalError(f"the process of {self.name} died") from None
-        if isinstance(answer, str):
-            raise RivalError(f"{self.name} failed:\n{answer}")
-        return answer
+        Raises:
+            RivalError: It failed or gave no answer in time.
+        """
+        return str(self.ask(None))
 
 
-def _serve(rival: Rival, setup: Setup, connection: Connection) -> None:
+class Caller(Helper):
+    """Calls one function as often as it is asked, always in the same process.
+
+    Args:
+        name: What errors call it.
+        function: Something that can be pickled.
+        bound: Its first arguments.
+        grace: Seconds of patience for each step.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any], *bound: Any, grace: float = GRACE) -> None:
+        super().__init__(name, _answer_calls, function, bound, grace=grace)
+        self._ready = False
+
+    def wait(self) -> None:
+        """Waits until everything is imported.
+
+        Raises:
+            RivalError: It failed, or took too long.
+        """
+        if not self._ready:
+            self.answer(GRACE)
+            self._ready = True
+
+    def begin(self, *arguments: Any) -> None:
+        """Calls the function with what follows the bound arguments, and does not wait."""
+        self.tell(arguments)
+
+    def end(self, seconds: float = 0.0) -> Any:
+        """Waits for the result. After a call that raised, the next one is as good as any.
+
+        Args:
+            seconds: How long it takes where all is well; the patience comes on top.
+
+        Raises:
+            RivalError: It raised or gave no answer in time.
+        """
+        self.wait()
+        return self.answer(seconds)
+
+
+def _begin(serve: Callable[..., None], arguments: tuple[Any, ...], connection: Connection) -> None:
     # A spawned process hands its own start method on. Workers start as they do in a user's script.
     multiprocessing.set_start_method(None, force=True)
+    try:
+        serve(*arguments, connection)
+    except (EOFError, BrokenPipeError):  # whoever asks has what it wanted
+        return
+    except Exception:  # noqa: BLE001  # whatever is raised is told to who asks
+        with suppress(BrokenPipeError):
+            connection.send(Failure(traceback.format_exc()))
+
+
+def _measure_rival(rival: Rival, setup: Setup, connection: Connection) -> None:
     with closing(rival.stream(setup)) as stream:
+        connection.send(None if rival.yardstick else check_stream(stream, setup))
+        while True:
+            seconds = connection.recv()
+            connection.send(rival.report() if seconds is None else measure(stream, seconds))
+
+
+def _answer_calls(function: Callable[..., Any], bound: tuple[Any, ...], connection: Connection) -> None:
+    connection.send(None)
+    while True:
+        arguments = connection.recv()
         try:
-            connection.send(None if rival.yardstick else check_stream(stream, setup))
-            while True:
-                connection.send(measure(stream, connection.recv()))
-        except EOFError:  # the runner has what it wanted
-            return
-        except Exception:  # noqa: BLE001  # whatever a rival raises is told to the runner
-            connection.send(traceback.format_exc())
+            answer = function(*bound, *arguments)
+        except Exception:  # noqa: BLE001  # whatever is raised is told to who asked
+            answer = Failure(traceback.format_exc())
+        connection.send(answer)

@@ -32,7 +32,7 @@ def plot_ratios(document: dict[str, Any], path: Path) -> str:
     ]
     if not rows:
         return "Nothing to draw: no ratios."
-    if (missing := _missing()) is not None:
+    if (missing := missing_matplotlib()) is not None:
         return missing
     from matplotlib.figure import Figure
 
@@ -61,7 +61,7 @@ def plot_ratios(document: dict[str, Any], path: Path) -> str:
         f"throughput of {document['reference']} / throughput of the other (logarithmic)\n"
         "bar: median, line: range of the rounds, dotted: target"
     )
-    axes.set_title(_title(document), fontsize=10)
+    axes.set_title(title_of(document), fontsize=10)
     axes.grid(axis="x", alpha=0.3)
     figure.savefig(path, dpi=120)
     return f"Saved {path.name}."
@@ -77,7 +77,7 @@ def plot_scaling(document: dict[str, Any], path: Path) -> str:
     Returns:
         What was done, for the user.
     """
-    if (missing := _missing()) is not None:
+    if (missing := missing_matplotlib()) is not None:
         return missing
     from matplotlib.figure import Figure
 
@@ -118,7 +118,7 @@ def plot_scaling(document: dict[str, Any], path: Path) -> str:
         axes.grid(alpha=0.3)
         if axes.get_lines():
             axes.legend(fontsize=8)
-    figure.suptitle(_title(document), fontsize=10)
+    figure.suptitle(title_of(document), fontsize=10)
     figure.savefig(path, dpi=120)
     return f"Saved {path.name}."
 
@@ -139,13 +139,15 @@ def _short(value: float) -> str:
     return f"{value:g}"
 
 
-def _title(document: dict[str, Any]) -> str:
+def title_of(document: dict[str, Any]) -> str:
+    """The device, its cores and the date, for the top of a picture."""
     machine = document["machine"]
     device = ", ".join(machine["gpus"]) or machine["processor"]
     return f"{device}, {machine['cores']} cores, {document['date']}"
 
 
-def _missing() -> str | None:
+def missing_matplotlib() -> str | None:
+    """Why nothing can be drawn, None where it can."""
     if importlib.util.find_spec("matplotlib") is None:
         return "No picture: matplotlib is not installed (extra: bench)."
     return None

@@ -22,6 +22,9 @@ TITLES = {
     "arrays-562KB": "transport alone, 562 KB arrays",
 }
 
+NOT_IN_SETUP = ("kind", "folder", "dtype", "layout")
+"""What the JSON doesn't repeat of a setup: what all rivals of all kinds have in common, and a path."""
+
 NOISE = 0.15
 """Cores that the rest of the machine may use before the table warns of it."""
 
@@ -87,7 +90,7 @@ def save(document: dict[str, Any], folder: Path, device_id: int | None, suffix: 
 
 
 def _kind_as_json(result: KindResult, reference: str) -> dict[str, object]:
-    setup = {key: value for key, value in asdict(result.setup).items() if key not in ("kind", "folder")}
+    setup = {key: value for key, value in asdict(result.setup).items() if key not in NOT_IN_SETUP}
     rivals: dict[str, object] = {}
     for name, rounds in result.rounds.items():
         entry: dict[str, object] = {

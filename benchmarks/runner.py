@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.check import check_agreement
 from benchmarks.child import Child, RivalError
+from benchmarks.gpu_memory import memory_by_group
 from benchmarks.measurement import Measurement
 from benchmarks.rivals.base import Rival
 from benchmarks.workload import Setup
@@ -22,11 +23,15 @@ class KindResult:
         setup: What was loaded, and how.
         rounds: The measurements of each rival, one a round.
         failures: Why rivals that are missing in ``rounds`` are.
+        reports: What rivals tell about themselves after the last round.
+        gpu_memory: MiB of the GPU's memory that a rival's processes have then, where the driver tells.
     """
 
     setup: Setup
     rounds: dict[str, list[Measurement]] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
+    reports: dict[str, str] = field(default_factory=dict)
+    gpu_memory: dict[str, float] = field(default_factory=dict)
 
     def rate(self, name: str) -> float:
         """The median of a rival's rates, in samples a second."""
@@ -45,7 +50,13 @@ class KindResult:
 
 
 def run_kind(
-    rivals: Sequence[Rival], setup: Setup, *, rounds: int, seconds: float, say: Callable[[str], None]
+    rivals: Sequence[Rival],
+    setup: Setup,
+    *,
+    rounds: int,
+    seconds: float,
+    say: Callable[[str], None],
+    go_on: Callable[[], bool] = lambda: True,
 ) -> KindResult:
     """Starts every rival that loads this kind, checks its batches, and measures them in turn.
 
@@ -57,14 +68,14 @@ def run_kind(
         rounds: How often each is measured.
         seconds: How long one measurement lasts.
         say: Told what is being done.
+        go_on: Asked before each round; the first "no" ends the measurement.
 
     Returns:
         What was measured.
     """
     result = KindResult(setup)
     with ExitStack() as stack:
-        children: dict[str, Child] = {}
-        statistics_of = {}
+        started: dict[str, Child] = {}
         for rival in rivals:
             name = rival.name
             if setup.kind not in rival.kinds:
@@ -72,8 +83,11 @@ def run_kind(
             if reason := _cannot(rival, setup):
                 result.failures[name] = reason
                 continue
+            started[name] = stack.enter_context(Child(rival, setup))
+        children: dict[str, Child] = {}
+        statistics_of = {}
+        for name, child in started.items():
             say(f"{setup.kind}: {name} starts")
-            child = stack.enter_context(Child(rival, setup))
             try:
                 statistics_of[name] = child.check()
             except RivalError as error:
@@ -83,6 +97,8 @@ def run_kind(
         check_agreement({name: found for name, found in statistics_of.items() if found is not None})
         measured: dict[str, list[Measurement]] = {name: [] for name in children}
         for number in range(rounds):
+            if not go_on():
+                break
             # Each round begins with another rival, so that none always follows the same one.
             order = list(children)
             shift = number % max(len(order), 1)
@@ -93,8 +109,23 @@ def run_kind(
                 except RivalError as error:
                     result.failures[name] = str(error)
                     children.pop(name).close()
-    result.rounds = {name: done for name, done in measured.items() if name in children}
+        _ask_last(children, result)
+        for child in started.values():  # all at once, then one is waited for after the other
+            child.let_go()
+    result.rounds = {name: done for name, done in measured.items() if name in children and done}
     return result
+
+
+def _ask_last(children: dict[str, Child], result: KindResult) -> None:
+    for name, child in children.items():
+        try:
+            if report := child.report():
+                result.reports[name] = report
+        except RivalError as error:
+            result.reports[name] = str(error)
+    if result.setup.device_id is not None:
+        pids = {name: [process.pid for process in child.family()] for name, child in children.items()}
+        result.gpu_memory = memory_by_group(pids)
 
 
 def _cannot(rival: Rival, setup: Setup) -> str | None:

@@ -54,9 +54,9 @@ def device_id(options: argparse.Namespace) -> int | None:
     return None if options.device == "cpu" else int(options.device.partition(":")[2])
 
 
-def command(options: argparse.Namespace) -> str:
+def command(options: argparse.Namespace, program: str = "python -m benchmarks") -> str:
     """The command that repeats these measurements, without the output folder: no path belongs into the results."""
-    words = ["python -m benchmarks"]
+    words = [program]
     for name, value in vars(options).items():
         if name == "costs":
             words += [] if value else ["--no-costs"]

@@ -6,6 +6,7 @@ import os
 import random
 import shutil
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,7 +47,13 @@ EPOCH = 1 << 22
 """Samples in an epoch: more than any measurement takes, so that none meets the end of an epoch."""
 
 FILES = 512
+WIDTHS = (400, 640)
+"""Between these, in pixels, pictures are wide; they are three quarters as high."""
+
 JPEG_QUALITY = 90
+
+
+Cut = tuple[Image.Image, tuple[int, int], tuple[float, float, float, float]]
 
 
 @dataclass(frozen=True)
@@ -60,6 +67,8 @@ class Setup:
         workers: Dataset worker processes.
         threads: Threads of the pipeline, where a rival has one.
         device_id: The GPU, or None for the CPU.
+        dtype: What pictures become: "float32" or "float16".
+        layout: Theirs: "CHW" or "HWC".
     """
 
     kind: str
@@ -68,6 +77,8 @@ class Setup:
     workers: int = 2
     threads: int = 2
     device_id: int | None = None
+    dtype: str = "float32"
+    layout: str = "CHW"
 
     @property
     def files(self) -> list[str]:
@@ -80,39 +91,55 @@ class Setup:
         return "cpu" if self.device_id is None else f"cuda:{self.device_id}"
 
 
-def prepare_pictures(files: int = FILES) -> Path:
+def prepare_pictures(files: int = FILES, widths: tuple[int, int] = WIDTHS) -> Path:
     """Makes the JPEGs once, below the temporary directory of this machine.
 
-    They are cut from a dozen photographs and are 400 x 300 to 640 x 480 pixels large, about 60 KB each.
+    They are cut from a dozen photographs; those of 400 x 300 to 640 x 480 pixels have about 60 KB each.
 
     Args:
         files: How many to make.
+        widths: The smallest and the largest width in pixels.
 
     Returns:
         The folder that holds them.
     """
     source = "extra" if os.environ.get("DALI_EXTRA_PATH") else "bundled"
-    folder = Path(tempfile.gettempdir()) / f"dali-proxy-benchmark-{os.getuid()}" / f"{source}-{files}-{JPEG_QUALITY}"
+    size = "" if widths == WIDTHS else f"-{widths[0]}-{widths[1]}"
+    name = f"{source}-{files}-{JPEG_QUALITY}{size}"
+    folder = Path(tempfile.gettempdir()) / f"dali-proxy-benchmark-{os.getuid()}" / name
     if folder.is_dir():
         return folder
     folder.parent.mkdir(mode=0o700, exist_ok=True)
     unfinished = Path(tempfile.mkdtemp(dir=folder.parent))
-    dice = random.Random(0)
     photographs = []
     for path in photograph_paths(12).values():
         with Image.open(path) as opened:
             photographs.append(opened.convert("RGB"))
-    for number in range(files):
-        photograph = dice.choice(photographs)
-        width = dice.randint(400, 640)
-        height = round(width * 3 / 4)
-        size = min(photograph.width, photograph.height * 4 / 3) * dice.uniform(0.8, 1.0)
-        x, y = dice.uniform(0, photograph.width - size), dice.uniform(0, photograph.height - size * 3 / 4)
-        box = (x, y, x + size, y + size * 3 / 4)
-        picture = photograph.resize((width, height), Image.Resampling.LANCZOS, box=box)
+    cuts = _cuts(files, widths, photographs)
+
+    def write(number: int) -> None:
+        photograph, size, box = cuts[number]
+        picture = photograph.resize(size, Image.Resampling.LANCZOS, box=box)
         picture.save(unfinished / f"{number:05d}.jpg", quality=JPEG_QUALITY)
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow works outside of the GIL
+        list(pool.map(write, range(files)))
     try:
         unfinished.rename(folder)
     except OSError:  # another run made them meanwhile
         shutil.rmtree(unfinished)
     return folder
+
+
+def _cuts(files: int, widths: tuple[int, int], photographs: list[Image.Image]) -> list[Cut]:
+    """Chooses a photograph, the size of the picture and what part of the photograph it shows, for each file."""
+    dice = random.Random(0)
+    cuts = []
+    for _ in range(files):
+        photograph = dice.choice(photographs)
+        width = dice.randint(*widths)
+        height = round(width * 3 / 4)
+        size = min(photograph.width, photograph.height * 4 / 3) * dice.uniform(0.8, 1.0)
+        x, y = dice.uniform(0, photograph.width - size), dice.uniform(0, photograph.height - size * 3 / 4)
+        cuts.append((photograph, (width, height), (x, y, x + size, y + size * 3 / 4)))
+    return cuts

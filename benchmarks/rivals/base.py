@@ -41,6 +41,10 @@ class Rival(Protocol):
         ends everything that the rival started.
         """
 
+    def report(self) -> str:
+        """Tells what the rival knows about its own speed while its stream is open; empty where it knows nothing."""
+        return ""
+
 
 def without_dali() -> str | None:
     """Tells that NVIDIA DALI is not installed, if it isn't."""

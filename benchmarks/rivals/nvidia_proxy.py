@@ -8,11 +8,11 @@ import torch
 
 from benchmarks.datasets import make_dataset
 from benchmarks.graph import make_pipeline
-from benchmarks.rivals.base import Batch, without_dali
+from benchmarks.rivals.base import Batch, Rival, without_dali
 from benchmarks.workload import ARRAY_SHAPES, PICTURE_KINDS, Setup
 
 
-class NvidiaProxy:
+class NvidiaProxy(Rival):
     """``nvidia.dali.plugin.pytorch.experimental.proxy`` with the same graph and the same dataset as ours.
 
     It marks ranges with NVTX, which a torch built without CUDA refuses. Where that is so, the marks do nothing: nobody

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.graph import make_reader_pipeline
-from benchmarks.rivals.base import Batch, without_dali
+from benchmarks.rivals.base import Batch, Rival, without_dali
 from benchmarks.workload import READER_KIND, Setup
 
 
-class NvidiaReader:
+class NvidiaReader(Rival):
     """``DALIGenericIterator`` over the same graph as ours, everything else by default."""
 
     name = "nvidia-dali"

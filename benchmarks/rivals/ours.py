@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
 
 from benchmarks.datasets import make_dataset
 from benchmarks.graph import make_pipeline, make_reader_pipeline
-from benchmarks.rivals.base import Batch
+from benchmarks.rivals.base import Batch, Rival
 from benchmarks.workload import ARRAY_SHAPES, PICTURE_KINDS, READER_KIND, Setup
 
+PLACEMENTS = ("server", "consumer", "auto")
 
-class Ours:
-    """``dali_proxy`` with the server in a process of its own, everything else by default. A reader needs no server."""
 
-    name = "dali-proxy"
+class Ours(Rival):
+    """``dali_proxy`` with the server in a process of its own, everything else by default. A reader needs no server.
+
+    Args:
+        name: The rival's name.
+        options: Further arguments of ``DALIServer``.
+    """
+
     kinds = (*PICTURE_KINDS, *ARRAY_SHAPES, READER_KIND)
     devices = ("cpu", "cuda")
     yardstick = False
+
+    def __init__(self, name: str = "dali-proxy", **options: Any) -> None:
+        self.name = name
+        self.options = options
+        self._server: Any = None
 
     def unavailable(self) -> str | None:
         """It is always there."""
@@ -28,10 +42,26 @@ class Ours:
         import pipeline
 
         if setup.kind == READER_KIND:
-            pipe = make_reader_pipeline(pipeline, setup)
-            for (batch,) in dali_proxy.DALIGenericIterator(pipe, ["images", "labels"]):
-                yield batch["images"], batch["labels"].squeeze(1)
+            with closing(make_reader_pipeline(pipeline, setup)) as pipe:
+                for (batch,) in dali_proxy.DALIGenericIterator(pipe, ["images", "labels"]):
+                    yield batch["images"], batch["labels"].squeeze(1)
             return
-        with dali_proxy.DALIServer(make_pipeline(pipeline, setup)) as server:
+        with dali_proxy.DALIServer(make_pipeline(pipeline, setup), **self.options) as server:
+            self._server = server
             dataset = make_dataset(setup, server.proxy)
             yield from dali_proxy.DataLoader(server, dataset, batch_size=setup.batch_size, num_workers=setup.workers)
+
+    def report(self) -> str:
+        """The server's statistics, which tell what limits the speed."""
+        return "" if self._server is None else str(self._server.stats())
+
+
+def modes_of_ours() -> list[Ours]:
+    """Every mode of our server, and every placement where it can be chosen, as rivals."""
+    import dali_proxy
+
+    named = inspect.signature(dali_proxy.DALIServer.__init__).parameters
+    if "placement" not in named:
+        return [Ours("ours, process", mode="process"), Ours("ours, thread", mode="thread")]
+    modes = [Ours(f"ours, process, {place}", mode="process", placement=place) for place in PLACEMENTS]
+    return [*modes, Ours("ours, thread", mode="thread")]

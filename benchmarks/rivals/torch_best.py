@@ -20,11 +20,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from benchmarks.crop import random_window
 from benchmarks.datasets import PictureDataset
-from benchmarks.rivals.base import Batch
+from benchmarks.rivals.base import Batch, Rival
 from benchmarks.workload import IMAGE_SIZE, MEAN, PICTURE_KINDS, STD, Setup
 
 
-class TorchBest:
+class TorchBest(Rival):
     """Workers write uint8 pictures into one tensor a batch; the training process normalises it into a buffer."""
 
     name = "torch-best"

@@ -12,11 +12,11 @@ from torch.utils.data import DataLoader
 
 from benchmarks.crop import random_window
 from benchmarks.datasets import make_dataset
-from benchmarks.rivals.base import Batch
+from benchmarks.rivals.base import Batch, Rival
 from benchmarks.workload import ARRAY_SHAPES, IMAGE_SIZE, MEAN, PICTURE_KINDS, STD, Setup
 
 
-class TorchPillow:
+class TorchPillow(Rival):
     """The plain DataLoader: the default collate, the default prefetching, pinned memory where there is a GPU."""
 
     name = "torch-pillow"

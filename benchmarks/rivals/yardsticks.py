@@ -11,14 +11,14 @@ import torch
 from torch.utils.data import DataLoader
 
 from benchmarks.datasets import make_dataset
-from benchmarks.rivals.base import Batch
+from benchmarks.rivals.base import Batch, Rival
 from benchmarks.workload import ARRAY_SHAPES, Setup
 
 COPIED_BYTES = 256 << 20
 """How much is copied before the same memory comes again: more than caches hold."""
 
 
-class DecodeOnly:
+class DecodeOnly(Rival):
     """torch's DataLoader whose workers decode pictures and throw them away: the workers' own decode rate."""
 
     name = "decode-only"
@@ -36,7 +36,7 @@ class DecodeOnly:
         yield from DataLoader(dataset, batch_size=setup.batch_size, num_workers=setup.workers)
 
 
-class Memcpy:
+class Memcpy(Rival):
     """One thread that copies the bytes of the arrays, between blocks of memory that are larger than caches."""
 
     name = "memcpy"

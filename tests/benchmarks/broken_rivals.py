@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import torch
 
-from benchmarks.rivals.base import Batch
+from benchmarks.rivals.base import Batch, Rival
 from benchmarks.workload import ARRAY_SHAPES, Setup
 
 
-class Broken:
+class Broken(Rival):
     kinds = tuple(ARRAY_SHAPES)
     devices = ("cpu",)
     yardstick = False

@@ -1,0 +1,172 @@
+"""The command line of the benchmarks on a GPU: ``python -m benchmarks.gpu --help``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.gpu import goals, pixels, sizes, timeline, training
+from benchmarks.gpu.budget import Budget
+from benchmarks.gpu.plots import plot_all
+from benchmarks.gpu.session import Session
+from benchmarks.gpu.throughput import KINDS, REFERENCE, RIVALS, measure_throughput
+from benchmarks.machine import core_count, describe_machine, describe_versions
+from benchmarks.report import as_json, save
+from benchmarks.session import RESULTS, command, device_id
+from benchmarks.workload import Setup, prepare_pictures
+
+PARTS = ("pixels", "throughput", "timeline", "training", "sizes")
+SUFFIX = "-gpu"
+Document = dict[str, Any]
+
+
+def main() -> int:
+    """Measures everything, part by part; what is measured is saved after each.
+
+    Returns:
+        1 if pixels are wrong, 2 without a GPU, else 0: a rival that is missing is no error.
+    """
+    options = parser().parse_args()
+    if options.device != "cpu" and not torch.cuda.is_available():
+        print("torch sees no GPU here: nothing to measure. `make bench` compares on the CPU.", file=sys.stderr)
+        return 2
+    return 0 if run(options) else 1
+
+
+def run(options: argparse.Namespace) -> bool:
+    """Runs the parts that were chosen; tells whether all pixels that were looked at are right."""
+    budget = Budget(options.limit)
+
+    def say(what: str) -> None:
+        print(f"[{budget.elapsed:5.0f} s] {what}", flush=True)
+
+    say(f"making {options.files} JPEGs, unless they are there")
+    folder = prepare_pictures(options.files)
+    setup = Setup("bytes", folder, options.batch_size, options.workers, options.threads, device_id(options))
+    session = Session(setup, options.rounds, options.seconds, budget, say)
+    document = _empty(session, options)
+    parts = {
+        "pixels": _pixels, "throughput": _throughput, "timeline": _timeline, "training": _training, "sizes": _sizes,
+    }  # fmt: skip
+    for name in PARTS:
+        if name in options.only and budget.allows(name):
+            say(name)
+            with session.guarded(name):
+                parts[name](session, options, document)
+            _save(session, options, document)
+    print("\n" + goals.summary(document), flush=True)
+    for name, text in session.failures.items():
+        print(f"failed: {name}: {text.strip().splitlines()[-1]}")
+    if budget.left_out:
+        print(f"Left out, as {budget.limit:.0f} s were over: " + "; ".join(budget.left_out))
+    path = _save(session, options, document)
+    print(f"Saved {path.name} after {budget.elapsed:.0f} s.")
+    with session.guarded("the pictures"):
+        print(plot_all(document, path.with_suffix(".png")))
+        if "timeline" in document:
+            drawn = path.with_name(f"{path.stem}-timeline.png")
+            print(timeline.plot_timeline(document["timeline"], document, drawn))
+    right = all(check["good"] for check in document.get("pixels", {}).get("checks", []))
+    if not right:
+        print("PIXELS ARE WRONG: what was timed is not what it should be.")
+    return right
+
+
+def parser() -> argparse.ArgumentParser:
+    """Makes the parser of the command line."""
+    made = argparse.ArgumentParser(
+        prog="python -m benchmarks.gpu",
+        description="Check pixels, measure rates, training and sizes, record a timeline; print tables and goals, save "
+        "JSON and pictures. Takes less than eight minutes on a GPU.",
+    )
+    cores = core_count()
+    add = made.add_argument
+    add("--only", nargs="+", choices=PARTS, default=list(PARTS), help="parts to run (default: all)")
+    add("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="what datasets hand over (default: all)")
+    add("--rounds", type=int, default=3, help="measurements of each rival (default: %(default)s)")
+    add("--seconds", type=float, default=1.2, help="length of one measurement (default: %(default)s)")
+    add("--limit", type=float, default=450.0, help="seconds after which nothing starts any more (default: %(default)s)")
+    add("--batch-size", type=int, default=256, help="samples in a batch (default: %(default)s)")
+    add("--workers", type=int, default=max(2, cores - 2), help="dataset worker processes (default: %(default)s)")
+    add("--threads", type=int, default=max(2, cores // 2), help="threads of the pipelines (default: %(default)s)")
+    add("--files", type=int, default=4096, help="how many JPEGs to make (default: %(default)s)")
+    add("--device", default="cuda:0", help="cuda:0, or cpu for a look at the code's paths (default: %(default)s)")
+    add("--network", default="resnet50", help="torchvision's model, or tiny (default: %(default)s)")
+    add("--train-batches", nargs="+", type=int, default=list(training.BATCH_SIZES), help="(default: %(default)s)")
+    add("--train-rounds", type=int, default=1, help="rounds of each training (default: %(default)s)")
+    add("--output", type=Path, default=RESULTS, help="folder of JSON and pictures (default: benchmarks/results)")
+    return made
+
+
+def _empty(session: Session, options: argparse.Namespace) -> Document:
+    """The document before anything is measured: the machine is described at the end."""
+    setup = session.setup
+    return {
+        "date": date.today().isoformat(),
+        "command": command(options, "python -m benchmarks.gpu"),
+        "setup": {"batch_size": setup.batch_size, "workers": setup.workers, "threads": setup.threads},
+        "kinds": {},
+    }
+
+
+def _pixels(session: Session, options: argparse.Namespace, document: Document) -> None:
+    tiny = options.device == "cpu"
+    checks = pixels.check_pixels(session, pixels.VARIANTS[-1:] if tiny else pixels.VARIANTS)
+    print(f"Pixels beside the CPU's: mean <= {pixels.MEAN_BOUND:g}, largest <= {pixels.MAX_BOUND:g} of 255")
+    print("\n".join(map(str, checks)) + "\n", flush=True)
+    document["pixels"] = pixels.as_json(checks)
+
+
+def _throughput(session: Session, options: argparse.Namespace, document: Document) -> None:
+    results = measure_throughput(session, options.kinds, RIVALS)
+    sizes_of_files = [path.stat().st_size for path in session.setup.folder.iterdir()]
+    measured = as_json(results, {}, REFERENCE, document["command"], sum(sizes_of_files) / len(sizes_of_files))
+    del measured["costs"]
+    for result in results:
+        entry = measured["kinds"][result.setup.kind]
+        entry["gpu_memory_MiB"] = result.gpu_memory
+        entry["reports"] = result.reports
+    document.update(measured)
+
+
+def _timeline(session: Session, options: argparse.Namespace, document: Document) -> None:
+    document["timeline"] = timeline.record_timeline(session)
+
+
+def _training(session: Session, options: argparse.Namespace, document: Document) -> None:
+    entry: Document = {"network": options.network, "kind": training.KIND, "shares": []}
+    document["training"] = entry
+    if options.network != "tiny" and (reason := training.missing()):
+        entry["missing"] = reason
+        print(f"  Training is skipped: {reason}.", flush=True)
+        return
+    rounds, session.rounds = session.rounds, options.train_rounds
+    try:
+        shares = training.measure_training(session, training.loaders(), options.train_batches, options.network)
+    finally:
+        session.rounds = rounds
+    entry["shares"] = training.as_json(shares)
+
+
+def _sizes(session: Session, options: argparse.Namespace, document: Document) -> None:
+    tiny = options.device == "cpu"
+    document["sizes"] = sizes.as_json(sizes.measure_sizes(session, sizes.TINY if tiny else sizes.VARIANTS))
+
+
+def _save(session: Session, options: argparse.Namespace, document: Document) -> Path:
+    document["machine"] = describe_machine()
+    document["versions"] = describe_versions()
+    document["goals"] = goals.as_json(document)
+    document["failures"] = session.failures
+    document["left_out"] = session.budget.left_out
+    document["seconds"] = round(session.budget.elapsed, 1)
+    return save(document, options.output, device_id(options), SUFFIX)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

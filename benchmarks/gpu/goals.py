@@ -1,0 +1,167 @@
+"""What this project wants to reach on a GPU, and whether a document of results shows that it does."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.gpu.throughput import REFERENCE
+from benchmarks.targets import Figure
+
+CPU_SHARE = 0.5
+"""Of the processor time that NVIDIA's loader uses for a sample."""
+
+BEST_SHARES = {256: 0.98, 64: 0.985, 32: 0.96}
+"""Of the training's own speed, with our best mode, by batch size."""
+
+SERVER_SHARES = {256: 0.90, 64: 0.90, 32: 0.95}
+"""The same with the server in its own process on the training's GPU, without MPS."""
+
+KIND_TITLES = {"bytes": "encoded bytes", "paths": "file paths", "decoded": "decoded pictures", "reader": "own reader"}
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One row of the table.
+
+    Attributes:
+        title: What is compared.
+        bound: What must be reached.
+        figure: What was measured; None where it was not.
+        below: Whether the bound is an upper one.
+        note: Why nothing was measured, or what else counts.
+    """
+
+    title: str
+    bound: float
+    figure: Figure | None
+    below: bool = False
+    note: str = ""
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether the median is good enough, None where nothing was measured."""
+        if self.figure is None:
+            return None
+        return self.figure.median <= self.bound if self.below else self.figure.median >= self.bound
+
+    def __str__(self) -> str:
+        bound = f"{'<=' if self.below else '>='} {self.bound:g}"
+        if self.figure is None:
+            return f"  {self.title:<52}{bound:>9}{'-':>10}  {self.note}"
+        spread = f"{self.figure.low:.2f}..{self.figure.high:.2f}"
+        answer = "yes" if self.reached else "NO"
+        return f"  {self.title:<52}{bound:>9}{self.figure.median:>10.3f}  {spread:<14}{answer:<5}{self.note}".rstrip()
+
+
+def goals(document: dict[str, Any]) -> list[Goal]:
+    """Finds all goals in a document of results."""
+    return [*_rates(document), *_cores(document), *_shares(document)]
+
+
+def summary(document: dict[str, Any]) -> str:
+    """Writes the rates of all rivals, and a line for each goal."""
+    lines = [f"{'images/s (median of the rounds)':<34}{'rate':>10}{'cores':>8}{'GPU GiB':>9}  ours is"]
+    for kind, result in document["kinds"].items():
+        for name, entry in result["rivals"].items():
+            memory = result["gpu_memory_MiB"].get(name)
+            shown = f"{memory / 1024:.1f}" if memory is not None else "-"
+            ratio = f"{entry['reference_ratio']:.2f} x" if "reference_ratio" in entry else ""
+            title = f"{KIND_TITLES.get(kind, kind)}: {name}"
+            lines.append(f"  {title:<32}{entry['rate']:>10,.0f}{_cores_of(entry):>8.1f}{shown:>9}  {ratio}".rstrip())
+    lines += ["", f"{'goal':<54}{'must be':>9}{'measured':>10}  {'range':<14}reached"]
+    lines += [str(goal) for goal in goals(document)]
+    return "\n".join(lines)
+
+
+def as_json(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The goals, for the document."""
+    return [
+        {
+            "title": goal.title,
+            "bound": goal.bound,
+            "below": goal.below,
+            "measured": None if goal.figure is None else round(goal.figure.median, 4),
+            "range": None if goal.figure is None else [round(goal.figure.low, 4), round(goal.figure.high, 4)],
+            "reached": goal.reached,
+            "note": goal.note,
+        }
+        for goal in goals(document)
+    ]
+
+
+def _rates(document: dict[str, Any]) -> Iterator[Goal]:
+    for title, bound, kind, name in (
+        ("encoded bytes / DALI's proxy", 2.0, "bytes", "nvidia-proxy"),
+        ("encoded bytes / the decoder alone", 0.95, "bytes", "decoder"),
+        ("file paths / DALI's proxy", 1.15, "paths", "nvidia-proxy"),
+        ("decoded pictures / DALI's proxy", 4.0, "decoded", "nvidia-proxy"),
+        ("  or: decoded pictures / workers' own decoding", 1.0, "decoded", "decode-only"),
+        ("own reader / DALI's pipeline", 1.0, "reader", "nvidia-dali"),
+        ("encoded bytes / torch at its best", 1.0, "bytes", "torch-best"),
+    ):
+        figure, note = None, _why(document, kind, name)
+        entry = document["kinds"].get(kind, {}).get("rivals", {}).get(name, {})
+        if "reference_ratio" in entry:
+            figure, note = Figure(entry["reference_ratio"], *entry["reference_ratio_range"]), ""
+        yield Goal(title, bound, figure, note=note)
+
+
+def _cores(document: dict[str, Any]) -> Iterator[Goal]:
+    for kind, name in (("bytes", "nvidia-proxy"), ("paths", "nvidia-proxy"), ("reader", "nvidia-dali")):
+        rivals = document["kinds"].get(kind, {}).get("rivals", {})
+        title = f"CPU time of an image, {KIND_TITLES[kind]} / DALI's"
+        if REFERENCE not in rivals or name not in rivals:
+            yield Goal(title, CPU_SHARE, None, below=True, note=_why(document, kind, name))
+            continue
+        pairs = zip(rivals[REFERENCE]["rounds"], rivals[name]["rounds"], strict=True)
+        ratios = [_cpu_per_sample(ours) / max(_cpu_per_sample(theirs), 1e-9) for ours, theirs in pairs]
+        cores = f"{_cores_of(rivals[REFERENCE]):.1f} cores beside {_cores_of(rivals[name]):.1f}"
+        yield Goal(title, CPU_SHARE, Figure.of(ratios), below=True, note=cores)
+
+
+def _shares(document: dict[str, Any]) -> Iterator[Goal]:
+    shares = document.get("training", {}).get("shares", [])
+    why = document.get("training", {}).get("missing") or "not measured"
+    for title, bounds, belongs in (
+        ("our best mode", BEST_SHARES, _is_ours),
+        ("server in its process, same GPU", SERVER_SHARES, _is_server),
+    ):
+        for batch_size, bound in bounds.items():
+            found = [one for one in shares if one["batch_size"] == batch_size and belongs(one["loader"])]
+            name = f"training's share, batch {batch_size}: {title}"
+            if not found:
+                yield Goal(name, bound, None, note=why)
+                continue
+            best = max(found, key=lambda one: one["share"])
+            yield Goal(name, bound, Figure.of(_rounds_of(best)), note=best["loader"])
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith("ours")
+
+
+def _is_server(name: str) -> bool:
+    return name in ("ours, process", "ours, process, server")
+
+
+def _rounds_of(share: dict[str, Any]) -> list[float]:
+    alone = share["resident"]
+    return [rate * 2 / (alone[number] + alone[number + 1]) for number, rate in enumerate(share["rates"])]
+
+
+def _cpu_per_sample(measured: dict[str, float]) -> float:
+    return measured["cpu_seconds"] / measured["samples"]
+
+
+def _cores_of(entry: dict[str, Any]) -> float:
+    return statistics.median(one["cpu_seconds"] / one["seconds"] for one in entry["rounds"])
+
+
+def _why(document: dict[str, Any], kind: str, name: str) -> str:
+    result = document["kinds"].get(kind)
+    if result is None:
+        return "not measured"
+    return str(result["failures"].get(name) or result["failures"].get(REFERENCE) or "not measured")

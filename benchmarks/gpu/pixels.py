@@ -1,0 +1,110 @@
+"""Whether the pixels that are timed are right: the same graph, seeds and samples on the CPU are what they must be."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from benchmarks.child import Caller, RivalError
+from benchmarks.gpu.session import Session
+from benchmarks.rivals.ours import Ours
+from benchmarks.workload import MEAN, PICTURE_KINDS, READER_KIND, STD, Setup
+
+BATCH = 32
+BATCHES = 2
+MEAN_BOUND = 2.0
+"""Mean difference that is allowed, in 255ths of white: smoothing colours or not makes 1, a window off by a pixel 8."""
+MAX_BOUND = 64.0
+"""Largest difference of a single value: without smoothing, edges of colours differ by up to 25."""
+
+VARIANTS: tuple[dict[str, str], ...] = (
+    *({"kind": kind} for kind in (*PICTURE_KINDS, READER_KIND)),
+    {"kind": READER_KIND, "dtype": "float16", "layout": "HWC"},
+)
+
+
+@dataclass(frozen=True)
+class PixelCheck:
+    """How far the pixels of one kind of input are from the CPU's.
+
+    Attributes:
+        name: The kind, with what else is unusual.
+        mean: Mean difference, in 255ths of white.
+        maximum: The largest difference.
+    """
+
+    name: str
+    mean: float
+    maximum: float
+
+    @property
+    def good(self) -> bool:
+        """Whether both are within their bounds."""
+        return self.mean <= MEAN_BOUND and self.maximum <= MAX_BOUND
+
+    def __str__(self) -> str:
+        answer = "good" if self.good else "WRONG"
+        return f"  {self.name:<24}mean {self.mean:7.4f}, largest {self.maximum:6.2f} of 255   {answer}"
+
+
+def check_pixels(session: Session, variants: tuple[dict[str, str], ...] = VARIANTS) -> list[PixelCheck]:
+    """Compares all variants, each in processes of its own.
+
+    Args:
+        session: Its failures get what could not be compared.
+        variants: Fields of `Setup` to change.
+
+    Returns:
+        A check for each variant that could be compared.
+    """
+    size = min(BATCH, session.setup.batch_size)
+    checks = []
+    with ExitStack() as stack:  # all run side by side
+        asked: list[tuple[str, Caller, Caller]] = []
+        for variant in variants:
+            setup = replace(session.setup, batch_size=size, workers=2, threads=2, **variant)
+            name = " ".join(variant.values())
+            sides = [replace(setup, device_id=None), setup]
+            reference, ours = (stack.enter_context(Caller(name, first_pixels, Ours(), side)) for side in sides)
+            for side in (reference, ours):
+                side.begin()
+            asked.append((name, reference, ours))
+        for name, *both in asked:
+            session.say(f"pixels: {name}")
+            with session.guarded(f"pixels of {name}"):
+                checks.append(_compare(name, *(side.end() for side in both)))
+        for _, *both in asked:
+            for side in both:
+                side.let_go()
+    return checks
+
+
+def first_pixels(rival: Any, setup: Setup) -> np.ndarray:
+    """Takes the first batches of a rival; gives uint8-like values, float32 ``[N, 224, 224, 3]``."""
+    taken = []
+    with closing(rival.stream(setup)) as stream:
+        for images, _ in itertools.islice(stream, BATCHES):
+            taken.append(images.detach().cpu().float().numpy().copy())
+    pixels = np.concatenate(taken)
+    if setup.layout == "CHW":
+        pixels = pixels.transpose(0, 2, 3, 1)
+    return pixels * np.array(STD, np.float32) + np.array(MEAN, np.float32)
+
+
+def as_json(checks: list[PixelCheck]) -> dict[str, Any]:
+    """The checks and their bounds, for the document."""
+    found = [{**asdict(check), "good": check.good} for check in checks]
+    return {"mean_bound": MEAN_BOUND, "max_bound": MAX_BOUND, "batch": BATCH * BATCHES, "checks": found}
+
+
+def _compare(name: str, reference: np.ndarray, ours: np.ndarray) -> PixelCheck:
+    if reference.shape != ours.shape:
+        raise RivalError(f"shape {ours.shape}, not {reference.shape}")
+    difference = np.abs(reference - ours)
+    if not np.isfinite(difference).all():
+        raise RivalError("pixels that are not finite")
+    return PixelCheck(name, round(float(difference.mean()), 5), round(float(difference.max()), 3))

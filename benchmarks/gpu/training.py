@@ -1,0 +1,240 @@
+"""ResNet-50 trained from each loader, in units of its speed with the same batches already on the GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from benchmarks.child import Caller, RivalError
+from benchmarks.gpu.session import Session
+from benchmarks.measurement import tree_cpu
+from benchmarks.rivals.base import Rival
+from benchmarks.rivals.nvidia_proxy import NvidiaProxy
+from benchmarks.rivals.ours import modes_of_ours
+from benchmarks.rivals.torch_best import TorchBest
+from benchmarks.workload import Setup
+
+BATCH_SIZES = (256, 32, 64)
+"""In order of importance, where time is short."""
+
+KIND = "paths"
+RESIDENT = 4
+"""Batches that stay on the GPU to compare with."""
+
+SETTLE = 0.7
+"""Seconds that a loader gets to fill its queues, before it is measured how fast training is without it."""
+
+START = 30.0
+"""Seconds that opening a loader and choosing cuDNN's kernels may take, beyond what is measured."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """Training from one loader with one batch size.
+
+    Attributes:
+        loader: The rival's name.
+        batch_size: Samples in a batch.
+        rates: Samples a second from the loader, one figure a round.
+        resident: The same with batches that lie on the GPU: before the first round and after each.
+        cpu_cores: Cores that all processes used while training from the loader.
+        resident_cores: The same without the loader's work.
+        report: What the loader tells about itself.
+    """
+
+    loader: str
+    batch_size: int
+    rates: tuple[float, ...]
+    resident: tuple[float, ...]
+    cpu_cores: float
+    resident_cores: float
+    report: str = ""
+
+    @property
+    def shares(self) -> list[float]:
+        """The loader's rates in units of the mean of the resident ones before and after."""
+        pairs = itertools.pairwise(self.resident)
+        return [rate / ((before + after) / 2) for rate, (before, after) in zip(self.rates, pairs, strict=True)]
+
+    @property
+    def share(self) -> float:
+        """The median of the shares."""
+        return statistics.median(self.shares)
+
+    def __str__(self) -> str:
+        spread = f"{min(self.shares):.1%}..{max(self.shares):.1%}"
+        return (
+            f"  batch {self.batch_size:>4}  {self.loader:<26}{self.share:>7.1%}  {spread:<16}"
+            f"{statistics.median(self.rates):>8,.0f} of {statistics.median(self.resident):>6,.0f} img/s, "
+            f"{self.cpu_cores:4.1f} cores (training alone {self.resident_cores:.1f})"
+        )
+
+
+def loaders() -> list[Rival]:
+    """Our modes and placements, NVIDIA's proxy, and torch's loader written as well as we can."""
+    return [*modes_of_ours(), NvidiaProxy(), TorchBest()]
+
+
+def missing() -> str | None:
+    """Why training can't be measured, None where it can."""
+    return None if importlib.util.find_spec("torchvision") else "torchvision is not installed, which has the ResNet-50"
+
+
+def measure_training(
+    session: Session, rivals: Sequence[Rival], batch_sizes: Iterable[int] = BATCH_SIZES, network: str = "resnet50"
+) -> list[Share]:
+    """Trains from each loader in turn, each in a process of its own.
+
+    Args:
+        session: What to measure, how long: each loader trains for as many seconds as two measurements have.
+        rivals: The loaders.
+        batch_sizes: The batch sizes, the most important one first.
+        network: A model of torchvision, or ``"tiny"``.
+
+    Returns:
+        What was measured of each loader and batch size that there was time for.
+    """
+    found: list[Share] = []
+    seconds = 2 * session.seconds
+    with ExitStack() as stack:
+        helpers: dict[str, Caller] = {}
+        for rival in rivals:
+            if session.setup.device.split(":")[0] not in rival.devices or (reason := rival.unavailable()):
+                session.say(f"  {rival.name} left out: {reason}")
+                continue
+            helper = Caller(f"training from {rival.name}", train_from, rival, network, grace=START)
+            helpers[rival.name] = stack.enter_context(helper)
+        for name, helper in list(helpers.items()):  # none imports while another one trains
+            with session.guarded(f"training from {name}"):
+                helper.wait()
+        for batch_size in batch_sizes:
+            for name, helper in list(helpers.items()):
+                what = f"training, batch {batch_size}, {name}"
+                if not session.budget.allows(what):
+                    continue
+                session.say(what)
+                setup = session.of_kind(KIND, batch_size=batch_size)
+                helper.begin(setup, session.rounds, seconds)
+                try:
+                    share = helper.end(2 * (session.rounds + 1) * (seconds + SETTLE))
+                except RivalError as error:
+                    session.fail(what, str(error))
+                    if not error.told:  # it hangs, or is gone
+                        helpers.pop(name).close()
+                    continue
+                print(share, flush=True)
+                found.append(share)
+        for helper in helpers.values():
+            helper.let_go()
+    return found
+
+
+def train_from(rival: Rival, network: str, setup: Setup, rounds: int, seconds: float) -> Share:
+    """Trains from one loader, and from its first batches, in turn."""
+    trainer = Trainer(setup, network)
+    with closing(rival.stream(setup)) as stream:
+        resident = [images.clone() for images, _ in itertools.islice(stream, RESIDENT)]
+        kept = itertools.cycle(resident)
+        trainer.rate(kept, seconds / 4, warm_up=8)  # cuDNN chooses its kernels
+        rates, alone, cores, cores_alone = [], [], [], []
+
+        def rest() -> None:
+            time.sleep(SETTLE)
+            rate, used = trainer.rate(kept, seconds / 2, warm_up=2)
+            alone.append(rate)
+            cores_alone.append(used)
+
+        rest()
+        for _ in range(rounds):
+            rate, used = trainer.rate((images for images, _ in stream), seconds, warm_up=6)
+            rates.append(rate)
+            cores.append(used)
+            rest()
+        report = rival.report()
+    trainer.free()
+    return Share(
+        rival.name, setup.batch_size, tuple(rates), tuple(alone),
+        statistics.median(cores), statistics.median(cores_alone), report,
+    )  # fmt: skip
+
+
+class Trainer:
+    """A network in bfloat16 and channels_last, with momentum, as ImageNet is trained.
+
+    Args:
+        setup: Batch size and device.
+        network: A model of torchvision, or ``"tiny"`` for a network that trains on a CPU in no time.
+    """
+
+    def __init__(self, setup: Setup, network: str) -> None:
+        self.device = torch.device(setup.device)
+        self.on_gpu = self.device.type == "cuda"
+        torch.backends.cudnn.benchmark = True
+        made = _tiny() if network == "tiny" else _of_torchvision(network)
+        self.model = made.to(self.device, memory_format=torch.channels_last).train()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9)
+        self.labels = torch.randint(0, 1000, (setup.batch_size,), device=self.device)
+
+    def step(self, images: torch.Tensor) -> None:
+        """Trains on one batch."""
+        images = images.to(memory_format=torch.channels_last)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(self.model(images), self.labels[: len(images)])
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+
+    def rate(self, batches: Iterator[torch.Tensor], seconds: float, warm_up: int) -> tuple[float, float]:
+        """Trains for some time.
+
+        Returns:
+            Samples a second, and the cores that this process and its descendants used.
+        """
+        for images in itertools.islice(batches, warm_up):
+            self.step(images)
+        self.wait()
+        samples, cpu, begin = 0, tree_cpu(), time.perf_counter()
+        while time.perf_counter() - begin < seconds:
+            images = next(batches)
+            self.step(images)
+            samples += len(images)
+        self.wait()
+        elapsed = time.perf_counter() - begin
+        return samples / elapsed, (tree_cpu() - cpu) / elapsed
+
+    def wait(self) -> None:
+        """Waits for the device."""
+        if self.on_gpu:
+            torch.cuda.synchronize(self.device)
+
+    def free(self) -> None:
+        """Gives the GPU's memory back: other processes want it."""
+        del self.model, self.optimizer
+        if self.on_gpu:
+            torch.cuda.empty_cache()
+
+
+def as_json(shares: Sequence[Share]) -> list[dict[str, Any]]:
+    """The shares, for the document."""
+    return [{**asdict(share), "share": round(share.share, 4)} for share in shares]
+
+
+def _of_torchvision(name: str) -> torch.nn.Module:
+    from torchvision import models
+
+    made: torch.nn.Module = getattr(models, name)()
+    return made
+
+
+def _tiny() -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 7, stride=16), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 14 * 14, 1000)
+    )

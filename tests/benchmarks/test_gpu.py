@@ -1,0 +1,220 @@
+"""The parts of ``make bench-gpu``, on the CPU and very small: their code is the same there."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks import gpu_memory
+from benchmarks.child import Caller, RivalError
+from benchmarks.gpu import __main__ as command_line
+from benchmarks.gpu import goals, pixels, plots, sizes, timeline, training
+from benchmarks.gpu.budget import Budget
+from benchmarks.gpu.session import Session
+from benchmarks.rivals.decoder import DecoderAlone
+from benchmarks.rivals.ours import Ours, modes_of_ours
+from benchmarks.runner import run_kind
+from benchmarks.workload import Setup, prepare_pictures
+
+pytestmark = pytest.mark.timeout(180)  # processes start, which takes long on a busy machine
+
+MACHINE = {"date": "2026-11-21", "machine": {"gpus": [], "processor": "a processor", "cores": 2}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("pictures")))
+        yield prepare_pictures(8)
+
+
+@pytest.fixture
+def session(folder: Path) -> Session:
+    return Session(Setup("bytes", folder, batch_size=4, workers=1, threads=1), 1, 0.05, Budget(60), lambda text: None)
+
+
+def measured(samples: int, cpu_seconds: float) -> dict[str, float]:
+    return {"samples": samples, "seconds": 1.0, "cpu_seconds": cpu_seconds, "other_cpu_seconds": 0.0}
+
+
+def document() -> dict[str, Any]:
+    ours = {"rate": 3000.0, "rounds": [measured(3000, 3.0), measured(3000, 3.0)]}
+    theirs = {
+        "rate": 1000.0,
+        "rounds": [measured(1000, 4.0), measured(1000, 1.0)],
+        "reference_ratio": 3.0,
+        "reference_ratio_range": [2.5, 3.5],
+    }
+    share = {"loader": "ours, thread", "batch_size": 256, "rates": [90.0], "resident": [95.0, 105.0], "share": 0.9}
+    entry = {"rivals": {"dali-proxy": ours, "nvidia-proxy": theirs}, "failures": {"decoder": "no codec"}}
+    return {
+        **MACHINE,
+        "setup": {"batch_size": 256},
+        "kinds": {"bytes": {**entry, "gpu_memory_MiB": {"dali-proxy": 2048.0}}},
+        "training": {"network": "resnet50", "shares": [share]},
+        "sizes": [{"series": "batch size", "x": 16, "rate": 100.0}, {"series": "", "x": 0, "rate": 50.0}],
+    }
+
+
+def test_goals_tell_what_is_reached_and_why_the_rest_was_not_measured() -> None:
+    found = {goal.title: goal for goal in goals.goals(document())}
+    proxy = found["encoded bytes / DALI's proxy"]
+    assert proxy.reached
+    assert proxy.figure is not None
+    assert (proxy.figure.median, proxy.figure.low) == (3.0, 2.5)
+    decoder = found["encoded bytes / the decoder alone"]
+    assert (decoder.reached, decoder.note) == (None, "no codec")
+    cores = found["CPU time of an image, encoded bytes / DALI's"]
+    assert cores.figure is not None
+    assert cores.figure.low == pytest.approx(0.25)
+    assert cores.figure.high == pytest.approx(1.0)
+    assert cores.reached is False
+    best = found["training's share, batch 256: our best mode"]
+    assert best.figure is not None
+    assert (best.figure.median, best.reached, best.note) == (0.9, False, "ours, thread")
+    assert found["training's share, batch 256: server in its process, same GPU"].reached is None
+    assert "2.0" in goals.summary(document())  # GiB
+    assert len(goals.as_json(document())) == len(found)
+
+
+def test_pictures_of_whatever_was_measured(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    assert plots.plot_all(document(), tmp_path / "all.png") == "Saved all.png."
+    assert plots.plot_all({**MACHINE, "kinds": {}}, tmp_path / "none.png") == "Nothing to draw."
+    spans = [{"name": "fn.resize", "batch": 0, "lane": "stream 0", "begin": 0.0, "end": 1.5}]
+    assert timeline.plot_timeline(spans, document(), tmp_path / "line.png") == "Saved line.png."
+    assert timeline.plot_timeline([], document(), tmp_path / "no.png").startswith("No timeline")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.png", "line.png"]
+
+
+def test_pixels_of_the_same_graph_are_compared(session: Session) -> None:
+    (check,) = pixels.check_pixels(session, ({"kind": "reader", "dtype": "float16", "layout": "HWC"},))
+    assert session.failures == {}
+    assert (check.name, check.mean, check.good) == ("reader float16 HWC", 0.0, True)  # a CPU beside a CPU
+    shown = pixels.first_pixels(Ours(), session.of_kind("reader"))
+    assert shown.shape == (8, 224, 224, 3)
+    assert shown.min() >= -1
+    assert shown.max() <= 256
+    shifted = pixels.PixelCheck("shifted", float(np.abs(np.roll(shown, 1, 2) - shown).mean()), 60.0)
+    assert not shifted.good
+    assert "WRONG" in str(shifted)
+
+
+def test_training_from_a_loader(session: Session) -> None:
+    share = training.train_from(Ours("ours, thread", mode="thread"), "tiny", session.of_kind("paths"), 1, 0.1)
+    assert len(share.rates) == 1
+    assert len(share.resident) == 2
+    assert share.share > 0
+    assert "samples/s" in share.report
+    assert "batch    4" in str(share)
+    assert training.as_json([share])[0]["share"] == pytest.approx(share.share, abs=1e-4)
+
+
+def test_a_share_is_that_of_its_neighbours() -> None:
+    share = training.Share("ours", 256, (95.0, 60.0), (100.0, 90.0, 110.0), 1.0, 1.0)
+    assert share.shares == [1.0, 0.6]
+    assert share.share == 0.8
+
+
+def test_every_mode_of_ours_is_trained_with() -> None:
+    names = [rival.name for rival in modes_of_ours()]
+    assert names[-1] == "ours, thread"
+    assert any(goals._is_server(name) for name in names)
+
+
+def test_sizes_are_measured_and_a_failure_is_told(session: Session) -> None:
+    broken = sizes.Variant("broken", changes={"kind": "reader", "dtype": "float13"})
+    points = sizes.measure_sizes(session, (broken, *sizes.TINY[1:]))
+    assert [point.x for point in points] == [256]
+    assert points[0].rate > 0
+    assert "float13" in session.failures["sizes, broken"]
+
+
+def test_a_timeline_has_five_batches(session: Session) -> None:
+    spans = timeline.trace_batches(session.of_kind("reader"))
+    assert {span["batch"] for span in spans} - {-1} == set(range(timeline.BATCHES))
+    assert any("decoders" in span["name"] for span in spans)
+    assert min(span["begin"] for span in spans) == 0
+    assert all(span["end"] >= span["begin"] for span in spans)
+
+
+def test_the_decoder_alone_is_a_yardstick(session: Session) -> None:
+    rival = DecoderAlone()
+    if reason := rival.unavailable():
+        pytest.skip(reason)
+    stream = rival.stream(session.setup)
+    for number in range(3):
+        indices, _ = next(stream)
+        assert indices.tolist() == list(range(4 * number, 4 * number + 4))
+    stream.close()
+
+
+def test_no_round_starts_when_time_is_over(session: Session) -> None:
+    budget = Budget(0)
+    result = run_kind(
+        [DecoderAlone()], session.setup, rounds=2, seconds=0.1, say=lambda text: None, go_on=lambda: budget.allows("it")
+    )
+    assert result.rounds == {}
+    assert budget.left_out == ["it"]
+
+
+def fail_or_sleep(bound: int, seconds: float) -> float:
+    if seconds < 0:
+        raise ValueError("no such time")
+    time.sleep(seconds)
+    return bound + seconds
+
+
+def test_a_caller_survives_errors_and_ends_what_hangs() -> None:
+    with Caller("sleeper", fail_or_sleep, 1, grace=60) as caller:
+        caller.begin(-1)
+        with pytest.raises(RivalError, match="no such time") as caught:
+            caller.end()
+        assert caught.value.told
+        caller.begin(0)
+        assert caller.end() == 1
+        caller.grace = 0.2
+        caller.begin(600)
+        with pytest.raises(RivalError, match="gave no answer") as caught:
+            caller.end()
+        assert not caught.value.told
+
+
+def test_memory_is_what_the_driver_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text(
+        f"#!{sys.executable}\nimport sys\n"
+        "print('1234' if 'memory.used' in sys.argv[1] else '10, 500\\n11, 24\\n12, [N/A]')\n"
+    )
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert gpu_memory.memory_in_use(0) == 1234
+    assert gpu_memory.memory_by_group({"ours": [10, 11, 99], "theirs": [12], "others": []}) == {"ours": 524}
+    monkeypatch.setenv("PATH", "")
+    assert gpu_memory.memory_in_use(0) is None
+
+
+def test_the_command_saves_what_it_has_when_time_is_over(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--device", "cpu", "--files", "8", "--limit", "0", "--output", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["gpu", *words])
+    assert command_line.main() == 0
+    printed = capsys.readouterr().out
+    assert "Left out, as 0 s were over: pixels; throughput; timeline; training; sizes" in printed
+    (saved,) = tmp_path.glob("*-gpu.json")
+    assert str(tmp_path) not in saved.read_text()
+
+
+def test_without_a_gpu_the_command_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["gpu"])
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert command_line.main() == 2
+    assert "no GPU" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from benchmarks.check import check_agreement
 from benchmarks.child import Child, RivalError
 from benchmarks.gpu_memory import memory_by_group
+from benchmarks.machine import core_count
 from benchmarks.measurement import Measurement
 from benchmarks.rivals.base import Rival
 from benchmarks.workload import Setup
@@ -74,26 +75,29 @@ def run_kind(
         What was measured.
     """
     result = KindResult(setup)
-    with ExitStack() as stack:
-        started: dict[str, Child] = {}
-        for rival in rivals:
-            name = rival.name
-            if setup.kind not in rival.kinds:
-                continue
+    taking_part = []
+    for rival in rivals:
+        if setup.kind in rival.kinds:
             if reason := _cannot(rival, setup):
-                result.failures[name] = reason
-                continue
-            started[name] = stack.enter_context(Child(rival, setup))
+                result.failures[rival.name] = reason
+            else:
+                taking_part.append(rival)
+    with ExitStack() as stack:
         children: dict[str, Child] = {}
         statistics_of = {}
-        for name, child in started.items():
-            say(f"{setup.kind}: {name} starts")
-            try:
-                statistics_of[name] = child.check()
-            except RivalError as error:
-                result.failures[name] = str(error)
-                continue
-            children[name] = child
+        at_once = max(1, core_count() // 2)
+        for first in range(0, len(taking_part), at_once):
+            some = taking_part[first : first + at_once]
+            started = {rival.name: stack.enter_context(Child(rival, setup)) for rival in some}
+            for name, child in started.items():
+                say(f"{setup.kind}: {name} starts")
+                try:
+                    statistics_of[name] = child.check()
+                except RivalError as error:
+                    result.failures[name] = str(error)
+                    child.close()
+                    continue
+                children[name] = child
         check_agreement({name: found for name, found in statistics_of.items() if found is not None})
         measured: dict[str, list[Measurement]] = {name: [] for name in children}
         for number in range(rounds):
@@ -110,7 +114,7 @@ def run_kind(
                     result.failures[name] = str(error)
                     children.pop(name).close()
         _ask_last(children, result)
-        for child in started.values():  # all at once, then one is waited for after the other
+        for child in children.values():  # all at once, then one is waited for after the other
             child.let_go()
     result.rounds = {name: done for name, done in measured.items() if name in children and done}
     return result

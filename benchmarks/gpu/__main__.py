@@ -147,7 +147,9 @@ def _training(session: Session, options: argparse.Namespace, document: Document)
         return
     rounds, session.rounds = session.rounds, options.train_rounds
     try:
-        shares = training.measure_training(session, training.loaders(), options.train_batches, options.network)
+        shares = training.measure_training(
+            session, training.loaders(session.setup.device_id), options.train_batches, options.network
+        )
     finally:
         session.rounds = rounds
     entry["shares"] = training.as_json(shares)

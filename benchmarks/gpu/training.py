@@ -78,9 +78,9 @@ class Share:
         )
 
 
-def loaders() -> list[Rival]:
+def loaders(device_id: int | None) -> list[Rival]:
     """Our modes and placements, NVIDIA's proxy, and torch's loader written as well as we can."""
-    return [*modes_of_ours(), NvidiaProxy(), TorchBest()]
+    return [*modes_of_ours(device_id), NvidiaProxy(), TorchBest()]
 
 
 def missing() -> str | None:

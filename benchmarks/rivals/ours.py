@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -56,12 +55,9 @@ class Ours(Rival):
         return "" if self._server is None else str(self._server.stats())
 
 
-def modes_of_ours() -> list[Ours]:
-    """Every mode of our server, and every placement where it can be chosen, as rivals."""
-    import dali_proxy
-
-    named = inspect.signature(dali_proxy.DALIServer.__init__).parameters
-    if "placement" not in named:
+def modes_of_ours(device_id: int | None) -> list[Ours]:
+    """Every mode of our server as a rival; with a GPU, every placement, too."""
+    if device_id is None:
         return [Ours("ours, process", mode="process"), Ours("ours, thread", mode="thread")]
     modes = [Ours(f"ours, process, {place}", mode="process", placement=place) for place in PLACEMENTS]
     return [*modes, Ours("ours, thread", mode="thread")]

@@ -9,7 +9,7 @@ from dali_proxy.transport.publisher import Account
 from pipeline.ipc.channel import Channel
 from pipeline.ipc.completion import CompletionWriter
 from pipeline.ipc.errors import ProtocolError
-from pipeline.ipc.ring_reader import RingReader
+from pipeline.ipc.ring_reader import Pin, RingReader
 
 if TYPE_CHECKING:
     from dali_proxy.host.requests import Request
@@ -37,6 +37,7 @@ class Worker:
         client: its number.
         name: for people.
         ring_bytes_limit: most bytes of its shared memory.
+        pin: registers that memory with CUDA; see `RingReader`.
 
     Attributes:
         channel: the connection.
@@ -54,12 +55,19 @@ class Worker:
             processes may overtake each other.
     """
 
-    def __init__(self, channel: Channel, client: int, name: str, ring_bytes_limit: int = 1 << 40) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        client: int,
+        name: str,
+        ring_bytes_limit: int = 1 << 40,
+        pin: Pin | None = None,
+    ) -> None:
         self.channel = channel
         self.client = client
         self.name = name
         self.pid = channel.peer_pid
-        self.ring = RingReader(limit=ring_bytes_limit)
+        self.ring = RingReader(limit=ring_bytes_limit, pin=pin)
         self.completions = CompletionWriter()
         self.queue: deque[Request] = deque()
         self.submitted = 0

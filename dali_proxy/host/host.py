@@ -41,6 +41,7 @@ from pipeline.ipc.channel import Channel, Received
 from pipeline.ipc.channel_server import ChannelServer
 from pipeline.ipc.errors import IPCError, ProtocolError
 from pipeline.ipc.frames import close_all
+from pipeline.kernels.pinned import PinnedMemory
 from pipeline.rng import BatchKey
 
 __all__ = ["Host"]
@@ -65,6 +66,8 @@ class Host:
         self._inputs = tuple(pipeline.inputs.values())
         self._path_inputs = {node.inputs[0].node for node in pipeline.graph.find("io.file.read")}
         self._publisher = ResultPublisher(pipeline.device_id, local)
+        device_id = pipeline.executor.device_id
+        self._pin = None if device_id is None else partial(PinnedMemory.of, device_id=device_id)
         self._client_numbers = itertools.count(1)
         self._workers: dict[int, Worker] = {}
         self._clients: dict[Channel, Worker | Consumer | None] = {}
@@ -154,7 +157,7 @@ class Host:
         number = next(self._client_numbers)
         fds: tuple[int, ...]
         if hello.role == "worker":
-            worker = Worker(channel, number, hello.name, self._options.ring_bytes_limit)
+            worker = Worker(channel, number, hello.name, self._options.ring_bytes_limit, self._pin)
             self._clients[channel] = self._workers[number] = worker
             fds, nbytes = worker.completions.fds, 0
         elif hello.role != "consumer":

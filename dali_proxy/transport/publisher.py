@@ -12,6 +12,7 @@ import numpy.typing as npt
 from dali_proxy.transport.exchange import LocalExchange
 from dali_proxy.transport.protocol import CUDA_SLOTS, DTYPES, OutputBatch, Result
 from dali_proxy.transport.slots import Borrower, Slot, SlotPool
+from pipeline.bulk.gather import gather
 from pipeline.ipc.errors import ProtocolError
 from pipeline.ipc.memory import SharedBlock
 from pipeline.ipc.ring import ALIGNMENT
@@ -204,25 +205,22 @@ class ResultPublisher:
         slot = _slot_of(output)
         if slot is not None:
             assert output.dense is not None  # _slot_of made sure
-            rows = [(output.dense.ctypes.data - slot.memory.address, *output.dense.shape)]
+            rows = np.array([[output.dense.ctypes.data - slot.memory.address, *output.dense.shape]])
             return _describe(output, slot, output.dense.dtype, rows, True), slot, None
-        samples = output.samples
-        dtype = samples[0].dtype if output.dense is None else output.dense.dtype
+        table = output.table()
         dense = output.is_dense_tensor()
         step = 1 if dense else ALIGNMENT
-        offsets = np.cumsum([0, *(-(-sample.nbytes // step) * step for sample in samples)]).tolist()
-        slot = self.pool.allocate(offsets[-1])
+        offsets = np.concatenate(([0], np.cumsum(-(-table.sizes // step) * step)))
+        slot = self.pool.allocate(int(offsets[-1]))
         try:
-            for sample, offset in zip(samples, offsets, strict=False):
-                np.ndarray(sample.shape, dtype, buffer=slot.array, offset=offset)[...] = sample
+            assert slot.array is not None  # it is on the CPU
+            gather(output, slot.array, offsets[:-1])
         except BaseException:
             slot.discard()
             raise
-        if dense:
-            rows = [(0, len(samples), *samples[0].shape)]
-        else:
-            rows = [(offset, *sample.shape) for offset, sample in zip(offsets, samples, strict=False)]
-        return _describe(output, slot, dtype, rows, dense), slot, None
+        whole = np.array([[0, len(table), *table.shapes[0]]])
+        rows = whole if dense else np.column_stack((offsets[:-1], table.shapes))
+        return _describe(output, slot, table.dtype, rows, dense), slot, None
 
     def _stage_gpu(self, output: TensorListGPU) -> tuple[OutputBatch, Slot[Any] | None, Any]:
         if self._local is not None:
@@ -243,11 +241,10 @@ def _slot_of(output: TensorListCPU) -> Slot[SharedBlock] | None:
 
 
 def _describe(
-    output: TensorListCPU, slot: Slot[Any], dtype: np.dtype[Any], rows: Sequence[Sequence[int]], dense: bool
+    output: TensorListCPU, slot: Slot[Any], dtype: np.dtype[Any], table: npt.NDArray[np.int64], dense: bool
 ) -> OutputBatch:
     if dtype.name not in DTYPES:
         raise ProtocolError(f"results of {dtype} can't be sent")
-    table = np.array(rows, np.int64)
     return OutputBatch(
         device="cpu",
         device_id=0,

@@ -98,7 +98,7 @@ class SlotView:
         return arrays[0] if output.dense else arrays
 
     def open_batch(self, output: OutputBatch, fds: Iterator[int]) -> TensorListCPU:
-        """Return an output as a batch; as `open`. Its owner is the `PinnedMemory` that it lies in, if that is pinned.
+        """Return an output as a batch; as `open`.
 
         Nothing is done for each sample.
         """
@@ -113,7 +113,7 @@ class SlotView:
             pointers = memory.ctypes.data + table[:, 0]
             samples = Samples(pointers, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
             made = TensorListCPU.from_table(samples, [memory], layout=output.layout)
-        made.owner = self._pinned.get(output.slot)
+        made.pinned = self._pinned.get(output.slot) is not None
         return made
 
     def _lent(self, output: OutputBatch, fds: Iterator[int]) -> npt.NDArray[np.uint8]:

@@ -203,6 +203,11 @@ class Executor:
                 self._device.reserve(nbytes, (config.gpu_depth + 1) * on_gpu)
 
     @property
+    def device_id(self) -> int | None:
+        """The GPU that the graph uses; None when it uses none."""
+        return None if self._device is None else self._device.device_id
+
+    @property
     def buffers_made(self) -> int:
         """How many buffers for outputs on the CPU were allocated so far; constant in a steady state."""
         return self._buffers.allocated

@@ -11,7 +11,7 @@ import numpy as np
 
 from pipeline.tensors.cpu import Array
 
-__all__ = ["BufferPool"]
+__all__ = ["BufferPool", "buffer_size"]
 
 _SMALLEST = 1 << 16  # smaller arrays come from malloc, which reuses them by itself
 
@@ -40,7 +40,7 @@ class BufferPool:
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if nbytes < _SMALLEST:
             return np.empty(shape, dtype)
-        memory = self._take(_buffer_size(nbytes))
+        memory = self._take(buffer_size(nbytes))
         # The array hands the memory back when it dies; the finalizer alone keeps the memory alive until then.
         lease = _Lease(memory)
         array = np.asarray(lease)[:nbytes].view(dtype).reshape(shape)
@@ -49,7 +49,7 @@ class BufferPool:
 
     def reserve(self, nbytes: int, count: int) -> None:
         """Make buffers for arrays of so many bytes, so that the first arrays cost no more than others."""
-        size = _buffer_size(nbytes)
+        size = buffer_size(nbytes)
         if nbytes < _SMALLEST:
             return
         for _ in range(min(count, self._idle_limit // size)):
@@ -75,7 +75,7 @@ class BufferPool:
                 self._idle_bytes += memory.nbytes
 
 
-def _buffer_size(nbytes: int) -> int:
+def buffer_size(nbytes: int) -> int:
     """Return the size of the buffer for an array: there are two sizes for each power of two."""
     size = 1 << (nbytes - 1).bit_length()
     return size - size // 4 if size - nbytes > size // 4 else size

@@ -106,6 +106,11 @@ class ThreadPool:
         """Do as `run_ranges`, and return at once: the job is to be waited for, errors have numbers of ranges."""
         return self.start(lambda number: task(number * step, min(count, number * step + step)), -(-count // step))
 
+    @property
+    def busy(self) -> bool:
+        """Whether there is work that no thread has begun."""
+        return bool(self._jobs)
+
     def close(self) -> None:
         """Finish the jobs that were begun, then end the threads."""
         with self._wake:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pipeline.bulk.gather import gathered
 from pipeline.errors import InputError, PipelineError
 from pipeline.executor.request import TensorList
 from pipeline.graph.graph import GraphNode
@@ -101,7 +102,9 @@ def own_copy(batch: TensorList) -> TensorList:
     """Return a batch over memory of its own, so that the user may reuse theirs."""
     if batch.dense is not None:
         return type(batch)(batch.dense.copy(), batch.layout())
-    return type(batch)([sample.copy() for sample in batch.samples], batch.layout())
+    if isinstance(batch, TensorListGPU):
+        return TensorListGPU([sample.copy() for sample in batch.samples], batch.layout())
+    return gathered(batch)
 
 
 def _on_gpu(value: Any) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,7 +15,9 @@ from pipeline.ipc.memory import SharedBlock
 from pipeline.kernels.samples import Samples, contiguous_strides
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["RingReader", "fits_numpy"]
+__all__ = ["Pin", "RingReader", "fits_numpy"]
+
+Pin = Callable[[npt.NDArray[np.uint8]], Any]
 
 _MAX_SEGMENTS = 64
 _EXACT = float(1 << 52)  # sizes below it are exact as float64
@@ -30,14 +31,15 @@ class RingReader:
 
     Args:
         limit: bytes that the segments may have together.
-        pin: called with ``(address, nbytes)`` when a segment was mapped (to register it with CUDA, say); it
-            returns what to call before the segment is unmapped.
+        pin: called with the memory of each segment, to register it with CUDA; it returns an object with
+            ``__array_interface__`` that keeps it so while arrays made of the object live, or None if it couldn't.
     """
 
-    def __init__(self, *, limit: int = 1 << 40, pin: Callable[[int, int], Callable[[], None]] | None = None) -> None:
+    def __init__(self, *, limit: int = 1 << 40, pin: Pin | None = None) -> None:
         self._limit = limit
         self._pin = pin
         self._segments: dict[int, npt.NDArray[np.uint8]] = {}
+        self._pinned: set[int] = set()
 
     def attach(self, ring_id: int, fd: int, nbytes: int) -> None:
         """Map a new segment. Owns `fd` from now on.
@@ -55,10 +57,11 @@ class RingReader:
         block = SharedBlock.attach(fd, nbytes)
         array = block.array
         block.close()
+        pinned = None if self._pin is None else self._pin(array)
+        if pinned is not None:
+            array = np.asarray(pinned)
+            self._pinned.add(ring_id)
         array.setflags(write=False)
-        if self._pin is not None:
-            unpin = weakref.finalize(array, self._pin(array.ctypes.data, nbytes))
-            unpin.atexit = False
         self._segments[ring_id] = array
 
     def detach(self, ring_id: int) -> None:
@@ -69,6 +72,7 @@ class RingReader:
         """
         if self._segments.pop(ring_id, None) is None:
             raise ProtocolError(f"segment {ring_id} is not attached")
+        self._pinned.discard(ring_id)
 
     def view(self, ring_id: int, offset: int, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """One array over a segment.
@@ -117,7 +121,9 @@ class RingReader:
             raise ProtocolError(f"a sample does not lie in its segment (segment, offset, shape: {row})")
         starts = np.array([segment.ctypes.data for segment in segments], np.int64)[homes]
         samples = Samples(starts + offsets, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
-        return TensorListCPU.from_table(samples, segments, homes)
+        batch = TensorListCPU.from_table(samples, segments, homes)
+        batch.pinned = self._pinned.issuperset(numbers.tolist())
+        return batch
 
     def close(self) -> None:
         """Forget every segment."""

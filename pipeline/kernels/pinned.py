@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.kernels.errors import CudaError, cuda_call, load_cupy
-from pipeline.kernels.samples import Samples
 
 __all__ = ["PinnedMemory"]
 
@@ -51,17 +50,17 @@ class PinnedMemory:
 
     @classmethod
     def of(cls, memory: npt.NDArray[np.uint8], device_id: int) -> PinnedMemory | None:
-        """Pin memory if that is possible; else None, and a warning says that copies will be slower."""
+        """Pin memory if that is possible; else None, and a warning says that copies will be slower.
+
+        The environment variable DALI_PROXY_PIN=0 leaves it out, to compare.
+        """
+        if os.environ.get("DALI_PROXY_PIN") == "0":
+            return None
         try:
             return cls(memory, device_id)
         except CudaError as error:
             _log.warning("shared memory can't be pinned, so copies to the GPU go by other memory: %s", error)
             return None
-
-    def holds(self, samples: Samples) -> bool:
-        """Tell whether samples are contiguous, and lie in this memory."""
-        inside = (samples.pointers >= self.address) & (samples.pointers + samples.sizes <= self.address + self.nbytes)
-        return bool(inside.all()) and samples.is_contiguous()
 
     def __del__(self, getpid: Any = os.getpid) -> None:  # bound here: globals are gone at interpreter exit
         if self._owner == getpid():

@@ -42,12 +42,13 @@ class GpuOperator(BatchOperator):
 
 def samples_of(data: TensorListGPU) -> Samples:
     """Describe a batch for the kernels."""
-    return Samples.dense(data.dense) if data.dense is not None else Samples.of(data.samples)
+    return data.table()
 
 
 def shape_table(data: TensorListGPU) -> npt.NDArray[np.int64]:
     """Return the shapes of a batch as (N, ndim)."""
-    return np.array(data.shape(), np.int64).reshape(len(data), data.ndim)
+    shapes: npt.NDArray[np.int64] = data.table().shapes.copy()
+    return shapes
 
 
 def allocate(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str = "") -> tuple[TensorListGPU, Samples]:
@@ -65,12 +66,8 @@ def allocate(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str = 
         return made, Samples.dense(made.dense)
     samples, size = Samples.packed(0, shapes, dtype)
     memory = cupy.cuda.alloc(max(1, size))
-    arrays = [
-        cupy.ndarray(tuple(shape), dtype, memptr=memory + offset)
-        for shape, offset in zip(shapes.tolist(), samples.pointers.tolist(), strict=True)
-    ]
     placed = Samples(samples.pointers + memory.ptr, samples.shapes, samples.strides, samples.dtype)
-    return TensorListGPU(arrays, layout), placed
+    return TensorListGPU.from_table(placed, memory, memory.device_id, layout), placed
 
 
 def fail(failures: Sequence[tuple[int, PipelineError]]) -> None:

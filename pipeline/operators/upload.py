@@ -6,72 +6,73 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.bulk.gather import Runs
 from pipeline.executor.batch import Batch
-from pipeline.kernels.pinned import PinnedMemory
+from pipeline.executor.memory import buffer_size
+from pipeline.kernels.samples import Samples, contiguous_strides
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["upload", "upload_array"]
 
-_ALIGNMENT = 256  # bytes; every sample begins on a boundary that vector loads like
-
 
 def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
-    """Copy a batch to the GPU by one asynchronous copy on the batch's stream.
+    """Copy a batch to the GPU, asynchronously on the batch's stream.
 
-    It is gathered in pinned memory first, unless it lies in such memory already.
+    Memory that is registered with CUDA is copied from where it lies, a copy for each stretch of it. Other memory is
+    gathered in pinned memory first, on the threads of the CPU stage if these are idle, and goes in one copy.
     """
-    if isinstance(data.owner, PinnedMemory) and data.owner.holds(data.table()):
-        return _upload_in_place(batch, data)
+    if not data.table().is_contiguous():
+        data = _contiguous(data)
     if data.dense is not None:
-        return TensorListGPU(upload_array(batch, data.dense), data.layout())
-    import cupy
-
-    sizes = np.array([sample.nbytes for sample in data.samples], dtype=np.int64)
-    starts = np.concatenate([[0], np.cumsum(-(-sizes // _ALIGNMENT) * _ALIGNMENT)])
-    pinned = cupy.cuda.alloc_pinned_memory(max(1, int(starts[-1])))
-    batch.keep_alive.append(pinned)
-    host = np.frombuffer(pinned, np.uint8, int(starts[-1]))
-    for start, sample in zip(starts, data.samples, strict=False):
-        host[start : start + sample.nbytes].view(sample.dtype).reshape(sample.shape)[...] = sample
-    device = cupy.empty(int(starts[-1]), cupy.uint8)
-    device.set(host, stream=batch.stream)
-    dtype = data.samples[0].dtype
-    samples = [
-        device[start : start + sample.nbytes].view(dtype).reshape(sample.shape)
-        for start, sample in zip(starts.tolist(), data.samples, strict=False)
-    ]
-    return TensorListGPU(samples, data.layout())
-
-
-def _upload_in_place(batch: Batch, data: TensorListCPU) -> TensorListGPU:
-    import cupy
-
-    table = data.table()
-    begin = int(table.pointers.min())
-    nbytes = int((table.pointers + table.sizes).max()) - begin
-    device = cupy.cuda.alloc(max(1, nbytes))
-    batch.keep_alive.append(data)
-    runtime = cupy.cuda.runtime
-    runtime.memcpyAsync(device.ptr, begin, nbytes, runtime.memcpyHostToDevice, batch.stream.ptr)
-    if data.dense is not None:
-        return TensorListGPU(cupy.ndarray(data.dense.shape, data.dense.dtype, device), data.layout())
-    offsets = (table.pointers - begin).tolist()
-    samples = [
-        cupy.ndarray(tuple(shape), table.dtype, device + offset)
-        for shape, offset in zip(table.shapes.tolist(), offsets, strict=True)
-    ]
-    return TensorListGPU(samples, data.layout())
+        return TensorListGPU(_as_array(data.dense, _send(batch, Runs.of_array(data.dense), data)), data.layout())
+    runs, table = Runs.of(data), data.table()
+    memory = _send(batch, runs, data)
+    strides = contiguous_strides(table.shapes, table.dtype.itemsize)
+    placed = Samples(memory.ptr + runs.sample_places, table.shapes, strides, table.dtype)
+    return TensorListGPU.from_table(placed, memory, memory.device_id, data.layout())
 
 
 def upload_array(batch: Batch, array: Array) -> Any:
     """Copy one array to the GPU through pinned memory, asynchronously on the batch's stream."""
+    data = TensorListCPU(np.ascontiguousarray(array))
+    return _as_array(array, _send(batch, Runs.of_array(np.asarray(data.dense)), data))
+
+
+def _as_array(like: Array, memory: Any) -> Any:
     import cupy
 
-    pinned = cupy.cuda.alloc_pinned_memory(max(1, array.nbytes))
+    return cupy.ndarray(like.shape, like.dtype, memory)
+
+
+def _contiguous(data: TensorListCPU) -> TensorListCPU:
+    if data.dense is not None:
+        return TensorListCPU(np.ascontiguousarray(data.dense), data.layout())
+    return TensorListCPU([np.ascontiguousarray(sample) for sample in data.samples], data.layout())
+
+
+def _send(batch: Batch, runs: Runs, data: TensorListCPU) -> Any:
+    """Copy the runs of a batch to fresh device memory; returns a pointer that owns it."""
+    import cupy
+
+    # A size of which there are few, so that CuPy's pools have such memory from earlier batches.
+    size = buffer_size(max(1, runs.nbytes))
+    memory = cupy.cuda.alloc(size)
+    if data.pinned:
+        batch.keep_alive.append(data)
+        for place, start, nbytes in zip(runs.places.tolist(), runs.starts.tolist(), runs.sizes.tolist(), strict=True):
+            _copy(memory.ptr + place, start, nbytes, batch.stream)
+        return memory
+    pinned = cupy.cuda.alloc_pinned_memory(size)
     batch.keep_alive.append(pinned)
-    host = np.frombuffer(pinned, array.dtype, array.size).reshape(array.shape)
-    host[...] = array
-    device = cupy.empty(array.shape, array.dtype)
-    device.set(host, stream=batch.stream)
-    return device
+    host = np.frombuffer(pinned, np.uint8, size)
+    runs.copy_to(host, batch.pool)
+    _copy(memory.ptr, host.ctypes.data, runs.nbytes, batch.stream)
+    return memory
+
+
+def _copy(target: int, source: int, nbytes: int, stream: Any) -> None:
+    from cupy.cuda import runtime
+
+    if nbytes:
+        runtime.memcpyAsync(target, source, nbytes, runtime.memcpyHostToDevice, stream.ptr)

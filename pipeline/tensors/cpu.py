@@ -126,7 +126,10 @@ class TensorListCPU:
         [(2, 3), (4, 3)]
     """
 
-    __slots__ = ("_blocks", "_dense", "_dtype", "_homes", "_layout", "_ndim", "_samples", "_table", "owner", "sources")
+    __slots__ = (
+        *("_blocks", "_dense", "_dtype", "_homes", "_layout", "_ndim", "_samples", "_table"),
+        *("owner", "pinned", "sources"),
+    )
 
     def __init__(self, data: Any, layout: str = "") -> None:
         source: Any = data
@@ -137,6 +140,8 @@ class TensorListCPU:
         self.owner: Any = None
         #: Where a reader found the samples; empty when they come from elsewhere.
         self.sources: Sequence[str] = ()
+        #: Whether its memory is registered with CUDA, so that a GPU copies from it directly.
+        self.pinned = False
         self._dense: Array | None = None
         self._samples: Sequence[Array] | None
         self._table: Samples | None = None
@@ -187,12 +192,18 @@ class TensorListCPU:
             [[0, 1], [2, 3, 4, 5]]
         """
         made = cls.__new__(cls)
-        made.owner, made.sources = None, ()
+        made.owner, made.sources, made.pinned = None, (), False
         made._dense = made._samples = None
-        made._table, made._blocks, made._homes = table, blocks, homes
+        made._table, made._blocks = table, blocks
+        made._homes = np.zeros(len(table), np.int64) if homes is None else homes
         made._dtype, made._ndim = to_dali_type(table.dtype), table.ndim
         made._layout = check_layout(layout, made._ndim, "TensorListCPU")
         return made
+
+    @property
+    def homes(self) -> Array | None:
+        """Which block of memory each sample lies in, (N,) integers; None where there are no blocks."""
+        return self._homes
 
     def table(self) -> Samples:
         """Return addresses, shapes and strides of the samples: made once, and good for as long as the batch lives."""
@@ -335,7 +346,7 @@ class TensorListCPU:
 
     def _make_samples(self) -> list[Array]:
         table, blocks = self.table(), self._blocks
-        homes = np.zeros(len(table), np.int64) if self._homes is None else self._homes
+        homes = np.asarray(self._homes)
         offsets = table.pointers - np.array([block.ctypes.data for block in blocks], np.int64)[homes]
         ndarray, dtype = np.ndarray, table.dtype
         return [

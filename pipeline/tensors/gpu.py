@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pipeline.errors import InputError, InputTypeError, RaggedError
+from pipeline.kernels.samples import Samples
 from pipeline.tensors.cpu import TensorCPU, TensorListCPU, position_of, shortly
 from pipeline.tensors.dlpack import opened
 from pipeline.tensors.layout import check_layout, common_layout
@@ -123,13 +125,18 @@ class TensorGPU:
 class TensorListGPU:
     """A batch in the memory of a GPU: samples of one dtype and number of dimensions, whose shapes may differ.
 
+    One that was made by `from_table` has no arrays until somebody asks for `samples`; kernels read the table.
+
     Args:
         data: an array with the batch dimension in front, or a sequence of samples: what `TensorGPU` is made of.
         layout: names of the dimensions of a sample, the batch dimension excluded.
         ready: CUDA event after which the data may be read, or None when it may be read now.
     """
 
-    __slots__ = ("_dense", "_dtype", "_layout", "_ndim", "_samples", "lenders", "owner", "ready", "sources", "stream")
+    __slots__ = (
+        *("_dense", "_device_id", "_dtype", "_layout", "_memory", "_ndim", "_samples", "_table"),
+        *("lenders", "owner", "ready", "sources", "stream"),
+    )
 
     def __init__(self, data: Any, layout: str = "", ready: Any = None) -> None:
         #: What keeps the memory of the batch, when it isn't CuPy's own: a slot, for one.
@@ -144,6 +151,9 @@ class TensorListGPU:
         self.lenders: tuple[Any, ...] = ()
         self._dense: Any = None
         self._samples: Sequence[Any] | None = None
+        self._table: Samples | None = None
+        self._memory: Any = None
+        self._device_id = 0
         if isinstance(data, TensorListGPU):
             layout = layout or data.layout()
             data = data.samples if data.dense is None else data.dense
@@ -166,6 +176,30 @@ class TensorListGPU:
         self._dtype = to_dali_type(dtype)
         self._layout = check_layout(layout, self._ndim, "TensorListGPU")
 
+    @classmethod
+    def from_table(cls, table: Samples, memory: Any, device_id: int, layout: str = "") -> TensorListGPU:
+        """Return a batch over samples somewhere in device memory; nothing is done for each of them.
+
+        Args:
+            table: where they lie.
+            memory: any object that keeps the memory while it is there: the batch and arrays over it hold it.
+            device_id: number of the GPU.
+            layout: names of the dimensions of a sample.
+        """
+        made = cls.__new__(cls)
+        made.owner, made.sources, made.ready, made.stream, made.lenders = None, (), None, None, ()
+        made._dense = made._samples = None
+        made._table, made._memory, made._device_id = table, memory, device_id
+        made._dtype, made._ndim = to_dali_type(table.dtype), table.ndim
+        made._layout = check_layout(layout, made._ndim, "TensorListGPU")
+        return made
+
+    def table(self) -> Samples:
+        """Return addresses, shapes and strides of the samples: made once, and good for as long as the batch lives."""
+        if self._table is None:
+            self._table = Samples.dense(self._dense) if self._dense is not None else Samples.of(self.samples)
+        return self._table
+
     @property
     def dtype(self) -> DALIDataType:
         """Element type."""
@@ -180,7 +214,10 @@ class TensorListGPU:
     def samples(self) -> Sequence[Any]:
         """The samples as CuPy arrays, without copies."""
         if self._samples is None:
-            self._samples = [self._dense[index] for index in range(len(self._dense))]
+            if self._dense is not None:
+                self._samples = [self._dense[index] for index in range(len(self._dense))]
+            else:
+                self._samples = self._make_samples()
         return self._samples
 
     @property
@@ -191,8 +228,7 @@ class TensorListGPU:
     @property
     def nbytes(self) -> int:
         """Size of the data in bytes."""
-        arrays = self.samples if self._dense is None else [self._dense]
-        return sum(int(array.nbytes) for array in arrays)
+        return int(self._dense.nbytes) if self._dense is not None else self.table().nbytes
 
     def layout(self) -> str:
         """Return the names of the dimensions, or an empty string."""
@@ -200,19 +236,20 @@ class TensorListGPU:
 
     def with_layout(self, layout: str) -> TensorListGPU:
         """Return a batch over the same memory with another layout."""
-        other = TensorListGPU(self._dense if self._dense is not None else self._samples, layout, self.ready)
-        other.owner, other.stream, other.lenders = self.owner, self.stream, self.lenders
-        other.sources = self.sources
+        other = copy.copy(self)
+        other._layout = check_layout(layout, self._ndim, "TensorListGPU")
         return other
 
     def shape(self) -> list[tuple[int, ...]]:
         """Return the shapes of the samples."""
         if self._dense is not None:
             return [tuple(self._dense.shape[1:])] * len(self._dense)
-        return [tuple(sample.shape) for sample in self.samples]
+        return [tuple(shape) for shape in self.table().shapes.tolist()]
 
     def device_id(self) -> int:
         """Return the number of the GPU."""
+        if self._memory is not None:
+            return self._device_id
         array: Any = self._dense if self._dense is not None else self.samples[0]
         return int(array.device.id)
 
@@ -228,7 +265,7 @@ class TensorListGPU:
 
     def is_dense_tensor(self) -> bool:
         """Tell whether all samples have one shape, so that the batch can be seen as one tensor."""
-        return self._dense is not None or len(set(self.shape())) == 1
+        return self._dense is not None or bool((self.table().shapes == self.table().shapes[0]).all())
 
     def as_array(self) -> Any:
         """Return the batch as one CuPy array; no copy when it is dense already.
@@ -292,7 +329,21 @@ class TensorListGPU:
         return tensor
 
     def __len__(self) -> int:
-        return int(self._dense.shape[0]) if self._dense is not None else len(self.samples)
+        return int(self._dense.shape[0]) if self._dense is not None else len(self.table())
+
+    def _make_samples(self) -> list[Any]:
+        import cupy
+
+        table = self.table()
+        extents = ((table.shapes - 1) * table.strides).sum(axis=1) + table.dtype.itemsize
+        extents[(table.shapes == 0).any(axis=1)] = 0
+        columns = (table.pointers, extents, table.shapes, table.strides)
+        made = []
+        for pointer, extent, shape, strides in zip(*(column.tolist() for column in columns), strict=True):
+            memory = cupy.cuda.UnownedMemory(pointer, extent, self._memory, self._device_id)
+            where = cupy.cuda.MemoryPointer(memory, 0)
+            made.append(cupy.ndarray(tuple(shape), table.dtype, where, strides=tuple(strides)))
+        return made
 
     def __iter__(self) -> Iterator[TensorGPU]:
         return (self[index] for index in range(len(self)))

@@ -4,6 +4,7 @@ import gc
 import os
 import socket
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -363,11 +364,13 @@ def test_the_reader_refuses_segments_that_repeat_or_are_too_many(make_pair):
 def test_views_outlive_detaching_and_pins_end_with_them(make_pair):
     pinned, unpinned = [], []
 
-    def pin(address, nbytes):
-        pinned.append(nbytes)
-        return lambda: unpinned.append(nbytes)
+    class Pinned:
+        def __init__(self, memory):
+            self.memory, self.__array_interface__ = memory, memory.__array_interface__
+            pinned.append(memory.nbytes)
+            weakref.finalize(self, unpinned.append, memory.nbytes)
 
-    reader = RingReader(pin=pin)
+    reader = RingReader(pin=Pinned)
     pair = make_pair()
     pair.attach = lambda ring_id, block: reader.attach(ring_id, os.dup(block.fd), block.nbytes)
     pair.ring._attach = pair.attach

@@ -1,0 +1,109 @@
+"""Memory of many samples in one buffer: which stretches are copied, and what arrives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pipeline.bulk import gather as bulk_gather
+from pipeline.bulk.gather import Runs, gather, gathered
+from pipeline.bulk.native import compiled
+from pipeline.executor.pool import ThreadPool
+from pipeline.kernels.samples import Samples
+from pipeline.tensors.cpu import TensorListCPU
+
+
+@pytest.fixture(params=["compiled", "python"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs a test with the compiled loop and without it."""
+    if request.param == "python":
+        monkeypatch.setattr(bulk_gather, "compiled", None)
+    elif compiled is None:
+        pytest.skip("no C compiler")
+    return str(request.param)
+
+
+def in_blocks(blocks: list[np.ndarray], rows: list[tuple[int, int, int]]) -> TensorListCPU:
+    """Make a batch of (block, offset, bytes)."""
+    homes, offsets, sizes = np.array(rows, np.int64).T
+    shapes = np.ascontiguousarray(sizes[:, None])
+    starts = np.array([block.ctypes.data for block in blocks])[homes] + offsets
+    return TensorListCPU.from_table(Samples(starts, shapes, np.ones_like(shapes), np.dtype(np.uint8)), blocks, homes)
+
+
+def copied(batch: TensorListCPU, pool: ThreadPool | None = None) -> list[bytes]:
+    runs = Runs.of(batch)
+    buffer = np.zeros(runs.nbytes, np.uint8)
+    runs.copy_to(buffer, pool)
+    sizes = batch.table().sizes.tolist()
+    return [buffer[place : place + size].tobytes() for place, size in zip(runs.sample_places, sizes, strict=True)]
+
+
+BLOCKS = [np.random.default_rng(seed).integers(0, 256, 200_000, np.uint8) for seed in range(2)]
+ROWS = st.tuples(st.integers(0, 1), st.integers(0, 150_000), st.integers(0, 50_000))
+
+
+@given(st.lists(ROWS, min_size=1, max_size=12))
+@settings(max_examples=200, deadline=None)
+def test_every_sample_arrives_wherever_it_lies(rows: list[tuple[int, int, int]]) -> None:
+    batch = in_blocks(BLOCKS, rows)
+    assert copied(batch) == [BLOCKS[home][offset : offset + size].tobytes() for home, offset, size in rows]
+    runs = Runs.of(batch)
+    for start, size in zip(runs.starts.tolist(), runs.sizes.tolist(), strict=True):  # nothing else is touched
+        assert any(0 <= start - block.ctypes.data <= start - block.ctypes.data + size <= 200_000 for block in BLOCKS)
+
+
+def test_samples_side_by_side_are_one_run_and_blocks_are_not_joined() -> None:
+    near = [(0, number * 1024, 1000) for number in range(100)]
+    assert Runs.of(in_blocks(BLOCKS, near)).sizes.tolist() == [99 * 1024 + 1000]
+    assert Runs.of(in_blocks(BLOCKS, [*near, (0, 180_000, 10)])).sizes.tolist() == [99 * 1024 + 1000, 10]
+    whole = np.zeros(1000, np.uint8)
+    halves = [whole[:500], whole[500:]]
+    assert Runs.of(in_blocks(halves, [(0, 0, 500), (1, 0, 500)])).sizes.tolist() == [500, 500]
+    assert len(Runs.of(TensorListCPU([whole[:400], whole[500:]])).sizes) == 2  # whose memory lies between is not known
+
+
+def test_large_batches_are_copied_on_many_threads(way: str) -> None:
+    block = np.random.default_rng(5).integers(0, 256, 5 << 20, np.uint8)
+    batch = in_blocks([block], [(0, 0, 3_000_000), (0, 3_000_064, 2_000_000), (0, 5_200_000, 1)])
+    with ThreadPool(3, "test") as pool:
+        made = copied(batch, pool)
+    assert made[0] == block[:3_000_000].tobytes()
+    assert made[1] == block[3_000_064:5_000_064].tobytes()
+    assert made[2] == block[5_200_000:5_200_001].tobytes()
+
+
+def test_a_dense_array_is_one_run(way: str) -> None:
+    array = np.arange(5 * 7 * 3, dtype=np.float32).reshape(5, 7, 3)
+    runs = Runs.of_array(array)
+    buffer = np.zeros(runs.nbytes, np.uint8)
+    runs.copy_to(buffer)
+    np.testing.assert_array_equal(buffer.view(np.float32).reshape(array.shape), array)
+    assert runs.sample_places.tolist() == [84 * number for number in range(5)]
+
+
+def test_samples_of_any_strides_are_gathered(way: str) -> None:
+    samples = [np.arange(24, dtype=np.int16).reshape(4, 6).T, np.arange(6, dtype=np.int16).reshape(2, 3)[::-1]]
+    for batch in (TensorListCPU(samples), TensorListCPU([np.ascontiguousarray(sample) for sample in samples])):
+        buffer = np.zeros(128, np.uint8)
+        gather(batch, buffer, np.array([64, 8]))
+        np.testing.assert_array_equal(buffer[64:112].view(np.int16).reshape(6, 4), samples[0])
+        np.testing.assert_array_equal(buffer[8:20].view(np.int16).reshape(2, 3), samples[1])
+
+
+def test_a_gathered_batch_is_a_copy(way: str) -> None:
+    samples = [np.arange(6.0).reshape(2, 3), np.ones((5, 1)).T, np.zeros((0, 2))]
+    made = gathered(TensorListCPU(samples, "HW"))
+    assert made.layout() == "HW"
+    expected = [sample.copy() for sample in samples]
+    samples[0][:] = 7
+    for sample, same in zip(made.samples, expected, strict=True):
+        np.testing.assert_array_equal(sample, same)
+
+
+@pytest.mark.parametrize("place", [-1, 5, 2**40])
+def test_what_does_not_fit_is_refused(way: str, place: int) -> None:
+    with pytest.raises(ValueError, match="does not fit"):
+        gather(TensorListCPU([np.zeros(6, np.uint8)]), np.zeros(10, np.uint8), np.array([place]))

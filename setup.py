@@ -12,6 +12,6 @@ setup(
             extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math"],
             optional=True,
         )
-        for folder in ("bulk", "codecs", "imaging")
+        for folder in ("bulk", "codecs", "imaging", "video")
     ]
 )

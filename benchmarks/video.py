@@ -3,7 +3,7 @@
 Sequences of 8 frames of 640 by 360 pixels as uint8 RGB, in order and at random. Beside `readers.video` stand PyAV by
 hand (as decord and others read: seek to the key frame, decode up to the frame, let swscale convert), torchcodec and
 NVIDIA DALI, each where it is installed. torchcodec's wheels on PyPI need a CUDA build of torch and FFmpeg's libraries.
-`docs/decisions.md` has the results.
+`docs/performance.md` tells about the results.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SIZE = (640, 360)
 FRAMES = 240
 LENGTH = 8
 SEQUENCES = FRAMES // LENGTH
-ROUNDS = 6
+ROUNDS = 4
 CODECS = {
     "h264": ("libx264", "mp4", {"g": "24", "bf": "2", "crf": "20"}),
     "vp9": ("libvpx-vp9", "webm", {"g": "24", "crf": "30", "b": "0", "deadline": "realtime", "cpu-used": "8"}),
@@ -83,6 +83,7 @@ def by_hand(path: Path) -> Reader:
 
 
 def torchcodec(path: Path) -> Reader:
+    import torch  # noqa: F401  torchcodec needs its libraries
     from torchcodec.decoders import VideoDecoder
 
     decoder = VideoDecoder(path, dimension_order="NHWC", num_ffmpeg_threads=1)
@@ -102,7 +103,7 @@ def primitive(path: Path) -> Reader:
     def read(sequences: list[int]) -> None:
         for sequence in sequences:
             frames = range(sequence * LENGTH, (sequence + 1) * LENGTH)
-            assert read_frames(clip, frames, Pixels(RGB), decoders).shape == (LENGTH, *SIZE[::-1], 3)
+            assert read_frames(clip, frames, Pixels(RGB, clip.codec), decoders).shape == (LENGTH, *SIZE[::-1], 3)
 
     return read
 
@@ -138,16 +139,32 @@ def dali(path: Path, threads: int, shuffle: bool) -> Reader:
     return of_pipeline(pipe)
 
 
-def rate(read: Reader, sequences: list[int]) -> float:
-    """Return frames in a second of CPU time, of all threads together; the best of several rounds, as
-    other programs only ever slow it down."""
-    read(sequences[:4])
-    rates = []
+def rates(readers: dict[str, Reader], sequences: list[int]) -> dict[str, float]:
+    """Return frames in a second of CPU time, of all threads together.
+
+    It is the best of several rounds, in which readers take turns: other programs only ever slow them down.
+    """
+    best = dict.fromkeys(readers, 0.0)
+    for read in readers.values():
+        read(sequences[:4])
     for _ in range(ROUNDS):
-        begin = time.process_time()
-        read(sequences)
-        rates.append(len(sequences) * LENGTH / (time.process_time() - begin))
-    return max(rates)
+        for label, read in readers.items():
+            begin = time.process_time()
+            read(sequences)
+            best[label] = max(best[label], len(sequences) * LENGTH / (time.process_time() - begin))
+    return best
+
+
+def readers_of(path: Path, codec: str, shuffle: bool) -> dict[str, Reader]:
+    made = {"PyAV by hand, 1 thread": by_hand(path)}
+    if importlib.util.find_spec("torchcodec") is not None:
+        made["torchcodec, 1 thread"] = torchcodec(path)
+    made["pipeline.video, 1 thread"] = primitive(path)
+    made["readers.video, num_threads=1"] = ours(path, 1, shuffle)
+    made["readers.video, num_threads=2"] = ours(path, 2, shuffle)
+    if importlib.util.find_spec("nvidia.dali") is not None and codec != "h264":  # which it leaves to the GPU
+        made["NVIDIA DALI, num_threads=2"] = dali(path, 2, shuffle)
+    return made
 
 
 def main() -> None:
@@ -158,19 +175,10 @@ def main() -> None:
             path = Path(folder) / f"{name}.{container}"
             write_clip(path, codec, options)
             print(f"\n| {name}, frames a CPU second | in order | at random |\n| --- | --- | --- |")
-            rows: dict[str, Callable[[bool], Reader]] = {
-                "PyAV by hand, 1 thread": lambda shuffle, path=path: by_hand(path),
-                "torchcodec, 1 thread": lambda shuffle, path=path: torchcodec(path),
-                "pipeline.video, 1 thread": lambda shuffle, path=path: primitive(path),
-                "readers.video, num_threads=2": lambda shuffle, path=path: ours(path, 2, shuffle),
-                "NVIDIA DALI, num_threads=2": lambda shuffle, path=path: dali(path, 2, shuffle),
-            }
-            if importlib.util.find_spec("torchcodec") is None:
-                del rows["torchcodec, 1 thread"]
-            if importlib.util.find_spec("nvidia.dali") is None or name == "h264":  # which it leaves to the GPU
-                del rows["NVIDIA DALI, num_threads=2"]
-            for label, make in rows.items():
-                print(f"| {label} | {rate(make(False), in_order):,.0f} | {rate(make(True), mixed):,.0f} |", flush=True)
+            ordered = rates(readers_of(path, name, False), in_order)
+            shuffled = rates(readers_of(path, name, True), mixed)
+            for label in ordered:
+                print(f"| {label} | {ordered[label]:,.0f} | {shuffled[label]:,.0f} |", flush=True)
 
 
 if __name__ == "__main__":

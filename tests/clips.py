@@ -44,6 +44,7 @@ class Kind:
     pixels: str = "yuv420p"
     times: list[int] | None = None
     b_frames: int | None = None
+    size: tuple[int, int] | None = None
 
 
 _GOP = "keyint=12:min-keyint=12:scenecut=0"
@@ -65,6 +66,7 @@ KINDS = {
     "hevc.mkv": Kind("libx265", f"{_GOP}:bframes=3:open-gop=0"),
     "vp9.webm": Kind("libvpx-vp9", options=_VP9),
     "vp9.mp4": Kind("libvpx-vp9", options=_VP9),
+    "odd.webm": Kind("libvpx-vp9", options=_VP9, size=(47, 63)),
     "av1.mp4": Kind("libsvtav1", options={"preset": "11", "crf": "20"}),
     "av1.mkv": Kind("libsvtav1", options={"preset": "11", "crf": "20"}),
     "mpeg4.mp4": Kind("mpeg4", b_frames=2),
@@ -96,10 +98,11 @@ class Clips:
         return path
 
 
-def encode(path: Path, kind: Kind, count: int = COUNT, size: tuple[int, int] = SIZE, color: Any = None) -> None:
+def encode(path: Path, kind: Kind, count: int = COUNT, size: tuple[int, int] | None = None, color: Any = None) -> None:
     """Write a video of `count` frames."""
     import av
 
+    size = size or kind.size or SIZE
     rate = Fraction(1, 1000) if kind.times else Fraction(1, 25)
     extra = {"libx264": "x264-params", "libx264rgb": "x264-params", "libx265": "x265-params"}.get(kind.codec)
     options = dict(kind.options)

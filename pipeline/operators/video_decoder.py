@@ -137,7 +137,7 @@ class VideoDecoder(SampleOperator[VideoSelections]):
 
     def run(self, state: VideoSelections, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         clip = Clip(flat_bytes(inputs[0]))
-        made: Array = read_frames(clip, state.frames(sample, clip), Pixels(RGB), Decoders(0), self._fill)
+        made: Array = read_frames(clip, state.frames(sample, clip), Pixels(RGB, clip.codec), Decoders(0), self._fill)
         return made
 
 

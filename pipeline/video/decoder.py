@@ -47,7 +47,7 @@ class Decoder:
 
     def reaches(self, frame: int) -> bool:
         """Whether going on is the shortest way to a frame."""
-        return self._index.key_up_to(frame) <= self.next <= frame
+        return self.next == frame or self._index.key_up_to(frame) <= self.next < frame
 
     def close(self) -> None:
         """Close the video."""
@@ -114,7 +114,7 @@ class Decoder:
         """
         try:
             for frame in self._frames:
-                number = self._index.number(frame.pts) if self._index.seekable else self.next
+                number = self._index.number(frame.pts, self.next) if self._index.seekable else self.next
                 if number is None or number < self.next:  # shown before the key frame that decoding began at
                     continue
                 if number > self.next or frame.is_corrupt:

@@ -11,12 +11,9 @@ import numpy as np
 from pipeline.errors import DecodeError
 from pipeline.kernels import KernelContext, Samples, nv12_to_pixels
 from pipeline.types import DALIImageType
-from pipeline.video.pixels import color_matrix
+from pipeline.video.pixels import chroma_is_left, color_matrix
 
 __all__ = ["GpuPixels", "planes_of"]
-
-#: Codecs whose chroma lies in the left one of its two columns. PyAV doesn't tell where a frame's lies.
-_LEFT = {"h264", "hevc", "mpeg2video", "mpeg4"}
 
 
 class _Plane:
@@ -66,7 +63,7 @@ class GpuPixels:
         self._cupy = cupy
         self._output = output
         self._kernels = kernels
-        self._left = codec in _LEFT
+        self._left = chroma_is_left(codec)
         self.channels = 1 if output is DALIImageType.GRAY else 3
 
     @contextmanager

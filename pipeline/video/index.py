@@ -44,10 +44,17 @@ class FrameIndex:
         """When each frame is shown."""
         return self.times * self.time_base.numerator / self.time_base.denominator
 
-    def number(self, time: int | None) -> int | None:
-        """Return the number of the frame with a time stamp, None where there is none."""
+    def number(self, time: int | None, likely: int = 0) -> int | None:
+        """Return the number of the frame with a time stamp, None where there is none.
+
+        Args:
+            time: the time stamp.
+            likely: looked at first, as a search takes longer.
+        """
         if time is None:
             return None
+        if likely < len(self.times) and self.times[likely] == time:
+            return likely
         found = int(np.searchsorted(self.times, time))
         return found if found < len(self.times) and self.times[found] == time else None
 

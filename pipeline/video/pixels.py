@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any
 
 import cv2
@@ -13,8 +14,24 @@ from pipeline.errors import DecodeError
 from pipeline.imaging import convert_color
 from pipeline.tensors.cpu import Array
 from pipeline.types import DALIImageType
+from pipeline.video.native import compiled
 
-__all__ = ["Pixels", "color_matrix"]
+__all__ = ["Pixels", "chroma_is_left", "color_matrix", "color_table"]
+
+#: Formats that the compiled loop takes, and whether chroma has half of the rows, and of the columns. "j": full range.
+_PLANAR = {
+    f"yuv{full}{name}p": halved
+    for name, halved in {
+        "420": (True, True),
+        "422": (False, True),
+        "440": (True, False),
+        "444": (False, False),
+    }.items()
+    for full in ("", "j")
+}
+
+#: Codecs whose chroma lies in the left one of its two columns. PyAV doesn't tell where a frame's lies.
+_LEFT = {"h264", "hevc", "mpeg2video", "mpeg4"}
 
 #: Weights of red and blue in the luma, by FFmpeg's number of the colour space. Others, and videos that don't say, have
 #: those of BT.601, as in FFmpeg.
@@ -57,25 +74,45 @@ def color_matrix(output: DALIImageType, colorspace: int, color_range: int) -> np
     return np.column_stack([rows, -rows @ [black, 128, 128]]).astype(np.float32)
 
 
+def chroma_is_left(codec: str) -> bool:
+    """Tell whether chroma that two columns share lies in the left one of them, rather than between them.
+
+    Args:
+        codec: FFmpeg's name.
+    """
+    return codec in _LEFT
+
+
+@cache
+def color_table(output: DALIImageType, colorspace: int, color_range: int) -> npt.NDArray[np.int16]:
+    """Return `color_matrix` as the compiled loop takes it: (channels, 4), see there."""
+    matrix = color_matrix(output, colorspace, color_range).astype(np.float64)
+    offset = matrix[:, 3] + 128 * (matrix[:, 1] + matrix[:, 2])
+    table: npt.NDArray[np.int16] = np.column_stack([matrix[:, :3] * 8192, offset * 32]).round().astype(np.int16)
+    return table
+
+
 class Pixels:
     """Turns frames into arrays on the CPU. Belongs to one thread at a time.
 
-    swscale interpolates the chroma, and OpenCV multiplies by the matrix: four times as fast as swscale's exact
-    conversion, and within 2 of it. swscale's fast one repeats chroma, and is off by up to 26.
+    The compiled loop takes the planes of 8 bits that nearly all videos have. For others, and without it, swscale
+    interpolates the chroma, and OpenCV multiplies by the matrix: four times as fast as swscale's exact conversion, and
+    within 2 of it. swscale's fast one repeats chroma, and is off by up to 26.
 
     Args:
         output: the colours.
+        codec: FFmpeg's name of the video's.
     """
 
     may_wait = True
 
-    def __init__(self, output: DALIImageType) -> None:
-        from av.video.reformatter import ColorRange, Interpolation, VideoReformatter
+    def __init__(self, output: DALIImageType, codec: str = "") -> None:
+        from av.video.reformatter import Interpolation, VideoReformatter
 
         self._output = output
+        self._left = chroma_is_left(codec)
         self._reformatter = VideoReformatter()
         self._interpolation = int(Interpolation.BILINEAR)
-        self._full = ColorRange.JPEG
         self.channels = 1 if output is DALIImageType.GRAY else 3
 
     def current(self) -> AbstractContextManager[Any]:
@@ -96,6 +133,8 @@ class Pixels:
             raise DecodeError(
                 f"its frames change size, from {out.shape[0]}x{out.shape[1]} to {frame.height}x{frame.width}"
             )
+        if self._convert(frame, out):
+            return
         if frame.format.is_rgb:
             colors = self._planes(frame, "gbrp")
             rgb = cv2.merge([colors[2], colors[0], colors[1]])
@@ -111,6 +150,19 @@ class Pixels:
 
     def finish(self) -> None:
         """Nothing is left to wait for."""
+
+    def _convert(self, frame: Any, out: Array) -> bool:
+        """Let the compiled loop do it; return whether it could."""
+        name = frame.format.name
+        if compiled is None or name not in _PLANAR or not out.flags.c_contiguous:
+            return False
+        planes = frame.planes
+        pitches = tuple(plane.line_size for plane in planes)
+        if min(pitches) <= 0:  # upside down
+            return False
+        table = color_table(self._output, frame.colorspace, _FULL_RANGE if "j" in name else frame.color_range)
+        compiled.convert(*planes, pitches, _PLANAR[name], self._left, table, out)
+        return True
 
     def _planes(self, frame: Any, form: str) -> list[Array]:
         made = self._reformatter.reformat(frame, format=form, interpolation=self._interpolation, threads=1)

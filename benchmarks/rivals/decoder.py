@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,7 +17,8 @@ from benchmarks.workload import Setup
 IN_FLIGHT = 2
 """Batches that are decoded at once: one is waited for while the next one runs."""
 
-Decode = Callable[[Sequence[Any]], None]
+Pictures = list[np.ndarray]
+Decode = Callable[[Any], None]
 
 
 class DecoderAlone(Rival):
@@ -36,41 +37,53 @@ class DecoderAlone(Rival):
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
         """Gives the numbers of the pictures in place of their pixels."""
-        encoded = [np.fromfile(path, np.uint8) for path in setup.files]
-        with open_decoder(setup) as decode:
+        encoded = read_pictures(setup)
+        with open_decoder(setup) as (prepare, decode):
+            batches: dict[int, Any] = {}  # by the first picture; what isn't decoding is done once
             for first in itertools.count(step=setup.batch_size):
-                numbers = range(first, first + setup.batch_size)
-                decode([encoded[number % len(encoded)] for number in numbers])
                 indices = torch.arange(first, first + setup.batch_size)
+                place = first % len(encoded)
+                if place not in batches:
+                    batches[place] = prepare([encoded[index % len(encoded)] for index in indices.tolist()])
+                decode(batches[place])
                 yield indices, indices
 
 
+def read_pictures(setup: Setup) -> Pictures:
+    """Reads all files into one block of memory, which is pinned where there is a GPU."""
+    files = [np.fromfile(path, np.uint8) for path in setup.files]
+    ends = np.cumsum([len(file) for file in files]).tolist()
+    block = torch.empty(ends[-1], dtype=torch.uint8, pin_memory=setup.device_id is not None).numpy()
+    np.concatenate(files, out=block)
+    return np.split(block, ends[:-1])
+
+
 @contextmanager
-def open_decoder(setup: Setup) -> Iterator[Decode]:
+def open_decoder(setup: Setup) -> Iterator[tuple[Callable[[Pictures], Any], Decode]]:
     """Opens the decoder that the operators use, set up as they do by default.
 
-    Gives a function that decodes a batch of encoded pictures and returns when the last but ``IN_FLIGHT`` is done.
+    Gives a function that makes of pictures what the decoder takes, and one that decodes that and returns when the last
+    batch but ``IN_FLIGHT`` is done.
     """
-    from pipeline.codecs import GpuDecoder
+    from pipeline.codecs import EncodedBatch, GpuDecoder, PictureDecoder
 
-    with GpuDecoder(setup.device_id, setup.threads, hw_load=0.65) as decoder:
-        if setup.device_id is None:
-            yield lambda encoded: decoder.decode(encoded).release()
-            return
-        import cupy
+    if setup.device_id is None:
+        with GpuDecoder(None, setup.threads) as codec:
+            yield list, lambda pictures: codec.decode(pictures).release()
+        return
+    import cupy
 
-        with cupy.cuda.Device(setup.device_id):
-            streams = itertools.cycle([cupy.cuda.Stream(non_blocking=True) for _ in range(IN_FLIGHT)])
-            running: deque[Any] = deque()
+    with cupy.cuda.Device(setup.device_id), PictureDecoder(setup.device_id, setup.threads) as decoder:
+        streams = itertools.cycle([cupy.cuda.Stream(non_blocking=True) for _ in range(IN_FLIGHT)])
+        running: deque[Any] = deque()
 
-            def decode(encoded: Sequence[Any]) -> None:
-                if len(running) == IN_FLIGHT:
-                    running.popleft().synchronize()
-                stream = next(streams)
-                batch = decoder.decode(encoded, stream)
-                batch.release(stream)
-                running.append(stream.record())
+        def decode(encoded: EncodedBatch) -> None:
+            if len(running) == IN_FLIGHT:
+                running.popleft().synchronize()
+            stream = next(streams)
+            decoder.decode(encoded, stream).release()
+            running.append(stream.record())
 
-            yield decode
-            for event in running:
-                event.synchronize()
+        yield EncodedBatch.of, decode
+        for event in running:
+            event.synchronize()

@@ -25,10 +25,14 @@ _SPARE = 1.125
 
 
 class FileBuffers:
-    """Memory for batches of files, used again when nobody reads a batch any more."""
+    """Memory for batches of files, used again when nobody reads a batch any more.
 
-    def __init__(self) -> None:
-        self._pool = BufferPool()
+    Args:
+        pin_for: a GPU that the files go to: its engine reads pinned memory a third faster.
+    """
+
+    def __init__(self, pin_for: int | None = None) -> None:
+        self._pool = BufferPool(pin_for=pin_for)
         self._per_file = 0.0  # bytes of the batch with the largest files
         self._lock = threading.Lock()
 
@@ -96,6 +100,5 @@ class BatchOfFiles:
             blocks.append(content)
             homes[sample], starts[sample] = block, content.ctypes.data
         shapes = self._sizes[:, None]
-        return TensorListCPU.from_table(
-            Samples(starts, shapes, np.ones_like(shapes), np.dtype(np.uint8)), blocks, homes
-        )
+        table = Samples(starts, shapes, np.ones_like(shapes), np.dtype(np.uint8))
+        return TensorListCPU.from_table(table, blocks, homes)

@@ -1,6 +1,6 @@
 """Decodes batches of JPEGs on the hardware engine, with one call of libnvjpeg a batch and nothing per picture.
 
-Binds the few functions of libnvjpeg's batched decoder (``nvjpegDecodeBatched``, documented at
+Binds the few functions of libnvjpeg's batched decoder (``nvjpegDecodeBatchedEx``, documented at
 https://docs.nvidia.com/cuda/nvjpeg) that nvImageCodec reaches only picture by picture.
 """
 
@@ -63,7 +63,7 @@ class NvjpegDecoder:
 
     Example:
         >>> with NvjpegDecoder(0) as decoder:  # doctest: +SKIP
-        ...     decoder.decode(pointers, lengths, target, RGB, stream)
+        ...     decoder.decode(pointers, lengths, starts, target, RGB, stream)
     """
 
     def __init__(self, device_id: int) -> None:
@@ -71,6 +71,7 @@ class NvjpegDecoder:
         self._library = _bind(load_nvjpeg())
         self._handle: c_void_p | None = c_void_p()
         self._states: dict[int, _State] = {}
+        self._made: dict[int, npt.NDArray[np.uint64]] = {}  # nvjpegDecodeParams_t, by output format
         self._lock = threading.Lock()
         with load_cupy().cuda.Device(device_id):
             status = self._library.nvjpegCreateEx(_BACKEND_HARDWARE, None, None, 0, byref(self._handle))
@@ -92,16 +93,20 @@ class NvjpegDecoder:
         self,
         pointers: npt.NDArray[np.int64],
         lengths: npt.NDArray[np.int64],
+        starts: npt.NDArray[np.int64],
         target: Samples,
         output_type: DALIImageType,
         stream: Any,
     ) -> None:
-        """Decode a batch of whole JPEGs; their pixels are there in the stream's order.
+        """Decode windows of a batch of JPEGs; their pixels are there in the stream's order.
 
         Args:
-            pointers: (N,) host addresses of the JPEGs' bytes. They may change once the stream has passed this.
+            pointers: (N,) host addresses of the JPEGs' bytes. They may change once the stream has passed this. From
+                pinned memory, decoding is a third faster.
             lengths: (N,) their sizes in bytes.
-            target: uint8 HWC pictures of the JPEGs' sizes on the device, packed pixels, rows maybe padded.
+            starts: (N, 2), the first row and column of each window.
+            target: uint8 HWC pictures of the windows' sizes on the device, packed pixels, rows maybe padded. The
+                windows lie in their JPEGs: this is not checked.
             output_type: RGB, BGR or GRAY.
             stream: `cupy.cuda.Stream` to decode on.
 
@@ -118,12 +123,14 @@ class NvjpegDecoder:
                 raise PipelineError("the decoder is closed")
             state = self._state(stream)
             state.prepare(len(sources), _OUTPUTS[output_type])
-            status = self._library.nvjpegDecodeBatched(
-                self._handle, state.pointer, sources.ctypes.data, sizes.ctypes.data, images.ctypes.data, stream.ptr
-            )
+            parameters = self._parameters(_OUTPUTS[output_type], starts, target.shapes)
+            status = self._library.nvjpegDecodeBatchedEx(
+                self._handle, state.pointer, sources.ctypes.data, sizes.ctypes.data, images.ctypes.data,
+                parameters.ctypes.data, stream.ptr,
+            )  # fmt: skip
             if status:  # a state that has failed goes on failing
                 self._states.pop(int(stream.ptr)).free()
-        _check(status, "nvjpegDecodeBatched")
+        _check(status, "nvjpegDecodeBatchedEx")
 
     def close(self) -> None:
         """Wait for the device, and free the decoder. Idempotent."""
@@ -136,6 +143,10 @@ class NvjpegDecoder:
                 for state in self._states.values():
                     state.free()
                 self._states.clear()
+                for made in self._made.values():
+                    for parameters in made.tolist():
+                        self._library.nvjpegDecodeParamsDestroy(parameters)
+                self._made.clear()
                 self._library.nvjpegDestroy(handle)
 
     def __enter__(self) -> NvjpegDecoder:
@@ -151,6 +162,27 @@ class NvjpegDecoder:
         if key not in self._states:
             self._states[key] = _State(self._library, self._handle)
         return self._states[key]
+
+    def _parameters(
+        self, output: int, starts: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.uint64]:
+        """Return the parameters of as many windows; they are good until the next call."""
+        library, made = self._library, self._made.get(output, np.empty(0, np.uint64))
+        if len(made) < len(starts):
+            more = [self._make_parameters(output) for _ in range(len(starts) - len(made))]
+            made = self._made[output] = np.concatenate([made, np.array(more, np.uint64)])
+        set_region = library.nvjpegDecodeParamsSetROI
+        rows = zip(made.tolist(), starts.tolist(), shapes.tolist(), strict=False)
+        if any(set_region(one, x, y, width, height) for one, (y, x), (height, width, _) in rows):
+            raise NvjpegError("nvjpegDecodeParamsSetROI refused a window")
+        return made
+
+    def _make_parameters(self, output: int) -> int:
+        made = c_void_p()
+        _check(self._library.nvjpegDecodeParamsCreate(self._handle, byref(made)), "nvjpegDecodeParamsCreate")
+        _check(self._library.nvjpegDecodeParamsSetOutputFormat(made, output), "nvjpegDecodeParamsSetOutputFormat")
+        assert made.value is not None
+        return made.value
 
 
 class _State:
@@ -185,7 +217,11 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
         "nvjpegJpegStateCreate": [pointer, POINTER(pointer)],
         "nvjpegJpegStateDestroy": [pointer],
         "nvjpegDecodeBatchedInitialize": [pointer, pointer, c_int, c_int, c_int],
-        "nvjpegDecodeBatched": [pointer, pointer, pointer, pointer, pointer, pointer],
+        "nvjpegDecodeBatchedEx": [pointer] * 7,
+        "nvjpegDecodeParamsCreate": [pointer, POINTER(pointer)],
+        "nvjpegDecodeParamsDestroy": [pointer],
+        "nvjpegDecodeParamsSetOutputFormat": [pointer, c_int],
+        "nvjpegDecodeParamsSetROI": [pointer, c_int, c_int, c_int, c_int],
     }.items():
         function = getattr(library, name)
         function.argtypes, function.restype = arguments, c_int

@@ -65,7 +65,7 @@ class PictureDecoder:
             stream: `cupy.cuda.Stream`.
             output_type: RGB, BGR or GRAY.
             regions: (N, 4): y0, x0, y1, x1, end exclusive, in pixels of the picture as it is shown; a row of -1
-                decodes the whole picture. Of a JPEG that the engine decodes, what is returned is a view.
+                decodes the whole picture.
             use_exif: turn pictures as their EXIF orientation says.
 
         Returns:
@@ -124,19 +124,22 @@ class PictureDecoder:
     ) -> DecodedBatch:  # fmt: skip
         assert self._engine is not None
         headers = encoded.headers[which]
-        shapes = np.empty((len(which), 3), np.int64)
+        starts, shapes = np.zeros((len(which), 2), np.int64), np.empty((len(which), 3), np.int64)
         shapes[:, 0], shapes[:, 1] = headers["height"], headers["width"]
         shapes[:, 2] = 1 if output_type == GRAY else 3
+        if regions is not None:
+            chosen = regions[which]
+            given = chosen[:, 0] >= 0
+            starts[given], shapes[given, :2] = chosen[given, :2], chosen[given, 2:] - chosen[given, :2]
         _, size = Samples.packed(0, shapes, np.uint8)
         block = self._memory.take(size, stream)
         try:
             target, _ = Samples.packed(int(block.ptr), shapes, np.uint8)
-            self._engine.decode(encoded.pointers[which], encoded.lengths[which], target, output_type, stream)
+            pointers, lengths = encoded.pointers[which], encoded.lengths[which]
+            self._engine.decode(pointers, lengths, starts, target, output_type, stream)
         except BaseException:
             self._memory.give(block, stream)
             raise
-        if regions is not None:
-            target = _windows(target, regions[which])
         kept = [encoded]
 
         def release(last: Any) -> None:
@@ -159,14 +162,6 @@ def _open_engine(device_id: int) -> NvjpegDecoder | None:
         return NvjpegDecoder(device_id)
     except DeviceError:  # most GPUs have none: nvImageCodec decodes with CUDA there
         return None
-
-
-def _windows(pictures: Samples, regions: Regions) -> Samples:
-    starts, ends = np.zeros((2, len(pictures), 3), np.int64)
-    ends[:] = pictures.shapes
-    given = regions[:, 0] >= 0
-    starts[given, :2], ends[given, :2] = regions[given, :2], regions[given, 2:]
-    return pictures.window(starts, ends - starts)
 
 
 def _merged(

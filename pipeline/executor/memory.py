@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.kernels.pinned import PinnedMemory
 from pipeline.tensors.cpu import Array
 
 __all__ = ["BufferPool", "buffer_size"]
@@ -21,12 +22,14 @@ class BufferPool:
 
     Args:
         idle_limit: bytes of idle memory to keep at most.
+        pin_for: a GPU that reads it: it is pinned where that is possible.
 
     Attributes:
         allocated: buffers made so far; constant in a steady state.
     """
 
-    def __init__(self, idle_limit: int = 1 << 30) -> None:
+    def __init__(self, idle_limit: int = 1 << 30, pin_for: int | None = None) -> None:
+        self._pin_for = pin_for
         self._idle: dict[int, list[Array]] = {}
         # Filled by finalizers, which may run within any allocation of any thread: they must not take a lock.
         self._returned: deque[Array] = deque()
@@ -65,7 +68,9 @@ class BufferPool:
                 self._idle_bytes -= size
                 return idle.pop()
             self.allocated += 1
-        return np.empty(size, np.uint8)
+        memory = np.empty(size, np.uint8)
+        pinned = None if self._pin_for is None else PinnedMemory.of(memory, self._pin_for)
+        return memory if pinned is None else np.asarray(pinned)
 
     def _sort_returned(self) -> None:
         while self._returned:

@@ -43,6 +43,11 @@ class Setup:
     seed: int
     kernels: KernelContext | None = None
 
+    @property
+    def reading_gpu(self) -> int | None:
+        """The GPU if an operator of the executor works on it, so that memory may be pinned for it; else None."""
+        return None if self.kernels is None else self.device_id
+
 
 @dataclass(frozen=True)
 class OutputSpec:

@@ -49,7 +49,7 @@ class FilesRead(BatchOperator):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        self._buffers = FileBuffers()
+        self._buffers = FileBuffers(setup.reading_gpu)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (paths,) = inputs

@@ -87,7 +87,7 @@ class FilesLoader(Loader):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        self.buffers = FileBuffers()
+        self.buffers = FileBuffers(setup.reading_gpu)
 
     @abstractmethod
     def rest(self, entries: Sequence[int]) -> Sequence[Array]:

@@ -64,12 +64,15 @@ def run(define: Callable[[Any], Any], encoded: list[Bytes]) -> list[Bytes]:
     pipe = Pipeline(batch_size=len(encoded), num_threads=2, device_id=0)
     with pipe:
         pipe.set_outputs(define(fn.external_source(name="encoded", ndim=1, dtype=types.UINT8)))
-    with pipe.build():
+    pipe.build()
+    try:
         made = []
         for _ in range(3):
             (output,) = pipe.run(encoded=encoded)
             made += [np.array(sample) for sample in output.as_cpu()]
         return made
+    finally:
+        pipe.close()
 
 
 @pytest.fixture

@@ -183,7 +183,12 @@ class ConsumerClient:
             new = key not in self._questions
             asked = self._questions.setdefault(key, _Question())
         if new:
-            self._send(question)
+            try:
+                self._send(question)
+            except BaseException:  # a signal handler's, too: whoever asks again must not wait for what was never sent
+                with self._changed:
+                    self._questions.pop(key, None)
+                raise
         deadline = None if self._endpoint.timeout is None else time.monotonic() + self._endpoint.timeout
         while True:
             with self._changed:

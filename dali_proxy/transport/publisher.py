@@ -166,7 +166,7 @@ class ResultPublisher:
             IPCError: the consumer holds too many results, or is gone.
         """
         parts = staged.take()
-        lent: list[tuple[Slot[Any], Borrower[Any]]] = []
+        lent: list[tuple[Slot[Any], Borrower[Any], bool]] = []
         messages: list[OutputBatch] = []
         fds: list[int] = []
         try:
@@ -177,14 +177,14 @@ class ResultPublisher:
                     continue
                 borrower = account.borrowers[0 if slot.pool is self.pool else 1]
                 generation, attach = slot.pool.lend(slot, borrower)
-                lent.append((slot, borrower))
+                lent.append((slot, borrower, attach))
                 handle = output.handle if attach else b""
                 messages.append(replace(output, generation=generation, attach=attach, handle=handle))
                 if attach and slot.pool is self.pool:
                     fds.append(slot.memory.fd)
         except BaseException:
-            for slot, borrower in lent:
-                slot.pool.recall(slot, borrower)
+            for slot, borrower, attached in lent:
+                slot.pool.recall(slot, borrower, attached)
             StagedResult(parts[len(messages) :]).discard()
             raise
         return Result(client, seq, tuple(messages), account.take_detached()), tuple(fds)

@@ -189,11 +189,12 @@ class SlotPool(Generic[M]):
             slot.array = None
             return generation, attach
 
-    def recall(self, slot: Slot[M], borrower: Borrower[M]) -> None:
-        """Take back a loan of which the borrower was never told."""
+    def recall(self, slot: Slot[M], borrower: Borrower[M], attached: bool) -> None:
+        """Take back a loan of which the borrower was never told, and with it the slot if it was `attached` for it."""
         with self._lock:
             if borrower in self._borrowers and borrower.attached.get(slot.number) is slot:
-                del borrower.attached[slot.number]
+                if attached:
+                    del borrower.attached[slot.number]
                 borrower.generations[slot.number] = 0
                 self._make_idle(slot)
 

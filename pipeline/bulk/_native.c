@@ -14,6 +14,7 @@
 
 #define LONGEST_PATH 4096 /* as the kernel has it, with the zero at the end */
 #define ALIGNMENT 64      /* bytes: where files begin in a buffer */
+#define LARGEST_FILE ((int64_t)1 << 40) /* bytes; a sparse file may claim so many that a sum of sizes wraps around */
 
 /* A column that a caller lent: `count` integers, one a sample. */
 typedef struct {
@@ -90,7 +91,7 @@ static int64_t read_one(const char *path, char *buffer, int64_t room, int64_t *c
     struct stat status;
     int64_t place = -1;
     if (fd < 0) return -1;
-    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode)) {
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= LARGEST_FILE) {
         *size = status.st_size;
         int64_t taken = (*size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         place = __atomic_fetch_add(cursor, taken, __ATOMIC_RELAXED); /* other threads read into the same buffer */

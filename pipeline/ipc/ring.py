@@ -276,9 +276,9 @@ class Ring:
         if nbytes < units << _SHIFT:
             return False
         segment = _Segment(self._next_ring_id, nbytes)
+        self._next_ring_id += 1  # first: an interrupt may come when the reader knows the number already
         self._attach(segment.ring_id, segment.block)
         segment.block.close_fd()  # the reader has it
-        self._next_ring_id += 1
         self._segments.append(segment)
         return True
 

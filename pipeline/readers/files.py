@@ -39,7 +39,7 @@ def read_file(path: str) -> npt.NDArray[np.uint8]:
                 if not read:
                     raise PipelineError(f"the file {path!r} became shorter while it was read")
                 count += read
-    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+    except (OSError, ValueError, MemoryError) as error:  # ValueError: a path with a zero byte
         raise PipelineError(f"can't read the file {path!r}: {getattr(error, 'strerror', None) or error}") from error
     return content
 

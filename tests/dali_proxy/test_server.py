@@ -267,6 +267,23 @@ def test_interrupt_while_a_batch_is_submitted(server: DALIServer) -> None:
     run_one(server)
 
 
+def test_interrupt_while_a_batch_is_fetched(serve: Callable[..., DALIServer]) -> None:
+    """What was never asked is asked again, and not waited for."""
+
+    def interrupt(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code is Channel.send.__code__:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    server = serve(affine(), timeout=PATIENCE_S)
+    run_one(server)
+    batch = default_collate([server.proxy(sample(3))])
+    sys.setprofile(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        server.produce_data(batch)
+    assert server.produce_data(batch).tolist() == [[affine_of(3)] * 3]
+
+
 @pytest.mark.parametrize("place", [Ring._take, Outgoing.put, FrameParser.feed], ids=lambda place: place.__qualname__)
 def test_stop_by_a_signal_handler_wherever_it_comes(
     serve: Callable[..., DALIServer], place: Callable[..., Any]

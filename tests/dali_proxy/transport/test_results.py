@@ -205,6 +205,17 @@ def test_a_result_that_can_not_be_published_as_a_whole_gives_its_slots_back(publ
     consumer.fetch(publisher.stage(arrays[:1]))
 
 
+def test_slots_of_a_result_that_could_not_be_published_are_still_detached_later(publisher, consumer, monkeypatch):
+    arrays = [TensorListCPU(np.zeros((2, 2))) for _ in range(2)]
+    consumer.fetch(publisher.stage(arrays[:1]))  # its slot is the consumer's to keep mapped
+    monkeypatch.setattr("dali_proxy.transport.slots.CONTROL_NBYTES", 1)
+    with pytest.raises(IPCError, match="drop batches"):
+        publisher.publish(consumer.account, 1, 2, publisher.stage(arrays))
+    monkeypatch.undo()
+    publisher.trim()
+    assert 0 in consumer.account.take_detached()
+
+
 def test_the_server_imports_no_torch():
     import subprocess
     import sys

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -118,6 +121,37 @@ def test_a_batch_larger_than_all_before_is_read_too_and_the_next_has_room(folder
         pointers = batch.table().pointers
         in_one_piece = pointers.max() - pointers.min() == 19 * 100_032
         assert in_one_piece == (round_number == 1)
+
+
+@pytest.mark.parametrize("size", [2**63 - 1, 2**62, 2**41])
+def test_a_file_that_claims_to_be_huge_costs_itself_only(way: str, folder: Path, size: int) -> None:
+    """A sparse file has any size: sums of such sizes must not wrap around, and end before the buffer."""
+    huge = os.memfd_create("huge")
+    os.ftruncate(huge, size)
+    paths = PathTable.of(["5 ü.bin", *[f"/proc/self/fd/{huge}"] * 4, "6 ü.bin"], str(folder))
+    buffers = FileBuffers()
+    guarded = buffers.take(7)
+    guarded[:] = 7
+    buffers.take = lambda count: guarded[:150_000]  # type: ignore[method-assign]
+    made = BatchOfFiles(paths, buffers)
+    with limited_memory():
+        made.read(0, 6)
+    os.close(huge)
+    assert sorted(failure.sample for failure in made.failures) == [1, 2, 3, 4]
+    assert (guarded[150_000:] == 7).all()
+    assert contents(made.batch())[0] == (folder / "5 ü.bin").read_bytes()
+    assert contents(made.batch())[5] == (folder / "6 ü.bin").read_bytes()
+
+
+@contextmanager
+def limited_memory() -> Iterator[None]:
+    """Let nobody take a terabyte, which a system that overcommits would give."""
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 40, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")

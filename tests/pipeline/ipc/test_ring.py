@@ -158,6 +158,23 @@ def test_a_batch_larger_than_the_ring_makes_it_grow(make_pair):
     assert pair.attached == [64 * KIB, 64 * KIB, 128 * KIB, 256 * KIB]
 
 
+def test_an_interrupt_while_the_ring_grows(make_pair):
+    """The reader knows the new segment already; the writer, which was interrupted, takes another."""
+    pair = make_pair(64 * KIB, limit=1024 * KIB)
+    attach = pair.ring._attach
+
+    def interrupted(ring_id, block):
+        attach(ring_id, block)
+        pair.ring._attach = attach
+        raise KeyboardInterrupt
+
+    pair.ring._attach = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        pair.ring.write(np.ones(KIB, np.uint8))
+    block = pair.ring.write(np.ones(KIB, np.uint8))
+    assert pair.reader.view(block.ring_id, block.offset, (KIB,), np.uint8).all()
+
+
 def test_one_sample_larger_than_the_ring(make_pair):
     pair = make_pair(64 * KIB, limit=1024 * KIB)
     block = pair.ring.write(np.full(700 * KIB, 3, np.uint8))

@@ -34,6 +34,7 @@ from dali_proxy.transport.protocol import (
 )
 from dali_proxy.transport.publisher import ResultPublisher
 from pipeline import Pipeline
+from pipeline.bulk.gather import gathered
 from pipeline.errors import PipelineError
 from pipeline.executor.request import TensorList
 from pipeline.external_source.data import check_batch
@@ -220,7 +221,7 @@ class Host:
             if len(batch) != message.batch_size:
                 raise ProtocolError(f"{len(batch)} samples came for a batch of {message.batch_size}")
             if node.index in self._path_inputs:  # for errors: its memory will have been reused by then
-                request.paths = tuple(sample.tobytes().rstrip(b"\0") for sample in batch.samples)
+                request.paths = gathered(batch)
             inputs[node.name] = check_batch(batch, node, self._pipeline.max_batch_size)
         return inputs
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from dali_proxy.transport.protocol import Origin, clip
 from pipeline.executor.request import TensorList
 from pipeline.rng import BatchKey
+from pipeline.tensors import TensorListCPU
 
 if TYPE_CHECKING:
     from dali_proxy.host.clients import Consumer, Worker
@@ -39,7 +40,7 @@ class Request:
         key: which batch it is, for random numbers.
         size: number of samples.
         indices: dataset indices of the samples, as text.
-        paths: files of the samples, where an input is the path of one; else empty.
+        paths: of the samples' files, where an input is the path of one; else None.
         inputs: a batch for each input of the pipeline; emptied when they were read.
         state: where it is.
         staged: what the executor made, when it is DONE and went well.
@@ -53,7 +54,7 @@ class Request:
     key: BatchKey
     size: int
     indices: tuple[str, ...]
-    paths: tuple[bytes, ...] = ()
+    paths: TensorListCPU | None = None
     inputs: dict[str, TensorList] = field(default_factory=dict)
     state: State = State.QUEUED
     staged: StagedResult | None = None
@@ -66,10 +67,15 @@ class Request:
         return 0 if self.staged is None else self.staged.nbytes
 
     @property
+    def files(self) -> tuple[bytes, ...]:
+        """Paths of the samples' files, where an input is the path of one; else empty."""
+        return () if self.paths is None else tuple(path.tobytes().rstrip(b"\0") for path in self.paths.samples)
+
+    @property
     def origin(self) -> Origin:
         """What a consumer has to know of it that runs the second half of the pipeline."""
         key, worker = self.key, self.worker
-        paths = tuple(clip(os.fsdecode(path)) for path in self.paths)
+        paths = tuple(clip(os.fsdecode(path)) for path in self.files)
         return Origin(key.epoch, key.iteration, key.view, self.size, self.indices, paths, worker.name, worker.pid)
 
     @property

@@ -200,7 +200,7 @@ class Runner:
         request.staged = staged
         if error is not None:
             request.failure = describe(
-                error, worker.client, request.seq, request.indices, worker.name, worker.pid, request.paths
+                error, worker.client, request.seq, request.indices, worker.name, worker.pid, request.files
             )
         self._totals.count(request)
         if request.waiter is not None:

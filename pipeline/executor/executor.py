@@ -341,8 +341,7 @@ class Executor:
         if error is None:
             outputs = tuple(batch.made[edge] for edge in self.graph.outputs)
             for edge, output in zip(self.graph.outputs, outputs, strict=True):
-                if edge in batch.reads.origins:
-                    output.sources = [batch.reads.source_info(edge, sample) for sample in range(batch.size)]
+                output.sources = batch.reads.sources(edge) or output.sources
         batch.made.clear()
         batch.parts.clear()
         seconds = time.perf_counter() - run.started

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +32,12 @@ class BatchReads:
     def source_info(self, edge: Edge, sample: int) -> str:
         """Return where a sample of a batch lies in its data set; an empty string if it comes from no reader."""
         reader = self.origins.get(edge)
-        return "" if reader is None else self.by_reader[reader].source_info(sample)
+        return "" if reader is None else self.by_reader[reader].sources[sample]
+
+    def sources(self, edge: Edge) -> Sequence[str]:
+        """Return where all samples lie; an empty sequence if they come from no reader."""
+        reader = self.origins.get(edge)
+        return () if reader is None else self.by_reader[reader].sources
 
 
 class ReaderGroup:

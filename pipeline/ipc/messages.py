@@ -50,10 +50,16 @@ _Convert = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class _Field:
-    """How values of one declared type go to the wire and come back; both refuse what doesn't fit."""
+    """How values of one declared type go to the wire and come back; both refuse what doesn't fit.
+
+    Attributes:
+        to_wire, from_wire: convert one value, or refuse it.
+        all_fit: tells for many values at once that both would return them as they are; False where one has to look.
+    """
 
     to_wire: _Convert
     from_wire: _Convert
+    all_fit: Callable[[tuple[Any, ...]], bool] = lambda values: False
 
 
 class Codec:
@@ -221,17 +227,21 @@ def _text_field(limit: MaxLength, where: str) -> _Field:
             raise ProtocolError(f"{where} must be text of at most {length} bytes, not {type(value).__name__}")
         return value
 
-    return _Field(check, check)
+    def all_fit(values: tuple[Any, ...]) -> bool:
+        return set(map(type, values)) == {str} and max(map(len, values)) * 4 <= length
+
+    return _Field(check, check, all_fit)
 
 
 def _tuple_field(args: tuple[Any, ...], limit: MaxLength, where: str) -> _Field:
     if len(args) == 2 and args[1] is Ellipsis:
         item = _field(args[0], f"{where}[]")
         sized = _sized_field(tuple, limit, where).to_wire
-        return _Field(
-            lambda value: tuple([item.to_wire(each) for each in sized(value)]),
-            lambda wire: tuple([item.from_wire(each) for each in sized(wire)]),
-        )
+
+        def each_with(convert: _Convert) -> _Convert:
+            return lambda value: value if item.all_fit(sized(value)) else tuple([convert(each) for each in value])
+
+        return _Field(each_with(item.to_wire), each_with(item.from_wire))
     items = tuple(_field(arg, f"{where}[{index}]") for index, arg in enumerate(args))
 
     def converter(converts: tuple[_Convert, ...]) -> _Convert:

@@ -249,15 +249,6 @@ class MixedImageDecoder(GpuOperator):
 
     def _lend(self, decoded: DecodedBatch) -> TensorListGPU:
         """Return the pictures as a batch; when its arrays and all views of them are gone, so is the decoded batch."""
-        import cupy
-
-        samples = decoded.samples
+        assert self.setup.device_id is not None
         lease = Lease(partial(self._finished.append, decoded))
-        arrays = []
-        columns = (samples.pointers.tolist(), samples.shapes.tolist(), samples.strides.tolist())
-        for pointer, shape, strides in zip(*columns, strict=True):
-            memory = cupy.cuda.UnownedMemory(pointer, shape[0] * strides[0], lease, self.setup.device_id)
-            arrays.append(
-                cupy.ndarray(tuple(shape), np.uint8, cupy.cuda.MemoryPointer(memory, 0), strides=tuple(strides))
-            )
-        return TensorListGPU(arrays, "HWC")
+        return TensorListGPU.from_table(decoded.samples, lease, self.setup.device_id, "HWC")

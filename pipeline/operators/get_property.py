@@ -44,8 +44,8 @@ class GetProperty(BatchOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         if self.node.argument("key") == "layout":
-            texts = [data.layout()] * batch.size
+            texts: Sequence[str] = [data.layout()] * batch.size
         else:
-            texts = [batch.reads.source_info(self.node.inputs[0], sample) for sample in range(batch.size)]
+            texts = batch.reads.sources(self.node.inputs[0]) or [""] * batch.size
         letters = TensorListCPU([np.frombuffer(os.fsencode(text), np.uint8) for text in texts])
         return [upload(batch, letters) if self.node.device == "gpu" else letters]

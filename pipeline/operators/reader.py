@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
@@ -60,8 +61,9 @@ class ReaderPosition:
 class SamplesInFlight(Protocol):
     """A batch that a reader has begun to read."""
 
-    def source_info(self, sample: int) -> str:
-        """Return where a sample lies in the data set, as users know it."""
+    @property
+    def sources(self) -> Sequence[str]:
+        """Where the samples lie in the data set, as users know it."""
 
 
 class Reader(BatchOperator):

@@ -15,10 +15,26 @@ from pipeline.readers.order import Order
 from pipeline.readers.sharding import Cursor, Sharding
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["Column", "FilesReading", "ReadAhead", "Reading"]
+__all__ = ["Column", "FilesReading", "ReadAhead", "Reading", "Sources"]
 
 #: The samples of one output: a batch, an array with a row a sample, or an array a sample.
 Column = TensorListCPU | Array | Sequence[Array]
+
+
+class Sources(Sequence[str]):
+    """Where the samples of a batch lie in their data set; texts are made when they are asked for."""
+
+    def __init__(self, loader: Loader, entries: Sequence[int]) -> None:
+        self._loader = loader
+        self._entries = entries
+
+    def __getitem__(self, sample: Any) -> Any:
+        if isinstance(sample, slice):
+            return [self._loader.source_info(entry) for entry in self._entries[sample]]
+        return self._loader.source_info(self._entries[sample])
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
 
 class Reading:
@@ -28,10 +44,14 @@ class Reading:
         entries: of the data set, one a sample.
         loader: reads them.
         pool: its threads do it.
+
+    Attributes:
+        sources: where the samples lie in the data set.
     """
 
     def __init__(self, entries: Sequence[int], loader: Loader, pool: ThreadPool) -> None:
         self.entries = entries
+        self.sources = Sources(loader, entries)
         self._loader = loader
         self._samples: list[Any] = [None] * len(entries)
         self._unwanted = False
@@ -43,10 +63,6 @@ class Reading:
     def _read_sample(self, sample: int) -> None:
         if not self._unwanted:
             self._samples[sample] = self._loader.read(self.entries[sample])
-
-    def source_info(self, sample: int) -> str:
-        """Return where a sample lies in the data set, as users know it."""
-        return self._loader.source_info(self.entries[sample])
 
     def drop(self) -> None:
         """Read no more of it: nobody waits."""

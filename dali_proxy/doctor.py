@@ -54,6 +54,8 @@ def examine() -> Iterator[Check]:
     yield _library("av", "optional", "videos are decoded by it: pip install 'dali-proxy[video]'")
     problem = gpu_problem()
     yield Check("gpu", "ok", gpu_name()) if problem is None else Check("gpu", "optional", problem)
+    if problem is None:
+        yield _videos_on_gpu()
 
 
 def gpu_problem(device_id: int = 0) -> str | None:
@@ -106,6 +108,17 @@ def _compiled_loops() -> Check:
         "a C compiler"
     )
     return Check("compiled loops", "optional", hint)
+
+
+def _videos_on_gpu() -> Check:
+    from pipeline.errors import DeviceError
+    from pipeline.video.nvdec import require_nvdec
+
+    try:
+        require_nvdec()
+    except DeviceError as error:
+        return Check("nvdec", "optional", str(error))
+    return Check("nvdec", "ok", "videos can be decoded on the GPU")
 
 
 def _library(name: str, otherwise: Status, hint: str) -> Check:

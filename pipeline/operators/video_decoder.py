@@ -23,7 +23,8 @@ from pipeline.types import RGB
 from pipeline.video.clip import Clip
 from pipeline.video.frames import Decoders, read_frames
 from pipeline.video.gpu_pixels import GpuPixels
-from pipeline.video.missing import require_av, require_nvdec
+from pipeline.video.missing import require_av
+from pipeline.video.nvdec import require_nvdec
 from pipeline.video.pixels import Pixels
 from pipeline.video.selection import PAD_MODES, FrameSelection, pad_frames
 

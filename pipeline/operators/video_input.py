@@ -15,7 +15,8 @@ from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import RGB
 from pipeline.video.frames import Decoders, read_frames
-from pipeline.video.missing import require_av, require_nvdec
+from pipeline.video.missing import require_av
+from pipeline.video.nvdec import require_nvdec
 from pipeline.video.parts import VideoParts
 from pipeline.video.selection import FILL
 from pipeline.video.targets import target_for

@@ -22,7 +22,8 @@ from pipeline.threads import THREAD_PREFIX
 from pipeline.types import FLOAT, RGB, UINT8, DALIImageType
 from pipeline.video.clip import Clip
 from pipeline.video.frames import Decoders, read_frames
-from pipeline.video.missing import require_av, require_nvdec
+from pipeline.video.missing import require_av
+from pipeline.video.nvdec import require_nvdec
 from pipeline.video.selection import FILL
 from pipeline.video.targets import target_for
 

@@ -16,7 +16,8 @@ import numpy as np
 from pipeline.errors import DecodeError, DeviceError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.video.index import FrameIndex, count_frames, index_packets
-from pipeline.video.missing import require_av, require_nvdec
+from pipeline.video.missing import require_av
+from pipeline.video.nvdec import Encoding, acceleration, check_nvdec, cuda_current, require_nvdec
 from pipeline.video.whole import whole
 
 __all__ = ["Clip"]
@@ -43,7 +44,7 @@ class Clip:
         self.decoding_errors: tuple[type[Exception], ...] = (self._av.FFmpegError, NotImplementedError)
         self._lock = threading.Lock()  # guards the making of the index
         self._index: FrameIndex | None = None
-        self._codec = ""
+        self._encoding: Encoding | None = None  # known with the index
         self._told: int | None = None  # frames, by its header
 
     @property
@@ -83,54 +84,41 @@ class Clip:
     def codec(self) -> str:
         """FFmpeg's name of its codec."""
         self.make_index()
-        return self._codec
+        assert self._encoding is not None
+        return self._encoding.codec
 
     def make_index(self) -> FrameIndex:
         """Return `index`, which is made if nobody has asked for it before. Raises as that does."""
         return self.index
 
-    def open(self, on_gpu: bool = True) -> tuple[Any, Any]:
-        """Return a container of PyAV and its video stream, before the first packet; the caller closes the first.
+    def open(self) -> tuple[Any, Any, Any]:
+        """Return a container of PyAV, its video stream before the first packet, and what decodes that.
 
-        Args:
-            on_gpu: whether the GPU is to decode, where the clip has one.
+        The caller closes the container, and forgets the others.
+
+        Raises:
+            DeviceError: the clip has a GPU, which doesn't decode it.
         """
-        source: Any = self._source
-        if isinstance(source, str):
-            if os.path.isdir(source):
-                raise DecodeError("it is a folder")
-            source = f"file:{source}"  # a name is a name, though it begins like an address: "a:b.mp4"
-        elif not source.size:
-            raise DecodeError("there are no bytes")
-        else:
-            source = io.BytesIO(np.ascontiguousarray(source).reshape(-1).view(np.uint8).data)
-        options: dict[str, Any] = {}
-        if on_gpu and self.device_id is not None:
-            from av.codec.hwaccel import HWAccel
-
-            options["hwaccel"] = HWAccel("cuda", str(self.device_id), allow_software_fallback=False, is_hw_owned=True)
-        try:
-            container = self._av.open(source, buffer_size=_FROM_MEMORY, **options)
-        except self.decoding_errors as error:
-            if options and self._index is not None:  # the CPU has read it
-                raise DeviceError(
-                    f"NVDEC can't be used on GPU {self.device_id} ({error}): it needs the driver's libnvcuvid, which "
-                    "containers have with NVIDIA_DRIVER_CAPABILITIES=compute,utility,video, and a codec that the GPU "
-                    "knows; device='cpu' decodes all"
-                ) from error
-            raise
-        try:
-            if not container.streams.video:
-                raise DecodeError("it has no video")
-            stream = container.streams.video[0]
-            stream.codec_context.thread_count = 1  # videos are decoded side by side
-            for other in container.streams:
-                if other is not stream:
-                    other.discard = "all"
-        except BaseException:
-            container.close()
-            raise
-        return container, stream
+        if self.device_id is None:
+            container, stream = self._open()
+            return container, stream, stream.codec_context
+        self.make_index()
+        assert self._encoding is not None
+        check_nvdec(self.device_id, self._encoding)
+        hardware = acceleration(self.device_id)
+        apart = self._encoding.codec == "av1"  # for which PyAV takes a library that knows no hardware
+        failures: tuple[type[Exception], ...] = (*self.decoding_errors, RuntimeError)
+        with cuda_current(self.device_id):
+            try:
+                container, stream = self._open(**({} if apart else {"hwaccel": hardware}))
+                if not apart:
+                    return container, stream, stream.codec_context
+                context = self._av.CodecContext.create("av1", "r", hwaccel=hardware)
+            except failures as error:  # the video isn't to blame, the CPU has read it
+                raise DeviceError(f"NVDEC of GPU {self.device_id} can't be used: {error}") from error
+        context.extradata = stream.codec_context.extradata
+        context.thread_count = 1
+        return container, stream, context
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -145,9 +133,34 @@ class Clip:
                 raise PipelineError(f"can't read {self.name}: {reason}") from error
             raise DecodeError(f"{self.name} can't be decoded: {reason}") from error
 
+    def _open(self, **options: Any) -> tuple[Any, Any]:
+        """Return a container of PyAV, and its video stream."""
+        source: Any = self._source
+        if isinstance(source, str):
+            if os.path.isdir(source):
+                raise DecodeError("it is a folder")
+            source = f"file:{source}"  # a name is a name, though it begins like an address: "a:b.mp4"
+        elif not source.size:
+            raise DecodeError("there are no bytes")
+        else:
+            source = io.BytesIO(np.ascontiguousarray(source).reshape(-1).view(np.uint8).data)
+        container = self._av.open(source, buffer_size=_FROM_MEMORY, **options)
+        try:
+            if not container.streams.video:
+                raise DecodeError("it has no video")
+            stream = container.streams.video[0]
+            stream.codec_context.thread_count = 1  # videos are decoded side by side
+            for other in container.streams:
+                if other is not stream:
+                    other.discard = "all"
+        except BaseException:
+            container.close()
+            raise
+        return container, stream
+
     def _count_in_header(self) -> int:
         """Return how many frames the header lists; 0 where that isn't for sure."""
-        container, stream = self.open(on_gpu=False)
+        container, stream = self._open()
         with container:
             entries = stream.index_entries
             if not container.format.name.startswith("mov") or len(entries) != stream.frames:
@@ -155,14 +168,16 @@ class Clip:
             return 0 if any(entry.is_discard for entry in entries) else len(entries)
 
     def _make_index(self) -> FrameIndex:
-        container, stream = self.open(on_gpu=False)
+        container, stream = self._open()
         with container:
-            self._codec = stream.codec_context.name
-            may_lie = container.format.name == "avi" and bool(stream.codec_context.has_b_frames)
+            decoder = stream.codec_context
+            codec = decoder.codec.canonical_name
+            self._encoding = Encoding(codec, decoder.format, decoder.width, decoder.height)
+            may_lie = container.format.name == "avi" and bool(decoder.has_b_frames)
             index = index_packets(whole(container.demux(stream), stream), stream.time_base, may_lie)
             rate = stream.average_rate or Fraction(25)
         if index is None:
-            container, stream = self.open(on_gpu=False)
+            container, stream = self._open()
             with container:
                 return count_frames(sum(1 for _ in container.decode(stream)), rate)
         return index if index.keys[0] == 0 else self._without_orphans(index)
@@ -171,7 +186,7 @@ class Clip:
         """Leave out frames shown before the first key frame that lack what they are made from, as in a cut video."""
         first = index.times[index.keys[0]]
         shown = []
-        container, stream = self.open(on_gpu=False)
+        container, stream = self._open()
         with container:
             for frame in container.decode(stream):
                 if frame.pts is not None and frame.pts >= first:

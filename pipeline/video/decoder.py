@@ -28,6 +28,7 @@ class Decoder:
         self._index = clip.index
         self._container: Any = None
         self._stream: Any = None
+        self._context: Any = None  # decodes its packets
         self._frames: Iterator[Any] = iter(())
         self._trouble: Exception | None = None  # the last that FFmpeg told of
         self.next = 0
@@ -52,6 +53,7 @@ class Decoder:
     def close(self) -> None:
         """Close the video."""
         self._frames = iter(())
+        self._stream = self._context = None  # the decoder goes with them, and its memory on the GPU
         if self._container is not None:
             self._container.close()
             self._container = None
@@ -71,7 +73,8 @@ class Decoder:
             found = self._go_on(frame)
             if found is not None:
                 return found
-        raise DecodeError(f"frame {frame} of {len(self._index)} is damaged") from self._trouble
+        blamed = "is damaged" if self.clip.device_id is None else "is damaged, or NVDEC doesn't know how to decode it"
+        raise DecodeError(f"frame {frame} of {len(self._index)} {blamed}") from self._trouble
 
     def _ways_to(self, frame: int) -> Iterator[int | None]:
         """Give positions in the index's `keys` from which a frame may be reached, and None for the video's start."""
@@ -82,7 +85,7 @@ class Decoder:
 
     def _restart(self) -> None:
         self.close()
-        self._container, self._stream = self.clip.open()
+        self._container, self._stream, self._context = self.clip.open()
         self._frames = self._decode_on(self._container.demux(self._stream))
         self.next = 0
 
@@ -90,6 +93,7 @@ class Decoder:
         """Go to a key frame, or to one before it; return whether that was possible."""
         frame = int(self._index.keys[key])
         self._container.seek(int(self._index.times[frame]), stream=self._stream)
+        self._context.flush_buffers()
         packets = self._container.demux(self._stream)
         for packet in packets:
             if packet.is_keyframe and packet.size:
@@ -103,9 +107,9 @@ class Decoder:
 
     def _decode_on(self, packets: Iterator[Any], first: Any = None) -> Iterator[Any]:
         if first is not None:
-            yield from first.decode()
+            yield from self._context.decode(first)
         for packet in packets:
-            yield from packet.decode()
+            yield from self._context.decode(packet)
 
     def _go_on(self, wanted: int) -> Any:
         """Return a frame that comes later; None when it doesn't come, or comes after a gap.

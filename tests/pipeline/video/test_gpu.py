@@ -9,21 +9,39 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
-from tests.clips import COUNT, KINDS, encode, needs_nvdec, number_of
+from pipeline.errors import DeviceError, PipelineError
+from pipeline.kernels import KernelContext
+from pipeline.types import DALIImageType
+from pipeline.video.clip import Clip
+from pipeline.video.decoder import Decoder
+from pipeline.video.frames import Decoders, read_frames
+from pipeline.video.gpu_pixels import planes_of
+from pipeline.video.nvdec import Encoding, check_nvdec
+from pipeline.video.targets import target_for
+from tests.clips import COUNT, KINDS, Kind, decode_from_start, encode, needs_nvdec, number_of
 
 pytestmark = [pytest.mark.gpu, needs_nvdec]
 
-NAMES = ("h264.mp4", "h264_open_gop.mp4", "hevc_open_gop.mp4", "hevc.mkv", "vp9.webm", "av1.mp4", "mpeg4.avi")
+#: Kinds whose standards leave decoders no choice: NVDEC's frames are FFmpeg's, bit by bit.
+EXACT = (
+    *("h264.mp4", "h264_open_gop.mp4", "h264_varying.mkv", "h264_refresh.mkv", "h264.avi", "h264.ts"),
+    *("hevc_open_gop.mp4", "hevc.mkv", "hevc_10_bits.mkv", "vp9.webm", "vp9.mp4"),
+)
+#: Kinds that leave the inverse transform some freedom.
+OTHERS = ("mpeg4.mp4", "mpeg4.avi", "mjpeg.avi")
+NAMES = ("h264.mp4", "hevc_open_gop.mp4", "hevc_10_bits.mkv", "vp9.webm", "mpeg4.avi", "mjpeg.avi")
 SIZE = (144, 192)
+RANDOM = np.random.default_rng(6).permutation(COUNT).tolist()
+TEN_BITS = Kind("libx265", "keyint=12:min-keyint=12:scenecut=0:bframes=3", pixels="yuv420p10le")
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Clips that the codecs of NVDEC take: AV1 and VP9 need 128 by 128 pixels, HEVC 144 by 144."""
     folder = tmp_path_factory.mktemp("large")
-    for name in NAMES:
-        encode(folder / name, KINDS[name], size=SIZE)
-    return {name: folder / name for name in NAMES}
+    for name in (*EXACT, *OTHERS, "av1.mp4"):
+        encode(folder / name, KINDS.get(name, TEN_BITS), size=SIZE)
+    return {name: folder / name for name in (*EXACT, *OTHERS, "av1.mp4")}
 
 
 def outputs(pipe: Pipeline, runs: int = 1, **feed: Any) -> list[list[Any]]:
@@ -41,20 +59,93 @@ def close(ours: Any, theirs: Any) -> None:
     assert difference.mean() < 0.7
 
 
+@pytest.mark.parametrize("name", [*EXACT, *OTHERS])
+def test_any_frame_is_exactly_that_frame(name: str, large: dict[str, Path]) -> None:
+    """Luma and chroma as NVDEC gives them, whichever frame was decoded before."""
+    import cupy
+
+    expected = [frame.reformat(format="nv12") for frame in decode_from_start(large[name])]
+    if name == "hevc_10_bits.mkv":
+        expected = [frame.reformat(format="p010le") for frame in decode_from_start(large[name])]
+    clip = Clip(str(large[name]), device_id=0)
+    decoder = Decoder(clip)
+    for wanted in [*RANDOM, 0, 0, *range(COUNT), COUNT - 1]:
+        ((number, frame),) = decoder.decode([wanted])
+        assert number == wanted
+        assert frame.format.name == "cuda"
+        _, _, planes = planes_of(frame, cupy.from_dlpack)
+        for ours, plane in zip(planes, expected[wanted].planes, strict=True):
+            rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size).view(ours.dtype)
+            theirs = rows[: ours.shape[0], : ours[0].size].reshape(ours.shape)
+            difference = np.abs(cupy.asnumpy(ours).astype(int) - theirs)
+            assert difference.max() <= (0 if name in EXACT else 3), f"frame {wanted}"
+    decoder.close()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_any_frame_is_that_of_the_cpu(name: str, large: dict[str, Path]) -> None:
-    wanted = np.random.default_rng(6).permutation(COUNT).tolist()
-    decoded = []
-    for device, device_id in (("cpu", None), ("mixed", 0)):
-        with Pipeline(batch_size=2, num_threads=2, device_id=device_id) as pipe:
-            encoded = fn.external_source(name="x")
-            pipe.set_outputs(fn.decoders.video(encoded, device=device, frames=[*wanted, 0, 0]))
-        ((batch,),) = outputs(pipe, x=[np.fromfile(large[name], np.uint8)] * 2)
-        decoded.append([batch.at(sample) for sample in range(2)])
-        pipe.close()
+    decoded = [decode_by_operator(large[name], device) for device in (None, 0)]
     for ours, theirs in zip(*decoded, strict=True):
-        assert [number_of(frame) for frame in theirs] == [*wanted, 0, 0]
+        assert [number_of(frame) for frame in theirs] == [*RANDOM, 0, 0]
         close(ours, theirs)
+
+
+def test_a_codec_that_the_gpu_may_lack(large: dict[str, Path]) -> None:
+    try:
+        check_nvdec(0, Encoding("av1", None, SIZE[1], SIZE[0]))
+    except DeviceError:
+        with pytest.raises(PipelineError, match="can't be decoded: NVDEC of GPU 0 doesn't decode av1 of 8 bits"):
+            decode_by_operator(large["av1.mp4"], 0)
+    else:
+        for ours, theirs in zip(*(decode_by_operator(large["av1.mp4"], device) for device in (None, 0)), strict=True):
+            close(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "size", "message"),
+    [
+        (Kind("libvpx-vp9"), (48, 64), "vp9 of 64x48 pixels, only 128x128 to"),
+        (Kind("libx264", pixels="yuv444p"), SIZE, "yuv444p, only 4:2:0"),
+        (Kind("ffv1"), SIZE, "ffv1 of 8 bits"),
+    ],
+)
+def test_what_the_gpu_does_not_decode(kind: Kind, size: tuple[int, int], message: str, tmp_path: Path) -> None:
+    path = tmp_path / "clip.mkv"
+    encode(path, kind, 3, size)
+    clip = Clip(str(path), device_id=0)
+    with (
+        KernelContext(0) as kernels,
+        pytest.raises(DeviceError, match=f"clip.mkv' can't be decoded: NVDEC of GPU 0 doesn't decode {message}"),
+    ):
+        read_frames(clip, [0], target_for(clip, DALIImageType.RGB, kernels), Decoders(0))
+
+
+@pytest.mark.parametrize("size", [(146, 194), (145, 193)])
+def test_sizes_that_are_no_multiples(size: tuple[int, int], tmp_path: Path) -> None:
+    """Decoders round sizes up, to blocks."""
+    path = tmp_path / "clip.mkv"
+    encode(path, Kind("libvpx-vp9", options={"deadline": "realtime", "cpu-used": "8"}), 3, size)
+    made = []
+    with KernelContext(0) as kernels:
+        for device_id in (None, 0):
+            clip = Clip(str(path), device_id)
+            target = target_for(clip, DALIImageType.RGB, kernels)
+            frames = read_frames(clip, [0, 1, 2], target, Decoders(0))
+            made.append(frames if device_id is None else frames.get())
+    assert made[1].shape == (3, *size, 3)
+    close(*made)
+
+
+def decode_by_operator(path: Path, device_id: int | None) -> list[Any]:
+    with Pipeline(batch_size=2, num_threads=2, device_id=device_id) as pipe:
+        encoded = fn.external_source(name="x")
+        device = "cpu" if device_id is None else "mixed"
+        pipe.set_outputs(fn.decoders.video(encoded, device=device, frames=[*RANDOM, 0, 0]))
+    try:
+        ((batch,),) = outputs(pipe, x=[np.fromfile(path, np.uint8)] * 2)
+        return [batch.at(sample) for sample in range(2)]
+    finally:
+        pipe.close()
 
 
 def test_the_reader_leaves_frames_on_the_gpu(large: dict[str, Path]) -> None:

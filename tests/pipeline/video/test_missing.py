@@ -49,7 +49,6 @@ def test_without_the_library() -> None:
 
 
 def test_without_nvdec(clips: Clips) -> None:
-    """As on a machine without the GPU: there is none of that number."""
-    clip = Clip(str(clips.path("h264.mp4")), device_id=99)
-    with pytest.raises(DeviceError, match=r"'.*h264.mp4' can't be decoded: NVDEC can't be used on GPU 99 .*libnvcuvid"):
-        read_frames(clip, [0], Pixels(DALIImageType.RGB), Decoders(0))
+    """Here the driver's library is missing, or the GPU of that number."""
+    with pytest.raises(DeviceError, match=r"libnvcuvid .*NVIDIA_DRIVER_CAPABILITIES|'.*h264.mp4' .*device_id=99"):
+        read_frames(Clip(str(clips.path("h264.mp4")), device_id=99), [0], Pixels(DALIImageType.RGB), Decoders(0))

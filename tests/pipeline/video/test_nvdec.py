@@ -1,0 +1,72 @@
+"""What a driver says of its GPU, and what we say then. The driver is a pretended one."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import av
+import pytest
+
+from pipeline.errors import DeviceError
+from pipeline.video import nvdec
+from pipeline.video.nvdec import Encoding, check_nvdec
+
+
+class Driver:
+    """Decodes H.264 of 8 bits, and HEVC of 8 or 10."""
+
+    def cuvidGetDecoderCaps(self, pointer: Any) -> int:
+        asked = pointer._obj
+        asked.supported = (asked.codec, asked.bits_above_8) in ((4, 0), (8, 0), (8, 2)) and asked.chroma == 1
+        asked.min_width, asked.min_height, asked.max_width, asked.max_height = 144, 144, 4096, 2304
+        asked.max_blocks = 4096 * 2304 // 256
+        return 100 if asked.codec == 11 else 0
+
+
+@pytest.fixture(autouse=True)
+def _driver(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(nvdec, "_load_nvcuvid", Driver)
+    monkeypatch.setattr(nvdec, "cuda_current", lambda device_id: nullcontext())
+    nvdec._capabilities.cache_clear()
+    yield
+    nvdec._capabilities.cache_clear()
+
+
+def encoding(codec: str, pixels: str | None = "yuv420p", width: int = 640, height: int = 480) -> Encoding:
+    return Encoding(codec, pixels and av.VideoFormat(pixels, width, height), width, height)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        encoding("h264"),
+        encoding("h264", "yuvj420p", 641, 479),
+        encoding("hevc", "yuv420p10le"),
+        encoding("hevc", None),
+        encoding("h264", width=140, height=130),  # a decoder rounds up to blocks, as to 144
+        encoding("h264", width=4096, height=2304),
+    ],
+)
+def test_what_it_decodes(given: Encoding) -> None:
+    check_nvdec(0, given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (encoding("h264", "yuv420p10le"), "doesn't decode h264 of 10 bits; device='cpu'"),
+        (encoding("h264", "yuv422p"), "doesn't decode yuv422p, only 4:2:0"),
+        (encoding("h264", "yuv444p"), "doesn't decode yuv444p, only 4:2:0"),
+        (encoding("h264", "gray"), "doesn't decode gray, only 4:2:0"),
+        (encoding("hevc", "gbrp"), "doesn't decode gbrp, only 4:2:0"),
+        (encoding("vp9"), "doesn't decode vp9 of 8 bits"),
+        (encoding("prores"), "doesn't decode prores of 8 bits"),
+        (encoding("h264", width=128), "doesn't decode h264 of 128x480 pixels, only 144x144 to 4096x2304"),
+        (encoding("h264", height=2320), "doesn't decode h264 of 640x2320 pixels"),
+        (encoding("av1"), "NVDEC of GPU 3 can't be used: cuvidGetDecoderCaps failed with error 100"),
+    ],
+)
+def test_what_it_does_not(given: Encoding, message: str) -> None:
+    with pytest.raises(DeviceError, match=message):
+        check_nvdec(3, given)

@@ -25,7 +25,7 @@ from pipeline import Pipeline, fn
 from pipeline.types import RGB
 from pipeline.video.clip import Clip
 from pipeline.video.frames import Decoders, read_frames
-from pipeline.video.pixels import Pixels
+from pipeline.video.targets import target_for
 
 SIZE = (640, 360)
 FRAMES = 240
@@ -103,7 +103,8 @@ def primitive(path: Path) -> Reader:
     def read(sequences: list[int]) -> None:
         for sequence in sequences:
             frames = range(sequence * LENGTH, (sequence + 1) * LENGTH)
-            assert read_frames(clip, frames, Pixels(RGB, clip.codec), decoders).shape == (LENGTH, *SIZE[::-1], 3)
+            made = read_frames(clip, frames, target_for(clip, RGB, None), decoders)
+            assert made.shape == (LENGTH, *SIZE[::-1], 3)
 
     return read
 

@@ -22,11 +22,10 @@ from pipeline.tensors.gpu import TensorListGPU
 from pipeline.types import RGB
 from pipeline.video.clip import Clip
 from pipeline.video.frames import Decoders, read_frames
-from pipeline.video.gpu_pixels import GpuPixels
 from pipeline.video.missing import require_av
 from pipeline.video.nvdec import require_nvdec
-from pipeline.video.pixels import Pixels
 from pipeline.video.selection import PAD_MODES, FrameSelection, pad_frames
+from pipeline.video.targets import target_for
 
 __all__ = ["EXPERIMENTAL_VIDEO", "VIDEO", "VideoSelections"]
 
@@ -138,7 +137,8 @@ class VideoDecoder(SampleOperator[VideoSelections]):
 
     def run(self, state: VideoSelections, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         clip = Clip(flat_bytes(inputs[0]))
-        made: Array = read_frames(clip, state.frames(sample, clip), Pixels(RGB, clip.codec), Decoders(0), self._fill)
+        target = target_for(clip, RGB, None)
+        made: Array = read_frames(clip, state.frames(sample, clip), target, Decoders(0), self._fill)
         return made
 
 
@@ -159,7 +159,7 @@ class MixedVideoDecoder(GpuOperator):
 
         def decode(sample: int) -> None:
             clip = Clip(flat_bytes(encoded[sample]), self.kernels.device_id)
-            target = GpuPixels(RGB, self.kernels, clip.codec)
+            target = target_for(clip, RGB, self.kernels)
             made[sample] = read_frames(clip, selections.frames(sample, clip), target, Decoders(0), self._fill)
 
         fail([(sample, as_pipeline_error(error)) for sample, error in batch.pool.run(decode, batch.size)])

@@ -81,11 +81,11 @@ class Clip:
         return len(self.index) if self._index is not None or not self._told else self._told
 
     @property
-    def codec(self) -> str:
-        """FFmpeg's name of its codec."""
+    def encoding(self) -> Encoding:
+        """How it is encoded. Made with `index`, whose errors it may raise."""
         self.make_index()
         assert self._encoding is not None
-        return self._encoding.codec
+        return self._encoding
 
     def make_index(self) -> FrameIndex:
         """Return `index`, which is made if nobody has asked for it before. Raises as that does."""
@@ -102,11 +102,9 @@ class Clip:
         if self.device_id is None:
             container, stream = self._open()
             return container, stream, stream.codec_context
-        self.make_index()
-        assert self._encoding is not None
-        check_nvdec(self.device_id, self._encoding)
+        check_nvdec(self.device_id, self.encoding)
         hardware = acceleration(self.device_id)
-        apart = self._encoding.codec == "av1"  # for which PyAV takes a library that knows no hardware
+        apart = self.encoding.codec == "av1"  # for which PyAV takes a library that knows no hardware
         failures: tuple[type[Exception], ...] = (*self.decoding_errors, RuntimeError)
         with cuda_current(self.device_id):
             try:

@@ -26,6 +26,9 @@ class Target(Protocol):
     def current(self) -> AbstractContextManager[Any]:
         """Return a context in which further work on the pixels comes after what was written."""
 
+    def size(self, frame: Any) -> tuple[int, int]:
+        """Return a frame's height and width."""
+
     def empty(self, shape: tuple[int, ...]) -> Any:
         """Return memory for frames, uint8."""
 
@@ -166,13 +169,14 @@ def read_frames(
             lending.close()
         for number, frame in found:
             if made is None:
-                made = target.empty((len(frames), frame.height, frame.width, target.channels))
+                made = target.empty((len(frames), *target.size(frame), target.channels))
             first, *others = places.get(number, [None])
             if first is not None:
                 target.write(frame, made[first])
-                with target.current():
-                    for other in others:
-                        made[other] = made[first]
+                if others:
+                    with target.current():
+                        for other in others:
+                            made[other] = made[first]
         if len(fill) not in (1, target.channels):
             raise ArgumentValueError(f"fill_value has {len(fill)} values, the frames have {target.channels} channels")
         with target.current():

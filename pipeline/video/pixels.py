@@ -83,6 +83,16 @@ def chroma_is_left(codec: str) -> bool:
     return codec in _LEFT
 
 
+def check_size(size: tuple[int, int], out: Any) -> None:
+    """Check that a frame fits into an HWC array.
+
+    Raises:
+        DecodeError: its size, height and width, is another one.
+    """
+    if size != out.shape[:2]:
+        raise DecodeError(f"its frames change size, from {out.shape[0]}x{out.shape[1]} to {size[0]}x{size[1]}")
+
+
 @cache
 def color_table(output: DALIImageType, colorspace: int, color_range: int) -> npt.NDArray[np.int16]:
     """Return `color_matrix` as the compiled loop takes it: (channels, 4), see there."""
@@ -119,6 +129,10 @@ class Pixels:
         """Return a context that does nothing."""
         return nullcontext()
 
+    def size(self, frame: Any) -> tuple[int, int]:
+        """Return a frame's height and width."""
+        return frame.height, frame.width
+
     def empty(self, shape: tuple[int, ...]) -> Array:
         """Return memory for frames."""
         return np.empty(shape, np.uint8)
@@ -129,10 +143,7 @@ class Pixels:
         Raises:
             DecodeError: the frame's size is another one.
         """
-        if (frame.height, frame.width) != out.shape[:2]:
-            raise DecodeError(
-                f"its frames change size, from {out.shape[0]}x{out.shape[1]} to {frame.height}x{frame.width}"
-            )
+        check_size(self.size(frame), out)
         if self._convert(frame, out):
             return
         if frame.format.is_rgb:

@@ -21,6 +21,6 @@ def target_for(clip: Clip, output: DALIImageType, kernels: KernelContext | None)
         kernels: of its GPU, where it has one.
     """
     if clip.device_id is None:
-        return Pixels(output, clip.codec)
+        return Pixels(output, clip.encoding.codec)
     assert kernels is not None  # the executor opened the GPU before it made operators for it
-    return GpuPixels(output, kernels, clip.codec)
+    return GpuPixels(output, kernels, clip.encoding)

@@ -73,7 +73,7 @@ def test_any_frame_is_exactly_that_frame(name: str, large: dict[str, Path]) -> N
         ((number, frame),) = decoder.decode([wanted])
         assert number == wanted
         assert frame.format.name == "cuda"
-        _, _, planes = planes_of(frame, cupy.from_dlpack)
+        _, _, (planes,) = planes_of([frame], [SIZE], cupy.from_dlpack)
         for ours, plane in zip(planes, expected[wanted].planes, strict=True):
             rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size).view(ours.dtype)
             theirs = rows[: ours.shape[0], : ours[0].size].reshape(ours.shape)
@@ -120,20 +120,37 @@ def test_what_the_gpu_does_not_decode(kind: Kind, size: tuple[int, int], message
         read_frames(clip, [0], target_for(clip, DALIImageType.RGB, kernels), Decoders(0))
 
 
-@pytest.mark.parametrize("size", [(146, 194), (145, 193)])
-def test_sizes_that_are_no_multiples(size: tuple[int, int], tmp_path: Path) -> None:
-    """Decoders round sizes up, to blocks."""
+@pytest.mark.parametrize(
+    ("codec", "size"),
+    [
+        ("libvpx-vp9", (146, 194)),
+        ("libvpx-vp9", (145, 193)),
+        ("mpeg4", (145, 193)),
+        ("libx264", (150, 202)),
+        ("libx265", (150, 202)),
+    ],
+)
+def test_sizes_that_are_no_multiples(codec: str, size: tuple[int, int], tmp_path: Path) -> None:
+    """Decoders round sizes up, to blocks; NVDEC's frames have even sizes."""
     path = tmp_path / "clip.mkv"
-    encode(path, Kind("libvpx-vp9", options={"deadline": "realtime", "cpu-used": "8"}), 3, size)
+    encode(path, Kind(codec), 3, size)
     made = []
     with KernelContext(0) as kernels:
         for device_id in (None, 0):
             clip = Clip(str(path), device_id)
-            target = target_for(clip, DALIImageType.RGB, kernels)
-            frames = read_frames(clip, [0, 1, 2], target, Decoders(0))
+            frames = read_frames(clip, [2, 0, 1, 0, -1], target_for(clip, DALIImageType.RGB, kernels), Decoders(0))
             made.append(frames if device_id is None else frames.get())
-    assert made[1].shape == (3, *size, 3)
+    assert made[1].shape == (5, *size, 3)
     close(*made)
+
+
+def test_more_frames_than_a_launch_takes(large: dict[str, Path]) -> None:
+    """Some twice, so that they are read while others wait."""
+    frames = [*range(COUNT), *range(0, COUNT, 3)]
+    clip = Clip(str(large["h264.mp4"]), 0)
+    with KernelContext(0) as kernels:
+        made = read_frames(clip, frames, target_for(clip, DALIImageType.RGB, kernels), Decoders(0)).get()
+    assert [number_of(frame) for frame in made] == frames
 
 
 def decode_by_operator(path: Path, device_id: int | None) -> list[Any]:

@@ -1,5 +1,7 @@
-/* Reads the headers of many JPEGs in one call without the GIL: `headers.py` says what for, and does the same
-   without this module. Trusts no number in the data: every read is checked against the end. */
+/* What decoders do for each picture of a batch, in one call for all of them. Without this module `headers.py` and
+   `nvjpeg.py` do the same in Python.
+
+   `headers` trusts no number in the data: every read is checked against the end. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -129,13 +131,39 @@ static PyObject *headers(PyObject *module, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+/* nvjpegDecodeParamsSetROI: parameters, x, y, width, height; 0 if all is well. */
+typedef int (*SetRegion)(void *, int, int, int, int);
+
+static PyObject *set_regions(PyObject *module, PyObject *args) {
+    unsigned long long function;
+    Py_buffer parameters, regions;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "Ky*y*", &function, &parameters, &regions)) return NULL;
+    Py_ssize_t count = regions.len / (4 * (Py_ssize_t)sizeof(int32_t));
+    int fits = parameters.len >= count * (Py_ssize_t)sizeof(uint64_t), refused = 0;
+    SetRegion set = (SetRegion)(uintptr_t)function;
+    const uint64_t *parameter = parameters.buf;
+    const int32_t *region = regions.buf;
+    for (Py_ssize_t i = 0; fits && i < count && !refused; i++, region += 4)
+        refused = set((void *)(uintptr_t)parameter[i], region[0], region[1], region[2], region[3]);
+    PyBuffer_Release(&parameters);
+    PyBuffer_Release(&regions);
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "as many parameters as regions are needed");
+        return NULL;
+    }
+    return PyLong_FromLong(refused);
+}
+
 static PyMethodDef methods[] = {
     {"headers", headers, METH_VARARGS, "headers(addresses, lengths, rows): fill a row for each JPEG."},
+    {"set_regions", set_regions, METH_VARARGS,
+     "set_regions(function, parameters, regions): set x, y, width, height of each; returns the first status but 0."},
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_native", "Headers of JPEGs.", -1, methods, NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "_native", "What decoders do for each picture.", -1, methods, NULL, NULL, NULL, NULL,
 };
 
 PyMODINIT_FUNC PyInit__native(void) { return PyModule_Create(&definition); }

@@ -1,4 +1,4 @@
-"""The compiled walk through headers of JPEGs, where it was built."""
+"""The compiled loops over the pictures of a batch, where they were built."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from pipeline.native import find_compiled
 __all__ = ["compiled"]
 
 compiled = find_compiled("codecs")
-"""The module `_native`: `headers`; None where it isn't there."""
+"""The module `_native`: `headers` and `set_regions`; None where it isn't there."""

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.codecs.missing import load_nvjpeg
+from pipeline.codecs.native import compiled
 from pipeline.errors import DeviceError, PipelineError
 from pipeline.kernels.errors import load_cupy
 from pipeline.kernels.samples import Samples
@@ -167,14 +168,12 @@ class NvjpegDecoder:
         self, output: int, starts: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.uint64]:
         """Return the parameters of as many windows; they are good until the next call."""
-        library, made = self._library, self._made.get(output, np.empty(0, np.uint64))
+        made = self._made.get(output, np.empty(0, np.uint64))
         if len(made) < len(starts):
             more = [self._make_parameters(output) for _ in range(len(starts) - len(made))]
             made = self._made[output] = np.concatenate([made, np.array(more, np.uint64)])
-        set_region = library.nvjpegDecodeParamsSetROI
-        rows = zip(made.tolist(), starts.tolist(), shapes.tolist(), strict=False)
-        if any(set_region(one, x, y, width, height) for one, (y, x), (height, width, _) in rows):
-            raise NvjpegError("nvjpegDecodeParamsSetROI refused a window")
+        regions = np.concatenate([starts[:, ::-1], shapes[:, 1::-1]], axis=1).astype(np.int32)  # x, y, width, height
+        _check(_set_regions(self._library.nvjpegDecodeParamsSetROI, made, regions), "nvjpegDecodeParamsSetROI")
         return made
 
     def _make_parameters(self, output: int) -> int:
@@ -206,6 +205,15 @@ class _State:
     def free(self) -> None:
         """Free it. What it was last used for may not run any more, or have failed."""
         self._library.nvjpegJpegStateDestroy(self.pointer)
+
+
+def _set_regions(function: Any, parameters: npt.NDArray[np.uint64], regions: npt.NDArray[np.int32]) -> int:
+    """Call nvjpegDecodeParamsSetROI for each region; returns the first status that is no success."""
+    if compiled is not None:
+        address = ctypes.cast(function, c_void_p).value
+        return int(compiled.set_regions(address, parameters, regions))
+    rows = zip(parameters.tolist(), regions.tolist(), strict=False)
+    return next((status for one, region in rows if (status := function(one, *region))), 0)
 
 
 def _bind(library: ctypes.CDLL) -> ctypes.CDLL:

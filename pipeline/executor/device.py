@@ -11,6 +11,7 @@ from typing import Any
 from pipeline.errors import DeviceError
 from pipeline.executor.request import ExecutorConfig
 from pipeline.graph.graph import Graph
+from pipeline.ipc.forking import drop_in_child
 from pipeline.kernels import KernelContext
 from pipeline.threads import THREAD_PREFIX
 
@@ -47,6 +48,9 @@ def open_device(graph: Graph, config: ExecutorConfig) -> Device:
     return Device(config.device_id, config.gpu_streams, config.stream_priority)
 
 
+_INHERITED: list[Any] = []  # streams of the process that forked this one
+
+
 class StreamSlot:
     """A CUDA stream that batches take in turn. Work of one batch is in order on it; so is work of the next."""
 
@@ -54,6 +58,11 @@ class StreamSlot:
         self.stream = stream
         self.name = f"GPU {device.device_id} stream {number}"
         self._device = device
+        drop_in_child(self)
+
+    def drop_inherited(self) -> None:
+        """Keep the stream for ever: CUDA doesn't work in a forked child, and destroying a stream there is an error."""
+        _INHERITED.append(self.stream)
 
     def record(self) -> Any:
         """Return an event that happens when all work issued so far is done."""

@@ -143,6 +143,7 @@ class ThreadPool:
             self._retire(job)
             if finished:
                 job.finish(finished)
+            del job  # with the memory that its task has, which a thread without work would keep
 
     def _next_job(self) -> Job | None:
         with self._wake:

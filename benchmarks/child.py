@@ -162,7 +162,7 @@ class Child(Helper):
         return answer
 
     def report(self) -> str:
-        """What the rival says about itself, as its authors' tools tell it; empty where it says nothing.
+        """What the rival says about the last measurement; empty where it says nothing.
 
         Raises:
             RivalError: It failed or gave no answer in time.
@@ -226,9 +226,15 @@ def _begin(serve: Callable[..., None], arguments: tuple[Any, ...], connection: C
 def _measure_rival(rival: Rival, setup: Setup, connection: Connection) -> None:
     with closing(rival.stream(setup)) as stream:
         connection.send(None if rival.yardstick else check_stream(stream, setup))
+        report = ""
         while True:
             seconds = connection.recv()
-            connection.send(rival.report() if seconds is None else measure(stream, seconds))
+            if seconds is None:
+                connection.send(report)
+                continue
+            measured = measure(stream, seconds, rival.mark)
+            report = rival.report()
+            connection.send(measured)
 
 
 def _answer_calls(function: Callable[..., Any], bound: tuple[Any, ...], connection: Connection) -> None:

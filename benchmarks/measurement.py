@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import psutil
@@ -43,16 +43,18 @@ class Measurement:
         return self.cpu_seconds / self.samples
 
 
-def measure(stream: Iterator[Batch], seconds: float) -> Measurement:
+def measure(stream: Iterator[Batch], seconds: float, on_begin: Callable[[], None] = lambda: None) -> Measurement:
     """Takes batches for some time.
 
     Args:
         stream: An endless stream of batches.
         seconds: For how long to take them. The batch that is on its way at the end is waited for.
+        on_begin: Called when the queues are as full as they will be, before the clock starts.
     """
     for _ in itertools.islice(stream, WARM_UP):
         pass
     _synchronize()
+    on_begin()
     samples = 0
     tree, machine = tree_cpu(), machine_cpu()
     begin = time.perf_counter()

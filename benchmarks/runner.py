@@ -24,7 +24,7 @@ class KindResult:
         setup: What was loaded, and how.
         rounds: The measurements of each rival, one a round.
         failures: Why rivals that are missing in ``rounds`` are.
-        reports: What rivals tell about themselves after the last round.
+        reports: What rivals tell about themselves in the last round.
         gpu_memory: MiB of the GPU's memory that a rival's processes have then, where the driver tells.
     """
 

@@ -12,15 +12,21 @@ import torch
 
 from benchmarks.gpu import goals, pixels, sizes, timeline, training
 from benchmarks.gpu.budget import Budget
+from benchmarks.gpu.mps import multi_process_service
 from benchmarks.gpu.plots import plot_all
 from benchmarks.gpu.session import Session
 from benchmarks.gpu.throughput import KINDS, REFERENCE, RIVALS, measure_throughput
 from benchmarks.machine import core_count, describe_machine, describe_versions
 from benchmarks.report import as_json, save
+from benchmarks.rivals.base import Rival
+from benchmarks.rivals.ours import Ours
 from benchmarks.session import RESULTS, command, device_id
 from benchmarks.workload import Setup, prepare_pictures
 
-PARTS = ("pixels", "throughput", "timeline", "training", "sizes")
+PARTS = ("pixels", "throughput", "timeline", "training", "sizes", "mps")
+ON_REQUEST = ("mps",)
+"""Parts for which there is no time beside the others."""
+
 SUFFIX = "-gpu"
 Document = dict[str, Any]
 
@@ -52,6 +58,7 @@ def run(options: argparse.Namespace) -> bool:
     document = _empty(session, options)
     parts = {
         "pixels": _pixels, "throughput": _throughput, "timeline": _timeline, "training": _training, "sizes": _sizes,
+        "mps": _mps,
     }  # fmt: skip
     for name in PARTS:
         if name in options.only and budget.allows(name):
@@ -86,7 +93,8 @@ def parser() -> argparse.ArgumentParser:
     )
     cores = core_count()
     add = made.add_argument
-    add("--only", nargs="+", choices=PARTS, default=list(PARTS), help="parts to run (default: all)")
+    usual = [part for part in PARTS if part not in ON_REQUEST]
+    add("--only", nargs="+", choices=PARTS, default=usual, help="parts to run (default: %(default)s)")
     add("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="what datasets hand over (default: all)")
     add("--rounds", type=int, default=3, help="measurements of each rival (default: %(default)s)")
     add("--seconds", type=float, default=1.2, help="length of one measurement (default: %(default)s)")
@@ -139,20 +147,27 @@ def _timeline(session: Session, options: argparse.Namespace, document: Document)
 
 
 def _training(session: Session, options: argparse.Namespace, document: Document) -> None:
-    entry: Document = {"network": options.network, "kind": training.KIND, "shares": []}
-    document["training"] = entry
+    _train(session, options, document, training.loaders(session.setup.device_id))
+
+
+def _mps(session: Session, options: argparse.Namespace, document: Document) -> None:
+    with multi_process_service():
+        _train(session, options, document, [Ours("with MPS: ours, process, server", placement="server")])
+
+
+def _train(session: Session, options: argparse.Namespace, document: Document, rivals: list[Rival]) -> None:
+    """Adds the shares of some loaders to the document."""
+    empty: Document = {"network": options.network, "kind": training.KIND, "shares": []}
+    entry = document.setdefault("training", empty)
     if options.network != "tiny" and (reason := training.missing()):
         entry["missing"] = reason
         print(f"  Training is skipped: {reason}.", flush=True)
         return
-    rounds, session.rounds = session.rounds, options.train_rounds
-    try:
-        shares = training.measure_training(
-            session, training.loaders(session.setup.device_id), options.train_batches, options.network
-        )
-    finally:
-        session.rounds = rounds
-    entry["shares"] = training.as_json(shares)
+    wanted = (options.train_batches, options.train_rounds, options.network)
+    for share in training.measure_training(session, rivals, *wanted):
+        print(share, flush=True)
+        entry["shares"].append(training.as_json(share))
+        _save(session, options, document)
 
 
 def _sizes(session: Session, options: argparse.Namespace, document: Document) -> None:

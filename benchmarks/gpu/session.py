@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +11,14 @@ from typing import Any
 
 from benchmarks.gpu.budget import Budget
 from benchmarks.workload import Setup
+
+
+_FOLDERS = re.compile(r'(?<=File ")/[^"]*/(?=(?:site-packages|python3[.0-9]*|benchmarks|dali_proxy|pipeline)/)')
+
+
+def without_paths(text: str) -> str:
+    """Takes from a traceback where this machine keeps its files: results are published."""
+    return _FOLDERS.sub("", text)
 
 
 @dataclass
@@ -46,5 +55,5 @@ class Session:
 
     def fail(self, what: str, text: str) -> None:
         """Notes a failure."""
-        self.failures[what] = text
+        self.failures[what] = without_paths(text)
         self.say(f"  FAILED: {what}: {text.strip().splitlines()[-1]}")

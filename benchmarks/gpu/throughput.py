@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.gpu.session import Session
+from benchmarks.gpu.session import Session, without_paths
 from benchmarks.report import table
 from benchmarks.rivals.base import Rival
 from benchmarks.rivals.decoder import DecoderAlone
@@ -52,6 +52,6 @@ def measure_throughput(
             )
             print(table(result, REFERENCE) + "\n", flush=True)
             for name, text in result.failures.items():
-                session.failures[f"{what}, {name}"] = text
+                session.failures[f"{what}, {name}"] = without_paths(text)
             results.append(result)
     return results

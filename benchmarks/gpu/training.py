@@ -6,7 +6,7 @@ import importlib.util
 import itertools
 import statistics
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -89,20 +89,24 @@ def missing() -> str | None:
 
 
 def measure_training(
-    session: Session, rivals: Sequence[Rival], batch_sizes: Iterable[int] = BATCH_SIZES, network: str = "resnet50"
-) -> list[Share]:
+    session: Session,
+    rivals: Sequence[Rival],
+    batch_sizes: Iterable[int] = BATCH_SIZES,
+    rounds: int = 1,
+    network: str = "resnet50",
+) -> Iterator[Share]:
     """Trains from each loader in turn, each in a process of its own.
 
     Args:
         session: What to measure, how long: each loader trains for as many seconds as two measurements have.
         rivals: The loaders.
         batch_sizes: The batch sizes, the most important one first.
+        rounds: How often training from the loader is measured.
         network: A model of torchvision, or ``"tiny"``.
 
-    Returns:
+    Yields:
         What was measured of each loader and batch size that there was time for.
     """
-    found: list[Share] = []
     seconds = 2 * session.seconds
     with ExitStack() as stack:
         helpers: dict[str, Caller] = {}
@@ -122,19 +126,17 @@ def measure_training(
                     continue
                 session.say(what)
                 setup = session.of_kind(KIND, batch_size=batch_size)
-                helper.begin(setup, session.rounds, seconds)
+                helper.begin(setup, rounds, seconds)
                 try:
-                    share = helper.end(2 * (session.rounds + 1) * (seconds + SETTLE))
+                    share = helper.end(2 * (rounds + 1) * (seconds + SETTLE))
                 except RivalError as error:
                     session.fail(what, str(error))
                     if not error.told:  # it hangs, or is gone
                         helpers.pop(name).close()
                     continue
-                print(share, flush=True)
-                found.append(share)
+                yield share
         for helper in helpers.values():
             helper.let_go()
-    return found
 
 
 def train_from(rival: Rival, network: str, setup: Setup, rounds: int, seconds: float) -> Share:
@@ -144,7 +146,7 @@ def train_from(rival: Rival, network: str, setup: Setup, rounds: int, seconds: f
         resident = [images.clone() for images, _ in itertools.islice(stream, RESIDENT)]
         kept = itertools.cycle(resident)
         trainer.rate(kept, seconds / 4, warm_up=8)  # cuDNN chooses its kernels
-        rates, alone, cores, cores_alone = [], [], [], []
+        rates, alone, cores, cores_alone, report = [], [], [], [], ""
 
         def rest() -> None:
             time.sleep(SETTLE)
@@ -154,11 +156,11 @@ def train_from(rival: Rival, network: str, setup: Setup, rounds: int, seconds: f
 
         rest()
         for _ in range(rounds):
-            rate, used = trainer.rate((images for images, _ in stream), seconds, warm_up=6)
+            rate, used = trainer.rate((images for images, _ in stream), seconds, warm_up=6, on_begin=rival.mark)
+            report = rival.report()
             rates.append(rate)
             cores.append(used)
             rest()
-        report = rival.report()
     trainer.free()
     return Share(
         rival.name, setup.batch_size, tuple(rates), tuple(alone),
@@ -192,7 +194,9 @@ class Trainer:
         loss.backward()
         self.optimizer.step()
 
-    def rate(self, batches: Iterator[torch.Tensor], seconds: float, warm_up: int) -> tuple[float, float]:
+    def rate(
+        self, batches: Iterator[torch.Tensor], seconds: float, warm_up: int, on_begin: Callable[[], None] = lambda: None
+    ) -> tuple[float, float]:
         """Trains for some time.
 
         Returns:
@@ -201,6 +205,7 @@ class Trainer:
         for images in itertools.islice(batches, warm_up):
             self.step(images)
         self.wait()
+        on_begin()
         samples, cpu, begin = 0, tree_cpu(), time.perf_counter()
         while time.perf_counter() - begin < seconds:
             images = next(batches)
@@ -222,9 +227,9 @@ class Trainer:
             torch.cuda.empty_cache()
 
 
-def as_json(shares: Sequence[Share]) -> list[dict[str, Any]]:
-    """The shares, for the document."""
-    return [{**asdict(share), "share": round(share.share, 4)} for share in shares]
+def as_json(share: Share) -> dict[str, Any]:
+    """A share, for the document."""
+    return {**asdict(share), "share": round(share.share, 4)}
 
 
 def _of_torchvision(name: str) -> torch.nn.Module:

@@ -41,8 +41,11 @@ class Rival(Protocol):
         ends everything that the rival started.
         """
 
+    def mark(self) -> None:
+        """A measurement begins."""
+
     def report(self) -> str:
-        """Tells what the rival knows about its own speed while its stream is open; empty where it knows nothing."""
+        """Tells what the rival knows about its own speed since the mark; empty where it knows nothing."""
         return ""
 
 

@@ -30,6 +30,7 @@ class Ours(Rival):
         self.name = name
         self.options = options
         self._server: Any = None
+        self._before: Any = None
 
     def unavailable(self) -> str | None:
         """It is always there."""
@@ -50,9 +51,13 @@ class Ours(Rival):
             dataset = make_dataset(setup, server.proxy)
             yield from dali_proxy.DataLoader(server, dataset, batch_size=setup.batch_size, num_workers=setup.workers)
 
+    def mark(self) -> None:
+        """Remembers the server's statistics."""
+        self._before = self._server and self._server.stats()
+
     def report(self) -> str:
-        """The server's statistics, which tell what limits the speed."""
-        return "" if self._server is None else str(self._server.stats())
+        """The server's statistics since then, which tell what limits the speed."""
+        return str(self._server.stats() - self._before) if self._before else ""
 
 
 def modes_of_ours(device_id: int | None) -> list[Ours]:

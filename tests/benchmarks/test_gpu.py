@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,8 @@ from benchmarks.child import Caller, RivalError
 from benchmarks.gpu import __main__ as command_line
 from benchmarks.gpu import goals, pixels, plots, sizes, timeline, training
 from benchmarks.gpu.budget import Budget
-from benchmarks.gpu.session import Session
+from benchmarks.gpu.mps import NoMpsError, multi_process_service
+from benchmarks.gpu.session import Session, without_paths
 from benchmarks.rivals.decoder import DecoderAlone
 from benchmarks.rivals.ours import Ours, modes_of_ours
 from benchmarks.runner import run_kind
@@ -114,7 +117,7 @@ def test_training_from_a_loader(session: Session) -> None:
     assert share.share > 0
     assert "samples/s" in share.report
     assert "batch    4" in str(share)
-    assert training.as_json([share])[0]["share"] == pytest.approx(share.share, abs=1e-4)
+    assert training.as_json(share)["share"] == pytest.approx(share.share, abs=1e-4)
 
 
 def test_a_share_is_that_of_its_neighbours() -> None:
@@ -166,6 +169,11 @@ def test_no_round_starts_when_time_is_over(session: Session) -> None:
     assert budget.left_out == ["it"]
 
 
+def test_tracebacks_name_no_folder_of_this_machine() -> None:
+    text = 'File "/home/me/x/benchmarks/gpu/a.py", line 1\nFile "/opt/lib/python3.12/site-packages/torch/b.py", line 2'
+    assert without_paths(text) == 'File "benchmarks/gpu/a.py", line 1\nFile "site-packages/torch/b.py", line 2'
+
+
 def fail_or_sleep(bound: int, seconds: float) -> float:
     if seconds < 0:
         raise ValueError("no such time")
@@ -200,6 +208,28 @@ def test_memory_is_what_the_driver_tells(tmp_path: Path, monkeypatch: pytest.Mon
     assert gpu_memory.memory_by_group({"ours": [10, 11, 99], "theirs": [12], "others": []}) == {"ours": 524}
     monkeypatch.setenv("PATH", "")
     assert gpu_memory.memory_in_use(0) is None
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_the_service_is_started_for_processes_inside_and_ended(
+    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, said = tmp_path / "nvidia-cuda-mps-control", tmp_path / "said"
+    program.write_text(
+        f"#!{sys.executable}\nimport os, sys\nsaid = open({str(said)!r}, 'a')\n"
+        "print(sys.argv[1:], sys.stdin.read(), os.path.isdir(os.environ['CUDA_MPS_PIPE_DIRECTORY']), file=said)\n"
+        f"sys.exit({status})\n"
+    )
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CUDA_MPS_PIPE_DIRECTORY", raising=False)
+    with nullcontext() if status == 0 else pytest.raises(NoMpsError, match="status 3"), multi_process_service():
+        assert "CUDA_MPS_LOG_DIRECTORY" in os.environ
+    assert "CUDA_MPS_PIPE_DIRECTORY" not in os.environ
+    assert said.read_text() == "['-d']  True\n" + ("[] quit -t 5\n True\n" if status == 0 else "")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(NoMpsError, match="not installed"), multi_process_service():
+        pass
 
 
 def test_the_command_saves_what_it_has_when_time_is_over(

@@ -105,7 +105,10 @@ class RingReader:
         rings, offsets, shapes = table[:, 0], table[:, 1], np.ascontiguousarray(table[:, 2:])
         if not len(rings):
             raise ProtocolError("a batch came without samples")
-        numbers, homes = np.unique(rings, return_inverse=True)
+        if (rings == rings[0]).all():  # mostly: a worker has few segments
+            numbers, homes = rings[:1], np.zeros(len(rings), np.int64)
+        else:
+            numbers, homes = np.unique(rings, return_inverse=True)
         for ring_id in numbers.tolist():
             if ring_id not in self._segments:
                 raise ProtocolError(f"segment {ring_id} is not attached")

@@ -174,6 +174,7 @@ class MixedImageDecoder(GpuOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         while self._finished:
             self._finished.popleft().release()
+        batch.keep_alive.append(inputs)  # the engine reads them when the stream comes to it
         decoded = self.decode(batch, inputs)
         if self.dtype == np.uint8:
             return [self._lend(decoded)]

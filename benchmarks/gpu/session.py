@@ -12,7 +12,6 @@ from typing import Any
 from benchmarks.gpu.budget import Budget
 from benchmarks.workload import Setup
 
-
 _FOLDERS = re.compile(r'(?<=File ")/[^"]*/(?=(?:site-packages|python3[.0-9]*|benchmarks|dali_proxy|pipeline)/)')
 
 

@@ -44,10 +44,11 @@ DIFFERENCES = {
     "infinity; DALI gives the largest finite number. A mean whose shape doesn't fit is refused; DALI reads beyond it.",
     "reinterpret, reshape": "Extents of 0 are taken where sizes agree. Without `layout`, a shape with another number "
     "of dimensions has none; DALI 2.4 fails where it comes from an input or per sample.",
-    "resize": "With INTERP_NN, a position exactly between two pixels may fall to the other one, and a region beyond "
-    "the picture repeats its edge (DALI reads memory outside). INTERP_GAUSSIAN differs by up to 0.04 of the range "
-    "where a tap lies exactly at the filter's end, which DALI counts or not by rounding. `save_attrs=False` may be "
-    "given.",
+    "resize": "With INTERP_NN and a region, a position exactly between two pixels may fall to the other one (in 1 of "
+    "100 regions with whole coordinates), and a region beyond the picture repeats its edge, where DALI reads memory "
+    "outside. Where only one axis takes the nearest pixel, DALI shifts regions by one. INTERP_GAUSSIAN differs by up "
+    "to 0.04 of the range where a tap lies exactly at the filter's end, which DALI counts or not by rounding. "
+    "`save_attrs=False` may be given.",
     "resize_crop_mirror": "`mirror` flips the axes that DALI documents in all layouts; DALI does so only in HWC and "
     "DHWC.",
     "rotate, warp_affine": "A size per sample that isn't whole is rounded.",

@@ -261,16 +261,20 @@ def nearest_indices(extent: int, size: int, low: float, high: float, accumulate:
         size: number of outputs.
         low: as for `plan_axis`.
         high: as for `plan_axis`.
-        accumulate: adds up the positions in float32, as DALI does for rows, instead of multiplying (columns).
-            It only decides ties.
+        accumulate: adds up the positions, as DALI does for rows, instead of multiplying (columns).
+
+    As in DALI, positions are float32 and begin with the first pixel of the region: that decides between two pixels
+    that are as near.
     """
-    scale = np.float32((high - low) / size)
+    begin, end = np.float32(low), np.float32(high)
+    base = min(max(math.floor(min(begin, end)), 0), extent)
+    begin, end = begin - np.float32(base), end - np.float32(base)
+    scale = (end - begin) / np.float32(size)
     if accumulate:
         steps = np.full(size, scale, np.float32)
-        steps[0] = np.float32(low) + np.float32(0.5) * scale
+        steps[0] = begin + np.float32(0.5) * scale
         centers = np.cumsum(steps, dtype=np.float32)
     else:
-        begin = np.float32(low) + np.float32(0.5) * scale
-        centers = (np.arange(size) * np.float64(scale) + np.float64(begin)).astype(np.float32)
-    indices: npt.NDArray[np.intp] = np.clip(np.floor(centers), 0, extent - 1).astype(np.intp)
+        centers = begin + (np.arange(size, dtype=np.float32) + np.float32(0.5)) * scale
+    indices: npt.NDArray[np.intp] = np.clip(np.floor(centers) + base, 0, extent - 1).astype(np.intp)
     return indices

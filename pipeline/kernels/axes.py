@@ -14,7 +14,10 @@ __all__ = ["AXIS", "axis_table", "touched", "whole_picture"]
 
 #: struct Axis of filters.cuh.
 AXIS = np.dtype(
-    [("origin", "f8"), ("scale", "f8"), ("radius", "f4"), ("shrink", "f4"), ("filter", "i4"), ("extent", "i4")],
+    [
+        *[("origin", "f8"), ("scale", "f8"), ("radius", "f4"), ("shrink", "f4"), ("filter", "i4"), ("extent", "i4")],
+        *[("base", "i4"), ("adds", "i4")],
+    ],
     align=True,
 )
 
@@ -46,6 +49,8 @@ def axis_table(
     min_filter: npt.ArrayLike,
     mag_filter: npt.ArrayLike,
     antialias: bool,
+    *,
+    rows: bool,
 ) -> npt.NDArray[Any]:
     """Return one axis of a batch: outputs 0 to `out` cover the source from `begin` to `end`.
 
@@ -57,6 +62,7 @@ def axis_table(
         min_filter: `DALIInterpType` where the picture shrinks, one or (N,).
         mag_filter: the same where it grows or keeps its size.
         antialias: widen filters by the scale where the picture shrinks.
+        rows: whether it is the axis of rows, or of slices, where positions of the nearest pixels are added up.
 
     Raises:
         PipelineError: for an unknown filter, an empty source or output.
@@ -74,6 +80,7 @@ def axis_table(
     table["origin"], table["scale"], table["extent"] = begin, scale, extent
     table["filter"] = _CODE[chosen]
     table["radius"], table["shrink"] = _RADIUS[chosen] * width, 1 / width
+    table["base"], table["adds"] = np.clip(np.floor(np.minimum(begin, end)), 0, extent), rows
     return table
 
 

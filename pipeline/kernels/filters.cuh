@@ -12,6 +12,8 @@ struct Axis {
     float shrink;  // 1 / max(1, |scale|) when antialiased, else 1: source pixels to the filter's unit
     int filter;
     int extent;    // of the source, in pixels
+    int base;      // of NEAREST, in pixels: positions are rounded as if the source began here
+    int adds;      // of NEAREST: whether positions are added up (rows) or multiplied (columns); it decides ties
 };
 
 struct Taps {
@@ -19,14 +21,22 @@ struct Taps {
     float offset;  // from the output's position to the centre of the first pixel
 };
 
+// The nearest pixel, in the arithmetic of `nearest_indices` on the CPU. fmaf: a product and a sum may not become one.
+__device__ __forceinline__ int nearest_of(const Axis& axis, int i) {
+    const float begin = static_cast<float>(axis.origin - axis.base), scale = static_cast<float>(axis.scale);
+    float center = begin + fmaf(axis.adds ? 0.5f : i + 0.5f, scale, 0.0f);
+    for (int k = 0; axis.adds && k < i; ++k) center += scale;
+    return static_cast<int>(floorf(center)) + axis.base;
+}
+
 __device__ __forceinline__ Taps taps_of(const Axis& axis, int i) {
-    const double center = fma(i + 0.5, axis.scale, axis.origin);
     Taps taps;
     if (axis.filter == NEAREST) {
-        taps.first = static_cast<int>(floor(center));
+        taps.first = nearest_of(axis, i);
         taps.count = 1;
         taps.offset = 0;
     } else {
+        const double center = fma(i + 0.5, axis.scale, axis.origin);
         const double reach = axis.radius + 1e-4;  // a tap on the edge may round to either side
         taps.first = static_cast<int>(ceil(center - reach - 0.5));
         taps.count = static_cast<int>(floor(center + reach - 0.5)) - taps.first + 1;

@@ -135,7 +135,7 @@ def plan_crop_resize_normalize(
         table[f"{name}_step"] = np.where(backwards, -1, 1)
         table[name] = axis_table(
             regions[:, axis], regions[:, axis + 2], src.shapes[:, axis], resized[:, axis],
-            min_filter, mag_filter, antialias,
+            min_filter, mag_filter, antialias, rows=axis == 0,
         )  # fmt: skip
     defines = (
         ("OUT", ctype(dst.dtype)),

@@ -96,7 +96,7 @@ class ResamplePlan:
         self._y, self._x = (
             axis_table(
                 regions[:, axis], regions[:, axis + 2], src.shapes[:, axis], dst.shapes[:, axis],
-                min_filter, mag_filter, antialias,
+                min_filter, mag_filter, antialias, rows=axis == 0,
             )
             for axis in (0, 1)
         )  # fmt: skip

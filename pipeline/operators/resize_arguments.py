@@ -206,9 +206,9 @@ class ResizeGeometry:
         else:
             starts, ends = self._region
             factors = extents if self._relative else [1] * len(extents)
-            low = [start * factor for start, factor in zip(starts[sample], factors, strict=True)]
-            high = [end * factor for end, factor in zip(ends[sample], factors, strict=True)]
-            lengths = [abs(end - start) for start, end in zip(low, high, strict=True)]
+            low = [_single(start * factor) for start, factor in zip(starts[sample], factors, strict=True)]
+            high = [_single(end * factor) for end, factor in zip(ends[sample], factors, strict=True)]
+            lengths = [_single(abs(end - start)) for start, end in zip(low, high, strict=True)]
         exact = self._scaled([abs(size) for size in asked], lengths)
         size = tuple(map(_whole, exact))
         whole = self._region is None
@@ -237,22 +237,24 @@ class ResizeGeometry:
 
     def _scaled(self, asked: list[float], lengths: Sequence[float]) -> list[float]:
         """Return the size before rounding; `asked` is 0 where the mode decides."""
-        scales = [size / length for size, length in zip(asked, lengths, strict=True) if size and length]
+        scales = [_single(size / length) for size, length in zip(asked, lengths, strict=True) if size and length]
         if self._mode in ("not_larger", "not_smaller"):
             scale = (min if self._mode == "not_larger" else max)(scales, default=1.0)
             wanted = asked
             if self._largest is not None:
-                limits = [limit / length for limit, length in zip(self._largest, lengths, strict=True) if length]
+                limits = [
+                    _single(limit / length) for limit, length in zip(self._largest, lengths, strict=True) if length
+                ]
                 if min(limits, default=scale) < scale:
                     scale, wanted = min(limits), list(self._largest)
             # The axis that decides gets exactly what was asked for, whatever division and multiplication make of it.
             return [
-                size if length and size / length == scale else length * scale
+                size if length and _single(size / length) == scale else _single(length * scale)
                 for size, length in zip(wanted, lengths, strict=True)
             ]
         # The geometric mean, as in DALI; for one axis given, it keeps the aspect ratio.
-        scale = math.prod(scales) ** (1 / len(scales)) if scales and self._mode == "default" else 1.0
-        return self._limited([size or length * scale for size, length in zip(asked, lengths, strict=True)])
+        scale = _single(math.prod(scales) ** (1 / len(scales))) if scales and self._mode == "default" else 1.0
+        return self._limited([size or _single(length * scale) for size, length in zip(asked, lengths, strict=True)])
 
     def _limited(self, sizes: list[float]) -> list[float]:
         if self._largest is None:
@@ -302,6 +304,11 @@ class ResizeGeometry:
         if not (np.isfinite(start).all() and np.isfinite(end).all()):
             raise ArgumentValueError("arguments 'roi_start' and 'roi_end' must be finite numbers")
         return start.tolist(), end.tolist()
+
+
+def _single(value: float) -> float:
+    """Round to float32, in which DALI computes sizes: it decides how much a region is adapted to the rounded size."""
+    return float(np.float32(value))
 
 
 def _whole(size: float) -> int:

@@ -82,8 +82,8 @@ def erase(draw: Draw) -> None:
 def interpolated(draw: Draw) -> str:
     layouts = ("HWC", "FHWC", "DHWC", "FDHWC")
     layout, samples = draw.pictures(layouts, ("uint8", "int16", "int32", "float32"), least=3)
-    if draw.flag():
-        draw.give(interp_type=Type(draw.one("INTERP_LINEAR", "INTERP_NN")))
+    draw.maybe("interp_type", lambda: Type(draw.one("INTERP_LINEAR", "INTERP_NN")))
+    if draw.call.constants.get("interp_type") == Type("INTERP_NN"):
         draw.call.ties = 0.12  # the pixel in the middle, of 3 x 3
     draw.maybe("fill_value", lambda: draw.real(0, 99))
     if samples[0].dtype != np.float32:

@@ -11,13 +11,21 @@ COLOR_LAYOUTS = ("HWC", "FHWC", "DHWC")
 COLOR_DTYPES = ("uint8", "int16", "int32", "float32")
 CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW")  # DALI knows five, and fails
 RESIZE_LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW", "CFHW", "DHWC", "CDHW", "FDHWC", "FCDHW", "CFDHW")
-#: Not NN, which decides ties by a rounding, nor GAUSSIAN, where that decides whether a tap counts: they have bounds of
-#: their own in tests/pipeline/imaging.
-INTERPOLATIONS = ("LINEAR", "CUBIC", "LANCZOS3", "TRIANGULAR")
+INTERPOLATIONS = ("NN", "LINEAR", "CUBIC", "LANCZOS3", "TRIANGULAR", "GAUSSIAN")
 
 
-def interpolation(draw: Draw) -> Type:
-    return Type(f"INTERP_{draw.one(*INTERPOLATIONS)}")
+def filters(draw: Draw, *, nearest: bool) -> None:
+    """Draw the filters of a resize, with or without that of the nearest pixel."""
+    region = "roi_end" in draw.call.names
+    draw.maybe("interp_type", lambda: Type(f"INTERP_{draw.one(*INTERPOLATIONS[not nearest :])}"))
+    if region and draw.call.constants.get("interp_type") == Type("INTERP_NN"):
+        draw.call.ties = 0.35  # a row of three
+    else:  # DALI shifts regions where one axis takes the nearest pixel and another one does not
+        others = INTERPOLATIONS[region or not nearest :]
+        for name in ("min_filter", "mag_filter"):
+            draw.maybe(name, lambda: Type(f"INTERP_{draw.one(*others)}"))
+    if Type("INTERP_GAUSSIAN") in draw.call.constants.values():
+        draw.call.ends = 0.04
 
 
 def color_pictures(draw: Draw, channels: tuple[int, ...] = (3,)) -> None:
@@ -181,7 +189,7 @@ def slice_(draw: Draw) -> None:
         draw.argument(end, lambda: [draw.real(low_part, high_part) for _ in range(count)], always=True)
 
 
-def resize_arguments(draw: Draw, layout: str) -> None:
+def resize_arguments(draw: Draw, layout: str, *, nearest: bool) -> None:
     depth = "D" in layout
     way = draw.one("size", "axes", "shorter", "longer")
     if way == "size":
@@ -204,8 +212,7 @@ def resize_arguments(draw: Draw, layout: str) -> None:
             "roi_end", lambda: [draw.real(0.75, 1) * (1 if relative else 4) for _ in range(2 + depth)], always=True
         )
         draw.give(roi_relative=relative)
-    for name in ("interp_type", "min_filter", "mag_filter"):
-        draw.maybe(name, lambda: interpolation(draw))
+    filters(draw, nearest=nearest)
     draw.maybe("antialias", draw.flag)
     draw.maybe("dtype", lambda: Type("FLOAT"))
 
@@ -213,14 +220,14 @@ def resize_arguments(draw: Draw, layout: str) -> None:
 @case("resize")
 def resize(draw: Draw) -> None:
     layout, _ = draw.pictures(RESIZE_LAYOUTS, ("uint8", "int16", "uint16", "float32"), least=3)
-    resize_arguments(draw, layout)
+    resize_arguments(draw, layout, nearest=True)
     draw.maybe("save_attrs", lambda: True)  # DALI fails where False is given
 
 
 @case("resize_crop_mirror", "fast_resize_crop_mirror")
 def resize_crop_mirror(draw: Draw) -> None:
     layout, _ = draw.pictures(RESIZE_LAYOUTS, ("uint8", "int16", "uint16", "float32"), least=3)
-    resize_arguments(draw, layout)
+    resize_arguments(draw, layout, nearest=False)  # DALI reads memory outside where a window leaves the picture
     if layout in ("HWC", "DHWC"):  # elsewhere DALI flips other axes than those that it documents
         draw.argument("mirror", lambda: draw.integer(0, 7), np.int32)
     crop_window(draw, layout, 6)

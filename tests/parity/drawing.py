@@ -35,6 +35,8 @@ class Call:
         on_cpu: inputs that stay on the CPU where the operator runs on the GPU.
         size: of the batch, where no batch tells it.
         ties: share of the values that may be others: those of the nearest pixel where two are as near.
+        ends: how much values may differ, as a fraction of the largest: a Gaussian doesn't end at 0, so it matters
+            whether a pixel exactly at its end counts.
     """
 
     inputs: list[tuple[Any, str | None]] = field(default_factory=list)
@@ -44,6 +46,7 @@ class Call:
     on_cpu: tuple[int, ...] = ()
     size: int = 2
     ties: float = 0.0
+    ends: float = 0.0
 
     @property
     def batch_size(self) -> int:

@@ -48,7 +48,7 @@ def test_like_dali(operator: str) -> None:
         call = draw_call(operator, data)
         drawn.update(call.names)
         made = run_here(operator, call)
-        for dtype, largest in compare(operator, made, run_there(operator, call), call.ties).items():
+        for dtype, largest in compare(operator, call, made, run_there(operator, call)).items():
             found[dtype] = max(found.get(dtype, 0.0), largest)
 
     wanted = documented(lookup(operator)) - UNDRAWN.get(operator, set())

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from nvidia.dali import fn as dali_fn
-from nvidia.dali import pipeline_def
+import pytest
 
+dali = pytest.importorskip("nvidia.dali")
 Array = npt.NDArray[Any]
 
 
@@ -19,9 +19,9 @@ def run(
     """Give what a DALI operator makes of some samples."""
     options = {} if layout is None else {"layout": layout}
 
-    @pipeline_def(batch_size=len(samples), num_threads=1, device_id=None, prefetch_queue_depth=1)
+    @dali.pipeline_def(batch_size=len(samples), num_threads=1, device_id=None, prefetch_queue_depth=1)
     def graph() -> Any:
-        return operator(dali_fn.external_source(source=lambda: list(samples), batch=True, **options), **arguments)
+        return operator(dali.fn.external_source(source=lambda: list(samples), batch=True, **options), **arguments)
 
     pipe = graph()
     pipe.build()
@@ -31,4 +31,4 @@ def run(
 
 def decode(encoded: bytes, **arguments: Any) -> Array:
     """Decode a picture as DALI does."""
-    return run(dali_fn.decoders.image, [np.frombuffer(encoded, np.uint8)], **arguments)[0]
+    return run(dali.fn.decoders.image, [np.frombuffer(encoded, np.uint8)], **arguments)[0]

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from nvidia.dali import fn as dali_fn
-from nvidia.dali import types as dali_types
 
 from pipeline.imaging.convert import COLOR_CHANNELS, convert, convert_color
 from tests.pipeline.imaging import oracle
+
+dali_fn = pytest.importorskip("nvidia.dali.fn")
+dali_types = pytest.importorskip("nvidia.dali.types")
 
 DALI_TYPES = {
     "bool": dali_types.BOOL,

@@ -5,7 +5,6 @@ import io
 import numpy as np
 import pytest
 import simplejpeg
-from nvidia.dali import types as dali_types
 from PIL import Image
 
 from pipeline.errors import DecodeError, PipelineError
@@ -14,6 +13,8 @@ from pipeline.imaging.info import peek
 from pipeline.types import DALIImageType
 from tests.pipeline.imaging import oracle
 from tests.pipeline.imaging.pictures import encodings, pillow, smooth, with_orientation
+
+dali_types = pytest.importorskip("nvidia.dali.types")
 
 ENCODED = encodings()
 JPEG = pillow(smooth(100, 120), "JPEG", quality=90)

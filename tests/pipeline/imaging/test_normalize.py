@@ -7,12 +7,13 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nvidia.dali import fn as dali_fn
-from nvidia.dali import types as dali_types
 
 from pipeline.imaging.convert import convert
 from pipeline.imaging.normalize import crop_mirror_normalize
 from tests.pipeline.imaging import oracle
+
+dali_fn = pytest.importorskip("nvidia.dali.fn")
+dali_types = pytest.importorskip("nvidia.dali.types")
 
 Array = npt.NDArray[Any]
 

@@ -8,8 +8,6 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nvidia.dali import fn as dali_fn
-from nvidia.dali import types as dali_types
 
 from pipeline.imaging import resample
 from pipeline.imaging.filters import filter_name
@@ -17,6 +15,9 @@ from pipeline.imaging.normalize import crop_mirror_normalize
 from pipeline.imaging.resample import resize
 from pipeline.types import DALIInterpType
 from tests.pipeline.imaging import oracle
+
+dali_fn = pytest.importorskip("nvidia.dali.fn")
+dali_types = pytest.importorskip("nvidia.dali.types")
 
 Array = npt.NDArray[Any]
 

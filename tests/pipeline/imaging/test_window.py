@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nvidia.dali import fn as dali_fn
 
 from pipeline.imaging.window import extract
 from tests.pipeline.imaging import oracle
+
+dali_fn = pytest.importorskip("nvidia.dali.fn")
 
 
 @settings(max_examples=200, deadline=None)

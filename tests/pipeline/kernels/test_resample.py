@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from pipeline.errors import PipelineError
+from pipeline.imaging import resize
 from pipeline.kernels.resample import ResamplePlan
 from pipeline.kernels.samples import Samples
 from pipeline.types import DALIInterpType
@@ -66,6 +67,18 @@ def test_filters_are_chosen_by_sample_and_axis(runner: Any) -> None:
         rows = reference.weights(0, picture.shape[0], picture.shape[0], out.shape[0], DALIInterpType.INTERP_NN, True)
         columns = reference.weights(0, picture.shape[1], picture.shape[1], 2, filter, True)
         np.testing.assert_allclose(out, np.einsum("ay,yxc,bx->abc", rows, picture, columns), atol=2e-3)
+
+
+def test_nearest_pixels_are_those_of_the_cpu_where_two_are_as_near(runner: Any) -> None:
+    rng = np.random.default_rng(8)
+    src = [np.arange(extents.prod(), dtype=np.float32).reshape(*extents, 1) for extents in rng.integers(1, 40, (60, 2))]
+    dst = [np.zeros((*size, 1), np.float32) for size in rng.integers(1, 40, (60, 2)).tolist()]
+    for regions_ in (None, np.array([[0, 1, *picture.shape[:2]] for picture in src], np.float64)):
+        runner.resample(src, dst, roi=regions_, min_filter=0, mag_filter=0)
+        for number, (picture, out) in enumerate(zip(src, dst, strict=True)):
+            region = None if regions_ is None else regions_[number]
+            expected = resize(picture, out.shape[:2], interp="nearest", region=region)
+            np.testing.assert_array_equal(out, expected)
 
 
 def test_strided_sources_are_read_in_place(runner: Any) -> None:

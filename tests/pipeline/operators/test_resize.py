@@ -202,17 +202,21 @@ def test_an_output_keeps_its_place_with_attributes() -> None:
 def test_sizes_and_nearest_pixels_are_computed_as_in_dali(arguments: dict[str, Any], region: bool) -> None:
     """In float32: that decides how a size is rounded, how far a region is adapted to it, and which pixel is nearest."""
     rng = np.random.default_rng(4)
-    feed = [np.arange(extents.prod(), dtype=np.int32).reshape(*extents, 1) for extents in rng.integers(1, 30, (400, 2))]
+    feed = [
+        np.arange(extents.prod(), dtype=np.float32).reshape(*extents, 1) for extents in rng.integers(1, 30, (400, 2))
+    ]
     sizes = [np.float32([width, 0] if turn else [0, width]) for width, turn in rng.integers([1, 0], [20, 2], (400, 2))]
     ends = [
         np.float32(row) for row in np.concatenate([rng.uniform(0, 0.4, (400, 2)), rng.uniform(0.5, 1, (400, 2))], 1)
     ]
 
-    def graph(fn: Any, types: Any, x: Any, size: Any, ends: Any) -> Any:
-        extra = {"roi_start": ends[0:2], "roi_end": ends[2:4], "roi_relative": True} if region else {}
+    def graph(fn: Any, types: Any, x: Any, size: Any, *ends: Any) -> Any:
+        extra = {"roi_start": ends[0][0:2], "roi_end": ends[0][2:4], "roi_relative": True} if region else {}
         return fn.resize(x, size=size, interp_type=types.INTERP_NN, **extra, **arguments)
 
-    (ours,), (theirs,) = (run(graph, feed, sizes, ends, layouts=["HWC"]) for run in (run_ours, run_dali))
+    (ours,), (theirs,) = (
+        run(graph, feed, sizes, *([ends] if region else []), layouts=["HWC"]) for run in (run_ours, run_dali)
+    )
     assert [sample.shape for sample in ours.samples] == [sample.shape for sample in theirs.samples]
     others = [not np.array_equal(*pair) for pair in zip(ours.samples, theirs.samples, strict=True)]
     assert sum(others) <= (4 if region else 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,12 +16,12 @@ from pipeline.graph.graph import GraphNode
 from pipeline.imaging import convert
 from pipeline.kernels import Samples, transform_pixels
 from pipeline.kernels.samples import contiguous_strides
-from pipeline.operators.base import OutputSpec, SampleOperator
+from pipeline.operators.base import BatchOperator
 from pipeline.operators.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline.operators.output_dtype import check_samples
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import FLOAT, INT8, INT16, INT32, UINT8, UINT16, UINT32, DALIDataType, to_numpy_type
 
 __all__ = ["BB_FLIP", "COORD_FLIP", "COORD_TRANSFORM"]
@@ -85,7 +86,7 @@ COORD_TRANSFORM = register(
 
 @dataclass(frozen=True)
 class _Map:
-    """One map: (m, n) and (m,)."""
+    """One map, in float32: (m, n) and (m,)."""
 
     matrix: Array
     offset: Array
@@ -111,59 +112,63 @@ class _Maps:
         """Return the shape of a sample, a point in each row."""
         return shape
 
-    def _scalar(self, name: str, sample: int) -> float:
+    def _scalars(self, name: str) -> Array:
         values = self.arguments.scalars(name)
         assert values is not None
-        return float(values[sample])
+        return values
 
 
 class _BoxFlips(_Maps):
+    def __init__(self, batch: Batch, node: GraphNode) -> None:
+        super().__init__(batch, node)
+        flips = [self._scalars(name) != 0 for name in ("horizontal", "vertical")]
+        self._matrices = np.tile(np.eye(4, dtype=np.float32), (batch.size, 1, 1))
+        self._offsets = np.zeros((batch.size, 4), np.float32)
+        for axis, flip in enumerate(flips):
+            low, high = axis, axis + 2
+            self._offsets[flip, low] = 1
+            self._matrices[flip, low, high] = -1
+            if node.argument("ltrb"):
+                self._matrices[flip, low, low] = self._matrices[flip, high, high] = 0
+                self._matrices[flip, high, low] = -1
+                self._offsets[flip, high] = 1
+            else:
+                self._matrices[flip, low, low] = -1
+
     def points(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        count = int(np.prod(shape))
+        count = math.prod(shape)
         if not shape or (shape[-1] != 4 and (len(shape) > 1 or count % 4)):
             raise ArgumentValueError(f"boxes have 4 coordinates, the sample is of shape {shape}")
         return count // 4, 4
 
     def of(self, sample: int, shape: tuple[int, ...]) -> _Map:
-        matrix, offset = np.eye(4), np.zeros(4)
-        ltrb = self.node.argument("ltrb")
-        for axis, name in enumerate(("horizontal", "vertical")):
-            if not self._scalar(name, sample):
-                continue
-            low, high = axis, axis + 2
-            matrix[low] = 0
-            offset[low] = 1
-            if ltrb:
-                matrix[high] = 0
-                offset[high] = 1
-                matrix[low, high] = matrix[high, low] = -1
-            else:
-                matrix[low, [low, high]] = -1
-        return _Map(matrix, offset)
+        return _Map(self._matrices[sample], self._offsets[sample])
 
 
 class _PointFlips(_Maps):
-    def of(self, sample: int, shape: tuple[int, ...]) -> _Map:
-        count = shape[-1] if shape else 0
-        layout = self.node.argument("layout") or _AXES
-        if len(shape) != 2 or count > len(layout):
-            raise ArgumentValueError(
-                f"points in rows of at most {len(layout)} coordinates are needed, the sample is of shape {shape}"
-            )
+    def __init__(self, batch: Batch, node: GraphNode) -> None:
+        super().__init__(batch, node)
+        self._layout = layout = node.argument("layout") or _AXES
         if len(set(layout)) < len(layout) or set(layout) - set(_AXES):
             raise ArgumentValueError(f"argument 'layout' must name x, y and z at most once each, it is {layout!r}")
-        matrix, offset = np.eye(count), np.zeros(count)
-        for index, axis in enumerate(layout[:count]):
-            if self._scalar(f"flip_{axis}", sample):
-                matrix[index, index] = -1
-                offset[index] = 2 * self._scalar(f"center_{axis}", sample)
-        return _Map(matrix, offset)
+        flips = np.stack([self._scalars(f"flip_{axis}") != 0 for axis in layout], axis=1)
+        centers = np.stack([self._scalars(f"center_{axis}") for axis in layout], axis=1)
+        self._matrices = np.where(flips, -1, 1).astype(np.float32)[:, None] * np.eye(len(layout), dtype=np.float32)
+        self._offsets = np.where(flips, 2 * centers, 0).astype(np.float32)
+
+    def of(self, sample: int, shape: tuple[int, ...]) -> _Map:
+        count = shape[-1] if shape else 0
+        if len(shape) != 2 or count > len(self._layout):
+            raise ArgumentValueError(
+                f"points in rows of at most {len(self._layout)} coordinates are needed, the sample is of shape {shape}"
+            )
+        return _Map(self._matrices[sample, :count, :count], self._offsets[sample, :count])
 
 
 class _Transforms(_Maps):
     def __init__(self, batch: Batch, node: GraphNode) -> None:
         super().__init__(batch, node)
-        self._rows = {name: self.arguments.rows(name) for name in ("M", "T", "MT")}
+        self._rows = {name: self.arguments.rows(name, np.float32) for name in ("M", "T", "MT")}
         if self._rows["MT"] is not None and (self._rows["M"] is not None or self._rows["T"] is not None):
             raise ArgumentValueError("argument 'MT' can't be given together with 'M' or 'T'")
 
@@ -183,9 +188,9 @@ class _Transforms(_Maps):
             joined = self._matrix("MT", both[sample], columns + 1)
             return _Map(joined[:, :-1], joined[:, -1])
         rows = self._rows["M"] if both is None else both
-        matrix = np.eye(columns) if rows is None else self._matrix("M", rows[sample], columns)
+        matrix = np.eye(columns, dtype=np.float32) if rows is None else self._matrix("M", rows[sample], columns)
         added = self._rows["T"]
-        offset = np.zeros(len(matrix)) if added is None else added[sample]
+        offset = np.zeros(len(matrix), np.float32) if added is None else added[sample]
         if len(offset) not in (1, len(matrix)):
             raise ArgumentValueError(f"argument 'T' needs {len(matrix)} values, it has {len(offset)}")
         return _Map(matrix, np.broadcast_to(offset, len(matrix)))
@@ -193,7 +198,7 @@ class _Transforms(_Maps):
     @staticmethod
     def _matrix(name: str, row: Array, columns: int) -> Array:
         if len(row) == 1:
-            diagonal: Array = np.eye(columns) * row[0]
+            diagonal: Array = np.eye(columns, dtype=np.float32) * row[0]
             return diagonal
         if not len(row) or len(row) % columns:
             raise ArgumentValueError(f"argument {name!r} of {len(row)} values is no matrix of {columns} columns")
@@ -207,23 +212,33 @@ _KINDS: dict[str, type[_Maps]] = {"bb_flip": _BoxFlips, "coord_flip": _PointFlip
 @implements(BB_FLIP, "cpu")
 @implements(COORD_FLIP, "cpu")
 @implements(COORD_TRANSFORM, "cpu")
-class CoordinatesCpu(SampleOperator[_Maps]):
-    """A product of matrices a sample, in float32."""
+class CoordinatesCpu(BatchOperator):
+    """A product of matrices a sample, in float32; all on one thread: there are few coordinates."""
 
-    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Maps, Sequence[OutputSpec]]:
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         maps = _KINDS[self.node.operator](batch, self.node)
-        return maps, [OutputSpec(data.layout, None, None if data.dtype is None else maps.dtype(data.dtype))]
+        dtype = maps.dtype(data.samples[0].dtype)
+        made: list[Array] = []
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, array in enumerate(data.samples):
+            try:
+                made.append(_apply(maps, sample, np.asarray(array), dtype))
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        return [TensorListCPU(made, data.layout())]
 
-    def run(self, state: _Maps, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
-        (data,) = inputs
-        dtype = state.dtype(data.dtype)
-        points = data.reshape(state.points(data.shape))
-        chosen = state.of(sample, points.shape)
-        made = points.astype(np.float32) @ chosen.matrix.T.astype(np.float32) + chosen.offset.astype(np.float32)
-        shape = (*points.shape[:-1], len(chosen.matrix)) if points.shape == data.shape else data.shape
-        result: Array = convert(made, dtype).reshape(shape)
-        return result
+
+def _apply(maps: _Maps, sample: int, data: Array, dtype: np.dtype[Any]) -> Array:
+    """Return one sample's points where its map takes them."""
+    points = data.reshape(maps.points(data.shape))
+    chosen = maps.of(sample, points.shape)
+    made = points.astype(np.float32, copy=False) @ chosen.matrix.T
+    made += chosen.offset
+    shape = (*points.shape[:-1], len(chosen.matrix)) if points.shape == data.shape else data.shape
+    result: Array = convert(made, dtype).reshape(shape)
+    return result
 
 
 @implements(BB_FLIP, "gpu")

@@ -146,4 +146,9 @@ COLOR_MATRICES = {
 def _transform(image: Array, matrix: npt.NDArray[np.float64]) -> Array:
     rows = np.ascontiguousarray(image, np.float32).reshape(-1, 1, image.shape[-1])
     result = cv2.transform(rows, matrix).reshape(*image.shape[:-1], len(matrix))
-    return convert(result, image.dtype)
+    if image.dtype != np.uint8:
+        return convert(result, image.dtype)
+    # Rounds what is not negative; there is no NaN. Ten times as fast as `convert`.
+    np.clip(result, 0, 255, out=result)
+    result += np.float32(0.5)
+    return result.astype(np.uint8)

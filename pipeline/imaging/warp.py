@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.imaging.convert import convert
+from pipeline.imaging.scratch import scratch
 
 __all__ = ["prepare_fill", "warp_affine"]
 
@@ -20,6 +21,9 @@ Array = npt.NDArray[Any]
 _EXACT_CHANNELS = (1, 3, 4)
 _EXACT_DTYPES = (np.uint8, np.uint16, np.float32)
 _LARGEST = 32767
+#: What OpenCV copies from given pixels.
+_COPIED_CHANNELS = 4
+_COPIED_DTYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32, np.float32, np.float64)
 
 
 def prepare_fill(fill: float | None, source: np.dtype[Any], wanted: np.dtype[Any], nearest: bool) -> float | None:
@@ -71,9 +75,12 @@ def warp_affine(
     if not picture.size:
         out[...] = fill or 0
         return out
-    if nearest:
-        return _nearest(picture, matrix, fill, out)
     flat = picture.ndim == 3 and max(*picture.shape[:2], *size) <= _LARGEST
+    if nearest:
+        copied = picture.dtype in _COPIED_DTYPES and picture.shape[-1] <= _COPIED_CHANNELS
+        if flat and copied and (fill is None or picture.dtype == wanted):
+            return convert(_nearest_by_opencv(picture, matrix, size, fill), wanted, out)
+        return _nearest(picture, matrix, fill, out)
     if flat and picture.shape[-1] in _EXACT_CHANNELS:
         return convert(_by_opencv(picture, matrix, size, fill, wanted), wanted, out)
     return convert(_linear(picture, matrix, size, fill), wanted, out)
@@ -92,6 +99,27 @@ def _by_opencv(picture: Array, matrix: Array, size: Sequence[int], fill: float |
         borderMode=cv2.BORDER_REPLICATE if fill is None else cv2.BORDER_CONSTANT,
         borderValue=(fill or 0.0,) * 4,
         hint=cv2.ALGO_HINT_ACCURATE,
+    )
+    return made.reshape(*size, picture.shape[-1])
+
+
+def _nearest_by_opencv(picture: Array, matrix: Array, size: Sequence[int], fill: float | None) -> Array:
+    """Do as `_nearest`: OpenCV gets whole positions, so that nothing is left to its rounding."""
+    y, x = (np.arange(0.5, extent) for extent in size)
+    work = scratch("positions", tuple(size), np.float64)
+    whole = scratch("whole positions", (*size, 2), np.int16)
+    for axis, (along, down, start) in enumerate(np.asarray(matrix, np.float64).tolist()):
+        np.add(along * x, (down * y + start)[:, None], out=work)
+        np.floor(work, out=work)
+        np.clip(work, -_LARGEST - 1, _LARGEST, out=work)
+        np.copyto(whole[..., axis], work, casting="unsafe")
+    made: Array = cv2.remap(  # type: ignore[call-overload]  # there is no second map
+        np.ascontiguousarray(picture),
+        whole,
+        None,
+        cv2.INTER_NEAREST,
+        borderMode=cv2.BORDER_REPLICATE if fill is None else cv2.BORDER_CONSTANT,
+        borderValue=(fill or 0.0,) * 4,
     )
     return made.reshape(*size, picture.shape[-1])
 

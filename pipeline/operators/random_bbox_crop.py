@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from pipeline.errors import ArgumentValueError, OperatorError, PipelineError, SampleFailure
+from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.executor.arguments import Arguments
 from pipeline.executor.batch import Batch
 from pipeline.graph.graph import GraphNode
 from pipeline.operators.base import BatchOperator, Setup
+from pipeline.operators.bbox_windows import BoxWindows, check_ratios
+from pipeline.operators.gpu_operator import fail
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
 from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["RANDOM_BBOX_CROP"]
 
-# Half of the candidates that are drawn and looked at together at first; twice as many each time.
-_CHUNK = 4
-# How often a shape is drawn before its shorter side is stretched to fit the aspect ratio.
-_DRAWS = 16
 # By how much boxes may reach over the picture.
 _SLACK = 1e-4
 
@@ -91,139 +88,9 @@ RANDOM_BBOX_CROP = register(
 )
 
 
-@dataclass(frozen=True)
-class _Window:
-    """A window and what it keeps: anchor and shape as fractions, and which boxes."""
-
-    anchor: Array
-    shape: Array
-    kept: Array
-    overlap: float
-
-
-class _Cropping:
-    """The choices for one sample.
-
-    Args:
-        node: the operator.
-        boxes: (M, 2 D), lows before highs.
-        extents: of the picture in pixels (D,), or ones.
-        crop: extents of the window in pixels, or None.
-    """
-
-    def __init__(self, node: GraphNode, boxes: Array, extents: Array, crop: Array | None) -> None:
-        given = node.argument
-        self._axes = boxes.shape[1] // 2
-        self._boxes, self._extents, self._crop = boxes, extents, crop
-        self._thresholds = given("thresholds")
-        self._whole = given("allow_no_crop") and crop is None
-        self._iou = given("threshold_type") == "iou"
-        self._all = given("all_boxes_above_threshold")
-        self._prune = given("bbox_prune_threshold")
-        self._scaling = given("scaling")
-        self._ratios = _ratios(given("aspect_ratio"), self._axes)
-        self._attempts, self._total = given("num_attempts"), given("total_num_attempts")
-
-    def draw(self, generator: np.random.Generator) -> tuple[_Window | None, bool]:
-        """Return a window, or None for the whole picture, and whether it fits."""
-        left = self._total if self._total > 0 else None
-        best: _Window | None = None
-        while left is None or left > 0:
-            choice = int(generator.integers(len(self._thresholds) + self._whole))
-            if choice == len(self._thresholds):
-                return None, True
-            threshold = self._thresholds[choice]
-            attempts = self._attempts if left is None else min(self._attempts, left)
-            begin, count = 0, _CHUNK
-            while begin < attempts:
-                count = min(2 * count, attempts - begin)
-                begin += count
-                for window in self._candidates(generator, count):
-                    fits = window.overlap >= threshold and (window.kept.any() or not len(self._boxes))
-                    if fits:
-                        return window, True
-                    if best is None or (window.kept.any(), window.overlap) > (best.kept.any(), best.overlap):
-                        best = window
-            if left is not None:
-                left -= self._attempts
-        return best, False
-
-    def _candidates(self, generator: np.random.Generator, count: int) -> list[_Window]:
-        shapes = self._shapes(generator, count)
-        if self._crop is None:
-            anchors = generator.random(shapes.shape) * (1 - shapes)
-        else:
-            room = self._extents - self._crop
-            low, high = np.minimum(room, 0), np.maximum(room, 0)
-            anchors = generator.integers(low, high, (count, self._axes), endpoint=True) / self._extents
-        low, high = self._boxes[:, : self._axes], self._boxes[:, self._axes :]
-        inside = np.minimum(high, (anchors + shapes)[:, None]) - np.maximum(low, anchors[:, None])
-        common = np.prod(np.maximum(inside, 0), axis=-1)
-        sizes = np.prod(high - low, axis=-1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            parts = np.nan_to_num(common / sizes)
-            union = sizes + np.prod(shapes, axis=-1)[:, None] - common
-            overlaps = np.nan_to_num(common / union) if self._iou else parts
-        if self._prune is None:
-            centers = (low + high) / 2
-            kept = ((centers >= anchors[:, None]) & (centers <= (anchors + shapes)[:, None])).all(axis=-1)
-        else:
-            kept = (parts >= self._prune) & (common > 0)
-        least = overlaps.min(axis=1, initial=1.0) if self._all else overlaps.max(axis=1, initial=0.0)
-        if not len(self._boxes):
-            least = np.ones(count)
-        return [_Window(*each) for each in zip(anchors, shapes, kept, least.tolist(), strict=True)]
-
-    def _shapes(self, generator: np.random.Generator, count: int) -> Array:
-        if self._crop is not None:
-            return np.broadcast_to(self._crop / self._extents, (count, self._axes))
-        low, high = self._scaling
-        shapes = generator.uniform(low, high, (count, self._axes))
-        if (self._ratios[:, 0] < self._ratios[:, 1]).all():
-            pool = shapes[self._in_ratio(shapes)]
-            for _ in range(_DRAWS):
-                if len(pool) >= count:
-                    return pool[:count]
-                more = generator.uniform(low, high, (8 * count, self._axes))
-                pool = np.concatenate([pool, more[self._in_ratio(more)]])
-            shapes[: len(pool)] = pool
-        for number, (first, second) in enumerate(_pairs(self._axes)):
-            least, most = self._ratios[number]
-            scale = self._extents[second] / self._extents[first]
-            narrow = shapes[:, first] < shapes[:, second] * least * scale
-            shapes[narrow, first] = (shapes[:, second] * least * scale)[narrow]
-            wide = shapes[:, first] > shapes[:, second] * most * scale
-            shapes[wide, second] = (shapes[:, first] / (most * scale))[wide]
-        largest = shapes.max(axis=1, keepdims=True)
-        return np.where(largest > 1, shapes / largest, shapes)
-
-    def _in_ratio(self, shapes: Array) -> Array:
-        pixels = shapes * self._extents
-        fits = np.ones(len(shapes), bool)
-        for number, (first, second) in enumerate(_pairs(self._axes)):
-            least, most = self._ratios[number]
-            ratio = pixels[:, first] / np.maximum(pixels[:, second], 1e-30)
-            fits &= (ratio >= least) & (ratio <= most)
-        return fits
-
-
-def _pairs(axes: int) -> list[tuple[int, int]]:
-    return [(0, 1)] if axes == 2 else [(0, 1), (0, 2), (1, 2)]
-
-
-def _ratios(given: Sequence[float], axes: int) -> Array:
-    count = len(_pairs(axes))
-    if len(given) not in (2, 2 * count):
-        raise ArgumentValueError(f"argument 'aspect_ratio' needs 2 values{' or 6' * (axes == 3)}, it has {len(given)}")
-    made: Array = np.resize(np.array(given, np.float64), (count, 2))
-    if (made[:, 0] > made[:, 1]).any() or (made <= 0).any():
-        raise ArgumentValueError(f"argument 'aspect_ratio' must be ranges of positive numbers, it is {list(given)}")
-    return made
-
-
 @implements(RANDOM_BBOX_CROP, "cpu")
 class RandomBBoxCropCpu(BatchOperator):
-    """A generator a sample, so that no sample depends on how often another one was drawn."""
+    """Windows of all samples are drawn together."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -244,50 +111,88 @@ class RandomBBoxCropCpu(BatchOperator):
                     raise ArgumentValueError(f"arguments 'crop_shape' and {name!r} exclude each other")
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        arguments = batch.arguments(self.node)
-        seeds = batch.generator(self.node).integers(0, 1 << 63, batch.size)
-        rows = []
-        for sample in range(batch.size):
-            try:
-                given = [np.asarray(value.samples[sample]) for value in inputs]
-                rows.append(self._crop(arguments, sample, int(seeds[sample]), given))
-            except PipelineError as error:
-                raise OperatorError.type_for(error)(str(error), failures=(SampleFailure(sample, error),)) from error
-        return [TensorListCPU(list(column)) for column in zip(*rows, strict=True)]
+        boxes, labels = [np.asarray(sample) for sample in inputs[0].samples], None
+        failures: list[tuple[int, PipelineError]] = [
+            (sample, ArgumentValueError(f"boxes must be of shape (M, 4) or (M, 6), not {each.shape}"))
+            for sample, each in enumerate(boxes)
+            if each.ndim != 2 or each.shape[1] not in (4, 6)
+        ]
+        if len(inputs) > 1:
+            labels = [np.asarray(sample) for sample in inputs[1].samples]
+            failures += [
+                (sample, ArgumentValueError(f"{len(given)} labels for {len(each)} boxes"))
+                for sample, (given, each) in enumerate(zip(labels, boxes, strict=True))
+                if len(given) != len(each)
+            ]
+        fail(failures)
+        made: list[Any] = [None] * batch.size
+        generator = batch.generator(self.node)
+        for axes in (2, 3):
+            chosen = [sample for sample, each in enumerate(boxes) if each.shape[1] == 2 * axes]
+            if chosen:
+                found = self._crop(batch.arguments(self.node), generator, chosen, [boxes[each] for each in chosen])
+                for sample, outputs in zip(chosen, found, strict=True):
+                    made[sample] = outputs
+        columns = [list(column) for column in zip(*made, strict=True)]
+        kept = columns[-1]
+        if labels is not None:
+            columns.insert(3, [given[index] for given, index in zip(labels, kept, strict=True)])
+        if not self.node.argument("output_bbox_indices"):
+            columns.pop()
+        return [TensorListCPU(column) for column in columns]
 
-    def _crop(self, arguments: Arguments, sample: int, seed: int, given: Sequence[Array]) -> list[Array]:
-        boxes = given[0].astype(np.float64)
-        if boxes.ndim != 2 or boxes.shape[1] not in (4, 6):
-            raise ArgumentValueError(f"boxes must be of shape (M, 4) or (M, 6), not {boxes.shape}")
-        axes = boxes.shape[1] // 2
+    def _crop(
+        self, arguments: Arguments, generator: np.random.Generator, chosen: list[int], given: list[Array]
+    ) -> Iterator[tuple[Array, Array, Array, Array]]:
+        """Return anchor, shape, boxes and indices of each of these samples, which have as many axes."""
+        axes = given[0].shape[1] // 2
         order = self._layout(axes)
-        boxes = order.read(boxes)
-        if len(boxes) and not (boxes.min() >= -_SLACK and boxes.max() <= 1 + _SLACK):
-            raise ArgumentValueError("boxes must lie within the picture, 0 to 1; is 'bbox_layout' right?")
-        extents, crop = (self._extents(arguments, name, axes, sample) for name in ("input_shape", "crop_shape"))
-        pixels = np.ones(axes) if extents is None else extents
-        window, fits = _Cropping(self.node, boxes, pixels, crop).draw(np.random.Generator(np.random.Philox(seed)))
-        if not fits and not self.node.argument("quiet"):
+        counts = np.array([len(each) for each in given])
+        rows = order.read(np.concatenate(given).astype(np.float64))
+        present = np.arange(counts.max()) < counts[:, None]
+        boxes = np.zeros((*present.shape, 2 * axes))
+        boxes[present] = rows
+        outside = ((boxes < -_SLACK) | (boxes > 1 + _SLACK)).any(axis=(1, 2))
+        message = "boxes must lie within the picture, 0 to 1; is 'bbox_layout' right?"
+        fail([(chosen[index], ArgumentValueError(message)) for index in np.flatnonzero(outside).tolist()])
+
+        extents, crop = (self._extents(arguments, name, axes, chosen) for name in ("input_shape", "crop_shape"))
+        pixels = np.ones((len(given), axes)) if extents is None else extents
+        windows = self._windows(axes).draw(generator, boxes, present, pixels, crop)
+        if not (windows.fits.all() or self.node.argument("quiet")):
             warnings.warn(
                 "fn.random_bbox_crop: no window fits after total_num_attempts; the best one is taken", stacklevel=2
             )
-        scale = pixels if crop is not None else np.ones(axes)
-        kept = np.arange(len(boxes))
-        anchor, shape = np.zeros(axes), np.ones(axes)
-        if window is not None:
-            kept, anchor, shape = np.flatnonzero(window.kept), window.anchor, window.shape
-            boxes = np.clip((boxes[kept] - np.tile(anchor, 2)) / np.tile(shape, 2), 0, 1)
-        made = [(anchor * scale).astype(np.float32), (shape * scale).astype(np.float32)]
+        far = np.concatenate([windows.anchors] * 2, axis=1)[:, None]
+        moved = np.clip((boxes - far) / np.concatenate([windows.shapes] * 2, axis=1)[:, None], 0, 1)
+        kept = order.write(moved[windows.kept]).astype(np.float32)
+        anchors, shapes = windows.anchors, windows.shapes
         if crop is not None:
-            made = [np.rint(each) for each in made]
-        made.append(order.write(boxes).astype(np.float32))
-        if len(given) > 1:
-            if len(given[1]) != len(given[0]):
-                raise ArgumentValueError(f"{len(given[1])} labels for {len(given[0])} boxes")
-            made.append(given[1][kept])
-        if self.node.argument("output_bbox_indices"):
-            made.append(kept.astype(np.int32))
-        return made
+            anchors, shapes = np.rint(anchors * pixels), np.rint(shapes * pixels)
+        ends = np.cumsum(windows.kept.sum(axis=1))[:-1]
+        indices = np.nonzero(windows.kept)[1].astype(np.int32)
+        return zip(
+            anchors.astype(np.float32),
+            shapes.astype(np.float32),
+            np.split(kept, ends),
+            np.split(indices, ends),
+            strict=True,
+        )
+
+    def _windows(self, axes: int) -> BoxWindows:
+        given = self.node.argument
+        names = {*self.node.arguments, *self.node.argument_inputs}
+        return BoxWindows(
+            thresholds=given("thresholds"),
+            whole=given("allow_no_crop") and "crop_shape" not in names,
+            iou=given("threshold_type") == "iou",
+            every=given("all_boxes_above_threshold"),
+            prune=given("bbox_prune_threshold"),
+            scaling=(given("scaling")[0], given("scaling")[1]),
+            ratios=check_ratios(given("aspect_ratio"), axes),
+            attempts=given("num_attempts"),
+            total=given("total_num_attempts"),
+        )
 
     def _layout(self, axes: int) -> _Order:
         default = (
@@ -295,17 +200,18 @@ class RandomBBoxCropCpu(BatchOperator):
         )
         return _Order(self.node.argument("bbox_layout") or default, axes)
 
-    def _extents(self, arguments: Arguments, name: str, axes: int, sample: int) -> Array | None:
+    def _extents(self, arguments: Arguments, name: str, axes: int, chosen: list[int]) -> Array | None:
+        """Return one vector for each of these samples, in the order of axes."""
         rows = arguments.rows(name)
         if rows is None:
             return None
         layout = self.node.argument("shape_layout") or "WHD"[:axes]
         if sorted(layout) != sorted("WHD"[:axes]):
             raise ArgumentValueError(f"argument 'shape_layout' must name {', '.join('WHD'[:axes])}, it is {layout!r}")
-        row = rows[sample]
-        if len(row) < axes:
-            raise ArgumentValueError(f"argument {name!r} needs {axes} values, it has {len(row)}")
-        return np.array([row[layout.index(letter)] for letter in "WHD"[:axes]])
+        short = f"argument {name!r} needs {axes} values, it has {{}}"
+        fail([(each, ArgumentValueError(short.format(len(rows[each])))) for each in chosen if len(rows[each]) < axes])
+        order = [layout.index(letter) for letter in "WHD"[:axes]]
+        return np.array([rows[each][order] for each in chosen])
 
 
 class _Order:

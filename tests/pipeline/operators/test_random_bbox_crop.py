@@ -101,6 +101,18 @@ def test_the_best_window_is_taken_when_none_fits() -> None:
     assert overlaps(np.stack(anchors), np.stack(shapes), BOXES, "iou").max() < 0.999
 
 
+def test_a_sample_does_not_depend_on_the_others() -> None:
+    def draw(*boxes: Array) -> list[Any]:
+        arguments = {**WIDE, "thresholds": [0.1, 0.2], "num_attempts": 3, "total_num_attempts": 200, "quiet": True}
+        return run_ours(lambda fn, types, x: fn.random_bbox_crop(x, **arguments), list(boxes))
+
+    few = BOXES.astype(np.float32)
+    hard = np.array([[0.5, 0.5, 0.9, 0.6]], np.float32)  # others are drawn more often than it takes for `few`
+    for alone, together in zip(draw(few, few), draw(few, few, hard), strict=True):
+        for sample in range(2):
+            assert np.array_equal(alone.samples[sample], together.samples[sample])
+
+
 def test_labels_layouts_and_pruning() -> None:
     labels = np.array([7, 9], np.int64)
     anchors, shapes, kept, chosen = crops(run_ours, BOXES, 20, labels, bbox_prune_threshold=0.0, **WIDE)

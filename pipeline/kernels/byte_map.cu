@@ -5,6 +5,8 @@
 
 #include "common.cuh"
 
+#define MOST_COUNTED 4  // channels that a block counts by itself
+
 #ifdef EMULATED
 static inline uint32 atomicAdd(uint32* address, uint32 value) {
     const uint32 before = *address;
@@ -35,6 +37,23 @@ extern "C" __global__ void count_values(const Picture* __restrict__ pictures) {
     const Picture& picture = pictures[blockIdx.y];
     const uint64 copy = blockIdx.x % COPIES;
     const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
+#ifndef EMULATED
+    // A block counts by itself first: a value that is frequent would have all threads wait for one word of memory.
+    __shared__ uint32 counted[MOST_COUNTED * 256];
+    if (picture.channels <= MOST_COUNTED) {
+        const uint32 words = static_cast<uint32>(picture.channels) * 256;
+        for (uint32 word = threadIdx.x; word < words; word += blockDim.x) counted[word] = 0;
+        __syncthreads();
+        for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < picture.count;
+             element += step)
+            atomicAdd(counted + element % picture.channels * 256 + picture.src[element], 1u);
+        __syncthreads();
+        for (uint32 word = threadIdx.x; word < words; word += blockDim.x)
+            if (counted[word])
+                atomicAdd(picture.counts + (word / 256 * COPIES + copy) * 256 + word % 256, counted[word]);
+        return;
+    }
+#endif
     for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < picture.count;
          element += step)
         atomicAdd(picture.counts + (element % picture.channels * COPIES + copy) * 256 + picture.src[element], 1u);

@@ -23,6 +23,7 @@ _PICTURE = np.dtype(
 )  # fmt: skip
 _COPIES = 4
 _PER_THREAD = 16
+_COUNTED_PER_THREAD = 64
 
 
 class Rule(IntEnum):
@@ -120,7 +121,7 @@ class CountedMap:
         channels, most = int(pictures["channels"].max()), int(pictures["count"].max())
         steps = (
             ("clear_counts", blocks_for(channels * 256 * _COPIES), Rule.EQUALIZATION),
-            ("count_values", blocks_for(most, _PER_THREAD), Rule.EQUALIZATION),  # no rule: compiled once for all
+            ("count_values", blocks_for(most, _COUNTED_PER_THREAD), Rule.EQUALIZATION),  # compiled once for all
             ("make_tables", blocks_for(channels), self._rule),
         )
         rows = len(pictures)

@@ -32,7 +32,7 @@ extern "C" __global__ void erase(const Sample* __restrict__ samples, const Regio
         uint32 index[NDIM];
 #pragma unroll
         for (int d = NDIM - 1; d >= 0; --d) {
-            const uint64 quotient = rest / sample.extent[d];
+            const uint64 quotient = d ? rest / sample.extent[d] : 0;  // the outermost index is all that is left
             index[d] = static_cast<uint32>(rest - quotient * sample.extent[d]);
             rest = quotient;
             offset += index[d] * sample.stride[d];

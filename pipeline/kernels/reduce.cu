@@ -26,7 +26,7 @@ template <int N> __device__ __forceinline__ int64 offset_of(const Dimension (&di
     int64 offset = 0;
 #pragma unroll
     for (int d = N - 1; d >= 0; --d) {
-        const uint64 quotient = element / dims[d].extent;
+        const uint64 quotient = d ? element / dims[d].extent : 0;  // the outermost index is all that is left
         offset += static_cast<int64>(element - quotient * dims[d].extent) * dims[d].stride;
         element = quotient;
     }

@@ -12,6 +12,7 @@ from pipeline.errors import PipelineError
 from pipeline.imaging.reductions import Reduction
 from pipeline.kernels.context import KernelContext
 from pipeline.kernels.launch import Launch, blocks_for, ctype
+from pipeline.kernels.merging import groups_of, merged_extents
 from pipeline.kernels.samples import Samples
 
 __all__ = ["ReductionPlan", "reduce_axes"]
@@ -124,18 +125,22 @@ class ReductionPlan:
         dimension = np.dtype([("stride", "i8"), ("extent", "u8")])
         columns = [(name, "i8") for name in ("src", "mean", "parts", "dst")]
         columns += [(name, "u8") for name in ("outputs", "count", "mean_step")]
-        dims = [(name, dimension, (max(1, len(of)),)) for name, of in (("kept", kept), ("reduced", along))]
+        axes_of = {"kept": kept, "reduced": along}
+        groups = {
+            name: groups_of(self._src.shapes[:, axes], self._src.strides[:, axes]) for name, axes in axes_of.items()
+        }
+        dims = [(name, dimension, (max(1, len(groups[name])),)) for name in axes_of]
         table = np.zeros(len(self._src), np.dtype([*columns, ("divisor", "f8"), *dims], align=True))
         table["src"], table["dst"] = self._src.pointers, self._dst.pointers
         table["outputs"], table["count"] = self._outputs, self._counts
         table["divisor"] = self._counts - ddof
         if self._dst.dtype.kind != "f":
             table["divisor"] = np.maximum(1, table["divisor"])
-        for name, axes in (("kept", kept), ("reduced", along)):
+        for name, axes in axes_of.items():
             table[name]["extent"] = 1
             if axes:
-                table[name]["stride"] = self._src.strides[:, axes]
-                table[name]["extent"] = np.maximum(1, self._src.shapes[:, axes])
+                table[name]["stride"] = self._src.strides[:, [axes[group[-1]] for group in groups[name]]]
+                table[name]["extent"] = np.maximum(1, merged_extents(self._src.shapes[:, axes], groups[name]))
         return table
 
 

@@ -39,7 +39,7 @@ extern "C" __global__ void standardize(const Sample* __restrict__ samples) {
         uint64 rest = element, mean = 0, spread = 0;
 #pragma unroll
         for (int d = NDIM - 1; d >= 0; --d) {
-            const uint64 quotient = rest / sample.extent[d];
+            const uint64 quotient = d ? rest / sample.extent[d] : 0;  // the outermost index is all that is left
             const uint64 index = rest - quotient * sample.extent[d];
             mean += index * sample.mean_stride[d];
             spread += index * sample.spread_stride[d];

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pipeline.errors import PipelineError
 from pipeline.kernels.context import KernelContext
 from pipeline.kernels.launch import Launch, blocks_for, ctype
+from pipeline.kernels.merging import groups_of, merged_extents
 from pipeline.kernels.samples import Samples, contiguous_strides
 
 __all__ = ["Spread", "plan_standardize", "standardize"]
@@ -75,33 +76,41 @@ def plan_standardize(
         raise PipelineError("the samples of input and output differ in shape, or have no dimensions")
     if not (src.is_contiguous() and dst.is_contiguous()):
         raise PipelineError("the samples are not contiguous")
-    dims = (src.ndim,)
+    mean_strides = _steps(mean, src, np.float32)
+    kind, divisors = 0, None
+    if spread.deviations is not None:
+        kind, divisors = 1, spread.deviations
+    elif spread.sums is not None:
+        kind, divisors = 2, spread.sums
+    elif spread.factor is None:
+        raise PipelineError("there is nothing to divide by")
+    spread_strides = np.zeros_like(mean_strides)
+    if divisors is not None:
+        spread_strides = _steps(divisors, src, np.float32 if kind == 1 else np.float64)
+    counts = np.prod(src.shapes, axis=1, dtype=np.int64)
+    groups = groups_of(src.shapes, mean_strides, spread_strides)
+    if counts.max() >= 1 << 32:
+        groups = [[dim] for dim in range(src.ndim)]
+    innermost = [group[-1] for group in groups]
+
     pointers = [(name, "i8") for name in ("src", "dst", "mean", "spread")]
     numbers = [("count", "u8"), ("degrees", "f8")]
     numbers += [(name, "f4") for name in ("scale", "shift", "epsilon", "factor")]
-    vectors = [(name, "u4", dims) for name in ("extent", "mean_stride", "spread_stride")]
+    vectors = [(name, "u4", (len(groups),)) for name in ("extent", "mean_stride", "spread_stride")]
     table = np.zeros(len(src), np.dtype([*pointers, *numbers, *vectors], align=True))
-    table["src"], table["dst"] = src.pointers, dst.pointers
-    table["count"] = np.prod(src.shapes, axis=1, dtype=np.int64)
-    table["degrees"], table["epsilon"] = spread.degrees, spread.epsilon
+    table["src"], table["dst"], table["mean"] = src.pointers, dst.pointers, mean.pointers
+    table["count"], table["degrees"], table["epsilon"] = counts, spread.degrees, spread.epsilon
     table["scale"], table["shift"] = scale, shift
-    table["extent"] = np.maximum(1, src.shapes)
-    table["mean"], table["mean_stride"] = mean.pointers, _steps(mean, src, np.float32)
-    kind = 0
-    if spread.factor is not None:
+    table["extent"] = np.maximum(1, merged_extents(src.shapes, groups))
+    table["mean_stride"], table["spread_stride"] = mean_strides[:, innermost], spread_strides[:, innermost]
+    if divisors is None:
         table["factor"] = spread.factor
-    elif spread.deviations is not None:
-        kind = 1
-        table["spread"], table["spread_stride"] = spread.deviations.pointers, _steps(spread.deviations, src, np.float32)
-    elif spread.sums is not None:
-        kind = 2
-        table["spread"], table["spread_stride"] = spread.sums.pointers, _steps(spread.sums, src, np.float64)
     else:
-        raise PipelineError("there is nothing to divide by")
+        table["spread"] = divisors.pointers
     most = int(table["count"].max())
     if most == 0:
         return None
-    defines = (("IN", ctype(src.dtype)), ("OUT", ctype(dst.dtype)), ("NDIM", str(src.ndim)), ("SPREAD", str(kind)))
+    defines = (("IN", ctype(src.dtype)), ("OUT", ctype(dst.dtype)), ("NDIM", str(len(groups))), ("SPREAD", str(kind)))
     return Launch("standardize.cu", "standardize", defines, (table,), (blocks_for(most), len(src)))
 
 

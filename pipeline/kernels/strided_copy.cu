@@ -47,7 +47,7 @@ extern "C" __global__ void strided_copy(const Sample* __restrict__ samples,
 #pragma unroll
         for (int d = NDIM - 1; d >= 0; --d) {
             const Dimension& dim = sample.dims[d];
-            const INDEX quotient = rest / dim.extent;
+            const INDEX quotient = d ? rest / dim.extent : 0;  // the outermost index is all that is left
             const uint32 i = static_cast<uint32>(rest - quotient * dim.extent);
             rest = quotient;
             offset += i * dim.stride;

@@ -12,6 +12,7 @@ from pipeline.errors import PipelineError
 from pipeline.kernels.channels import channel_table
 from pipeline.kernels.context import KernelContext
 from pipeline.kernels.launch import Launch, blocks_for, ctype
+from pipeline.kernels.merging import groups_of, merged_extents
 from pipeline.kernels.samples import Samples
 
 __all__ = ["MAX_NDIM", "plan_strided_copy", "strided_copy"]
@@ -113,7 +114,15 @@ def plan_strided_copy(
     channels = 1 if channel_axis is None else int(dst.shapes[:, channel_axis].max())
     channel_rows, channel_first = channel_table(len(src), channels, scale, bias, fill)
 
-    rank = max(1, ndim)  # scalars are copied as one element of one dimension
+    planar = ndim == 3 and channel_axis == 0 and dst.dtype in _PLANAR_OUT and channels <= 4 and most < 1 << 31
+    strides = (stride * src.strides)[:, order]
+    if planar or most >= 1 << 31:
+        groups = [[dim] for dim in range(ndim)]
+    else:
+        partial = np.flatnonzero(((begin > 0) | (end < dst.shapes)).any(axis=0)).tolist()
+        apart = partial if channel_axis is None else [*partial, channel_axis % ndim]
+        groups = groups_of(dst.shapes, strides, apart=apart)
+    rank = max(1, len(groups))  # scalars are copied as one element of one dimension
     table = np.zeros(len(src), _sample_dtype(rank))
     table["src"] = src.pointers + (first * src.strides).sum(axis=1)
     table["dst"] = dst.pointers
@@ -122,10 +131,11 @@ def plan_strided_copy(
     dims = table["dims"]
     dims["extent"], dims["end"] = 1, 1
     if ndim:
-        dims["stride"] = (stride * src.strides)[:, order]
-        dims["extent"], dims["begin"], dims["end"] = dst.shapes, begin, end
-
-    planar = ndim == 3 and channel_axis == 0 and dst.dtype in _PLANAR_OUT and channels <= 4 and most < 1 << 31
+        dims["stride"] = strides[:, [group[-1] for group in groups]]
+        dims["extent"] = dims["end"] = merged_extents(dst.shapes, groups)
+        for place, group in enumerate(groups):
+            if len(group) == 1:
+                dims["begin"][:, place], dims["end"][:, place] = begin[:, group[0]], end[:, group[0]]
     wide = src.dtype in _WIDE or dst.dtype in _WIDE
     defines = (
         ("IN", ctype(src.dtype)),
@@ -140,7 +150,8 @@ def plan_strided_copy(
         grid = (blocks_for(int(quads.max())), len(src))
         return Launch("strided_copy.cu", "strided_copy_planar", defines, (table, channel_rows), grid)
     grid = (blocks_for(most), len(src))
-    axis = np.int32(-1 if channel_axis is None else channel_axis)
+    alone = -1 if channel_axis is None else groups.index([channel_axis % ndim])
+    axis = np.int32(alone)
     return Launch("strided_copy.cu", "strided_copy", defines, (table, channel_rows), grid, (axis,))
 
 

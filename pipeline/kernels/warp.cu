@@ -58,7 +58,7 @@ extern "C" __global__ void warp_affine(const Warp* __restrict__ warps) {
         double point[NDIM];  // x, y, z
 #pragma unroll
         for (int d = NDIM - 1; d >= 0; --d) {
-            const uint64 quotient = rest / warp.out[d];
+            const uint64 quotient = d ? rest / warp.out[d] : 0;  // the outermost index is all that is left
             point[NDIM - 1 - d] = static_cast<double>(rest - quotient * warp.out[d]) + 0.5;
             rest = quotient;
         }

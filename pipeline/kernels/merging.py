@@ -1,0 +1,41 @@
+"""Neighbouring dimensions that a kernel may count as one: a division less for each element and dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["groups_of", "merged_extents"]
+
+Table = npt.NDArray[np.int64]
+
+
+def groups_of(extents: Table, *strides: Table, apart: Collection[int] = ()) -> list[list[int]]:
+    """Return runs of dimensions whose elements follow each other as those of one dimension do, in all samples.
+
+    Args:
+        extents: (N, ndim).
+        strides: tables like it, all of which must allow it.
+        apart: dimensions that stay by themselves.
+
+    Example:
+        >>> groups_of(np.array([[4, 5, 3]]), np.array([[60, 3, 1]]))
+        [[0], [1, 2]]
+    """
+    groups: list[list[int]] = []
+    for inner in range(extents.shape[1]):
+        outer = inner - 1
+        joins = inner > 0 and inner not in apart and outer not in apart
+        if joins and all((table[:, outer] == table[:, inner] * extents[:, inner]).all() for table in strides):
+            groups[-1].append(inner)
+        else:
+            groups.append([inner])
+    return groups
+
+
+def merged_extents(extents: Table, groups: Sequence[Sequence[int]]) -> Table:
+    """Return the extents of groups of dimensions: (N, groups)."""
+    columns = [np.prod(extents[:, group], axis=1, dtype=np.int64) for group in groups]
+    return np.stack(columns, axis=1) if columns else np.ones((len(extents), 0), np.int64)

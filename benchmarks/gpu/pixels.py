@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -21,10 +22,17 @@ MEAN_BOUND = 2.0
 MAX_BOUND = 64.0
 """Largest difference of a single value: without smoothing, edges of colours differ by up to 25."""
 
-VARIANTS: tuple[dict[str, str], ...] = (
-    *({"kind": kind} for kind in (*PICTURE_KINDS, READER_KIND)),
-    {"kind": READER_KIND, "dtype": "float16", "layout": "HWC"},
+Variant = tuple[Ours, dict[str, str]]
+"""Who makes the pixels, and fields of `Setup` to change."""
+
+HALF = {"kind": READER_KIND, "dtype": "float16", "layout": "HWC"}
+VARIANTS: tuple[Variant, ...] = (
+    *((Ours(), {"kind": kind}) for kind in (*PICTURE_KINDS, READER_KIND)),
+    (Ours(), HALF),
+    (Ours("placed with the consumer", placement="consumer"), {"kind": "paths"}),
 )
+TINY: tuple[Variant, ...] = ((Ours(), HALF),)
+"""For a quick look at the code's paths, also without a GPU."""
 
 
 @dataclass(frozen=True)
@@ -48,15 +56,15 @@ class PixelCheck:
 
     def __str__(self) -> str:
         answer = "good" if self.good else "WRONG"
-        return f"  {self.name:<24}mean {self.mean:7.4f}, largest {self.maximum:6.2f} of 255   {answer}"
+        return f"  {self.name:<32}mean {self.mean:7.4f}, largest {self.maximum:6.2f} of 255   {answer}"
 
 
-def check_pixels(session: Session, variants: tuple[dict[str, str], ...] = VARIANTS) -> list[PixelCheck]:
+def check_pixels(session: Session, variants: Sequence[Variant] = VARIANTS) -> list[PixelCheck]:
     """Compares all variants, each in processes of its own.
 
     Args:
         session: Its failures get what could not be compared.
-        variants: Fields of `Setup` to change.
+        variants: What to compare.
 
     Returns:
         A check for each variant that could be compared.
@@ -65,11 +73,11 @@ def check_pixels(session: Session, variants: tuple[dict[str, str], ...] = VARIAN
     checks = []
     with ExitStack() as stack:  # all run side by side
         asked: list[tuple[str, Caller, Caller]] = []
-        for variant in variants:
-            setup = replace(session.setup, batch_size=size, workers=2, threads=2, **variant)
-            name = " ".join(variant.values())
-            sides = [replace(setup, device_id=None), setup]
-            reference, ours = (stack.enter_context(Caller(name, first_pixels, Ours(), side)) for side in sides)
+        for rival, changes in variants:
+            setup = replace(session.setup, batch_size=size, workers=2, threads=2, **changes)
+            name = " ".join([*changes.values(), *([] if rival.name == Ours().name else [rival.name])])
+            reference = stack.enter_context(Caller(name, first_pixels, Ours(), replace(setup, device_id=None)))
+            ours = stack.enter_context(Caller(name, first_pixels, rival, setup))
             for side in (reference, ours):
                 side.begin()
             asked.append((name, reference, ours))

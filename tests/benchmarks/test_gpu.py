@@ -98,7 +98,7 @@ def test_pictures_of_whatever_was_measured(tmp_path: Path) -> None:
 
 
 def test_pixels_of_the_same_graph_are_compared(session: Session) -> None:
-    (check,) = pixels.check_pixels(session, ({"kind": "reader", "dtype": "float16", "layout": "HWC"},))
+    (check,) = pixels.check_pixels(session, pixels.TINY)
     assert session.failures == {}
     assert (check.name, check.mean, check.good) == ("reader float16 HWC", 0.0, True)  # a CPU beside a CPU
     shown = pixels.first_pixels(Ours(), session.of_kind("reader"))

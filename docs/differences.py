@@ -19,9 +19,9 @@ DIFFERENCES = {
     "decoders.numpy": "Takes arrays in Fortran order, which DALI decodes only where there is a GPU, and big-endian "
     "ones and version 2.0 of the format, which it refuses.",
     "erase": "Without a layout all dimensions are erased, also the last. Fill values are clamped to the dtype.",
-    "experimental.readers.video": "Another name of `readers.video`, with its arguments; of DALI's own, "
-    "`file_list_format`, `file_list_include_end`, `file_list_rounding`, `pad_mode`, `fill_value` and `uniform_sample` "
-    "are not there.",
+    "experimental.readers.video": "H.264, HEVC, AV1 and MPEG-4 on the CPU, too. In a `file_list`, a range without an "
+    "end, or with one behind the video's, goes on to the end of the video; DALI leaves such a file out. `labels=[]` "
+    "numbers the files; DALI refuses it. `image_type` may be BGR and GRAY as well.",
     "expand_dims, squeeze": "Axes that are not there are refused; DALI's `squeeze` ignores them, and negative ones.",
     "gaussian_blur": "FLOAT16 samples are summed in float32; DALI is off by up to 0.045 of values to 100.",
     "hue, saturation, hsv, color_twist": "Pictures without 3 channels are refused; DALI's results are undefined.",

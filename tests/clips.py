@@ -35,7 +35,7 @@ VARYING = [int(time) for time in np.cumsum([20 + number * 37 % 50 for number in 
 
 @dataclass(frozen=True)
 class Kind:
-    """How a clip is encoded; `extra` are options of x264 and x265."""
+    """How a clip is encoded; `extra` are options of x264 and x265, `before` is where the file is made to end."""
 
     codec: str
     extra: str = ""
@@ -45,34 +45,52 @@ class Kind:
     times: list[int] | None = None
     b_frames: int | None = None
     size: tuple[int, int] | None = None
+    before: bytes = b""
 
 
 _GOP = "keyint=12:min-keyint=12:scenecut=0"
 _VP9 = {"deadline": "realtime", "cpu-used": "8", "lag-in-frames": "8", "auto-alt-ref": "1"}
 
+_AV1 = {"preset": "11", "crf": "20"}
+_LIVE = {"live": "1"}  # Matroska without an index
+_FRAGMENTS = {"movflags": "frag_keyframe+empty_moov"}
+
+#: Every codec in every container that FFmpeg writes it to: WebM is for VP9 and AV1, and AVI has no HEVC.
 KINDS = {
     "h264.mp4": Kind("libx264", f"{_GOP}:bframes=3:b-pyramid=normal"),
     "h264_open_gop.mp4": Kind("libx264", "keyint=10:min-keyint=10:scenecut=0:bframes=3:open-gop=1"),
     "h264_varying.mp4": Kind("libx264", f"{_GOP}:bframes=3", times=VARYING),
-    "h264_fragments.mp4": Kind("libx264", f"{_GOP}:bframes=2", muxer={"movflags": "frag_keyframe+empty_moov"}),
+    "h264_fragments.mp4": Kind("libx264", f"{_GOP}:bframes=2", muxer=_FRAGMENTS),
     "h264_faststart.mp4": Kind("libx264", f"{_GOP}:bframes=2", muxer={"movflags": "faststart"}),
     "h264.mkv": Kind("libx264", f"{_GOP}:bframes=3"),
-    "h264_no_index.mkv": Kind("libx264", f"{_GOP}:bframes=3", muxer={"live": "1"}),
+    "h264_no_index.mkv": Kind("libx264", f"{_GOP}:bframes=3", muxer=_LIVE),
     "h264_refresh.mkv": Kind("libx264", "keyint=10:intra-refresh=1:scenecut=0:bframes=2"),
     "h264_varying.mkv": Kind("libx264", f"{_GOP}:bframes=2", times=VARYING),
     "h264.avi": Kind("libx264", f"{_GOP}:bframes=3"),
     "h264_no_b.avi": Kind("libx264", f"{_GOP}:bframes=0"),
     "hevc_open_gop.mp4": Kind("libx265", "keyint=10:min-keyint=10:scenecut=0:bframes=3:open-gop=1"),
+    "hevc_varying.mp4": Kind("libx265", f"{_GOP}:bframes=3", times=VARYING),
+    "hevc_fragments.mp4": Kind("libx265", f"{_GOP}:bframes=3:open-gop=0", muxer=_FRAGMENTS),
     "hevc.mkv": Kind("libx265", f"{_GOP}:bframes=3:open-gop=0"),
     "vp9.webm": Kind("libvpx-vp9", options=_VP9),
+    "vp9_varying.webm": Kind("libvpx-vp9", options=_VP9, times=VARYING),
+    "vp9_no_index.webm": Kind("libvpx-vp9", options=_VP9, muxer=_LIVE),
     "vp9.mp4": Kind("libvpx-vp9", options=_VP9),
+    "vp9.mkv": Kind("libvpx-vp9", options=_VP9),
+    "vp9.avi": Kind("libvpx-vp9", options=_VP9),
     "odd.webm": Kind("libvpx-vp9", options=_VP9, size=(47, 63)),
-    "av1.mp4": Kind("libsvtav1", options={"preset": "11", "crf": "20"}),
-    "av1.mkv": Kind("libsvtav1", options={"preset": "11", "crf": "20"}),
+    "av1.mp4": Kind("libsvtav1", options=_AV1),
+    "av1.mkv": Kind("libsvtav1", options=_AV1),
+    "av1.webm": Kind("libsvtav1", options=_AV1),
+    "av1.avi": Kind("libsvtav1", options=_AV1),
+    "av1_varying.mp4": Kind("libsvtav1", options=_AV1, times=VARYING),
     "mpeg4.mp4": Kind("mpeg4", b_frames=2),
+    "mpeg4.mkv": Kind("mpeg4", b_frames=2),
     "mpeg4.avi": Kind("mpeg4", b_frames=2),
-    "mjpeg.avi": Kind("mjpeg", pixels="yuvj420p"),
+    "mpeg4_no_index.avi": Kind("mpeg4", b_frames=2, before=b"idx1"),
+    "mjpeg.mp4": Kind("mjpeg", pixels="yuvj420p"),
     "mjpeg.mkv": Kind("mjpeg", pixels="yuvj420p"),
+    "mjpeg.avi": Kind("mjpeg", pixels="yuvj420p"),
     "h264.ts": Kind("libx264", f"{_GOP}:bframes=3"),
     "h264.h264": Kind("libx264", f"{_GOP}:bframes=3"),
 }
@@ -128,6 +146,9 @@ def encode(path: Path, kind: Kind, count: int = COUNT, size: tuple[int, int] | N
             frame.time_base = rate
             file.mux(stream.encode(frame))
         file.mux(stream.encode())
+    if kind.before:
+        data = path.read_bytes()
+        path.write_bytes(data[: data.rindex(kind.before)])
 
 
 def picture(number: int, size: tuple[int, int] = SIZE) -> Pixels:

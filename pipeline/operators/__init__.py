@@ -66,6 +66,7 @@ from pipeline.readers import file as file_reader
 from pipeline.readers import numpy_files as numpy_reader
 from pipeline.readers import sequence as sequence_reader
 from pipeline.readers import video as video_reader
+from pipeline.readers import video_experimental as experimental_video_reader
 from pipeline.readers import video_resize as video_resize_reader
 from pipeline.readers import webdataset as webdataset_reader
 
@@ -87,6 +88,7 @@ FAMILIES = (
     decoders,
     element_extract,
     erase,
+    experimental_video_reader,
     external_source,
     file_read,
     file_reader,

@@ -14,7 +14,7 @@ from pipeline.operators.schema import Argument, Kind
 from pipeline.readers.files import list_files, list_folders, matcher, read_file_list
 from pipeline.video.index import FrameIndex
 
-__all__ = ["VIDEO_FILE_ARGUMENTS", "VideoFile", "has_labels", "list_videos"]
+__all__ = ["VIDEO_FILE_ARGUMENTS", "ListFormat", "VideoFile", "has_labels", "list_videos"]
 
 _VIDEOS = (
     *("*.mp4", "*.m4v", "*.mov", "*.mkv", "*.webm", "*.avi", "*.mpg", "*.mpeg", "*.ts", "*.m2ts"),
@@ -66,16 +66,32 @@ class VideoFile:
     bounds: Callable[[FrameIndex], tuple[int, int]] | None = None
 
 
+@dataclass(frozen=True)
+class ListFormat:
+    """What the numbers behind a label mean in a `file_list`.
+
+    Attributes:
+        frames: they are numbers of frames, rather than seconds.
+        start_up: a start between two frames takes the second of them, not the first.
+        end_up: an end does; it is not part of the range.
+    """
+
+    frames: bool = False
+    start_up: bool = True
+    end_up: bool = False
+
+
 def has_labels(given: Callable[[str], Any]) -> bool:
     """Tell whether arguments ask for labels."""
     return given("labels") is not None or bool(given("file_root")) or bool(given("file_list"))
 
 
-def list_videos(given: Callable[[str], Any]) -> list[VideoFile]:
+def list_videos(given: Callable[[str], Any], form: ListFormat) -> list[VideoFile]:
     """Return the videos that arguments name.
 
     Args:
         given: returns an argument by its name.
+        form: of a `file_list`.
 
     Raises:
         ArgumentValueError: not exactly one of `filenames`, `file_root` and `file_list` is given, or labels don't fit.
@@ -90,7 +106,7 @@ def list_videos(given: Callable[[str], Any]) -> list[VideoFile]:
     if names == ["file_root"]:
         return _in_folders(given("file_root"))
     if names == ["file_list"]:
-        return _in_list(given("file_list"), given("file_list_frame_num"), given("file_list_include_preceding_frame"))
+        return _in_list(given("file_list"), form)
     paths: Sequence[str] = given("filenames")
     labels = given("labels") or range(len(paths))
     if len(labels) != len(paths):
@@ -111,7 +127,7 @@ def _in_folders(root: str) -> list[VideoFile]:
     return found
 
 
-def _in_list(path: str, frame_numbers: bool, preceding: bool) -> list[VideoFile]:
+def _in_list(path: str, form: ListFormat) -> list[VideoFile]:
     lines = read_file_list(path)
     found = []
     for number, line in enumerate(lines, 1):
@@ -119,7 +135,7 @@ def _in_list(path: str, frame_numbers: bool, preceding: bool) -> list[VideoFile]
             continue
         try:
             name, label, *ends = _words(line)
-            bounds = _Bounds([float(end) for end in ends], frame_numbers, preceding) if ends else None
+            bounds = _Bounds([float(end) for end in ends], form) if ends else None
             found.append(VideoFile(os.path.join(os.path.dirname(path), name), int(label), bounds))
         except ValueError as error:
             raise BuildError(
@@ -162,8 +178,7 @@ class _Bounds:
     """The part of a video between two points in time, or two frames."""
 
     ends: Sequence[float]
-    frame_numbers: bool
-    preceding: bool
+    form: ListFormat
 
     def __call__(self, index: FrameIndex) -> tuple[int, int]:
         first = self._start(index, self.ends[0])
@@ -171,18 +186,18 @@ class _Bounds:
         return max(0, first), min(end, len(index))
 
     def _start(self, index: FrameIndex, start: float) -> int:
-        if self.frame_numbers:
-            return int(np.ceil(start)) + (len(index) if start < 0 else 0)
+        if self.form.frames:
+            return int((np.ceil if self.form.start_up else np.floor)(start)) + (len(index) if start < 0 else 0)
         times = np.round(index.seconds, 6)
-        if self.preceding:
-            return int(np.searchsorted(times, start, side="right")) - 1
-        return int(np.searchsorted(times, start))
+        if self.form.start_up:
+            return int(np.searchsorted(times, start))
+        return int(np.searchsorted(times, start, side="right")) - 1
 
     def _end(self, index: FrameIndex, end: float) -> int:
-        if self.frame_numbers:
-            return int(np.floor(end)) + (len(index) if end < 0 else 0)
+        if self.form.frames:
+            return int((np.ceil if self.form.end_up else np.floor)(end)) + (len(index) if end < 0 else 0)
         times = np.round(index.seconds, 6)
-        if self.preceding:
+        if self.form.end_up:
             return int(np.searchsorted(times, end))
         if end >= times[-1]:  # there is no later frame that it could lie before
             return len(index) if end > times[-1] else len(index) - 1

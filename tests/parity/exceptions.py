@@ -18,6 +18,7 @@ EXCEPTIONS = {
     "experimental.equalize": _OWN.format("operators/test_byte_map.py"),
     "experimental.filter": _OWN.format("operators/test_filter.py"),
     "experimental.inputs.video": _OWN.format("operators/test_video_input.py"),
+    "experimental.readers.video": _OWN.format("readers/test_video_experimental.py"),
     "external_source": _OWN.format("external_source/test_parity.py"),
     "filter": _OWN.format("operators/test_filter.py"),
     "inputs.video": _OWN.format("operators/test_video_input.py"),

@@ -332,3 +332,29 @@ def test_going_on_from_a_checkpoint(clips: Clips) -> None:
             np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
     pipe.close()
     again.close()
+
+
+@pytest.mark.parity
+def test_a_noted_rotation_is_not_applied(clips: Clips, tmp_path: Path) -> None:
+    """Nor is it by DALI: frames are as they were encoded, whatever a phone noted of how it was held."""
+    dali = pytest.importorskip("nvidia.dali")
+    import av
+
+    path = tmp_path / "rotated.mp4"
+    with av.open(str(clips.path("vp9.mp4"))) as source, av.open(str(path), "w") as target:
+        stream = target.add_stream_from_template(source.streams.video[0])
+        stream.set_display_rotation(90)
+        for packet in source.demux(video=0):
+            if packet.size:
+                packet.stream = stream
+                target.mux(packet)
+    assert decode_from_start(path)[0].rotation == 90
+    pipe = reading(filenames=[str(path)], sequence_length=5, batch_size=1)
+    oracle = dali.Pipeline(batch_size=1, num_threads=1, device_id=None)
+    with oracle:
+        oracle.set_outputs(dali.fn.experimental.readers.video(filenames=[str(path)], sequence_length=5))
+    oracle.build()
+    made, expected = pipe.run()[0].at(0), np.array(oracle.run()[0].at(0))
+    assert made.shape == expected.shape == (5, 48, 64, 3)
+    assert np.abs(made.astype(int) - expected).max() <= 2
+    pipe.close()

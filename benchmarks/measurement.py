@@ -58,7 +58,7 @@ def measure(stream: Iterator[Batch], seconds: float, on_begin: Callable[[], None
     samples = 0
     tree, machine = tree_cpu(), machine_cpu()
     begin = time.perf_counter()
-    while (elapsed := time.perf_counter() - begin) < seconds:
+    while not samples or time.perf_counter() - begin < seconds:
         images, _ = next(stream)
         samples += len(images)
     _synchronize()

@@ -207,7 +207,7 @@ class Trainer:
         self.wait()
         on_begin()
         samples, cpu, begin = 0, tree_cpu(), time.perf_counter()
-        while time.perf_counter() - begin < seconds:
+        while not samples or time.perf_counter() - begin < seconds:
             images = next(batches)
             self.step(images)
             samples += len(images)

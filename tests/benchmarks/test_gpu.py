@@ -161,11 +161,16 @@ def test_the_decoder_alone_is_a_yardstick(session: Session) -> None:
 
 
 def test_no_round_starts_when_time_is_over(session: Session) -> None:
+    asked: list[bool] = []
+
+    def go_on() -> bool:
+        asked.append(len(asked) < 2)
+        return asked[-1]
+
+    run_kind([], session.setup, rounds=9, seconds=0.1, say=lambda text: None, go_on=go_on)
+    assert asked == [True, True, False]
     budget = Budget(0)
-    result = run_kind(
-        [DecoderAlone()], session.setup, rounds=2, seconds=0.1, say=lambda text: None, go_on=lambda: budget.allows("it")
-    )
-    assert result.rounds == {}
+    assert not any(budget.allows("it") for _ in range(2))
     assert budget.left_out == ["it"]
 
 

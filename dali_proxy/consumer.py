@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import json
 import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
+from dali_proxy.ahead import Lookahead
 from dali_proxy.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from dali_proxy.failures import rebuild
+from dali_proxy.questions import Question, drained, fresh
 from dali_proxy.second_half import SecondHalf
 from dali_proxy.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.transport.exchange import LocalExchange
 from dali_proxy.transport.opener import ResultOpener
+from dali_proxy.transport.origin import unpack_keys
 from dali_proxy.transport.protocol import (
     CloseSession,
     Failure,
@@ -35,29 +37,20 @@ from dali_proxy.transport.protocol import (
 )
 from pipeline.ipc.channel import Received
 from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
+from pipeline.threads import THREAD_PREFIX
 
 __all__ = ["ConsumerClient"]
 
 _GLANCE = 0.5  # seconds between looks at the deadline while waiting
 
-T = TypeVar("T")
 Key = tuple[Any, ...]
-
-
-class _Question:
-    """What was asked of the server, for all threads that want to know it."""
-
-    __slots__ = ("answer", "coming")
-
-    def __init__(self) -> None:
-        self.answer: Any = None  # set once
-        self.coming = False  # the server has answered, and this process goes on with it
 
 
 class ConsumerClient:
     """A process's connection to a server for fetching results. Thread-safe.
 
-    Threads that wait take turns at the socket: one receives for all, the others wait until it has their answer.
+    Threads that wait take turns at the socket: one receives for all, the others wait until it has their answer. With a
+    second half, a thread of this object receives, so that batches go on while nobody waits.
 
     Args:
         endpoint: which server.
@@ -93,8 +86,9 @@ class ConsumerClient:
         self._opener = ResultOpener(received.fds, received.message.control_nbytes, local, device_id)
         self.server: bytes = received.message.server
         self.waited = 0.0
-        self._changed = threading.Condition()  # guards the four below
-        self._questions: dict[Key, _Question] = {}  # that nobody has taken the answer of
+        self._changed = threading.Condition()  # guards the five below
+        self._questions: dict[Key, Question] = {}  # that nobody has taken the answer of
+        self._ahead = Lookahead()
         self._receiving = False
         self._end: ProxyError | None = None
         self._goodbye = ""
@@ -103,6 +97,11 @@ class ConsumerClient:
         self._ended_sessions: deque[int] = deque()
         self._talking = threading.local()  # .now: whether this thread is inside the channel, which has locks
         discard_through(self.server, self._discard)
+        self._receiver: threading.Thread | None = None
+        if self._second_half is not None:  # what comes unasked for must be gone on with at once
+            self._receiving = True
+            self._receiver = threading.Thread(target=self._receive, name=f"{THREAD_PREFIX}results", daemon=True)
+            self._receiver.start()
 
     def outputs(self, ticket: Ticket) -> tuple[Any, ...]:
         """Return the outputs of a batch, waiting for it; the same objects every time.
@@ -113,7 +112,7 @@ class ConsumerClient:
             ServerDiedError: the server is gone.
         """
         if ticket.error is not None:
-            raise _fresh(ticket.error)
+            raise fresh(ticket.error)
         if ticket.outputs is not None:
             return ticket.outputs
         if ticket.server != self.server:
@@ -126,7 +125,7 @@ class ConsumerClient:
         ticket.claimed = True
         if isinstance(answer, Exception):
             ticket.error = answer
-            raise _fresh(answer)
+            raise fresh(answer)
         ticket.outputs = answer if self._second_half is None else self._second_half.tensors(answer)
         return ticket.outputs
 
@@ -142,12 +141,14 @@ class ConsumerClient:
             ServerClosedError, ServerDiedError: it has.
         """
         if self._end is not None:
-            raise _fresh(self._end)
+            raise fresh(self._end)
 
     def open_session(self, session: int) -> None:
         """Say that an iterator begins: what is submitted for it belongs to this process."""
         with server_errors(), self._talk():
             self._channel.send(OpenSession(session), timeout=self._endpoint.timeout)
+        with self._changed:
+            self._ahead.open(session)
 
     def close_session(self, session: int) -> None:
         """Say that an iterator has ended: what is left of it is cancelled. May be called by finalizers."""
@@ -159,9 +160,7 @@ class ConsumerClient:
         token = next(self._tokens)
         answer: dict[str, Any] = self._ask(("stats", token), StatsRequest(token))
         if self._second_half is not None:
-            for name, times in self._second_half.operators().items():
-                others = answer["operators"].get(name, {})
-                answer["operators"][name] = {key: value + others.get(key, 0) for key, value in times.items()}
+            self._second_half.add_times(answer["operators"])
         return answer
 
     def close(self) -> None:
@@ -172,6 +171,8 @@ class ConsumerClient:
             self._end = self._end or ServerClosedError("the server was stopped")
         with self._talk():
             self._channel.close()
+        if self._receiver is not None:
+            self._receiver.join()
         if self._second_half is not None:
             self._second_half.close()
         self._opener.close()
@@ -179,16 +180,17 @@ class ConsumerClient:
     def _ask(self, key: Key, question: Any) -> Any:
         with self._changed:
             if self._end is not None:
-                raise _fresh(self._end)
-            new = key not in self._questions
-            asked = self._questions.setdefault(key, _Question())
-        if new:
-            try:
+                raise fresh(self._end)
+            asked = self._questions.setdefault(key, Question())
+            new, asked.sent = not asked.sent, True
+            early = self._ahead.ask(key[1:]) if self._receiver is not None else []
+        try:
+            if new:
                 self._send(question)
-            except BaseException:  # a signal handler's, too: whoever asks again must not wait for what was never sent
-                with self._changed:
-                    self._questions.pop(key, None)
-                raise
+        except BaseException:  # a signal handler's, too: whoever asks again must not wait for what was never sent
+            asked.sent = False
+            raise
+        self._fetch_early(early)
         deadline = None if self._endpoint.timeout is None else time.monotonic() + self._endpoint.timeout
         while True:
             with self._changed:
@@ -199,7 +201,7 @@ class ConsumerClient:
                     self._questions.pop(key, None)
                     return asked.answer
                 if self._end is not None:
-                    raise _fresh(self._end)
+                    raise fresh(self._end)
                 self._receiving = True
             try:
                 self._receive_one()
@@ -215,6 +217,29 @@ class ConsumerClient:
                 f"the server (process {self._channel.peer_pid}) lives but gave no answer in "
                 f"{self._endpoint.timeout:g} s; DALIServer(timeout=...) is the limit"
             )
+
+    def _fetch_early(self, keys: Iterable[tuple[int, int]]) -> None:
+        """Fetch batches that nobody has asked for."""
+        for client, seq in keys:
+            with self._changed:
+                asked = self._questions.setdefault(("batch", client, seq), Question())
+            try:
+                with self._talk():
+                    self._channel.post(Fetch(client, seq))
+            except IPCError:
+                return  # the server is gone, which whoever asks is told
+            asked.sent = True
+
+    def _receive(self) -> None:
+        """Receive for all threads until the connection ends."""
+        try:
+            while self._end is None:
+                self._receive_one()
+        except Exception as error:  # noqa: BLE001  # whatever it is, those who wait must hear of it
+            with self._changed:
+                self._end = self._end or ProxyError(f"what the server sent can't be read: {error}")
+        with self._changed:
+            self._changed.notify_all()
 
     def _receive_one(self) -> None:
         """Receive and file one message; waits a moment at most. Only one thread at a time is here."""
@@ -240,7 +265,9 @@ class ConsumerClient:
             return
         received.close_fds()
         if isinstance(message, Failure):
-            self._answer(("batch", message.client, message.seq), rebuild(message))
+            key = ("batch", message.client, message.seq)
+            if not self._is_coming(key):
+                self._answer(key, rebuild(message))
         elif isinstance(message, Stats):
             self._answer(("stats", message.token), json.loads(message.text))
         elif isinstance(message, SlotsDetached):
@@ -251,14 +278,20 @@ class ConsumerClient:
     def _go_on(self, result: Result, fds: tuple[int, ...], second_half: SecondHalf) -> None:
         key = ("batch", result.client, result.seq)
         inputs = self._open(result, fds, self._opener.open_batches)
+        origin = result.origin
+        assert origin is not None  # the server knows that it has one half only
         with self._changed:
             asked = self._questions.get(key)
             if asked is not None:
                 asked.coming = True
+            following = [("batch", *each) for each in unpack_keys(origin.following)]
+            unasked = [(client, seq) for kind, client, seq in following if (kind, client, seq) not in self._questions]
+            early = self._ahead.note(origin.session, unasked)
+        self._fetch_early(early)
         if isinstance(inputs, Exception):
             self._answer(key, inputs)
         elif asked is not None:
-            second_half.start(result, inputs, partial(self._answer, key))
+            second_half.start(origin, result.client, result.seq, inputs, partial(self._answer, key))
 
     @staticmethod
     def _open(result: Result, fds: tuple[int, ...], opened: Callable[[Result, tuple[int, ...]], Any]) -> Any:
@@ -266,6 +299,11 @@ class ConsumerClient:
             return opened(result, fds)
         except Exception as error:  # noqa: BLE001  # of CUDA's, torch's or ours: it is for whoever asked, not for this thread
             return ProxyError(f"a batch was made, but its memory can't be opened here: {error}")
+
+    def _is_coming(self, key: Key) -> bool:
+        with self._changed:
+            asked = self._questions.get(key)
+            return asked is not None and asked.coming
 
     def _answer(self, key: Key, answer: Any) -> None:
         with self._changed:
@@ -287,7 +325,7 @@ class ConsumerClient:
         except ChannelClosedError as error:
             with self._changed:
                 self._end = self._end or self._explain_end(error)
-            raise _fresh(self._end) from error
+            raise fresh(self._end) from error
 
     @contextmanager
     def _talk(self) -> Iterator[None]:
@@ -319,34 +357,20 @@ class ConsumerClient:
             return  # the server is gone, and with it what we wanted it to know
 
     def _flush(self) -> None:
-        requests, sessions = _drain(self._unwanted), _drain(self._ended_sessions)
+        requests, sessions = drained(self._unwanted), drained(self._ended_sessions)
         try:
             if requests:
                 with self._changed:
                     for client, seq in requests:
                         self._questions.pop(("batch", client, seq), None)
+                        self._ahead.forget((client, seq))
                 self._channel.post(Release.pack(requests))
             for session in sessions:
+                with self._changed:
+                    for client, seq in self._ahead.close(session):
+                        self._questions.pop(("batch", client, seq), None)
                 self._channel.post(CloseSession(session))
         except BaseException:  # torch's signal handler may raise anywhere; to send these twice does no harm
             self._unwanted.extend(requests)
             self._ended_sessions.extend(sessions)
             raise
-
-
-def _fresh(error: Exception) -> Exception:
-    """Copy an error that is kept: raising it would tie the frames of whoever gets it to whatever keeps it."""
-    copied = copy.copy(error)
-    copied.__cause__ = error.__cause__
-    return copied
-
-
-def _drain(items: deque[T]) -> list[T]:
-    """Take all items out of a deque that other threads, and finalizers, fill and drain at the same time."""
-    taken = []
-    while items:
-        try:
-            taken.append(items.popleft())
-        except IndexError:
-            break  # another thread was faster
-    return taken

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dali_proxy.failures import describe, rebuild
-from dali_proxy.transport.protocol import Result
+from dali_proxy.transport.origin import Origin
 from pipeline import Pipeline
 from pipeline.errors import PipelineError
 from pipeline.executor.request import BatchRequest, BatchResult, TensorList
@@ -47,28 +47,32 @@ class SecondHalf:
         #: The GPU that it runs on, or None.
         self.device_id = self._pipeline.executor.config.device_id if on_gpu else None
 
-    def start(self, result: Result, inputs: Sequence[TensorListCPU], on_done: Callable[[Made], None]) -> None:
+    def start(
+        self, origin: Origin, client: int, seq: int, inputs: Sequence[TensorListCPU], on_done: Callable[[Made], None]
+    ) -> None:
         """Start a batch; returns at once.
 
         Args:
-            result: what the server sent.
-            inputs: its outputs.
+            origin: which batch it is.
+            client: who submitted it.
+            seq: the client's number of it.
+            inputs: what the server made of it.
             on_done: called once, on another thread; it must be quick and must not raise.
         """
-        origin = result.origin
-        assert origin is not None  # the server was told that it has one half only
         key = BatchKey(origin.epoch, origin.batch, origin.view)
         names = self._pipeline.input_names
         request = BatchRequest(origin.batch_size, dict(zip(names, inputs, strict=True)), key)
         try:
-            self._pipeline.submit(request, lambda made: on_done(_outcome(result, made)))
+            self._pipeline.submit(request, lambda made: on_done(_outcome(origin, client, seq, made)))
         except PipelineError as error:
-            on_done(_outcome(result, BatchResult(error=error)))
+            on_done(_outcome(origin, client, seq, BatchResult(error=error)))
 
-    def operators(self) -> dict[str, dict[str, Any]]:
-        """Return the times of its steps, as the server reports those of its own."""
-        steps = self._pipeline.executor.statistics.steps()
-        return {step.name: {"batches": step.batches, "seconds": step.seconds} for step in steps}
+    def add_times(self, operators: dict[str, dict[str, Any]]) -> None:
+        """Add the times of its steps to those that the server reports of its own."""
+        for step in self._pipeline.executor.statistics.steps():
+            times = operators.setdefault(step.name, {"batches": 0, "seconds": 0.0})
+            times["batches"] += step.batches
+            times["seconds"] += step.seconds
 
     def close(self) -> None:
         """Finish what was started, and end."""
@@ -83,15 +87,11 @@ class SecondHalf:
         return tuple(_tensors(output) for output in outputs)
 
 
-def _outcome(result: Result, made: BatchResult) -> Made:
+def _outcome(origin: Origin, client: int, seq: int, made: BatchResult) -> Made:
     if made.error is None:
         return made.outputs
-    origin = result.origin
-    assert origin is not None
     paths = [os.fsencode(path) for path in origin.paths]
-    return rebuild(
-        describe(made.error, result.client, result.seq, origin.indices, origin.worker, origin.worker_pid, paths)
-    )
+    return rebuild(describe(made.error, client, seq, origin.indices, origin.worker, origin.worker_pid, paths))
 
 
 def _tensors(output: TensorList) -> torch.Tensor | list[torch.Tensor]:

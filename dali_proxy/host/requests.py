@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from dali_proxy.transport.protocol import Origin, clip
+from dali_proxy.transport.origin import Origin, pack_keys
+from dali_proxy.transport.protocol import clip
 from pipeline.executor.request import TensorList
 from pipeline.rng import BatchKey
 from pipeline.tensors import TensorListCPU
@@ -71,12 +72,25 @@ class Request:
         """Paths of the samples' files, where an input is the path of one; else empty."""
         return () if self.paths is None else tuple(path.tobytes().rstrip(b"\0") for path in self.paths.samples)
 
-    @property
-    def origin(self) -> Origin:
-        """What a consumer has to know of it that runs the second half of the pipeline."""
+    def origin(self, following: list[Request]) -> Origin:
+        """What a consumer has to know of it that runs the second half of the pipeline.
+
+        Args:
+            following: what it may fetch next.
+        """
         key, worker = self.key, self.worker
-        paths = tuple(clip(os.fsdecode(path)) for path in self.files)
-        return Origin(key.epoch, key.iteration, key.view, self.size, self.indices, paths, worker.name, worker.pid)
+        return Origin(
+            session=self.session,
+            epoch=key.epoch,
+            batch=key.iteration,
+            view=key.view,
+            batch_size=self.size,
+            indices=self.indices,
+            paths=tuple(clip(os.fsdecode(path)) for path in self.files),
+            worker=worker.name,
+            worker_pid=worker.pid,
+            following=pack_keys([(request.worker.client, request.seq) for request in following]),
+        )
 
     @property
     def kept_bytes(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
+from dali_proxy.ahead import AHEAD
 from dali_proxy.errors import StaleReferenceError
 from dali_proxy.failures import describe
 from dali_proxy.host.clients import Consumer, Worker, check_count
@@ -219,7 +220,7 @@ class Runner:
         try:
             result, fds = self._publisher.publish(consumer.account, worker.client, request.seq, staged)
             if self._tells_origin:
-                result = replace(result, origin=request.origin)
+                result = replace(result, origin=request.origin(self._store.following(request, AHEAD)))
         except IPCError as error:
             staged.discard()
             self._send(consumer, describe(error, worker.client, request.seq, (), worker.name, worker.pid))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
@@ -59,6 +60,13 @@ class Store:
                 del self._by_session[request.session]
         if self._unclaimed.pop(request, self) is None:
             self._unclaimed_bytes -= request.kept_bytes
+
+    def following(self, request: Request, count: int) -> list[Request]:
+        """Return the requests of the same session that come after one and were not asked for, in order."""
+        place = (request.key.iteration, request.key.view)
+        members = (each for each in self._by_session.get(request.session, ()) if each.waiter is None)
+        later = ((each.key.iteration, each.key.view, each.seq, each) for each in members)
+        return [each for *_, each in heapq.nsmallest(count, (entry for entry in later if entry[:2] > place))]
 
     def is_closed(self, session: int) -> bool:
         """Whether a session has ended."""

@@ -9,6 +9,7 @@ from typing import Annotated, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dali_proxy.transport.origin import MAX_SAMPLES, Line, Name, Origin, Table, pack_keys, unpack_keys
 from pipeline.ipc.errors import ProtocolError
 from pipeline.ipc.messages import U8, U16, U32, U64, Codec, MaxLength
 
@@ -25,7 +26,6 @@ __all__ = [
     "Hello",
     "InputBatch",
     "OpenSession",
-    "Origin",
     "OutputBatch",
     "Release",
     "Result",
@@ -50,13 +50,9 @@ DTYPES = {
 CUDA_SLOTS = 1 << 24
 
 _MAX_NDIM = 16
-_MAX_SAMPLES = 1 << 20
 
-Name: TypeAlias = Annotated[str, MaxLength(256)]
 ShortName: TypeAlias = Annotated[str, MaxLength(32)]
-Line: TypeAlias = Annotated[str, MaxLength(4096)]
 Text: TypeAlias = Annotated[str, MaxLength(1 << 20)]
-Table: TypeAlias = Annotated[bytes, MaxLength(8 * _MAX_SAMPLES)]
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 
@@ -164,7 +160,7 @@ class Submit:
     batch: U64
     view: U32
     batch_size: U32
-    indices: Annotated[tuple[Line, ...], MaxLength(_MAX_SAMPLES)]
+    indices: Annotated[tuple[Line, ...], MaxLength(MAX_SAMPLES)]
     inputs: tuple[InputBatch, ...]
     waited_ns: U64 = 0
 
@@ -190,7 +186,7 @@ class Release:
     @classmethod
     def pack(cls, requests: Sequence[tuple[int, int]]) -> Release:
         """Make one of pairs ``(client, seq)``."""
-        return cls(np.array(requests, np.uint64).reshape(-1, 2).tobytes())
+        return cls(pack_keys(list(requests)))
 
     def unpack(self) -> list[tuple[int, int]]:
         """Return the pairs.
@@ -198,10 +194,7 @@ class Release:
         Raises:
             ProtocolError: these are no pairs.
         """
-        if len(self.requests) % 16:
-            raise ProtocolError("Release.requests is no table of pairs")
-        pairs = np.frombuffer(self.requests, np.uint64).reshape(-1, 2).tolist()
-        return [(client, seq) for client, seq in pairs]
+        return unpack_keys(self.requests)
 
 
 @dataclass(frozen=True)
@@ -257,25 +250,6 @@ class OutputBatch:
             ProtocolError: there is no such dtype, or the table has no rows of that length.
         """
         return _dtype(self.dtype), _table(self.table, 1 + self.ndim)
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Which batch a result is and who made it, for a consumer that runs the second half of the pipeline.
-
-    Attributes:
-        epoch, batch, view, batch_size, indices: as in `Submit`.
-        paths, worker, worker_pid: as in `Failure`, of all samples.
-    """
-
-    epoch: U64
-    batch: U64
-    view: U32
-    batch_size: U32
-    indices: Annotated[tuple[Line, ...], MaxLength(_MAX_SAMPLES)]
-    paths: Annotated[tuple[Line, ...], MaxLength(_MAX_SAMPLES)]
-    worker: Name
-    worker_pid: U32
 
 
 @dataclass(frozen=True)

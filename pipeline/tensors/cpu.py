@@ -203,6 +203,8 @@ class TensorListCPU:
     @property
     def homes(self) -> Array | None:
         """Which block of memory each sample lies in, (N,) integers; None where there are no blocks."""
+        if self._homes is None and len(self._blocks) == 1:
+            self._homes = np.zeros(len(self), np.int64)
         return self._homes
 
     def table(self) -> Samples:

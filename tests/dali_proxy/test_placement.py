@@ -6,6 +6,8 @@ import logging
 import os
 import pickle
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import torch
 import torch.utils.data
 
 from dali_proxy import BatchError, DALIServer, DataLoader
+from dali_proxy.ahead import AHEAD, Lookahead
 from dali_proxy.placement import CORES, Placing, cgroup_cores, choose, decodes_pictures, idle_cores, usable_cores
 from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, DeviceError, GraphError
@@ -119,7 +122,7 @@ def test_an_error_of_the_second_half_names_operator_line_and_dataset_index(mode:
     def failure(server: DALIServer) -> tuple[BatchError, list[int]]:
         seen = []
         with server:
-            iterator = iter(DataLoader(server, Pictures(server.proxy, low=6), batch_size=4, num_workers=1))
+            iterator = iter(DataLoader(server, Pictures(server.proxy, low=6), batch_size=4))
             seen += next(iterator)[-1].tolist()
             with pytest.raises(BatchError) as caught:
                 next(iterator)
@@ -131,7 +134,7 @@ def test_an_error_of_the_second_half_names_operator_line_and_dataset_index(mode:
     assert found.dataset_index == 6
     assert "cut" in found.operator
     assert 'name="cut"' in found.source_line
-    assert "worker 0" in found.worker
+    assert found.worker == f"main (pid {os.getpid()})"
     assert "crop" in found.remote_traceback
     wanted, _ = failure(DALIServer(pictures(device_id=None), mode=mode))
     assert str(found).split("submitted by")[0] == str(wanted).split("submitted by")[0]
@@ -191,11 +194,10 @@ def test_a_gpu_that_is_missing_here_is_an_error_of_start(mode: Any) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is one")
     server = DALIServer(on_gpu(), mode=mode, placement="consumer")
-    for _ in range(2):
-        with pytest.raises(DeviceError):
-            server.start()
-        assert not server.running
-        assert server.pid is None
+    with pytest.raises(DeviceError):
+        server.start()
+    assert not server.running
+    assert server.pid is None
 
 
 def test_what_can_not_be_placed_is_an_error_at_once() -> None:
@@ -265,3 +267,44 @@ def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:
     with DALIServer(affine(device_id=0), placement="auto") as server:
         assert server.placement == "server"
         assert server.stats().placement_reason == "no picture is decoded on the GPU"
+
+
+def test_batches_are_made_before_anybody_asks_for_them() -> None:
+    def made_by_second_half() -> int:
+        return max(times.batches for name, times in server.stats().operators.items() if "crop_mirror" in name)
+
+    with halved() as server:
+        iterator = iter(DataLoader(server, Pictures(server.proxy), batch_size=2, num_workers=1, prefetch_factor=8))
+        next(iterator)
+        wait_until(lambda: server.stats().batches == 9)  # those that the worker prepares ahead
+        next(iterator)  # says what comes next
+        wait_until(lambda: made_by_second_half() == 2 + AHEAD)
+        next(iterator)  # gives up one of those, so that another one is made
+        wait_until(lambda: made_by_second_half() == 3 + AHEAD)
+        del iterator  # and what was made in vain goes
+        wait_until(lambda: not server.consumer._questions)
+        check_first = next(iter(DataLoader(server, Pictures(server.proxy), batch_size=2)))
+        assert check_first[-1].tolist() == [0, 1]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until something holds; the time limit of the test is the deadline."""
+    while not condition():
+        time.sleep(0.005)
+
+
+def test_what_is_fetched_early() -> None:
+    ahead = Lookahead(limit=2)
+    one, two, three, four = [(1, seq) for seq in range(4)]
+    assert ahead.note(7, [one]) == [], "no such session"
+    ahead.open(7)
+    assert ahead.note(7, [one, two, three]) == [one, two]
+    assert ahead.note(7, [three, four]) == []
+    assert ahead.ask(one) == [three]
+    assert ahead.ask(four) == [], "asked for before there was room"
+    ahead.forget(two)
+    assert ahead.note(7, [(2, 0)]) == [(2, 0)]
+    assert ahead.ask((9, 9)) == []
+    assert ahead.close(7) == {three, (2, 0)}
+    assert ahead.close(7) == set()
+    assert ahead.ask(three) == []

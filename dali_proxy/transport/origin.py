@@ -1,0 +1,60 @@
+"""What a result says of where it comes from, to a consumer that runs the second half of the pipeline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from pipeline.ipc.errors import ProtocolError
+from pipeline.ipc.messages import U32, U64, MaxLength
+
+__all__ = ["MAX_SAMPLES", "Key", "Line", "Name", "Origin", "Table", "pack_keys", "unpack_keys"]
+
+MAX_SAMPLES = 1 << 20
+
+Name = Annotated[str, MaxLength(256)]
+Line = Annotated[str, MaxLength(4096)]
+Table = Annotated[bytes, MaxLength(8 * MAX_SAMPLES)]
+
+#: A request: the client that submitted it, and the client's number of it.
+Key = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which batch a result is, who made it, and what comes next.
+
+    Attributes:
+        session, epoch, batch, view, batch_size, indices: as in `Submit`.
+        paths, worker, worker_pid: as in `Failure`, of all samples.
+        following: the next requests of the session that nobody has fetched, as `pack_keys` makes them.
+    """
+
+    session: U64
+    epoch: U64
+    batch: U64
+    view: U32
+    batch_size: U32
+    indices: Annotated[tuple[Line, ...], MaxLength(MAX_SAMPLES)]
+    paths: Annotated[tuple[Line, ...], MaxLength(MAX_SAMPLES)]
+    worker: Name
+    worker_pid: U32
+    following: Table = b""
+
+
+def pack_keys(keys: list[Key]) -> bytes:
+    """Return requests as ``uint64[n, 2]``."""
+    return np.array(keys, np.uint64).reshape(-1, 2).tobytes()
+
+
+def unpack_keys(table: bytes) -> list[Key]:
+    """Return the requests that `pack_keys` was given.
+
+    Raises:
+        ProtocolError: these are no pairs.
+    """
+    if len(table) % 16:
+        raise ProtocolError("this is no table of pairs")
+    return [(client, seq) for client, seq in np.frombuffer(table, np.uint64).reshape(-1, 2).tolist()]

@@ -254,6 +254,9 @@ class Executor:
             self._finish(run)
             return
         phase = self._plan.phases[run.phase]
+        if phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases):
+            self._run_phase(run, phase)
+            return
         lane = self._cpu_lane if phase.device == "cpu" else self._gpu_lane
         assert lane is not None
         lane.put(lambda: self._run_phase(run, phase))

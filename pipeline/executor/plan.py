@@ -60,6 +60,11 @@ class Phase:
     device: str
     steps: tuple[Step, ...]
 
+    @property
+    def takes_inputs_only(self) -> bool:
+        """Whether all that it does is to take what was fed: no thread needs to be woken for that."""
+        return self.device == "cpu" and all(isinstance(each, BatchStep) and each.node.schema.fed for each in self.steps)
+
 
 @dataclass(frozen=True)
 class Plan:

@@ -11,15 +11,14 @@ from pipeline.bulk.native import compiled
 from pipeline.bulk.paths import PathTable
 from pipeline.errors import PipelineError, SampleFailure
 from pipeline.executor.memory import BufferPool
+from pipeline.executor.pool import Job, ThreadPool
 from pipeline.kernels.samples import Samples
 from pipeline.readers.files import read_file
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["CHUNK", "BatchOfFiles", "FileBuffers"]
+__all__ = ["BatchOfFiles", "FileBuffers"]
 
-#: Files that one task reads: enough to make its Python small, few enough for all threads to have some.
-CHUNK = 16
-
+_CHUNK = 16  # files that one task reads at most: enough to make its Python small
 _GUESS = 128 << 10  # bytes of a file, before any was seen; memory that isn't written to costs nothing
 _SPARE = 1.125
 
@@ -74,9 +73,22 @@ class BatchOfFiles:
         self._sizes = np.zeros(len(paths), np.int64)
         #: Files that are not in the memory of the batch but in their own.
         self._apart: dict[int, npt.NDArray[np.uint8]] = {}
+        self._unwanted = False
+
+    def start(self, pool: ThreadPool) -> Job:
+        """Have all threads of a pool read; the job is to be waited for."""
+        count = len(self._paths)
+        step = min(_CHUNK, -(-count // pool.num_threads))  # of few files each thread has some: disks may be slow
+        return pool.start_ranges(self.read, count, max(1, step))
+
+    def drop(self) -> None:
+        """Read no more: nobody waits."""
+        self._unwanted = True
 
     def read(self, begin: int, end: int) -> None:
         """Read the files from `begin` to before `end`. Threads may call it for different ones at once."""
+        if self._unwanted:
+            return
         paths = self._paths
         if compiled is not None:
             compiled.read_files(

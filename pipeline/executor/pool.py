@@ -107,6 +107,11 @@ class ThreadPool:
         return self.start(lambda number: task(number * step, min(count, number * step + step)), -(-count // step))
 
     @property
+    def num_threads(self) -> int:
+        """How many threads it has."""
+        return len(self._threads)
+
+    @property
     def busy(self) -> bool:
         """Whether there is work that no thread has begun."""
         return bool(self._jobs)

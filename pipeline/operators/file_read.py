@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.bulk.files import CHUNK, BatchOfFiles, FileBuffers
+from pipeline.bulk.files import BatchOfFiles, FileBuffers
 from pipeline.bulk.paths import PathTable
 from pipeline.errors import ArgumentTypeError, OperatorError
 from pipeline.executor.batch import Batch
@@ -55,7 +55,9 @@ class FilesRead(BatchOperator):
         (paths,) = inputs
         _check_dtype(paths.table().dtype)
         files = BatchOfFiles(PathTable.of_samples(paths, _SCHEME.encode()), self._buffers)
-        batch.pool.run_ranges(files.read, batch.size, CHUNK)
+        errors = files.start(batch.pool).wait()
+        if errors:  # of memory, say: no file's
+            raise errors[0][1]
         if files.failures:
             raise OperatorError.of_samples(files.failures)
         return [files.batch()]

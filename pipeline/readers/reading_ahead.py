@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.bulk.files import CHUNK, BatchOfFiles
+from pipeline.bulk.files import BatchOfFiles
 from pipeline.errors import OperatorError, SampleFailure
 from pipeline.executor.pool import Job, ThreadPool
 from pipeline.readers.loader import FilesLoader, Loader
@@ -95,11 +95,10 @@ class FilesReading(Reading):
         super().__init__(entries, loader, pool)
 
     def _start(self, pool: ThreadPool) -> Job:
-        return pool.start_ranges(self._read_range, len(self.entries), CHUNK)
+        return self._files.start(pool)
 
-    def _read_range(self, begin: int, end: int) -> None:
-        if not self._unwanted:
-            self._files.read(begin, end)
+    def drop(self) -> None:
+        self._files.drop()
 
     def wait(self) -> Sequence[Column]:
         errors = self._job.wait()

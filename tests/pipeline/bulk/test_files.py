@@ -17,6 +17,7 @@ from pipeline.bulk import files as bulk_files
 from pipeline.bulk.files import BatchOfFiles, FileBuffers
 from pipeline.bulk.native import compiled
 from pipeline.bulk.paths import PathTable
+from pipeline.executor.pool import ThreadPool
 from pipeline.readers.files import read_file
 from pipeline.tensors.cpu import TensorListCPU
 
@@ -69,6 +70,17 @@ def test_files_are_read_whole(way: str, folder: Path) -> None:
         table = batch.table()
         for pointer, content in zip(table.pointers.tolist(), expected, strict=True):
             assert ctypes.string_at(pointer, len(content)) == content
+
+
+@pytest.mark.parametrize(("count", "tasks"), [(1, 1), (8, 4), (100, 7)])
+def test_all_threads_of_a_pool_have_files_to_read(way: str, folder: Path, count: int, tasks: int) -> None:
+    names = (sorted(os.listdir(folder)) * count)[:count]
+    with ThreadPool(4, "test") as pool:
+        made = BatchOfFiles(PathTable.of(names, str(folder)), FileBuffers())
+        job = made.start(pool)
+        assert not job.wait()
+        assert job.count == tasks
+    assert contents(made.batch()) == [(folder / name).read_bytes() for name in names]
 
 
 def test_paths_are_samples_of_a_batch_too(way: str, folder: Path) -> None:

@@ -324,8 +324,22 @@ class ConsumerClient:
                 self._channel.send(message, timeout=self._endpoint.timeout)
         except ChannelClosedError as error:
             with self._changed:
+                self._changed.wait_for(lambda: not self._receiving, _GLANCE)
+                self._receive_the_rest()
                 self._end = self._end or self._explain_end(error)
             raise fresh(self._end) from error
+
+    def _receive_the_rest(self) -> None:
+        """File what the server said before it ended: why, for one. A thread that receives does so itself."""
+        if self._receiving:
+            return
+        try:
+            with self._talk():
+                rest = self._channel.receive_ready()
+        except IPCError:
+            return
+        for received in rest:
+            self._file(received)
 
     @contextmanager
     def _talk(self) -> Iterator[None]:

@@ -225,7 +225,7 @@ class DALIServer:
             return None
         host = self._life.host
         if self._owned and host is not None:
-            how = host.how_it_ended() or (
+            how = host.how_it_ended(0.5) or (
                 f"its socket {self.endpoint.path} was removed while it ran, perhaps by something that cleans the "
                 "temporary folder; start() starts it again"
             )
@@ -238,7 +238,7 @@ class DALIServer:
         """Return what to raise when somebody found the server gone: how it ended, where this process can know."""
         host = self._life.host
         if self._owned and host is not None:
-            host.how_it_ended()  # waits for it: its end is seen on sockets a little earlier
+            host.how_it_ended()  # waits for its end
         return self.end_error() or gone
 
     def start(self) -> None:

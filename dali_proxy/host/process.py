@@ -71,10 +71,14 @@ class ProcessHost:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def how_it_ended(self) -> str:
-        """Say how the process ended; empty while it runs."""
+    def how_it_ended(self, patience: float = 5.0) -> str:
+        """Say how the process ended; empty while it runs.
+
+        Args:
+            patience: seconds to wait for its end, which is seen on sockets earlier: much earlier on a busy machine.
+        """
         try:
-            code = self._process.wait(0.5)  # its end is seen on sockets a little earlier than by its parent
+            code = self._process.wait(patience)
         except subprocess.TimeoutExpired:
             return ""
         return f"its process (pid {self.pid}) {how_ended(code)}"

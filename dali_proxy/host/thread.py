@@ -48,8 +48,8 @@ class ThreadHost:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    def how_it_ended(self) -> str:
-        """Say how the host ended; empty while it runs."""
+    def how_it_ended(self, patience: float = 0.0) -> str:
+        """Say how the host ended; empty while it runs. It is known at once."""
         return "" if self.alive else "its thread has ended"
 
     def stop(self, reason: str) -> None:

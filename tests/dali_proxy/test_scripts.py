@@ -100,7 +100,8 @@ def script(tmp_path: Path, folder: Path, *parts: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    # torch says so where there are fewer processors than workers.
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore:This DataLoader will create:UserWarning"}
 
 
 @pytest.mark.parametrize(

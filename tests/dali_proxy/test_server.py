@@ -194,6 +194,18 @@ def test_terminated_server_ends_in_order() -> None:
             server.stats()
 
 
+def test_who_notices_the_end_when_asking_is_told_why() -> None:
+    with DALIServer(affine()) as server:
+        run_one(server)
+        consumer = server.consumer
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGTERM)
+        # The process is there no more, and has said why; nobody has read it.
+        wait_until(lambda: psutil.Process(server.pid).status() == psutil.STATUS_ZOMBIE)
+        with pytest.raises(ServerClosedError, match="was terminated"):
+            consumer.statistics()
+
+
 def test_stop_wakes_a_thread_that_waits(mode: str) -> None:
     server = DALIServer(affine(), mode=mode)  # type: ignore[arg-type]
     errors: list[BaseException] = []

@@ -12,10 +12,14 @@ import numpy.typing as npt
 from dali_proxy.endpoint import InputSpec
 from dali_proxy.errors import PlaceholderError, SampleTypeError
 from dali_proxy.refs import Placeholder
+from dali_proxy.transport.protocol import DTYPES
 from pipeline.errors import ArgumentTypeError
 from pipeline.types import to_dali_type
 
 __all__ = ["as_input_array"]
+
+#: Dtypes that pipelines know, in either byte order: samples are copied into the native one.
+_TAKEN = frozenset(each for dtype in DTYPES.values() for each in (dtype, dtype.newbyteorder()))
 
 _HINTS: dict[type, str] = {
     str: "for a file, pass its content; fn.io.file.read takes a path as np.frombuffer(path.encode(), np.uint8)",
@@ -39,24 +43,15 @@ def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
             isn't what the input declares.
     """
     name = spec.name
-    if isinstance(value, Placeholder):
-        raise PlaceholderError(f"the input {name!r} is {value!r}, no data: chain the operators in one pipeline instead")
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
-        array = _from_tensor(value, name)
-    elif isinstance(value, np.ndarray):
-        array = value
-    elif isinstance(value, bytes | bytearray):
-        array = np.frombuffer(value, np.uint8)
-    else:
-        array = _from_object(value, name)
-    try:
-        to_dali_type(array.dtype if array.dtype.isnative else array.dtype.newbyteorder("="))
-    except ArgumentTypeError as error:
-        hint = next((hint for kind, hint in _HINTS.items() if isinstance(value, kind)), "")
-        raise SampleTypeError(
-            f"the input {name!r} got {_describe(value)}: {error}{'; ' + hint if hint else ''}"
-        ) from None
+    array: npt.NDArray[Any] = value if type(value) is np.ndarray else _as_array(value, name)
+    if array.dtype not in _TAKEN:
+        try:
+            to_dali_type(array.dtype)
+        except ArgumentTypeError as error:
+            hint = next((hint for kind, hint in _HINTS.items() if isinstance(value, kind)), "")
+            raise SampleTypeError(
+                f"the input {name!r} got {_describe(value)}: {error}{'; ' + hint if hint else ''}"
+            ) from None
     if spec.dtype is not None and array.dtype.name != spec.dtype:
         raise SampleTypeError(
             f"the input {name!r} got {_describe(value)}; its external_source declares dtype={spec.dtype}: "
@@ -68,6 +63,19 @@ def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
             f"ndim={spec.ndim}: reshape the sample, or change the declaration"
         )
     return array
+
+
+def _as_array(value: Any, name: str) -> npt.NDArray[Any]:
+    if isinstance(value, Placeholder):
+        raise PlaceholderError(f"the input {name!r} is {value!r}, no data: chain the operators in one pipeline instead")
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return _from_tensor(value, name)
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, bytes | bytearray):
+        return np.frombuffer(value, np.uint8)
+    return _from_object(value, name)
 
 
 def _from_tensor(tensor: Any, name: str) -> npt.NDArray[Any]:

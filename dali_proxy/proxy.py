@@ -35,6 +35,7 @@ class Proxy:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
+        self._only_input = endpoint.inputs[0] if len(endpoint.inputs) == 1 else None
         parameter = inspect.Parameter
         kind = parameter.POSITIONAL_OR_KEYWORD if len(endpoint.inputs) == 1 else parameter.KEYWORD_ONLY
         self.__signature__ = inspect.Signature(
@@ -43,8 +44,11 @@ class Proxy:
         register_with_torch()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        values = self._bind(args, kwargs)
-        arrays = [as_input_array(value, spec) for value, spec in zip(values, self._endpoint.inputs, strict=True)]
+        if self._only_input is not None and len(args) == 1 and not kwargs:
+            arrays = [as_input_array(args[0], self._only_input)]
+        else:
+            values = self._bind(args, kwargs)
+            arrays = [as_input_array(value, spec) for value, spec in zip(values, self._endpoint.inputs, strict=True)]
         sample = worker_client(self._endpoint).sample(arrays)
         if self._endpoint.outputs == 1:
             return SampleRef(sample, 0)
@@ -59,9 +63,7 @@ class Proxy:
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
         names = [spec.name for spec in self._endpoint.inputs]
         if len(names) == 1:
-            if len(args) == 1 and not kwargs:
-                return [args[0]]
-            if len(args) > 1 or (args and kwargs):
+            if args:
                 raise ProxyCallError(
                     f"the pipeline has one input, {names[0]!r}, but the proxy got {len(args) + len(kwargs)}"
                 )

@@ -95,11 +95,13 @@ class WorkerClient:
             ServerDiedError: the server went away while this waited for room.
             RingFullError: the samples that are in use don't fit `ring_bytes_limit`.
         """
-        blocks = []
+        blocks, dtypes, shapes = [], [], []
         try:
             with server_errors():
                 for array in arrays:
                     blocks.append(self.ring.write(array))
+                    dtypes.append(_name_of(array.dtype))
+                    shapes.append(array.shape)
         except BaseException:
             for block in blocks:
                 self.ring.release(block)
@@ -109,8 +111,8 @@ class WorkerClient:
             self,
             next(self._numbers),
             tuple(blocks),
-            tuple(_name_of(array.dtype) for array in arrays),
-            tuple(array.shape for array in arrays),
+            tuple(dtypes),
+            tuple(shapes),
             context.index if context is not None else "",
         )
 
@@ -194,8 +196,8 @@ class WorkerClient:
                     f"sample {position} was made in another process or before the server's last start: "
                     "call the proxy again for it"
                 )
-            if sample.dtypes != first.dtypes or any(
-                len(shape) != len(first_shape) for shape, first_shape in zip(sample.shapes, first.shapes, strict=True)
+            if sample.dtypes != first.dtypes or (
+                sample.shapes != first.shapes and [*map(len, sample.shapes)] != [*map(len, first.shapes)]
             ):
                 raise SampleTypeError(
                     "the samples of a batch must agree in dtype and number of dimensions, but of the inputs "
@@ -272,7 +274,10 @@ def worker_client(endpoint: Endpoint) -> WorkerClient:
         ServerClosedError: the server isn't running.
         ServerDiedError: it isn't running any more.
     """
-    connection = _connections.setdefault(endpoint.path, _Connection())
+    connection = _connections.get(endpoint.path) or _connections.setdefault(endpoint.path, _Connection())
+    client = connection.client
+    if client is not None and client.alive:
+        return client
     with connection.lock:
         client = connection.client
         if client is not None and client.alive:

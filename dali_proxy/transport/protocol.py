@@ -58,6 +58,8 @@ Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 def clip(text: str, nbytes: int = 4096) -> str:
     """Shorten text to what a field of `nbytes` bytes takes."""
+    if text.isascii() and len(text) <= nbytes:
+        return text
     data = text.encode(errors="replace")
     if len(data) <= nbytes:
         return data.decode()

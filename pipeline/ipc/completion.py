@@ -110,12 +110,12 @@ class CompletionReader:
             os.close(doorbell)
             raise
         self._page.close_fd()
-        self._counter = self._page.array[:8].view(np.int64)
+        self._counter = self._page.array[:8].data.cast("q")  # NumPy would take three times as long for a number
 
     @property
     def count(self) -> int:
         """How many requests are completed: every one numbered below it is."""
-        return int(self._counter[0])
+        return self._counter[0]
 
     def wait(self, count: int, timeout: float | None = None) -> None:
         """Wait until at least `count` requests are completed. One thread may wait at a time.

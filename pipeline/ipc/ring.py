@@ -149,8 +149,10 @@ class Ring:
         """
         block = self.allocate(array.nbytes)
         try:
-            dtype = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
-            self.view(block, array.shape, dtype)[...] = array
+            dtype = array.dtype
+            if not dtype.isnative:
+                dtype = dtype.newbyteorder("=")
+            np.ndarray(array.shape, dtype, block._segment.array, block.offset)[...] = array
         except BaseException:
             self.release(block)
             raise
@@ -221,11 +223,11 @@ class Ring:
 
     def _reclaim(self) -> None:
         in_flight, released = self._in_flight, self._released
-        completed = min(self._completions.count - self._completed, len(in_flight))
-        for _ in range(completed):
-            for block in in_flight.popleft():
-                self._let_go(block)
-            self._completed += 1
+        if in_flight and self._completions.count > self._completed:
+            for _ in range(min(self._completions.count - self._completed, len(in_flight))):
+                for block in in_flight.popleft():
+                    self._let_go(block)
+                self._completed += 1
         while released:
             self._let_go(released.popleft())
 

@@ -13,7 +13,8 @@ DIFFERENCES = {
     "color_space_conversion": "Nothing to convert hands pictures on; DALI refuses it.",
     "constant": "FLOAT64 is taken.",
     "crop": "Samples of five dimensions are taken; DALI declares them and fails.",
-    "decoders.image": "GIF, and grey and alpha pictures as ANY_DATA, that DALI refuses or ends the process at.",
+    "decoders.image": "GIF, WebP with EXIF, and grey and alpha pictures as ANY_DATA, that DALI refuses or ends the "
+    "process at. On the mixed device, files of 16 bits have 8 of them, whatever the dtype.",
     "decoders.image_crop, decoders.image_slice": "The same pixels as of the whole picture; DALI decodes a window of "
     "only the first column of a JPEG without its neighbours, which changes its colours.",
     "decoders.numpy": "Takes arrays in Fortran order, which DALI decodes only where there is a GPU, and big-endian "

@@ -16,7 +16,8 @@ import simplejpeg
 from PIL import Image
 
 from pipeline.errors import DecodeError
-from pipeline.imaging.convert import convert, convert_color
+from pipeline.imaging.convert import convert_color
+from pipeline.imaging.depth import rescale
 from pipeline.imaging.info import Encoded, ImageInfo, as_bytes, open_image, peek
 
 __all__ = ["OUTPUT_TYPES", "decode", "orient"]
@@ -33,8 +34,9 @@ _OPENCV_FLAGS = {
     "GRAY": cv2.IMREAD_GRAYSCALE,
     "ANY_DATA": cv2.IMREAD_UNCHANGED,
 }
-# Modes that pillow reads with more than 8 bits, and the value that becomes 255.
-_WIDE_MODES = {"I;16": 65535.0, "I;16B": 65535.0, "I": 65535.0, "F": 1.0}
+# Modes that pillow reads with more than 8 bits, and what their samples are.
+_WIDE_MODES = {"I;16": np.uint16, "I;16B": np.uint16, "I": np.uint16, "F": np.float32}
+_BITS_PER_SAMPLE = 258  # a tag of TIFF
 
 
 def decode(
@@ -46,13 +48,15 @@ def decode(
     fancy_upsampling: bool = True,
     fast_idct: bool = False,
     min_size: tuple[int, int] | None = None,
-    out: Pixels | None = None,
-) -> Pixels:
-    """Decodes a picture to HWC uint8.
+    dtype: npt.DTypeLike = np.uint8,
+    out: Array | None = None,
+) -> Array:
+    """Decodes a picture to HWC, of uint8 or another dtype.
 
     A damaged picture is an error where the decoder can't give all its pixels, as in DALI: a truncated JPEG is
     refused. Damage inside a JPEG's compressed data that the decoder gets over is not noticed, as in DALI. Samples
-    wider than 8 bits are scaled to 0..255. Transparency is dropped, not blended, except with ``ANY_DATA``.
+    are scaled to the range of the dtype, real ones to 0..1. Transparency is dropped, not blended, except with
+    ``ANY_DATA``.
 
     Args:
         encoded: 1-D uint8 array or bytes: JPEG, PNG, BMP, WebP, TIFF, PNM, JPEG 2000, GIF (its first frame), ...
@@ -64,7 +68,8 @@ def decode(
         min_size: (height, width), before the orientation is applied; a JPEG may be decoded at 1/2, 1/4 or 1/8 of its
             size where the result is not smaller than this. None decodes it as it is. Not together with `region`.
             A pixel then stands for a square of 2, 4 or 8: multiply coordinates by that, not by the ratio of sizes.
-        out: where to write, C-contiguous uint8 of the resulting shape.
+        dtype: of the result; those wider than 8 bits keep what files of 16 bits have.
+        out: where to write, of the resulting shape and dtype.
 
     Returns:
         `out`, or a new array; with `region`, a view of one.
@@ -83,20 +88,27 @@ def decode(
     if region is not None and min_size is not None:
         raise ValueError("a region is given in pixels of the full picture: region and min_size exclude each other")
     view = as_bytes(encoded)
+    ycbcr = kind == "YCbCr"
+    stored = "RGB" if ycbcr else kind
+    scaled = ycbcr or np.dtype(dtype) != np.uint8
     try:
         info = peek(view)
         orientation = info.orientation if adjust_orientation else 1
         # What needs no further step is decoded straight into the caller's memory.
-        final = region is None and orientation == 1
+        final = region is None and orientation == 1 and not scaled
         if info.format == "jpeg" and info.channels != 4:
-            pixels = _decode_jpeg(view, info, kind, fancy_upsampling, fast_idct, min_size, out if final else None)
+            pixels: Array = _decode_jpeg(
+                view, info, stored, fancy_upsampling, fast_idct, min_size, out if final else None
+            )
         else:
-            pixels = _decode_other(view, info, kind)
+            pixels = _decode_other(view, info, stored, scaled)
     except (cv2.error, MemoryError) as error:
         raise DecodeError(f"decoding failed: {error}") from error
     pixels = orient(pixels, orientation)
     if region is not None:
         pixels = _cut(pixels, region)
+    if scaled:
+        pixels = rescale(pixels, dtype, ycbcr=ycbcr)
     if out is None:
         return pixels
     if pixels is not out:
@@ -150,21 +162,21 @@ def _decode_jpeg(
         "min_height": height,
         "min_width": width,
     }
-    if out is not None and kind != "YCbCr":
+    if out is not None:
         expected = (height or info.height, width or info.width, 1 if colors == "GRAY" else 3)
         if out.shape != expected:
             raise ValueError(f"out has shape {out.shape}, the picture {expected}")
         if out.flags.c_contiguous and out.dtype == np.uint8:
             options["buffer"] = out
     try:
-        pixels = simplejpeg.decode_jpeg(view, colors, **options)
+        pixels: Pixels = simplejpeg.decode_jpeg(view, colors, **options)
     except ValueError as error:
         if "Premature end of JPEG" in str(error):
             raise DecodeError(f"the JPEG is truncated: its {view.nbytes} bytes end before its last row") from error
         pixels = _decode_damaged_jpeg(view, colors, options, error)
     if "buffer" in options and out is not None:
         return out
-    return convert_color(pixels, "RGB", "YCbCr") if kind == "YCbCr" else pixels
+    return pixels
 
 
 def _scaled_size(info: ImageInfo, min_size: tuple[int, int]) -> tuple[int, int]:
@@ -200,17 +212,18 @@ def _with_channels(pixels: Array) -> Array:
     return pixels[:, :, None] if pixels.ndim == 2 else pixels
 
 
-def _decode_other(view: memoryview, info: ImageInfo, kind: str) -> Pixels:
+def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> Array:
+    """Decode what is no JPEG; samples of more than 8 bits stay as they are where `wide`."""
     wanted = kind if kind in _OPENCV_FLAGS else "RGB"
     found = None
-    if info.format in _OPENCV_FORMATS:
+    if info.format in _OPENCV_FORMATS or _is_deep_tiff(view, info):
         # Wide samples are kept and scaled here: OpenCV would drop their lower bits instead of rounding.
         flags = _OPENCV_FLAGS[wanted] | (cv2.IMREAD_ANYDEPTH if wanted != "ANY_DATA" else 0)
         found = cv2.imdecode(np.frombuffer(view, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)
     if found is None:
-        pixels = _decode_with_pillow(view, wanted)
+        pixels = _decode_with_pillow(view, wanted, wide)
     else:
-        pixels = _with_channels(_to_bytes(found))
+        pixels = _with_channels(found if wide else rescale(found, np.uint8))
         if pixels.shape[2] == 4 and info.channels == 4:
             pixels = _recolored(pixels, cv2.COLOR_BGRA2RGBA)
         elif pixels.shape[2] == 4:
@@ -218,41 +231,49 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str) -> Pixels:
             pixels = _recolored(pixels, cv2.COLOR_BGRA2RGB)
         elif pixels.shape[2] == 3:
             pixels = _recolored(pixels, cv2.COLOR_BGR2RGB)
-    if kind in ("BGR", "YCbCr"):
+    if kind == "BGR":
         pixels = convert_color(pixels, "RGB", kind)
     return np.ascontiguousarray(pixels)
 
 
-def _to_bytes(pixels: Array, highest: float | None = None) -> Pixels:
-    """Scales samples wider than 8 bits to 0..255."""
-    if pixels.dtype == np.uint8:
-        return pixels
-    if highest is None:
-        highest = 65535.0 if pixels.dtype.kind == "u" else 1.0
-    return convert(pixels.astype(np.float32) * np.float32(255.0 / highest), np.uint8)
+def _is_deep_tiff(view: memoryview, info: ImageInfo) -> bool:
+    """Whether it is a TIFF of colours with 16 bits, of which pillow gives 8. OpenCV would turn it itself."""
+    if info.format != "tiff" or info.channels != 3 or info.orientation != 1:
+        return False
+    with open_image(view) as image:
+        bits: Any = image.tag_v2.get(_BITS_PER_SAMPLE, (8,))
+    return set(bits) == {16}
 
 
-def _decode_with_pillow(view: memoryview, wanted: str) -> Pixels:
+def _decode_with_pillow(view: memoryview, wanted: str, wide: bool) -> Array:
     try:
         with open_image(view) as image:
             upright = image.format != "TIFF"
             orientation = 1 if upright else int(image.getexif().get(0x0112, 1))
             image.load()
-            pixels = _pixels_of(image, wanted)
+            pixels = _pixels_of(image, wanted, wide)
     except (OSError, ValueError, SyntaxError, EOFError, IndexError, struct.error) as error:
         raise DecodeError(f"the picture is damaged or truncated: {error}") from error
     # Pillow turns a TIFF as it loads it; our caller decides on that, so it is turned back.
     return pixels if upright else orient(pixels, {6: 8, 8: 6}.get(orientation, orientation))
 
 
-def _pixels_of(image: Image.Image, wanted: str) -> Pixels:
+def _pixels_of(image: Image.Image, wanted: str, wide: bool) -> Array:
     if image.mode in _WIDE_MODES:
-        gray = _with_channels(_to_bytes(np.asarray(image), _WIDE_MODES[image.mode]))
+        gray = _with_channels(np.asarray(image).astype(_WIDE_MODES[image.mode]))
+        gray = gray if wide else rescale(gray, np.uint8)
         return np.repeat(gray, 3, axis=2) if wanted == "RGB" else gray
     if wanted == "ANY_DATA":
         mode = {"1": "L", "P": "RGB", "PA": "RGBA", "LA": "RGBA"}.get(image.mode, image.mode)
         return _with_channels(np.asarray(image.convert(mode)))
     if wanted == "GRAY" and image.mode in ("1", "L"):
         return _with_channels(np.asarray(image.convert("L")))
-    pixels = np.asarray(image.convert("RGB"))
-    return convert_color(pixels, "RGB", wanted)
+    return convert_color(
+        _colors_of_ink(image) if image.mode == "CMYK" else np.asarray(image.convert("RGB")), "RGB", wanted
+    )
+
+
+def _colors_of_ink(image: Image.Image) -> Pixels:
+    """Give RGB for CMYK: what each ink leaves of what black leaves, cut off, as in DALI."""
+    left = 255 - np.asarray(image).astype(np.uint16)
+    return (left[..., :3] * left[..., 3:] // 255).astype(np.uint8)

@@ -16,7 +16,8 @@ from pipeline.codecs import DecodedBatch, EncodedBatch, PictureDecoder
 from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.executor.batch import Batch
 from pipeline.graph.graph import GraphNode
-from pipeline.imaging import convert, decode, peek
+from pipeline.imaging import decode, peek
+from pipeline.imaging.depth import full_scale
 from pipeline.kernels import strided_copy
 from pipeline.kernels.views import Lease
 from pipeline.operators.base import OutputSpec, SampleOperator, Setup
@@ -87,15 +88,9 @@ IMAGE_SLICE = register(
 )
 
 
-def _full_scale(dtype: np.dtype[Any]) -> float:
-    """Return what 255 becomes."""
-    return 1.0 if dtype.kind == "f" else float(np.iinfo(dtype).max)
-
-
 @dataclass(frozen=True)
 class _State:
     options: dict[str, Any]
-    table: Array | None
     windows: DecodedWindows | None
 
 
@@ -109,19 +104,18 @@ class ImageDecoder(SampleOperator[_State]):
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
         self._dtype = check_dtype(node.argument("dtype"), _DTYPES)
-        levels = np.arange(256, dtype=np.float32) * np.float32(_full_scale(self._dtype) / 255)
-        self._table = None if self._dtype == np.uint8 else convert(levels, self._dtype)
         self._options = {
             "output_type": node.argument("output_type").name,
             "adjust_orientation": node.argument("adjust_orientation"),
             "fast_idct": node.argument("use_fast_idct"),
+            "dtype": self._dtype,
         }
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         windows = windows_of(self.node, batch)
         size = (None, None) if windows is None else windows.size
         made = describe("HWC", (*size, channels_of(self.node.argument("output_type"))), self._dtype)
-        return _State(self._options, self._table, windows), [made]
+        return _State(self._options, windows), [made]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         encoded = flat_bytes(inputs[0])
@@ -131,10 +125,9 @@ class ImageDecoder(SampleOperator[_State]):
             height, width = shown_size(encoded, state.options["adjust_orientation"])
             region = state.windows.choose(sample, height, width, inputs[1:])
             pixels = decode(encoded, region=region, **state.options)
-        made = pixels if state.table is None else state.table[pixels]
         if out is None:
-            return made
-        np.copyto(out, made)  # a window of known size
+            return pixels
+        np.copyto(out, pixels)  # a window of known size
         return out
 
 
@@ -179,7 +172,7 @@ class MixedImageDecoder(GpuOperator):
         if self.dtype == np.uint8:
             return [self._lend(decoded)]
         made, target = allocate(decoded.samples.shapes, self.dtype, "HWC")
-        strided_copy(self.kernels, batch.stream, decoded.samples, target, scale=_full_scale(self.dtype) / 255)
+        strided_copy(self.kernels, batch.stream, decoded.samples, target, scale=full_scale(self.dtype) / 255)
         decoded.release()
         return [made]
 

@@ -19,41 +19,62 @@ LEAST = 2
 DECODED = ("decoders.image", "decoders.image_crop", "decoders.image_slice")
 
 
+#: What is drawn: the format, and how its pictures are made.
+KINDS = (
+    *("JPEG", "JPEG progressive", "JPEG turned", "JPEG grey", "JPEG CMYK"),
+    *("PNG", "PNG grey", "PNG palette", "PNG alpha", "PNG turned", "PNG 16", "PNG grey 16"),
+    *("BMP", "BMP grey", "PPM", "PPM grey", "PPM 16", "TIFF", "TIFF grey", "TIFF alpha", "TIFF turned", "TIFF 16"),
+    *("WEBP", "WEBP alpha", "WEBP lossless", "JPEG2000", "JPEG2000 grey"),
+)
+_MODES = {"grey": "L", "CMYK": "CMYK", "palette": "P", "alpha": "RGBA"}
+
+
 @cache
 def encoded(kind: str, number: int) -> Array:
     """Return a smooth picture of its own size, encoded."""
+    words = kind.split()
     rng = np.random.default_rng(number)
     height, width = (int(extent) for extent in rng.integers(17, 40, 2))
-    pixels = cv2.resize(
-        rng.integers(0, 255, (5, 5, 3)).astype(np.uint8), (width, height), interpolation=cv2.INTER_CUBIC
-    )
-    picture = Image.fromarray(pixels)
-    options: dict[str, object] = {"format": kind.split()[0]}
-    if "grey" in kind:
-        picture = picture.convert("L")
-    if "progressive" in kind:
-        options["progressive"] = True
-    if "turned" in kind:
+    channels = 4 if {"alpha", "CMYK"} & {*words} else 3
+    noise = rng.uniform(0, 255, (5, 5, channels)).astype(np.float32)
+    pixels = np.clip(cv2.resize(noise, (width, height), interpolation=cv2.INTER_CUBIC), 0, 255)
+    if "16" in words:
+        wide = (pixels * 257).astype(np.uint16)
+        made = cv2.imencode(f".{words[0].lower()}", wide[:, :, 0] if "grey" in words else wide)[1]
+        return np.asarray(made).ravel()
+    mode = next((_MODES[word] for word in words if word in _MODES), "RGB")
+    picture = Image.fromarray(pixels.astype(np.uint8), {4: "CMYK" if mode == "CMYK" else "RGBA"}.get(channels, "RGB"))
+    options: dict[str, object] = {"format": words[0]}
+    if "progressive" in words or "lossless" in words:
+        options[words[1]] = True
+    if "turned" in words:
         exif = Image.Exif()
         exif[0x0112] = 1 + number % 8
         options["exif"] = exif
     file = io.BytesIO()
-    picture.save(file, **options)  # type: ignore[arg-type]
+    picture.convert(mode).save(file, **options)  # type: ignore[arg-type]
     return np.frombuffer(file.getvalue(), np.uint8)
 
 
-def files(draw: Draw, *kinds: str) -> None:
-    kind = draw.one(*kinds)
+def files(draw: Draw, *kinds: str) -> str:
+    kind: str = draw.one(*kinds)
     draw.call.inputs.append(([encoded(kind, draw.integer(0, 7)) for _ in range(draw.count)], None))
+    return kind
 
 
 @case(*DECODED)
 def image(draw: Draw, operator: str) -> None:
-    files(draw, "JPEG", "JPEG progressive", "JPEG turned", "JPEG grey", "PNG", "PNG grey", "BMP", "TIFF")
+    kind = files(draw, *KINDS)
     draw.maybe("output_type", lambda: Type(draw.one("RGB", "BGR", "GRAY", "YCbCr")))
-    draw.maybe("dtype", lambda: Type(draw.one("UINT8", "FLOAT")))
+    if kind in ("PNG", "PNG alpha", "PNG 16", "PPM 16", "TIFF"):  # DALI ends the process, or refuses others
+        draw.maybe("output_type", lambda: Type("ANY_DATA"))
+    draw.maybe("dtype", lambda: Type(draw.one("UINT8", "INT8", "UINT16", "INT16", "INT32", "UINT32", "FLOAT")))
     draw.maybe("adjust_orientation", draw.flag)
     draw.maybe("use_fast_idct", draw.flag)
+    if kind == "JPEG CMYK" and draw.call.constants.get("use_fast_idct"):  # which pillow doesn't have
+        draw.call.ends = 0.03
+    else:
+        draw.call.ends = 0.008  # one of 255, in dtypes where that isn't 1, and of pictures that are darker than 255
     draw.maybe("jpeg_fancy_upsampling", draw.flag)
     draw.maybe("hw_decoder_load", lambda: draw.real(0, 1))
     if operator == "decoders.image_crop":
@@ -94,7 +115,7 @@ def slice_window(draw: Draw) -> None:
 
 @case("peek_image_shape")
 def peek_image_shape(draw: Draw) -> None:
-    files(draw, "JPEG", "JPEG turned", "JPEG grey", "PNG", "BMP", "TIFF")
+    files(draw, *KINDS)
     draw.maybe("adjust_orientation", draw.flag)
     draw.maybe("image_type", lambda: Type(draw.one("RGB", "GRAY")))
     draw.maybe("dtype", lambda: Type(draw.one("INT32", "INT64", "FLOAT")))

@@ -68,6 +68,7 @@ def encodings() -> dict[str, bytes]:
         "webp lossless": pillow(rgba, "WEBP", lossless=True, exact=True),
         "tiff rgb": pillow(rgb, "TIFF", compression="tiff_lzw"),
         "tiff rgba": pillow(rgba, "TIFF"),
+        "tiff 16 rgb": opencv(deep, ".tiff"),
         "tiff 16 gray": opencv(deep[:, :, 0], ".tiff"),
         "tiff float": pillow(gray.astype(np.float32) / 255, "TIFF"),
         "ppm": pillow(rgb, "PPM"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +21,8 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 __all__ = ["BatchOfFiles", "FileBuffers"]
 
 _CHUNK = 16  # files that one task reads at most: enough to make its Python small
-_GUESS = 128 << 10  # bytes of a file, before any was seen; memory that isn't written to costs nothing
-_SPARE = 1.125
+_LARGEST_GUESS = 1 << 20  # bytes of a file, before any was read
+_SPARE = 1.25  # of the batch with the largest files so far: other buffers are made only where data sets change much
 
 
 class FileBuffers:
@@ -35,15 +37,26 @@ class FileBuffers:
         self._per_file = 0.0  # bytes of the batch with the largest files
         self._lock = threading.Lock()
 
-    def take(self, count: int) -> Array:
-        """Return memory that as many files should fit into."""
-        wanted = int(count * self._per_file * _SPARE) if self._per_file else count * _GUESS
+    def take(self, paths: PathTable) -> Array:
+        """Return memory that these files should fit into."""
+        if not self._per_file:
+            self.note(len(paths), _size_of(paths))
+        wanted = int(len(paths) * self._per_file * _SPARE)
         return self._pool.array((wanted,), np.dtype(np.uint8))
 
     def note(self, count: int, nbytes: int) -> None:
         """Take note of what a batch needed."""
         with self._lock:
             self._per_file = max(self._per_file, nbytes / max(1, count))
+
+
+def _size_of(paths: PathTable) -> int:
+    """Return about how many bytes these files have together, whatever absurd size one may claim to have."""
+    total = len(paths)
+    for index in range(len(paths)):
+        with suppress(OSError, ValueError):
+            total += min(os.stat(paths.path(index)).st_size, _LARGEST_GUESS)
+    return total
 
 
 class BatchOfFiles:
@@ -67,7 +80,7 @@ class BatchOfFiles:
         self.failures: list[SampleFailure] = []
         self._paths = paths
         self._buffers = buffers
-        self._memory = buffers.take(len(paths)) if compiled is not None else np.empty(0, np.uint8)
+        self._memory = buffers.take(paths) if compiled is not None else np.empty(0, np.uint8)
         self._cursor = np.zeros(1, np.int64)
         self._places = np.full(len(paths), -1, np.int64)
         self._sizes = np.zeros(len(paths), np.int64)

@@ -72,6 +72,7 @@ class _Lane:
             if work is None:
                 return
             work()
+            del work  # with the batch that it was for
 
 
 class _Run:

@@ -142,7 +142,7 @@ def test_a_file_that_claims_to_be_huge_costs_itself_only(way: str, folder: Path,
     os.ftruncate(huge, size)
     paths = PathTable.of(["5 ü.bin", *[f"/proc/self/fd/{huge}"] * 4, "6 ü.bin"], str(folder))
     buffers = FileBuffers()
-    guarded = buffers.take(7)
+    guarded = buffers.take(paths)
     guarded[:] = 7
     buffers.take = lambda count: guarded[:150_000]  # type: ignore[method-assign]
     made = BatchOfFiles(paths, buffers)

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.child import Caller
 from benchmarks.gpu import goals, pixels, sizes, timeline, training
 from benchmarks.gpu.budget import Budget
 from benchmarks.gpu.mps import multi_process_service
@@ -147,6 +148,12 @@ def _timeline(session: Session, options: argparse.Namespace, document: Document)
 
 
 def _training(session: Session, options: argparse.Namespace, document: Document) -> None:
+    if session.setup.device_id is not None:
+        with session.guarded("the choice of placement"), Caller("placement", training.choice_of_auto) as caller:
+            caller.begin(session.of_kind(training.KIND))
+            placement, reason = caller.end()
+            session.say(f'  placement="auto" would choose "{placement}": {reason}')
+            document["auto"] = {"placement": placement, "reason": reason}
     _train(session, options, document, training.loaders(session.setup.device_id))
 
 

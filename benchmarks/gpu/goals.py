@@ -136,7 +136,8 @@ def _shares(document: dict[str, Any]) -> Iterator[Goal]:
                 yield Goal(name, bound, None, note=why)
                 continue
             best = max(found, key=lambda one: one["share"])
-            yield Goal(name, bound, Figure.of(_rounds_of(best)), note=best["loader"])
+            rate = f"{statistics.median(best['rates']):,.0f} img/s"
+            yield Goal(name, bound, Figure.of(_rounds_of(best)), note=f"{best['loader']}, {rate}")
 
 
 def _is_ours(name: str) -> bool:

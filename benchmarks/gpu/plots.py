@@ -54,14 +54,15 @@ def _draw_rates(axes: Any, document: dict[str, Any]) -> None:
             rates = [one["samples"] / one["seconds"] for one in entry["rounds"]]
             axes.barh(place, entry["rate"], height=0.8, color=RIVAL_COLORS.get(name, COLORS[4]), alpha=0.8)
             axes.plot([min(rates), max(rates)], [place, place], color="black", linewidth=1.2)
-            axes.text(entry["rate"], place, f" {entry['rate']:,.0f}", va="center", fontsize=7)
+            axes.text(max(rates), place, f"  {entry['rate']:,.0f}", va="center", fontsize=7)
             ticks.append(place)
             labels.append(f"{KIND_TITLES.get(kind, kind)}: {name}")
             place += 1
         place += 0.6
     axes.set_yticks(ticks, labels, fontsize=8)
     axes.invert_yaxis()
-    axes.margins(x=0.15)
+    axes.set_xlim(0, 1.18 * axes.get_xlim()[1])
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
     axes.set_xlabel(f"images/s, batches of {document['setup']['batch_size']}; line: range of the rounds")
     axes.set_title("Throughput", fontsize=10)
     axes.grid(axis="x", alpha=0.3)
@@ -77,16 +78,16 @@ def _draw_training(axes: Any, document: dict[str, Any]) -> None:
             if one["batch_size"] == size:
                 place = names.index(one["loader"]) + (number - (len(sizes) - 1) / 2) * height
                 axes.barh(place, one["share"], height=height * 0.9, color=COLORS[number % len(COLORS)], alpha=0.8)
-                axes.text(one["share"], place, f" {one['share']:.1%}", va="center", fontsize=6.5)
+                axes.text(0.02, place, f"{one['share']:.1%}", va="center", fontsize=6.5, color="white")
         axes.barh(0, 0, color=COLORS[number % len(COLORS)], label=f"batch {size}")
         if size in BEST_SHARES:
             axes.axvline(BEST_SHARES[size], color=COLORS[number % len(COLORS)], linestyle=":", linewidth=1.5)
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.15)
-    axes.set_xlabel("share of the speed with batches that are on the GPU already; dotted: goal")
+    axes.set_xlabel("share of the speed with resident batches; dotted: goal")
     axes.set_title(f"Training {document['training']['network']} beside it", fontsize=10)
-    axes.legend(fontsize=7, loc="lower left")
+    axes.legend(fontsize=7, ncols=len(sizes), loc="upper center", bbox_to_anchor=(0.5, -0.1))
     axes.grid(axis="x", alpha=0.3)
 
 

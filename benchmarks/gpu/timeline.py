@@ -128,4 +128,5 @@ def _rank(lane: str) -> tuple[int, str]:
 
 
 def _short(name: str, room: int) -> str:
+    name = name.replace("fn.", "")
     return name if len(name) <= room else name[: room - 1] + "…"

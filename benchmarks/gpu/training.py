@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import torch
 
 from benchmarks.child import Caller, RivalError
 from benchmarks.gpu.session import Session
+from benchmarks.graph import make_pipeline
 from benchmarks.measurement import tree_cpu
 from benchmarks.rivals.base import Rival
 from benchmarks.rivals.nvidia_proxy import NvidiaProxy
@@ -31,6 +33,9 @@ RESIDENT = 4
 
 SETTLE = 0.7
 """Seconds that a loader gets to fill its queues, before it is measured how fast training is without it."""
+
+MOST_LABELS = 4096
+"""More than any batch has."""
 
 START = 30.0
 """Seconds that opening a loader and choosing cuDNN's kernels may take, beyond what is measured."""
@@ -81,6 +86,16 @@ class Share:
 def loaders(device_id: int | None) -> list[Rival]:
     """Our modes and placements, NVIDIA's proxy, and torch's loader written as well as we can."""
     return [*modes_of_ours(device_id), NvidiaProxy(), TorchBest()]
+
+
+def choice_of_auto(setup: Setup) -> tuple[str, str]:
+    """What ``placement="auto"`` chooses on this machine while nothing else runs, and why."""
+    import dali_proxy
+    import pipeline
+
+    with dali_proxy.DALIServer(make_pipeline(pipeline, setup), placement="auto") as server:
+        found = server.stats()
+        return found.placement, found.placement_reason
 
 
 def missing() -> str | None:
@@ -141,10 +156,10 @@ def measure_training(
 
 def train_from(rival: Rival, network: str, setup: Setup, rounds: int, seconds: float) -> Share:
     """Trains from one loader, and from its first batches, in turn."""
-    trainer = Trainer(setup, network)
+    trainer = trainer_of(setup.device, network)
     with closing(rival.stream(setup)) as stream:
         resident = [images.clone() for images, _ in itertools.islice(stream, RESIDENT)]
-        kept = itertools.cycle(resident)
+        kept = (resident[number % RESIDENT] for number in itertools.count())
         trainer.rate(kept, seconds / 4, warm_up=8)  # cuDNN chooses its kernels
         rates, alone, cores, cores_alone, report = [], [], [], [], ""
 
@@ -161,6 +176,7 @@ def train_from(rival: Rival, network: str, setup: Setup, rounds: int, seconds: f
             rates.append(rate)
             cores.append(used)
             rest()
+        resident.clear()  # it is the GPU's memory that is wanted
     trainer.free()
     return Share(
         rival.name, setup.batch_size, tuple(rates), tuple(alone),
@@ -168,22 +184,28 @@ def train_from(rival: Rival, network: str, setup: Setup, rounds: int, seconds: f
     )  # fmt: skip
 
 
+@cache
+def trainer_of(device: str, network: str) -> Trainer:
+    """Makes the trainer of this process: one for all batch sizes."""
+    return Trainer(device, network)
+
+
 class Trainer:
     """A network in bfloat16 and channels_last, with momentum, as ImageNet is trained.
 
     Args:
-        setup: Batch size and device.
+        device: Its name in torch.
         network: A model of torchvision, or ``"tiny"`` for a network that trains on a CPU in no time.
     """
 
-    def __init__(self, setup: Setup, network: str) -> None:
-        self.device = torch.device(setup.device)
+    def __init__(self, device: str, network: str) -> None:
+        self.device = torch.device(device)
         self.on_gpu = self.device.type == "cuda"
         torch.backends.cudnn.benchmark = True
         made = _tiny() if network == "tiny" else _of_torchvision(network)
         self.model = made.to(self.device, memory_format=torch.channels_last).train()
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9)
-        self.labels = torch.randint(0, 1000, (setup.batch_size,), device=self.device)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9, fused=self.on_gpu)
+        self.labels = torch.randint(0, 1000, (MOST_LABELS,), device=self.device)
 
     def step(self, images: torch.Tensor) -> None:
         """Trains on one batch."""
@@ -221,8 +243,8 @@ class Trainer:
             torch.cuda.synchronize(self.device)
 
     def free(self) -> None:
-        """Gives the GPU's memory back: other processes want it."""
-        del self.model, self.optimizer
+        """Gives the GPU's memory back that other batch sizes and other processes want."""
+        self.optimizer.zero_grad(set_to_none=True)
         if self.on_gpu:
             torch.cuda.empty_cache()
 

@@ -11,7 +11,8 @@ from benchmarks.graph import make_pipeline, make_reader_pipeline
 from benchmarks.rivals.base import Batch, Rival
 from benchmarks.workload import ARRAY_SHAPES, PICTURE_KINDS, READER_KIND, Setup
 
-PLACEMENTS = ("server", "consumer", "auto")
+PLACEMENTS = ("server", "consumer")
+"""Where the GPU's part can run; "auto" is one of them."""
 
 
 class Ours(Rival):

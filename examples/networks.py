@@ -50,18 +50,24 @@ class UNet(nn.Module):
 class SuperResolution(nn.Module):
     """Frames [N, channels, H, W] to what an enlargement lacks, [N, 3, scale * H, scale * W]; at first nothing."""
 
-    def __init__(self, channels: int, scale: int, width: int = 32) -> None:
+    def __init__(self, channels: int, scale: int, width: int = 32, blocks: int = 2) -> None:
         super().__init__()
-        self.layers = nn.Sequential(
-            nn.Conv2d(channels, width, kernel_size=5, padding=2),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(width, width, kernel_size=3, padding=1),
-            nn.ReLU(inplace=True),
-            nn.Conv2d(width, 3 * scale**2, kernel_size=3, padding=1),
-            nn.PixelShuffle(scale),
+        self.first = nn.Conv2d(channels, width, kernel_size=3, padding=1)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(
+                nn.Conv2d(width, width, kernel_size=3, padding=1),
+                nn.ReLU(inplace=True),
+                nn.Conv2d(width, width, kernel_size=3, padding=1),
+            )
+            for _ in range(blocks)
         )
-        nn.init.zeros_(self.layers[-2].weight)
-        nn.init.zeros_(self.layers[-2].bias)
+        self.last = nn.Conv2d(width, 3 * scale**2, kernel_size=3, padding=1)
+        self.enlarge = nn.PixelShuffle(scale)
+        nn.init.zeros_(self.last.weight)
+        nn.init.zeros_(self.last.bias)
 
     def forward(self, frames: torch.Tensor) -> torch.Tensor:
-        return self.layers(frames)
+        seen = self.first(4 * (frames - frames.mean((2, 3), keepdim=True)))  # what matters is how pixels differ
+        for block in self.blocks:
+            seen = seen + block(seen)
+        return self.enlarge(self.last(seen))

@@ -33,8 +33,9 @@ from pipeline import fn, pipeline_def, types
 SCALE = 2
 FRAMES = 3  # of a sequence; the network makes the one in the middle
 CLIP_SIZE = (192, 144)
-CLIP_FRAMES = 36
-CLIPS = 12  # every fourth is for validation
+CLIP_FRAMES = 24
+CLIPS = 36  # over 12 photographs, every fourth of which is for validation
+PHOTOGRAPHS = 12
 
 
 @pipeline_def
@@ -44,6 +45,7 @@ def training_pipe(device: str, files: list[str], size: int):
         device=device,
         filenames=files,
         sequence_length=FRAMES,
+        step=2,  # sequences overlap: each frame is the middle of one, or beside it
         random_shuffle=True,
         pad_last_batch=True,
         name="Reader",
@@ -69,11 +71,11 @@ def validation_pipe(device: str, files: list[str]):
 
 def write_clips(folder: Path, seed: int) -> None:
     """Write train/*.mp4 and val/*.mp4."""
-    photographs = list(photograph_paths(CLIPS).values())
-    for number, path in enumerate(tqdm(photographs, "writing clips", unit="clip")):
+    photographs = list(photograph_paths(PHOTOGRAPHS).values())
+    for number in tqdm(range(CLIPS), "writing clips", unit="clip"):
         split = "train" if number % 4 else "val"
         (folder / split).mkdir(exist_ok=True)
-        with Image.open(path) as photograph:
+        with Image.open(photographs[number % PHOTOGRAPHS]) as photograph:
             write_clip(
                 folder / split / f"{number:02}.mp4", photograph.convert("RGB"), random.Random(f"{seed}/{number}")
             )
@@ -126,13 +128,13 @@ def train(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.DA
         for batch in meter.follow(loader):
             seen, truth = split_frames(batch[0]["frames"].to(options.device))
             plain = bicubic(seen)
-            loss = nn.functional.mse_loss(plain + network(seen), truth)
+            loss = nn.functional.l1_loss(plain + network(seen), truth)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             schedule.step()
             # Told as a part of what bicubic enlargement misses: some sequences are harder than others.
-            meter.add(loss / nn.functional.mse_loss(plain, truth).clamp(min=1e-6), len(seen))
+            meter.add(loss / nn.functional.l1_loss(plain, truth).clamp(min=1e-6), len(seen))
     meter.close()
     return meter
 
@@ -151,7 +153,7 @@ def compare(
         plain = bicubic(seen)
         made = (plain + network(seen)).clamp(0, 1)
         errors.append([float(nn.functional.mse_loss(guess, truth)) for guess in (made, plain)])
-        if len(errors) % 12 == 1:
+        if len(errors) % 32 == 1:
             small = seen.unflatten(1, (FRAMES, 3))[:, FRAMES // 2]
             shown = nn.functional.interpolate(small, scale_factor=SCALE), made, truth
             tiles += [(255 * each[0]).round().byte().permute(1, 2, 0).cpu().numpy() for each in shown]
@@ -164,7 +166,7 @@ def videos(folder: Path) -> list[str]:
 
 
 def main() -> None:
-    parser = common.make_parser(__doc__, epochs=16, batch_size=8, workers=False)
+    parser = common.make_parser(__doc__, epochs=16, batch_size=16, image_size=64, workers=False)
     options = common.parse(parser)
     place = {
         "device": "cpu" if options.device.type == "cpu" else "gpu",

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline.errors import DecodeError
 from pipeline.video.clip import Clip
+from pipeline.video.references import Unreferenced
 
 __all__ = ["Decoder"]
 
@@ -31,6 +32,9 @@ class Decoder:
         self._context: Any = None  # decodes its packets
         self._frames: Iterator[Any] = iter(())
         self._trouble: Exception | None = None  # the last that FFmpeg told of
+        self._unreferenced = Unreferenced("", None)
+        self._goal = 0  # when the frame is shown that is wanted next
+        self._left_out: set[int] = set()  # frames that won't come, as they aren't decoded
         self.next = 0
         self._restart()
 
@@ -61,6 +65,7 @@ class Decoder:
     def _find(self, frame: int) -> Any:
         if not 0 <= frame < len(self._index):
             raise DecodeError(f"it has no frame {frame}, it has {len(self._index)} frames")
+        self._goal = int(self._index.times[frame])
         if self.reaches(frame):
             found = self._go_on(frame)
             if found is not None:
@@ -86,7 +91,10 @@ class Decoder:
     def _restart(self) -> None:
         self.close()
         self._container, self._stream, self._context = self.clip.open()
+        if self.clip.device_id is None and self._index.seekable:
+            self._unreferenced = Unreferenced(self.clip.encoding.codec, self._context.extradata)
         self._frames = self._decode_on(self._container.demux(self._stream))
+        self._left_out.clear()
         self.next = 0
 
     def _seek(self, key: int) -> bool:
@@ -101,6 +109,7 @@ class Decoder:
                 if landed is None or landed > frame:
                     return False
                 self._frames = self._decode_on(packets, packet)
+                self._left_out.clear()
                 self.next = landed
                 return True
         return False
@@ -109,6 +118,11 @@ class Decoder:
         if first is not None:
             yield from self._context.decode(first)
         for packet in packets:
+            if packet.size and packet.pts is not None and packet.pts < self._goal and packet in self._unreferenced:
+                number = self._index.number(packet.pts)
+                if number is not None:
+                    self._left_out.add(number)
+                    continue
             yield from self._context.decode(packet)
 
     def _go_on(self, wanted: int) -> Any:
@@ -121,7 +135,7 @@ class Decoder:
                 number = self._index.number(frame.pts, self.next) if self._index.seekable else self.next
                 if number is None or number < self.next:  # shown before the key frame that decoding began at
                     continue
-                if number > self.next or frame.is_corrupt:
+                if frame.is_corrupt or not self._left_out.issuperset(range(self.next, number)):
                     break
                 self.next = number + 1
                 if number == wanted:

@@ -147,7 +147,7 @@ def _load_nvcuvid() -> Any:
     except OSError as error:
         raise DeviceError(
             f"videos can't be decoded on the GPU without the driver's libnvcuvid ({error}): containers have it with "
-            "NVIDIA_DRIVER_CAPABILITIES=compute,utility,video"
+            "NVIDIA_DRIVER_CAPABILITIES=compute,utility,video; device='cpu' decodes there, and .gpu() uploads frames"
         ) from error
 
 

@@ -40,7 +40,7 @@ DIFFERENCES = {
     "operator, batch and sample, and don't depend on threads or prefetching.",
     "readers.coco": "Annotations are read from their JSON file. Arguments that write or read preprocessed ones, in a "
     "format of DALI's own, are refused.",
-    "readers.numpy": "On the CPU only: `.gpu()` copies. Files are read whole, also where a region is asked for.",
+    "readers.numpy": "On the GPU, files are read into the host's memory and copied; DALI can read them by way of GDS.",
     "reductions.*": "FLOAT16, FLOAT64 and BOOL are taken. The minimum of infinities and NaN, or of nothing, is "
     "infinity; DALI gives the largest finite number. A mean whose shape doesn't fit is refused; DALI reads beyond it.",
     "reinterpret, reshape": "Extents of 0 are taken where sizes agree. Without `layout`, a shape with another number "

@@ -19,9 +19,9 @@ from pipeline.operators.specs import describe
 from pipeline.tensors.cpu import Array
 from pipeline.types import to_numpy_type
 
-__all__ = ["NUMPY", "parse_npy"]
+__all__ = ["LONGEST_HEADER", "NUMPY", "parse_header", "parse_npy"]
 
-_LONGEST_HEADER = 1 << 16
+LONGEST_HEADER = 1 << 16
 _READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 NUMPY = register(
@@ -34,6 +34,25 @@ NUMPY = register(
         ),
     )
 )
+
+
+def parse_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Return shape, whether in Fortran order, dtype and offset of the array in a .npy file, from its first bytes.
+
+    Raises:
+        DecodeError: no such file, or one of objects, text or complex numbers.
+    """
+    file = io.BytesIO(head)
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in _READ_HEADER:
+            raise DecodeError(f"the version {version} of NumPy's format isn't known; 1.0 and 2.0 are")
+        shape, fortran, dtype = _READ_HEADER[version](file)
+    except ValueError as error:
+        raise DecodeError(f"no file of NumPy's: {error}") from error
+    if dtype.kind not in "biuf" or dtype.itemsize > 8:
+        raise DecodeError(f"an array of dtype {dtype} is none of numbers that operators take")
+    return shape, fortran, dtype, file.tell()
 
 
 def parse_npy(content: Array) -> Array:
@@ -51,17 +70,8 @@ def parse_npy(content: Array) -> Array:
         >>> parse_npy(np.frombuffer(file.getvalue(), np.uint8))
         array([0, 1, 2], dtype=int16)
     """
-    file = io.BytesIO(content[:_LONGEST_HEADER].tobytes())
-    try:
-        version = np.lib.format.read_magic(file)
-        if version not in _READ_HEADER:
-            raise DecodeError(f"the version {version} of NumPy's format isn't known; 1.0 and 2.0 are")
-        shape, fortran, dtype = _READ_HEADER[version](file)
-    except ValueError as error:
-        raise DecodeError(f"no file of NumPy's: {error}") from error
-    if dtype.kind not in "biuf" or dtype.itemsize > 8:
-        raise DecodeError(f"an array of dtype {dtype} is none of numbers that operators take")
-    data = content[file.tell() :]
+    shape, fortran, dtype, offset = parse_header(content[:LONGEST_HEADER].tobytes())
+    data = content[offset:]
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if data.size != nbytes:
         raise DecodeError(f"an array of shape {shape} and dtype {dtype} has {nbytes} bytes, the file has {data.size}")

@@ -12,19 +12,22 @@ import numpy.typing as npt
 from pipeline.errors import ArgumentValueError, BuildError
 from pipeline.executor.arguments import Arguments
 from pipeline.executor.batch import Batch
+from pipeline.executor.request import TensorList
 from pipeline.graph.graph import GraphNode
 from pipeline.imaging import convert
 from pipeline.operators.base import OutputSpec, Setup
-from pipeline.operators.gpu_operator import fail
+from pipeline.operators.gpu_operator import as_pipeline_error, fail
 from pipeline.operators.numpy_format import parse_npy
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import Argument, Kind, OperatorSchema
 from pipeline.operators.slice_arguments import SliceWindows
-from pipeline.operators.windows import POLICIES, cut, policy_argument
+from pipeline.operators.windows import POLICIES, cut, inside, leaves, policy_argument, trim
 from pipeline.readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline.readers.data_reader import DataReader
 from pipeline.readers.files import list_files, list_folders, matcher, read_file, read_file_list
 from pipeline.readers.loader import Loader
+from pipeline.readers.npy_file import NpyFile
+from pipeline.readers.reading_ahead import Column
 from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["NUMPY", "NumpyLoader", "NumpyReader"]
@@ -57,7 +60,7 @@ NUMPY = register(
         doc="""Reads arrays from .npy files, or regions of them.
 
 The files are those in `file_root` and in the folders below it, one level deep; or those that `file_list` or `files`
-name. All of a batch must have one dtype and number of dimensions.""",
+name. All of a batch must have one dtype and number of dimensions. Of a region, only what lies around it is read.""",
         arguments=(
             Argument("file_root", Kind.STRING, "The folder; or what `files` and `file_list` are relative to."),
             Argument("files", Kind.STRINGS, "Paths of the files."),
@@ -77,12 +80,13 @@ name. All of a batch must have one dtype and number of dimensions.""",
             *READER_ARGUMENTS,
             *EPOCH_SHUFFLE_ARGUMENTS,
         ),
+        devices=("cpu", "gpu"),
     )
 )
 
 
 class NumpyLoader(Loader):
-    """Whole arrays."""
+    """Whole arrays, or regions of them."""
 
     outputs = (OutputSpec(),)
 
@@ -93,6 +97,8 @@ class NumpyLoader(Loader):
             raise ArgumentValueError("arguments 'files' and 'file_list' exclude each other")
         if given("files") is None and given("file_list") is None and given("file_root") is None:
             raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is needed")
+        #: Regions that are asked for, if any are.
+        self.regions = _Regions(node) if _Regions.asked(node) else None
         self._root = ""
         self._paths: list[str] = []  # relative to the root where they aren't absolute
 
@@ -112,8 +118,13 @@ class NumpyLoader(Loader):
             raise BuildError(f"no files to read in {given('file_list') or self._root or 'files'!r}")
         return len(self._paths)
 
-    def read(self, entry: int) -> tuple[Array, ...]:
-        return (parse_npy(read_file(os.path.join(self._root, self._paths[entry]))),)
+    def read(self, entry: int) -> tuple[Any, ...]:
+        """Read an array, or a region that is the same for all; of others only the header, for they come later."""
+        path = os.path.join(self._root, self._paths[entry])
+        if self.regions is None:
+            return (parse_npy(read_file(path)),)
+        file = NpyFile.open(path)
+        return (file if self.regions.per_sample else self.regions.read(file, 0, self.regions.windows({}, 1, file)),)
 
     def source_info(self, entry: int) -> str:
         return self._paths[entry]
@@ -140,28 +151,66 @@ class _Region(Arguments):
         return super().rows("roi_axes" if name == "axes" else _ROI[name], dtype)
 
 
-@implements(NUMPY, "cpu")
+class _Regions:
+    """The regions that one reader reads.
+
+    Args:
+        node: the reader.
+
+    Attributes:
+        per_sample: whether they differ from sample to sample.
+    """
+
+    def __init__(self, node: GraphNode) -> None:
+        self.per_sample = any(name in node.argument_inputs for name in _ROI.values())
+        self._node = node
+        self._policy = POLICIES[node.argument("out_of_bounds_policy")]
+
+    @staticmethod
+    def asked(node: GraphNode) -> bool:
+        """Whether a reader has regions."""
+        return any(name in node.argument_inputs or name in node.arguments for name in _ROI.values())
+
+    def windows(self, values: Mapping[str, Any], batch_size: int, first: NpyFile) -> SliceWindows:
+        """Return the windows of a batch, by the values of its arguments; all arrays have the first one's dimensions."""
+        return SliceWindows(_Region(self._node, values, batch_size), batch_size, "", len(first.shape), False)
+
+    def read(self, file: NpyFile, sample: int, windows: SliceWindows) -> Array:
+        """Read the region of a sample.
+
+        Raises:
+            PipelineError: it leaves the array and may not, or can't be read.
+        """
+        start, extent = windows.place(sample, file.shape, None)
+        if self._policy == "error" and not inside(start, extent, file.shape):
+            raise leaves(start, extent, file.shape)
+        low, size = trim(start, extent, file.shape)
+        part = file.read(low, size)
+        if self._policy != "pad" or size == extent:
+            return part
+        fill = convert(np.array([self._node.argument("fill_value")]), part.dtype)
+        moved = [first - begin for first, begin in zip(start, low, strict=True)]
+        return cut(part, moved, extent, policy="pad", fill=(float(fill[0]),))
+
+
+@implements(NUMPY, "cpu", "gpu")
 class NumpyReader(DataReader):
-    """Cuts regions out of whole arrays."""
+    """Reads ahead what doesn't depend on the batch; regions that do are read on the threads of the CPU stage."""
 
     loader = NumpyLoader
 
-    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        (whole,) = super().run(batch, inputs)
+    def _gather(self, batch: Batch, number: int, spec: OutputSpec, column: Column) -> TensorList:
+        assert isinstance(self._loader, NumpyLoader)
+        regions = self._loader.regions
+        if regions is None or not regions.per_sample:
+            return super()._gather(batch, number, spec, column)
+        files: Any = column
         values = {name: batch.values[edge] for name, edge in self.node.argument_inputs.items()}
-        region = _Region(self.node, values, batch.size)  # type: ignore[arg-type]
-        if not any(region.given(name) for name in _ROI):
-            return [whole]
-        windows = SliceWindows(region, batch.size, "", whole.ndim, False)
-        fill = convert(np.array([self.node.argument("fill_value")]), whole.samples[0].dtype)
-        policy = POLICIES[self.node.argument("out_of_bounds_policy")]
-        made: list[Array] = []
-        failures: list[tuple[int, Exception]] = []
-        for sample, array in enumerate(whole.samples):
-            try:
-                start, extent = windows.place(sample, array.shape, None)
-                made.append(cut(array, start, extent, policy=policy, fill=(float(fill[0]),)))
-            except ArgumentValueError as error:
-                failures.append((sample, error))
-        fail(failures)  # type: ignore[arg-type]
-        return [TensorListCPU(made)]
+        windows = regions.windows(values, batch.size, files[0])
+        made: list[Any] = [None] * batch.size
+
+        def work(sample: int) -> None:
+            made[sample] = regions.read(files[sample], sample, windows)
+
+        fail([(sample, as_pipeline_error(error)) for sample, error in batch.pool.run(work, batch.size)])
+        return TensorListCPU(made)

@@ -1,0 +1,147 @@
+"""`readers.numpy`: of a region, only what lies around it is read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import Pipeline, fn
+from pipeline.errors import DecodeError, PipelineError
+from pipeline.operators.numpy_format import parse_npy
+from pipeline.readers.files import read_file
+from pipeline.readers.npy_file import NpyFile
+
+HUGE = (1 << 16, 1 << 14, 64)  # 64 GiB of bytes, which no file system allots
+
+
+@pytest.fixture
+def huge(tmp_path: Path) -> Path:
+    """A file of nothing but a few bytes."""
+    path = tmp_path / "huge.npy"
+    with open(path, "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": HUGE})
+        begin = file.tell()
+        file.truncate(begin + int(np.prod(HUGE)))
+        for row in range(3):
+            file.seek(begin + np.ravel_multi_index((60_000 + row, 9, 5), HUGE))
+            file.write(bytes([1 + row, 7]))
+    return path
+
+
+class Counted:
+    """Counts the bytes that are read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bytes = self.calls = 0
+        for name in ("preadv", "pread"):
+            monkeypatch.setattr(os, name, self._counting(getattr(os, name)))
+
+    def _counting(self, original: Any) -> Any:
+        def read(*arguments: Any) -> Any:
+            made = original(*arguments)
+            self.bytes += made if isinstance(made, int) else len(made)
+            self.calls += 1
+            return made
+
+        return read
+
+
+def read(**arguments: Any) -> list[np.ndarray]:
+    with Pipeline(batch_size=2, num_threads=2, device_id=None) as pipe:
+        pipe.set_outputs(fn.readers.numpy(**arguments))
+    try:
+        (made,) = pipe.run()
+        return [np.array(made.at(index)) for index in range(2)]
+    finally:
+        pipe.close()
+
+
+@pytest.mark.parametrize("per_sample", [False, True])
+def test_a_region_of_a_huge_file(huge: Path, per_sample: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = Counted(monkeypatch)
+    start: Any = [60_000, 8, 4]
+    if per_sample:
+        with Pipeline(batch_size=2, num_threads=2, device_id=None) as pipe:
+            begin = fn.external_source(name="begin")
+            pipe.set_outputs(fn.readers.numpy(files=[str(huge)], roi_start=begin, roi_shape=[3, 2, 4]))
+        pipe.feed_input("begin", [np.int32(start), np.int32([60_001, 8, 4])])
+        (made,) = pipe.run()
+        first, second = (np.array(made.at(index)) for index in range(2))
+        pipe.close()
+        assert second[:2].tolist() == first[1:].tolist()
+    else:
+        first, _ = read(files=[str(huge)], roi_start=start, roi_shape=[3, 2, 4])
+    assert first[:, 1, 1].tolist() == [1, 2, 3]
+    assert first.sum() == 6 + 3 * 7
+    assert counted.bytes < 200_000  # headers, and rows of 68 bytes; a batch is read ahead
+
+
+@pytest.mark.parametrize("fortran", [False, True])
+@pytest.mark.parametrize("dtype", ["<f4", ">i2", "?"])
+def test_any_region_of_any_array(tmp_path: Path, fortran: bool, dtype: str) -> None:
+    rng = np.random.default_rng(3)
+    for number in range(25):
+        shape = tuple(rng.integers(1, [9, 300, 40, 5][: number % 5] if number % 5 else 1, size=number % 5).tolist())
+        array = rng.integers(0, 2, shape).astype(dtype) if dtype == "?" else rng.integers(0, 99, shape).astype(dtype)
+        path = tmp_path / f"{number}.npy"
+        array = np.asfortranarray(array) if fortran else array  # which makes one dimension of none
+        shape = array.shape
+        np.save(path, array)
+        file = NpyFile.open(str(path))
+        start = [int(rng.integers(0, extent)) for extent in shape]
+        size = [int(rng.integers(0, extent - begin + 1)) for extent, begin in zip(shape, start, strict=True)]
+        made = file.read(start, size)
+        window = tuple(slice(begin, begin + extent) for begin, extent in zip(start, size, strict=True))
+        assert made.dtype == array.dtype.newbyteorder("=")
+        assert made.dtype.isnative
+        np.testing.assert_array_equal(made, array[window])
+        np.testing.assert_array_equal(file.read([0] * len(shape), shape), parse_npy(read_file(str(path))))
+
+
+def test_narrow_columns_take_few_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    array = np.arange(50_000 * 20, dtype=np.float32).reshape(50_000, 20)
+    np.save(tmp_path / "x.npy", array)
+    file = NpyFile.open(str(tmp_path / "x.npy"))
+    counted = Counted(monkeypatch)
+    np.testing.assert_array_equal(file.read([0, 3], [50_000, 1]), array[:, 3:4])
+    assert counted.calls < 30
+
+
+def test_files_that_are_cut_short(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    np.save(path, np.zeros((100, 100)))
+    file = NpyFile.open(str(path))
+    os.truncate(path, 5000)
+    with pytest.raises(PipelineError, match="became shorter"):
+        file.read([90, 0], [5, 5])
+    with pytest.raises(DecodeError, match=r"has 80000 bytes, the file '.*x\.npy' has"):
+        NpyFile.open(str(path))
+    path.unlink()
+    with pytest.raises(PipelineError, match=r"can't read the file '.*x\.npy'"):
+        file.read([90, 0], [5, 5])
+
+
+def test_a_long_header(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    header = str({"descr": "|u1", "fortran_order": False, "shape": (3,)}).encode().ljust(9_000) + b"\n"
+    path.write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"abc")
+    assert NpyFile.open(str(path)).read([1], [2]).tolist() == [98, 99]
+
+
+@pytest.mark.gpu
+def test_on_the_gpu(tmp_path: Path) -> None:
+    for number in range(3):
+        np.save(tmp_path / f"{number}.npy", np.arange(60, dtype=np.int16).reshape(6, 10) + number)
+    results = []
+    for device in ("cpu", "gpu"):
+        for region in ({}, {"roi_start": [1, 2], "roi_end": [9, 5], "out_of_bounds_policy": "pad"}):
+            with Pipeline(batch_size=3, num_threads=2, device_id=0) as pipe:
+                pipe.set_outputs(fn.readers.numpy(device=device, file_root=str(tmp_path), **region))
+            results.append(pipe.run()[0].as_cpu().as_array())
+            pipe.close()
+    np.testing.assert_array_equal(results[0], results[2])
+    np.testing.assert_array_equal(results[1], results[3])

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.child import Caller
-from benchmarks.gpu import goals, pixels, sizes, timeline, training
+from benchmarks.gpu import gil, goals, pixels, sizes, timeline, training
 from benchmarks.gpu.budget import Budget
 from benchmarks.gpu.mps import multi_process_service
 from benchmarks.gpu.plots import plot_all
@@ -24,8 +24,8 @@ from benchmarks.rivals.ours import Ours
 from benchmarks.session import RESULTS, command, device_id
 from benchmarks.workload import Setup, prepare_pictures
 
-PARTS = ("pixels", "throughput", "timeline", "training", "sizes", "mps")
-ON_REQUEST = ("mps",)
+PARTS = ("pixels", "throughput", "timeline", "training", "sizes", "gil", "mps")
+ON_REQUEST = ("gil", "mps")
 """Parts for which there is no time beside the others."""
 
 SUFFIX = "-gpu"
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> bool:
     document = _empty(session, options)
     parts = {
         "pixels": _pixels, "throughput": _throughput, "timeline": _timeline, "training": _training, "sizes": _sizes,
-        "mps": _mps,
+        "gil": _gil, "mps": _mps,
     }  # fmt: skip
     for name in PARTS:
         if name in options.only and budget.allows(name):
@@ -155,6 +155,14 @@ def _training(session: Session, options: argparse.Namespace, document: Document)
             session.say(f'  placement="auto" would choose "{placement}": {reason}')
             document["auto"] = {"placement": placement, "reason": reason}
     _train(session, options, document, training.loaders(session.setup.device_id))
+
+
+def _gil(session: Session, options: argparse.Namespace, document: Document) -> None:
+    print(f"What a loop of batches of {gil.BATCH} loses to its loader", flush=True)
+    document["gil"] = []
+    for lost in gil.measure_gil(session, training.loaders(session.setup.device_id)):
+        print(lost, flush=True)
+        document["gil"].append(gil.as_json(lost))
 
 
 def _mps(session: Session, options: argparse.Namespace, document: Document) -> None:

@@ -17,7 +17,7 @@ import pytest
 from benchmarks import gpu_memory
 from benchmarks.child import Caller, RivalError
 from benchmarks.gpu import __main__ as command_line
-from benchmarks.gpu import goals, pixels, plots, sizes, timeline, training
+from benchmarks.gpu import gil, goals, pixels, plots, sizes, timeline, training
 from benchmarks.gpu.budget import Budget
 from benchmarks.gpu.mps import NoMpsError, multi_process_service
 from benchmarks.gpu.session import Session, without_paths
@@ -118,6 +118,23 @@ def test_training_from_a_loader(session: Session) -> None:
     assert "samples/s" in share.report
     assert "batch    4" in str(share)
     assert training.as_json(share)["share"] == pytest.approx(share.share, abs=1e-4)
+
+
+def test_python_time_that_a_loader_takes(session: Session) -> None:
+    lost = gil.python_time(Ours("ours, thread", mode="thread"), session.of_kind("paths"), 40.0, 0.2)
+    assert lost.share <= 1
+    assert lost.milliseconds <= 4 / lost.pace * 1e3
+    assert "img/s take the loop" in str(lost)
+    assert gil.as_json(lost)["loader"] == "ours, thread"
+
+
+def test_a_loop_counts_until_its_end() -> None:
+    end = time.perf_counter() + 0.02
+    counted, elapsed = gil.count_until(end)
+    assert counted > 0
+    assert elapsed > 0
+    assert time.perf_counter() >= end
+    assert gil.count_until(end)[0] == 0
 
 
 def test_a_share_is_that_of_its_neighbours() -> None:

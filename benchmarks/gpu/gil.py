@@ -1,7 +1,7 @@
 """How much of a loop's Python time a loader takes: the lock of the interpreter, and the loop's own calls.
 
-A loop takes batches at a pace, as a training would, and counts up in between. What it counts less than without a loader is
-what a training loop of small batches, which is limited by its own Python, would lose.
+A loop takes batches at a pace, as a training would, and counts up in between. What it counts less than without a
+loader is what a training loop of small batches, which is limited by its own Python, would lose.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def python_time(rival: Rival, setup: Setup, pace: float, seconds: float) -> Lost
         for _ in itertools.islice(stream, WARM_UP):
             pass
         time.sleep(SETTLE)
-        counted, elapsed = count_until(time.perf_counter() + seconds)
+        counted, elapsed = count_until(time.perf_counter() + seconds, at_least=COUNTS)
         alone = counted / elapsed
         begin, counted, batches = time.perf_counter(), 0, 0
         while not batches or time.perf_counter() - begin < seconds:
@@ -88,16 +88,15 @@ def python_time(rival: Rival, setup: Setup, pace: float, seconds: float) -> Lost
             counted += count_until(begin + batches * setup.batch_size / pace)[0]
         elapsed = time.perf_counter() - begin
     share = 1 - counted / elapsed / alone
-    return Lost(
-        rival.name, setup.batch_size, batches * setup.batch_size / elapsed, share, share * elapsed / batches * 1e3
-    )
+    each = elapsed / batches
+    return Lost(rival.name, setup.batch_size, setup.batch_size / each, share, share * each * 1e3)
 
 
-def count_until(end: float) -> tuple[int, float]:
-    """Counts until some moment; gives how far it came, and in what time. It is too late for a step after the end."""
+def count_until(end: float, at_least: int = 0) -> tuple[int, float]:
+    """Counts until some moment, and as far as it must; gives how far it came, and in what time."""
     begin = now = time.perf_counter()
     counted = 0
-    while now < end:
+    while now < end or counted < at_least:
         for _ in range(COUNTS):
             pass
         counted += COUNTS

@@ -123,14 +123,14 @@ def test_training_from_a_loader(session: Session) -> None:
 def test_python_time_that_a_loader_takes(session: Session) -> None:
     lost = gil.python_time(Ours("ours, thread", mode="thread"), session.of_kind("paths"), 40.0, 0.2)
     assert lost.share <= 1
-    assert lost.milliseconds <= 4 / lost.pace * 1e3
+    assert lost.milliseconds == pytest.approx(lost.share * 4 / lost.pace * 1e3)
     assert "img/s take the loop" in str(lost)
     assert gil.as_json(lost)["loader"] == "ours, thread"
 
 
 def test_a_loop_counts_until_its_end() -> None:
     end = time.perf_counter() + 0.02
-    counted, elapsed = gil.count_until(end)
+    counted, elapsed = gil.count_until(end, at_least=1)
     assert counted > 0
     assert elapsed > 0
     assert time.perf_counter() >= end

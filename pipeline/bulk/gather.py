@@ -79,7 +79,13 @@ class Runs:
 
     @classmethod
     def of_array(cls, array: Array) -> Runs:
-        """Return the one run of a C-contiguous array with the batch dimension in front."""
+        """Return the one run of a C-contiguous array with the batch dimension in front.
+
+        Raises:
+            ValueError: the array is not contiguous.
+        """
+        if not array.flags.c_contiguous:
+            raise ValueError(f"an array of strides {array.strides} is not one run of memory")
         start, size, zero = (np.array([value]) for value in (array.ctypes.data, array.nbytes, 0))
         return cls(start, size, zero, np.arange(len(array)) * (array.nbytes // max(1, len(array))), array.nbytes)
 

@@ -22,7 +22,8 @@ def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
     Memory that is registered with CUDA is copied from where it lies, a copy for each stretch of it. Other memory is
     gathered in pinned memory first, on the threads of the CPU stage if these are idle, and goes in one copy.
     """
-    if not data.table().is_contiguous():
+    # Samples may be contiguous where the batch isn't: numbers that are one number, broadcast.
+    if not (data.table().is_contiguous() if data.dense is None else data.dense.flags.c_contiguous):
         data = _contiguous(data)
     if data.dense is not None:
         return TensorListGPU(_as_array(data.dense, _send(batch, Runs.of_array(data.dense), data)), data.layout())

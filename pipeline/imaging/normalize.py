@@ -15,7 +15,7 @@ from pipeline.imaging.native import compiled
 from pipeline.imaging.scratch import scratch
 from pipeline.imaging.window import paste_fill
 
-__all__ = ["crop_mirror_normalize"]
+__all__ = ["crop_mirror_normalize", "scale_bytes"]
 
 Array = npt.NDArray[Any]
 
@@ -84,6 +84,25 @@ def crop_mirror_normalize(
     if inside.size:
         _write(inside, planes, mirror, gains, offsets)
     return out
+
+
+def scale_bytes(array: Array, out: Array, gain: float, offset: float) -> bool:
+    """Computes ``array * gain + offset`` in one pass over uint8, where the compiled loop is there.
+
+    Args:
+        array: of any shape.
+        out: float32, of that shape.
+        gain: factor.
+        offset: what is added.
+
+    Returns:
+        Whether it was done: not for other dtypes, what isn't contiguous, and without the loop.
+    """
+    contiguous = array.flags.c_contiguous and out.flags.c_contiguous
+    if compiled is None or array.dtype != np.uint8 or out.dtype != np.float32 or not contiguous or not array.size:
+        return False
+    compiled.normalize(array.reshape(1, -1, 1), out.reshape(1, -1, 1), False, *_packed((gain,), (offset,)))
+    return True
 
 
 def _per_channel(values: Sequence[float], channels: int, name: str) -> tuple[float, ...]:

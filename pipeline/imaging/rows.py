@@ -6,9 +6,11 @@ several pixels are taken as one row.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import cv2
 import numpy as np
 import numpy.typing as npt
 
@@ -18,6 +20,8 @@ Array = npt.NDArray[Any]
 
 #: Elements that make a row long enough, and rows that are worth it.
 _LONG, _MANY = 256, 8
+#: What OpenCV sums in float64.
+_SUMMED = {np.dtype(name) for name in ("float32", "float64")}
 
 
 def combine(ufunc: np.ufunc, array: Array, values: Array, out: Array) -> Array:
@@ -63,7 +67,13 @@ def reduce_leading(ufunc: np.ufunc, array: Array, axes: Sequence[int], **options
         options: dtype and initial value.
     """
     along = sorted(axes)
-    count = int(np.prod([array.shape[axis] for axis in along], dtype=np.int64))
+    count = math.prod([array.shape[axis] for axis in along])
+    beside = array.flags.c_contiguous and along == list(range(array.ndim - len(along), array.ndim))
+    summed = ufunc is np.add and array.dtype in _SUMMED and options == {"dtype": np.float64}
+    if beside and summed and count >= _LONG and array.size:
+        # OpenCV adds what lies side by side in float64, and does not convert all of it before.
+        total = cv2.reduce(array.reshape(-1, count), 1, cv2.REDUCE_SUM, dtype=cv2.CV_64F)
+        return total.reshape([1 if axis in along else extent for axis, extent in enumerate(array.shape)])
     inner = array.size // count if count else 0
     short = along == list(range(len(along))) and 1 < inner < _LONG
     if not short or array.size < _LONG * _MANY or not array.flags.c_contiguous:

@@ -86,8 +86,11 @@ class _Filling(BatchOperator):
         dense = len(set(shapes)) == 1
         if dense:
             samples, owner = batch.allocate(Edge(self.node.index), (batch.size, *shapes[0]), dtype)
-        for sample, (shape, value) in enumerate(zip(shapes, values, strict=True)):
-            samples[sample] = convert(_broadcast(value, shape), dtype)
+        if dense and all(value is values[0] for value in values):
+            samples[...] = convert(_broadcast(values[0], shapes[0]), dtype)
+        else:
+            for sample, (shape, value) in enumerate(zip(shapes, values, strict=True)):
+                samples[sample] = convert(_broadcast(value, shape), dtype)
         made = TensorListCPU(samples, _check_layout(layout, len(shapes[0])))
         made.owner = owner
         return [made]

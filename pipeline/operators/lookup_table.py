@@ -84,6 +84,8 @@ class LookupTableCpu(SampleOperator[None]):
             out = np.empty(data.shape, self._table.dtype)
         if data.dtype == np.uint8 and out.dtype in _OPENCV and data.size and data.flags.c_contiguous:
             cv2.LUT(data.reshape(1, -1), self._whole_table(data.dtype), dst=out.reshape(1, -1))
+        elif data.dtype.itemsize == 4:  # negative numbers become large; all that are too large take the last value
+            self._table.take(data.view(np.uint32), out=out, mode="clip")
         elif data.dtype.itemsize > 2:
             self._table.take(self._positions(data), out=out, mode="clip")
         else:

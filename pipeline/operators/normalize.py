@@ -14,6 +14,7 @@ from pipeline.errors import ArgumentValueError
 from pipeline.executor.batch import Batch
 from pipeline.graph.graph import Edge, GraphNode
 from pipeline.imaging import convert
+from pipeline.imaging.normalize import scale_bytes
 from pipeline.imaging.reductions import REDUCTIONS, Reduction, reduce
 from pipeline.imaging.rows import combine
 from pipeline.kernels import Samples, Spread, reduce_axes, standardize
@@ -141,7 +142,7 @@ class _Plan:
 
     def counts(self) -> npt.NDArray[np.int64]:
         """Return how many elements make one mean: (N,), or of the whole batch (1,)."""
-        made = np.array([np.prod([shape[axis] for axis in self.axes], dtype=np.int64) for shape in self.shapes])
+        made = np.array([math.prod([shape[axis] for axis in self.axes]) for shape in self.shapes], np.int64)
         return made.sum(keepdims=True) if self.batch else made
 
     def factor(self, deviation: float) -> float:
@@ -215,6 +216,12 @@ class NormalizeCpu(BatchOperator):
         def normalize(sample: int) -> Array:
             data, shape = samples[sample], plan.shapes[sample]
             plain = made is not None and plan.dtype == np.float32
+            if plain and means[sample].size == factors[sample].size == 1:
+                gain = float(factors[sample].item())
+                offset = plan.shift - float(means[sample].item()) * gain
+                result: Array = made[sample, ...]
+                if math.isfinite(offset) and scale_bytes(data, result, gain, offset):
+                    return result
             work = np.atleast_1d(made[sample, ...] if plain else np.empty(shape, np.float32))
             with np.errstate(invalid="ignore"):
                 combine(np.subtract, np.atleast_1d(data), means[sample], work)

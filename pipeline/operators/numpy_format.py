@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,8 @@ __all__ = ["LONGEST_HEADER", "NUMPY", "parse_header", "parse_npy"]
 
 LONGEST_HEADER = 1 << 16
 _READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+#: By version: bytes of the length of the header, which follow it.
+_LENGTHS = {b"\1\0": 2, b"\2\0": 4}
 
 NUMPY = register(
     OperatorSchema(
@@ -36,12 +40,24 @@ NUMPY = register(
 )
 
 
-def parse_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Return shape, whether in Fortran order, dtype and offset of the array in a .npy file, from its first bytes.
+def parse_header(head: bytes | Array) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Return shape, whether in Fortran order, dtype and offset of the array in a .npy file.
+
+    Args:
+        head: the first bytes of the file, as such or as 1-D uint8: `LONGEST_HEADER` of them are enough.
 
     Raises:
         DecodeError: no such file, or one of objects, text or complex numbers.
     """
+    begin = bytes(head[:12])
+    text = 8 + _LENGTHS.get(begin[6:8], 0)  # where the header's text begins, behind its length
+    end = text + int.from_bytes(begin[8:text], "little")
+    return _read_header(bytes(head[: min(end, LONGEST_HEADER)]))
+
+
+@lru_cache(maxsize=256)
+def _read_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Do as `parse_header`, with no more bytes than the header has: the arrays of a data set often have the same."""
     file = io.BytesIO(head)
     try:
         version = np.lib.format.read_magic(file)
@@ -70,9 +86,9 @@ def parse_npy(content: Array) -> Array:
         >>> parse_npy(np.frombuffer(file.getvalue(), np.uint8))
         array([0, 1, 2], dtype=int16)
     """
-    shape, fortran, dtype, offset = parse_header(content[:LONGEST_HEADER].tobytes())
+    shape, fortran, dtype, offset = parse_header(content)
     data = content[offset:]
-    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    nbytes = math.prod(shape) * dtype.itemsize
     if data.size != nbytes:
         raise DecodeError(f"an array of shape {shape} and dtype {dtype} has {nbytes} bytes, the file has {data.size}")
     array: Array = np.frombuffer(data.tobytes() if data.ctypes.data % dtype.itemsize else data, dtype)

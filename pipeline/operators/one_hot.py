@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,9 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import FLOAT, to_numpy_type
 
 __all__ = ["ONE_HOT"]
+
+#: Bytes of a batch that is encoded at once.
+_SMALL = 1 << 20
 
 ONE_HOT = register(
     OperatorSchema(
@@ -111,8 +114,13 @@ class OneHotCpu(BatchOperator):
         made: Any = [np.empty(0)] * batch.size
         if len(set(shapes)) == 1:
             made, owner = batch.allocate(Edge(self.node.index), (batch.size, *shapes[0]), coding.dtype)
-        for sample, numbers in enumerate(data.samples):
-            made[sample] = coding.encode(np.asarray(numbers))
+        if not isinstance(made, list) and made.nbytes <= _SMALL:
+            numbers = np.stack(data.samples)
+            whole = replace(coding, axis=coding.axis + 1, scalar=False)
+            made[...] = whole.encode(numbers.reshape(batch.size) if coding.scalar else numbers)
+        else:
+            for sample, numbers in enumerate(data.samples):
+                made[sample] = coding.encode(np.asarray(numbers))
         output = TensorListCPU(made, coding.layout)
         output.owner = owner
         return [output]

@@ -21,6 +21,7 @@ def line(result: Result) -> str:
         text += "         -" if found is None else f"{found:>10.2f}"
     if speeds := result.speeds:
         text += f"  {statistics.median(speeds):.2f} x ({min(speeds):.2f}..{max(speeds):.2f})"
+        text += f"  of the CPU {statistics.median(result.thrift):.2f} x"
     return text + "".join(f"  {side}: {reason}" for side, reason in result.failures.items())
 
 
@@ -44,9 +45,13 @@ def _as_json(result: Result) -> dict[str, Any]:
     entry["milliseconds"] = {
         side: [round(timing.milliseconds, 4) for timing in rounds] for side, rounds in result.rounds.items()
     }
-    if speeds := result.speeds:
-        entry["speed"] = round(statistics.median(speeds), 3)
-        entry["speed_range"] = [round(min(speeds), 3), round(max(speeds), 3)]
+    entry["cpu_milliseconds"] = {
+        side: [round(timing.cpu_milliseconds, 4) for timing in rounds] for side, rounds in result.rounds.items()
+    }
+    for name, ratios in (("speed", result.speeds), ("cpu_ratio", result.thrift)):
+        if ratios:
+            entry[name] = round(statistics.median(ratios), 3)
+            entry[f"{name}_range"] = [round(min(ratios), 3), round(max(ratios), 3)]
     if result.failures:
         entry["failures"] = result.failures
     return entry

@@ -36,8 +36,17 @@ class Result:
     @property
     def speeds(self) -> list[float]:
         """How many times as fast as DALI we were, one figure a round."""
-        pairs = zip(self.rounds.get(OURS, ()), self.rounds.get(THEIRS, ()), strict=False)
-        return [theirs.milliseconds / ours.milliseconds for ours, theirs in pairs]
+        return [theirs.milliseconds / ours.milliseconds for ours, theirs in self._pairs()]
+
+    @property
+    def thrift(self) -> list[float]:
+        """How many times as much of the CPU DALI used, one figure a round."""
+        return [
+            theirs.cpu_seconds / theirs.batches / (ours.cpu_seconds / ours.batches) for ours, theirs in self._pairs()
+        ]
+
+    def _pairs(self) -> list[tuple[Timing, Timing]]:
+        return list(zip(self.rounds.get(OURS, ()), self.rounds.get(THEIRS, ()), strict=False))
 
     def milliseconds(self, side: str) -> float | None:
         """The median of a side's milliseconds for a batch."""

@@ -31,15 +31,27 @@ class Made:
 
 @dataclass(frozen=True)
 class Timing:
-    """So many batches in so many seconds."""
+    """So many batches in so many seconds.
+
+    Attributes:
+        batches: how many.
+        seconds: by the clock.
+        cpu_seconds: what all threads of the process used of the CPU.
+    """
 
     batches: int
     seconds: float
+    cpu_seconds: float
 
     @property
     def milliseconds(self) -> float:
-        """Of one batch."""
+        """Of one batch, by the clock."""
         return self.seconds / self.batches * 1e3
+
+    @property
+    def cpu_milliseconds(self) -> float:
+        """Of one batch, of the CPU."""
+        return self.cpu_seconds / self.batches * 1e3
 
 
 class Side:
@@ -124,12 +136,12 @@ class Side:
                 self._pipeline.run()
             self._synchronize()
         batches = 0
-        begin = time.perf_counter()
+        begin, used = time.perf_counter(), time.process_time()
         while not batches or time.perf_counter() - begin < seconds:
             self._pipeline.run()
             batches += 1
         self._synchronize()
-        return Timing(batches, time.perf_counter() - begin)
+        return Timing(batches, time.perf_counter() - begin, time.process_time() - used)
 
     def close(self) -> None:
         """End the pipeline, if there is one."""

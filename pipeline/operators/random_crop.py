@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from pipeline.errors import ArgumentTypeError, PipelineError
 from pipeline.executor.batch import Batch
-from pipeline.operators.base import OutputSpec, SampleOperator
+from pipeline.operators.base import BatchOperator
+from pipeline.operators.gpu_operator import fail
 from pipeline.operators.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
 from pipeline.operators.registry import implements, register
 from pipeline.operators.schema import Input, OperatorSchema
-from pipeline.operators.specs import describe
-from pipeline.tensors.cpu import Array
+from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["RANDOM_CROP_GENERATOR"]
 
@@ -32,19 +33,21 @@ Two int32 outputs: where the window begins (y, x), and its extents (height, widt
 
 
 @implements(RANDOM_CROP_GENERATOR, "cpu")
-class RandomCropGenerator(SampleOperator[RandomWindows]):
-    """Chooses each picture's window of those that were drawn for its place in the batch."""
+class RandomCropGenerator(BatchOperator):
+    """Chooses the windows of all pictures together."""
 
-    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[RandomWindows, Sequence[OutputSpec]]:
-        dtype = inputs[0].dtype
-        if dtype is not None and dtype.kind not in "iu":
-            raise ArgumentTypeError(f"the shapes must be integers, not {dtype}")
-        made = describe("", (2,), np.dtype(np.int32))
-        return RandomWindows(self.node, batch), [made, made]
-
-    def run(self, state: RandomWindows, sample: int, inputs: Sequence[Array], out: Array | None) -> tuple[Array, Array]:
-        shape = inputs[0]
-        if shape.ndim != 1 or shape.shape[0] not in (2, 3):
-            raise PipelineError(f"the shape of a picture has 2 or 3 elements (HW or HWC), not {shape.tolist()}")
-        y, x, height, width = state.choose(sample, int(shape[0]), int(shape[1]))
-        return np.array((y, x), np.int32), np.array((height, width), np.int32)
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        samples = [np.asarray(sample) for sample in inputs[0].samples]
+        if samples[0].dtype.kind not in "iu":
+            raise ArgumentTypeError(f"the shapes must be integers, not {samples[0].dtype}")
+        message = "the shape of a picture has 2 or 3 elements (HW or HWC), not {}"
+        fail(
+            [
+                (sample, PipelineError(message.format(shape.tolist())))
+                for sample, shape in enumerate(samples)
+                if shape.ndim != 1 or len(shape) not in (2, 3)
+            ]
+        )
+        sizes = np.array([shape[:2] for shape in samples], np.int64)
+        windows = RandomWindows(self.node, batch).choose_all(sizes[:, 0], sizes[:, 1]).astype(np.int32)
+        return [TensorListCPU(windows[:, :2]), TensorListCPU(windows[:, 2:])]

@@ -52,8 +52,11 @@ def test_when_the_time_is_over_the_others_are_not_begun(tmp_path: Path, monkeypa
 
 def test_ratios_are_of_the_same_round() -> None:
     ours, theirs = session.SIDES
-    result = Result(SHAPES, {ours: [Timing(10, 1.0), Timing(1, 0.2)], theirs: [Timing(10, 3.0), Timing(2, 0.2)]})
+    result = Result(
+        SHAPES, {ours: [Timing(10, 1.0, 2.0), Timing(1, 0.2, 0.1)], theirs: [Timing(10, 3.0, 1.0), Timing(2, 0.2, 0.4)]}
+    )
     assert result.speeds == pytest.approx([3.0, 0.5])
+    assert result.thrift == pytest.approx([0.5, 2.0])
     assert result.milliseconds(ours) == pytest.approx(150)
 
 

@@ -263,17 +263,17 @@ def test_refuses_shapes_that_are_no_integers() -> None:
 @pytest.mark.parametrize("options", [{}, {"num_attempts": 0}, {"random_area": [0.9, 2.0]}, {"num_attempts": 1}])
 def test_windows_of_a_batch_are_those_of_its_samples(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     sizes = [(30, 40), (1, 500), (500, 1), (7, 7), (0, 5), (300, 20), (1080, 1920), (2, 3)] * 8
-    one_by_one = RandomWindows.choose
+    together = RandomWindows.choose_all
     compared = []
 
-    def choose(windows: RandomWindows, sample: int, height: int, width: int, *given: Any) -> tuple[int, int, int, int]:
-        window = one_by_one(windows, sample, height, width, *given)
-        heights, widths = np.array(sizes).T
-        assert tuple(windows.choose_all(heights, widths)[sample].tolist()) == window
-        compared.append(sample)
-        return window
+    def choose_all(windows: RandomWindows, heights: Array, widths: Array) -> Array:
+        found = together(windows, heights, widths)
+        for sample, size in enumerate(sizes):
+            assert tuple(found[sample].tolist()) == windows.choose(sample, *size)
+            compared.append(sample)
+        return found
 
-    monkeypatch.setattr(RandomWindows, "choose", choose)
+    monkeypatch.setattr(RandomWindows, "choose_all", choose_all)
     shapes = [np.array([*size, 3]) for size in sizes]
     run_ours(lambda fn, _, x: fn.random_crop_generator(x, **options), shapes, seed=5)
-    assert sorted(compared) == list(range(len(sizes)))
+    assert compared == list(range(len(sizes)))

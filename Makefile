@@ -51,6 +51,7 @@ bench-check: $(DEV) ## compare ratios with the last committed results; fails if 
 
 bench-operators: $(DEV) ## compare every operator with NVIDIA DALI's on the CPU, in four minutes
 	$(BIN)/python -m benchmarks.operators $(ARGS)
+	$(BIN)/python -m docs.operators_speed
 
 fuzz: $(DEV) ## attack a server with hostile clients for ten minutes (ARGS="--seconds 60": shorter)
 	$(BIN)/python -m tests.fuzz $(ARGS)

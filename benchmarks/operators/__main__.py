@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from benchmarks.machine import core_count
+from benchmarks.machine import core_count, short_name
 from benchmarks.operators.cases import CASES, Case
 from benchmarks.operators.data import write_files
 from benchmarks.operators.report import as_json, line
@@ -28,9 +30,20 @@ def main() -> int:
         for result in measure_all(chosen(options), folder, options, on_gpu):
             print(line(result), flush=True)
             results.append(result)
-    path = save(as_json(results, options), options.output, device_id(options), "-operators")
+    document = as_json(results, options)
+    if options.only:
+        earlier = options.output / f"{document['date']}-{short_name(device_id(options))}-operators.json"
+        document = merged(json.loads(earlier.read_text()), document) if earlier.exists() else document
+    path = save(document, options.output, device_id(options), "-operators")
     print(f"Saved {path.name}.")
     return 0
+
+
+def merged(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """Earlier results of the day, with those of some operators in their places."""
+    new = {(one["operator"], one["variant"]): one for one in now["operators"]}
+    kept = [new.pop((one["operator"], one["variant"]), one) for one in earlier["operators"]]
+    return {**earlier, "operators": [*kept, *new.values()]}
 
 
 def chosen(options: argparse.Namespace) -> list[Case]:
@@ -55,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = made.add_argument
     add("--device", default="cpu", help="cpu or cuda:0 (default: %(default)s)")
-    add("--only", default="", help="operators, separated by commas (default: all)")
+    add("--only", default="", help="operators, separated by commas: only these figures of the day change")
     add("--rounds", type=int, default=3, help="measurements of each library (default: %(default)s)")
     add("--seconds", type=float, default=0.15, help="length of one measurement (default: %(default)s)")
     add("--threads", type=int, default=core_count(), help="threads of the pipelines (default: all cores)")

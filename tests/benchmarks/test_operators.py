@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks.operators import data, session
+from benchmarks.operators.__main__ import merged
 from benchmarks.operators.cases import Case
 from benchmarks.operators.session import OURS, Result, measure_all
 from benchmarks.operators.side import Timing
@@ -58,6 +59,13 @@ def test_ratios_are_of_the_same_round() -> None:
     assert result.speeds == pytest.approx([3.0, 0.5])
     assert result.thrift == pytest.approx([0.5, 2.0])
     assert result.milliseconds(ours) == pytest.approx(150)
+
+
+def test_some_operators_replace_only_their_figures() -> None:
+    one, two, other = ({"operator": name, "variant": "", "speed": 1} for name in ("a", "b", "c"))
+    earlier = {"command": "all", "operators": [one, two]}
+    made = merged(earlier, {"command": "some", "operators": [{**two, "speed": 2}, other]})
+    assert made == {"command": "all", "operators": [one, {**two, "speed": 2}, other]}
 
 
 def test_data_are_batches(tmp_path: Path) -> None:

@@ -1,0 +1,128 @@
+"""Writes docs/operators-speed.md: how fast every operator is beside NVIDIA DALI's, from the last measurements.
+
+    python -m docs.operators_speed
+
+`python -m benchmarks.operators` measures, on the CPU or with `--device cuda:0` on a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.operators.cases import LEFT_OUT
+from docs import slower
+
+FOLDER = Path(__file__).resolve().parent
+PAGE = FOLDER / "operators-speed.md"
+RESULTS = FOLDER.parent / "benchmarks" / "results"
+#: A ratio below this one has to be explained.
+SLOW = 1 / 1.3
+
+_UNKNOWN = "Not looked into yet."
+
+HEAD = """# Speed of operators beside NVIDIA DALI's
+
+How many times as fast as NVIDIA DALI each operator is: 2 takes half of its time, 0.5 twice its time. Written by
+`python -m docs.operators_speed` from what `python -m benchmarks.operators` measured:
+
+{sources}
+
+On the CPU, times and ratios are of processor time, of all threads: other programs ran on that machine, which changes
+what a clock shows. *By the clock* is the ratio of that. On the GPU, times are those of a clock, for many batches.
+
+Each operator is the only one of its pipeline. The input is a batch of 64 that lies ready where the operator runs, so
+no time is spent on reading or copying it; what comes is the time of a whole batch, with what a pipeline does for each.
+Where nothing has to move (`slice`, `reshape`, `permute_batch` and others), our output is a view of the input.
+Pictures have 480 x 640 pixels, thumbnails (of what takes long) 240 x 320, planes are 3 x 224 x 224 floats;
+`benchmarks/operators/cases.py` has every call. Both libraries run it in turn, with a thread for each core: a ratio is
+the median of {rounds} rounds, then the smallest and the largest. Bold ones are explained below the table.
+
+| operator | case | CPU, ms | DALI, ms | ratio | by the clock | GPU, ms | DALI, ms | ratio |
+| --- | --- | ---: | ---: | --- | --- | ---: | ---: | --- |
+"""
+
+
+def page() -> str:
+    """Return the page, from the latest results."""
+    found = {device: latest(device) for device in ("cpu", "gpu")}
+    named = {device: _by_case(document) for device, document in found.items()}
+    rows = []
+    for operator, variant in dict.fromkeys([*named["cpu"], *named["gpu"]]):
+        cells = [f"`{operator}`", variant]
+        cells += _cells(named["cpu"].get((operator, variant)), "cpu_milliseconds", "cpu_ratio")
+        cells += _cells(named["cpu"].get((operator, variant)), "milliseconds", "speed", loud=False)[-1:]
+        cells += _cells(named["gpu"].get((operator, variant)), "milliseconds", "speed")
+        rows.append("| " + " | ".join(cells) + " |")
+    documents = [document for document in found.values() if document is not None]
+    head = HEAD.format(
+        sources="\n".join(map(_source, documents)),
+        rounds=max(len(times) for document in documents for one in document["operators"]
+                   for times in one["milliseconds"].values()),
+    )  # fmt: skip
+    text = head + "\n".join(rows) + "\n"
+    for device, title, reasons in (("cpu", "the CPU", slower.ON_CPU), ("gpu", "the GPU", slower.ON_GPU)):
+        if explained := sorted(slow(device)):
+            text += f"\n## Why these are slower on {title}\n\n| operator | why |\n| --- | --- |\n"
+            text += "".join(f"| `{operator}` | {reasons.get(operator, _UNKNOWN)} |\n" for operator in explained)
+    text += "\n## Not measured here\n\n| operator | why |\n| --- | --- |\n"
+    return text + "".join(f"| `{operator}` | {reason} |\n" for operator, reason in LEFT_OUT.items())
+
+
+def latest(device: str) -> dict[str, Any] | None:
+    """Return the last results of a device, "cpu" or "gpu"; None where there are none."""
+    paths = [path for path in RESULTS.glob("*-operators.json") if ("-cpu-" in path.name) == (device == "cpu")]
+    if not paths:
+        return None
+    document: dict[str, Any] = json.loads(max(paths, key=lambda path: path.name[:10]).read_text())
+    return document
+
+
+def slow(device: str) -> dict[str, float]:
+    """Return the operators that are slower than DALI's by more than a little, and their lowest ratio."""
+    found: dict[str, float] = {}
+    name = "cpu_ratio" if device == "cpu" else "speed"
+    for one in (latest(device) or {"operators": []})["operators"]:
+        if one.get(name, 1.0) < SLOW:
+            found[one["operator"]] = min(one[name], found.get(one["operator"], 1.0))
+    return found
+
+
+def _by_case(document: dict[str, Any] | None) -> dict[tuple[str, str], dict[str, Any]]:
+    return {(one["operator"], one["variant"]): one for one in (document or {"operators": []})["operators"]}
+
+
+def _cells(one: dict[str, Any] | None, times: str, ratio: str, *, loud: bool = True) -> list[str]:
+    """Say our time, DALI's, and the ratio, bold where it is to be explained."""
+    if one is None:
+        return ["", "", ""]
+    cells = [_median(one[times].get(side)) for side in ("dali-proxy", "nvidia-dali")]
+    if ratio not in one:
+        return [*cells, ""]
+    low, high = one[f"{ratio}_range"]
+    said = f"{_short(one[ratio])} ({_short(low)} to {_short(high)})"
+    return [*cells, f"**{said}**" if loud and one[ratio] < SLOW else said]
+
+
+def _median(times: list[float] | None) -> str:
+    return "" if not times else f"{sorted(times)[len(times) // 2]:.2f}"
+
+
+def _short(ratio: float) -> str:
+    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
+
+
+def _source(document: dict[str, Any]) -> str:
+    machine = document["machine"]
+    what = machine["gpus"][0] if "cuda" in document["command"] else machine["processor"]
+    return f"- {document['date']}, {what}, {machine['cores']} cores: `{document['command']}`."
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()

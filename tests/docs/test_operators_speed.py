@@ -1,0 +1,27 @@
+"""The table of ratios is that of the last results, and complete."""
+
+from __future__ import annotations
+
+import json
+
+from benchmarks.operators.cases import CASES, LEFT_OUT
+from docs import operators, operators_speed, slower
+from pipeline.operators import all_schemas
+
+
+def test_the_page_is_not_stale() -> None:
+    assert operators_speed.PAGE.read_text() == operators_speed.page(), "run `python -m docs.operators_speed`"
+
+
+def test_every_operator_that_dali_has_is_measured_or_there_is_a_reason() -> None:
+    dali = json.loads(operators.NAMES.read_text())["operators"]
+    ours = {schema.name for schema in all_schemas() if not schema.hidden and schema.alias_of is None}
+    measured = {case.operator for case in CASES}
+    assert ours & set(dali) == measured | (set(LEFT_OUT) & set(dali))
+    assert not measured & set(LEFT_OUT)
+    assert set(LEFT_OUT) <= ours
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+def test_what_is_slower_on_the_cpu_is_explained() -> None:
+    assert operators_speed.slow("cpu").keys() <= slower.ON_CPU.keys(), "add reasons in docs/slower.py"

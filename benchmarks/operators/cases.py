@@ -188,6 +188,7 @@ LEFT_OUT = {
     "experimental.equalize": "equalize by its old name",
     "experimental.filter": "filter by its old name",
     "experimental.inputs.video": _VIDEO,
+    "experimental.readers.video": _VIDEO,
     "per_frame": "marks an argument, and does nothing by itself",
     "readers.video": _VIDEO,
     "readers.video_resize": _VIDEO,

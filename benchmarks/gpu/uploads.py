@@ -12,7 +12,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,6 +50,11 @@ def tables(kind: str, scattered: bool, batch_size: int) -> list[np.ndarray]:
     if scattered:
         rng.shuffle(rows)
     return [np.ascontiguousarray(rows[begin : begin + batch_size]) for begin in range(0, len(rows), batch_size)][:-1]
+
+
+def pin_now(memory: np.ndarray, on_pinned: Callable[[np.ndarray], None]) -> None:
+    """Register memory with CUDA, as the host's `Pinner` does on a thread of its own."""
+    on_pinned(np.asarray(PinnedMemory(memory, 0)))
 
 
 def rate(batches: Callable[[], Iterator[TensorListCPU]], threads: int, seconds: float) -> tuple[float, ...]:
@@ -96,7 +100,7 @@ def main() -> None:
     with SharedBlock.create(SEGMENT) as block:
         block.array[:] = 1
         for pinned in (True, False):
-            reader = RingReader(pin=partial(PinnedMemory.of, device_id=0) if pinned else None)
+            reader = RingReader(pin=pin_now if pinned else None)
             begin = time.perf_counter()
             reader.attach(0, os.dup(block.fd), SEGMENT)
             if pinned:

@@ -14,6 +14,7 @@ from functools import partial
 
 from dali_proxy.host.clients import Consumer, Worker, check_count
 from dali_proxy.host.options import HostOptions
+from dali_proxy.host.pinning import Pinner
 from dali_proxy.host.requests import Request
 from dali_proxy.host.runner import Runner
 from dali_proxy.transport.exchange import LocalExchange
@@ -68,7 +69,7 @@ class Host:
         self._path_inputs = {node.inputs[0].node for node in pipeline.graph.find("io.file.read")}
         self._publisher = ResultPublisher(pipeline.device_id, local)
         device_id = pipeline.executor.device_id
-        self._pin = None if device_id is None else partial(PinnedMemory.of, device_id=device_id)
+        self._pinner = None if device_id is None else Pinner(partial(PinnedMemory.of, device_id=device_id))
         self._client_numbers = itertools.count(1)
         self._workers: dict[int, Worker] = {}
         self._clients: dict[Channel, Worker | Consumer | None] = {}
@@ -110,6 +111,8 @@ class Host:
     def close(self) -> None:
         """End the executor's threads and free all memory, after `run` has returned."""
         self._server.close()
+        if self._pinner is not None:
+            self._pinner.close()
         self._pipeline.close()
         self._runner.close()
         self._publisher.close()
@@ -158,7 +161,8 @@ class Host:
         number = next(self._client_numbers)
         fds: tuple[int, ...]
         if hello.role == "worker":
-            worker = Worker(channel, number, hello.name, self._options.ring_bytes_limit, self._pin)
+            pin = None if self._pinner is None else self._pinner.pin
+            worker = Worker(channel, number, hello.name, self._options.ring_bytes_limit, pin)
             self._clients[channel] = self._workers[number] = worker
             fds, nbytes = worker.completions.fds, 0
         elif hello.role != "consumer":

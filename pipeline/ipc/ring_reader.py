@@ -17,11 +17,24 @@ from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["Pin", "RingReader", "fits_numpy"]
 
-Pin = Callable[[npt.NDArray[np.uint8]], Any]
+Memory = npt.NDArray[np.uint8]
+Pin = Callable[[Memory, Callable[[Memory], None]], None]
 
 _MAX_SEGMENTS = 64
 _EXACT = float(1 << 52)  # sizes below it are exact as float64
 _LARGEST = float(1 << 48)  # what lengths of an array may multiply to, zeros left out: NumPy refuses a little more
+
+
+class _Segment:
+    """A segment as it was mapped, and a second array over it from when it is pinned on."""
+
+    def __init__(self, array: Memory) -> None:
+        self.array = array
+        self.pinned: Memory | None = None
+
+    def set_pinned(self, array: Memory) -> None:
+        array.setflags(write=False)
+        self.pinned = array
 
 
 class RingReader:
@@ -31,15 +44,14 @@ class RingReader:
 
     Args:
         limit: bytes that the segments may have together.
-        pin: called with the memory of each segment, to register it with CUDA; it returns an object with
-            ``__array_interface__`` that keeps it so while arrays made of the object live, or None if it couldn't.
+        pin: called with the memory of each new segment, to register it with CUDA, and with what to call when that is
+            done, on any thread: with an array over the same memory that keeps it registered.
     """
 
     def __init__(self, *, limit: int = 1 << 40, pin: Pin | None = None) -> None:
         self._limit = limit
         self._pin = pin
-        self._segments: dict[int, npt.NDArray[np.uint8]] = {}
-        self._pinned: set[int] = set()
+        self._segments: dict[int, _Segment] = {}
 
     def attach(self, ring_id: int, fd: int, nbytes: int) -> None:
         """Map a new segment. Owns `fd` from now on.
@@ -48,7 +60,7 @@ class RingReader:
             ProtocolError: the number is taken, there are too many segments or bytes, or `fd` isn't what it
                 should be.
         """
-        total = sum(array.nbytes for array in self._segments.values()) + nbytes
+        total = sum(segment.array.nbytes for segment in self._segments.values()) + nbytes
         if ring_id in self._segments or len(self._segments) >= _MAX_SEGMENTS or total > self._limit:
             os.close(fd)
             raise ProtocolError(
@@ -57,12 +69,10 @@ class RingReader:
         block = SharedBlock.attach(fd, nbytes)
         array = block.array
         block.close()
-        pinned = None if self._pin is None else self._pin(array)
-        if pinned is not None:
-            array = np.asarray(pinned)
-            self._pinned.add(ring_id)
         array.setflags(write=False)
-        self._segments[ring_id] = array
+        segment = self._segments[ring_id] = _Segment(array)
+        if self._pin is not None:
+            self._pin(array, segment.set_pinned)
 
     def detach(self, ring_id: int) -> None:
         """Forget a segment.
@@ -72,7 +82,6 @@ class RingReader:
         """
         if self._segments.pop(ring_id, None) is None:
             raise ProtocolError(f"segment {ring_id} is not attached")
-        self._pinned.discard(ring_id)
 
     def view(self, ring_id: int, offset: int, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """One array over a segment.
@@ -80,10 +89,10 @@ class RingReader:
         Raises:
             ProtocolError: it would not lie inside the segment, or isn't aligned.
         """
-        segment = self._segments.get(ring_id)
         dtype = np.dtype(dtype)
-        if segment is None:
+        if ring_id not in self._segments:
             raise ProtocolError(f"segment {ring_id} is not attached")
+        segment = self._segments[ring_id].array
         nbytes = math.prod(shape) * dtype.itemsize  # Python integers: exact
         misplaced = offset < 0 or offset % dtype.itemsize or offset + nbytes > segment.nbytes
         if misplaced or any(n < 0 for n in shape) or math.prod(n or 1 for n in shape) >= _LARGEST:
@@ -112,7 +121,10 @@ class RingReader:
         for ring_id in numbers.tolist():
             if ring_id not in self._segments:
                 raise ProtocolError(f"segment {ring_id} is not attached")
-        segments = [self._segments[ring_id] for ring_id in numbers.tolist()]
+        pinned = [self._segments[ring_id].pinned for ring_id in numbers.tolist()]
+        known = [memory for memory in pinned if memory is not None]
+        all_pinned = len(known) == len(pinned)
+        segments = known if all_pinned else [self._segments[ring_id].array for ring_id in numbers.tolist()]
         # A product of int64 could wrap around and look small. In float64 it can't; it is exact where it
         # matters.
         nbytes = np.prod(shapes, axis=1, dtype=np.float64) * dtype.itemsize
@@ -125,7 +137,7 @@ class RingReader:
         starts = np.array([segment.ctypes.data for segment in segments], np.int64)[homes]
         samples = Samples(starts + offsets, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
         batch = TensorListCPU.from_table(samples, segments, homes)
-        batch.pinned = self._pinned.issuperset(numbers.tolist())
+        batch.pinned = all_pinned
         return batch
 
     def close(self) -> None:

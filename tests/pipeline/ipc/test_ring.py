@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline.ipc.completion import CompletionReader, CompletionWriter
 from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError, ProtocolError, RingFullError
+from pipeline.ipc.memory import SharedBlock
 from pipeline.ipc.ring import Ring
 from pipeline.ipc.ring_reader import RingReader
 from tests.pipeline.ipc.processes import Child, Gate
@@ -378,25 +379,57 @@ def test_the_reader_refuses_segments_that_repeat_or_are_too_many(make_pair):
         pair.reader.detach(5)
 
 
+class Pinned:
+    """Counts what is registered with nobody."""
+
+    held = 0
+
+    def __init__(self, memory):
+        self.memory, self.__array_interface__ = memory, memory.__array_interface__
+        Pinned.held += memory.nbytes
+        weakref.finalize(self, Pinned.end, memory.nbytes)
+
+    @classmethod
+    def end(cls, nbytes):
+        cls.held -= nbytes
+
+
 def test_views_outlive_detaching_and_pins_end_with_them(make_pair):
-    pinned, unpinned = [], []
-
-    class Pinned:
-        def __init__(self, memory):
-            self.memory, self.__array_interface__ = memory, memory.__array_interface__
-            pinned.append(memory.nbytes)
-            weakref.finalize(self, unpinned.append, memory.nbytes)
-
-    reader = RingReader(pin=Pinned)
+    waiting = []
+    reader = RingReader(pin=lambda memory, on_pinned: waiting.append((memory, on_pinned)))
     pair = make_pair()
     pair.attach = lambda ring_id, block: reader.attach(ring_id, os.dup(block.fd), block.nbytes)
     pair.ring._attach = pair.attach
-    pair.ring.write(np.full(10, 4, np.uint8))
-    view = reader.view(0, 0, (10,), np.uint8)
+    block = pair.ring.write(np.full(10, 4, np.uint8))
+    row = np.array([[0, block.offset, 10]])
+    early = reader.batch(row, np.uint8)
+    assert not early.pinned  # and usable, however long it takes
+    memory, on_pinned = waiting.pop()
+    on_pinned(np.asarray(Pinned(memory)))
+    late = reader.batch(row, np.uint8)
+    assert late.pinned
+    assert late.table().pointers.tolist() == early.table().pointers.tolist()
+    assert not late.samples[0].flags.writeable
     reader.detach(0)
     pair.ring.close()
-    assert (view == 4).all()
-    assert pinned == [64 * KIB]
-    assert unpinned == []
-    del view
-    assert unpinned == [64 * KIB]
+    del memory, on_pinned
+    for batch in (early, late):
+        assert (batch.at(0) == 4).all()
+    assert Pinned.held == 64 * KIB
+    del batch, late
+    assert Pinned.held == 0
+
+
+def test_a_batch_is_pinned_when_all_its_segments_are(make_pair):
+    waiting = []
+    reader = RingReader(pin=lambda memory, on_pinned: waiting.append((memory, on_pinned)))
+    for number in range(2):
+        with SharedBlock.create(4096) as block:
+            reader.attach(number, os.dup(block.fd), 4096)
+    both, second = np.array([[0, 0, 8], [1, 64, 8]]), np.array([[1, 0, 8]])
+    for count, (memory, on_pinned) in enumerate(reversed(waiting)):
+        assert reader.batch(second, np.uint8).pinned == (count > 0)
+        assert not reader.batch(both, np.uint8).pinned
+        on_pinned(memory.view())
+    assert reader.batch(both, np.uint8).pinned
+    reader.close()

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,14 @@ pytestmark = pytest.mark.gpu
 NBYTES = 8 << 20
 
 
+def pin_now(memory: np.ndarray, on_pinned: Callable[[np.ndarray], None]) -> None:
+    on_pinned(np.asarray(PinnedMemory(memory, 0)))
+
+
 @pytest.fixture(params=["pinned", "pageable"])
 def ring(request: pytest.FixtureRequest) -> Iterator[tuple[RingReader, np.ndarray]]:
     """A ring's reader and what lies in its only segment."""
-    pin = partial(PinnedMemory.of, device_id=0) if request.param == "pinned" else None
-    reader = RingReader(pin=pin)
+    reader = RingReader(pin=pin_now if request.param == "pinned" else None)
     with SharedBlock.create(NBYTES) as block:
         block.array[:] = np.random.default_rng(1).integers(0, 256, NBYTES, np.uint8)
         reader.attach(0, os.dup(block.fd), NBYTES)

@@ -1,0 +1,108 @@
+"""The host's thread that pins memory: what it calls, what it keeps, and how it ends."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dali_proxy.host.pinning import Pinner
+
+PATIENCE = 50
+
+
+class Register:
+    """Stands for CUDA: pins nothing, and waits where the test says so."""
+
+    def __init__(self) -> None:
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.asked: list[int] = []
+        self.refused = False
+
+    def __call__(self, memory: np.ndarray) -> Any:
+        self.asked.append(memory.nbytes)
+        assert self.go_on.wait(PATIENCE)
+        return None if self.refused else memory
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        threading.Event().wait(0.001)
+
+
+@pytest.fixture
+def register() -> Register:
+    return Register()
+
+
+@pytest.fixture
+def pinner(register: Register) -> Iterator[Pinner]:
+    made = Pinner(register)
+    yield made
+    register.go_on.set()
+    made.close()
+
+
+def test_it_tells_when_memory_is_pinned_and_does_not_wait_for_that(pinner: Pinner, register: Register) -> None:
+    register.go_on.clear()
+    done, made = threading.Semaphore(0), []
+    blocks = [np.zeros(10, np.uint8), np.zeros(20, np.uint8)]
+
+    def on_pinned(memory: np.ndarray) -> None:
+        made.append(memory)
+        done.release()
+
+    for block in blocks:
+        pinner.pin(block, on_pinned)
+    assert made == []
+    register.go_on.set()
+    for _ in blocks:
+        assert done.acquire(timeout=PATIENCE)
+    assert [memory.ctypes.data for memory in made] == [block.ctypes.data for block in blocks]
+    assert register.asked == [10, 20]
+
+
+def test_what_is_refused_is_not_told_and_nothing_is_kept(pinner: Pinner, register: Register) -> None:
+    done = threading.Event()
+    register.refused = True
+    block = np.zeros(10, np.uint8)
+    gone = weakref.ref(block)
+    pinner.pin(block, lambda memory: pytest.fail("it was refused"))
+    del block
+    last = np.zeros(1, np.uint8)
+    pinner.pin(last, lambda memory: done.set())
+    pinner.close()
+    gc.collect()
+    assert gone() is None
+    assert not done.is_set()
+
+
+def test_the_end_waits_for_no_memory_that_was_not_begun(pinner: Pinner, register: Register) -> None:
+    register.go_on.clear()
+    pinner.pin(np.zeros(1, np.uint8), lambda memory: None)
+    until(lambda: bool(register.asked))
+    for _ in range(5):
+        pinner.pin(np.zeros(2, np.uint8), lambda memory: None)
+    ending = threading.Thread(target=pinner.close)
+    ending.start()
+    until(lambda: pinner._closing)
+    register.go_on.set()
+    ending.join(PATIENCE)
+    assert not ending.is_alive()
+    assert register.asked == [1]
+
+
+def test_an_unused_one_has_no_thread(register: Register) -> None:
+    before = threading.active_count()
+    made = Pinner(register)
+    assert threading.active_count() == before
+    made.close()

@@ -26,9 +26,6 @@ class Target(Protocol):
     def current(self) -> AbstractContextManager[Any]:
         """Return a context in which further work on the pixels comes after what was written."""
 
-    def size(self, frame: Any) -> tuple[int, int]:
-        """Return a frame's height and width."""
-
     def empty(self, shape: tuple[int, ...]) -> Any:
         """Return memory for frames, uint8."""
 
@@ -169,7 +166,7 @@ def read_frames(
             lending.close()
         for number, frame in found:
             if made is None:
-                made = target.empty((len(frames), *target.size(frame), target.channels))
+                made = target.empty((len(frames), frame.height, frame.width, target.channels))
             first, *others = places.get(number, [None])
             if first is not None:
                 target.write(frame, made[first])

@@ -33,22 +33,18 @@ class _Plane:
         return self._plane.__dlpack__()
 
 
-def planes_of(
-    frames: Sequence[Any], sizes: Sequence[tuple[int, int]], from_dlpack: Callable[[Any], Any]
-) -> tuple[Samples, Samples, list[Any]]:
+def planes_of(frames: Sequence[Any], from_dlpack: Callable[[Any], Any]) -> tuple[Samples, Samples, list[Any]]:
     """Return luma and chroma of frames in NV12 or P016, and what keeps their memory.
 
     Args:
         frames: each an `av.VideoFrame`.
-        sizes: height and width of each.
         from_dlpack: of CuPy or NumPy, by where the frames lie.
     """
     planes = [[from_dlpack(_Plane(plane)) for plane in frame.planes] for frame in frames]
     luma, chroma = (Samples.of([pair[number] for pair in planes]) for number in range(2))
-    shown = np.array(sizes, np.int64)
     # PyAV rounds the size of chroma down: of an odd size it leaves out what is there.
-    halves = np.column_stack([-(-shown // 2), np.full(len(shown), 2)])
-    return replace(luma, shapes=shown), replace(chroma, shapes=halves), planes
+    halves = np.column_stack([-(-luma.shapes // 2), np.full(len(frames), 2)])
+    return luma, replace(chroma, shapes=halves), planes
 
 
 class GpuPixels:
@@ -82,15 +78,6 @@ class GpuPixels:
             self._launch()
             yield
 
-    def size(self, frame: Any) -> tuple[int, int]:
-        """Return a frame's height and width: NVDEC rounds odd ones up."""
-        told = self._encoding.height, self._encoding.width
-        height, width = (
-            size if size % 2 and size + 1 == found else found
-            for size, found in zip(told, (frame.height, frame.width), strict=True)
-        )
-        return height, width
-
     def empty(self, shape: tuple[int, ...]) -> Any:
         """Return memory for frames."""
         with self._stream():
@@ -102,7 +89,7 @@ class GpuPixels:
         Raises:
             DecodeError: the frame's size is another one, or it is of a kind that there is no kernel for.
         """
-        check_size(self.size(frame), out)
+        check_size(frame, out)
         self._waiting.append((frame, out))
         if len(self._waiting) == _AT_ONCE:
             with self.current():
@@ -125,7 +112,7 @@ class GpuPixels:
         frames, outs = zip(*self._waiting, strict=True)
         self._waiting = []
         try:
-            luma, chroma, _planes = planes_of(frames, [self.size(frame) for frame in frames], self._cupy.from_dlpack)
+            luma, chroma, _planes = planes_of(frames, self._cupy.from_dlpack)
         except (NotImplementedError, ValueError) as error:
             raise DecodeError(
                 f"its frames are no 4:2:0 of 8 to 16 bits, which is what the GPU makes pixels of ({error}); "

@@ -99,6 +99,10 @@ def check_nvdec(device_id: int, encoding: Encoding) -> None:
     bits = pixels.components[0].bits if pixels is not None else 8
     if pixels is not None and not _is_420(pixels):
         raise DeviceError(f"{decodes} {pixels.name}, only 4:2:0; device='cpu' decodes all")
+    if encoding.width % 2 or encoding.height % 2:  # FFmpeg takes NVDEC's frames of odd sizes for even ones
+        raise DeviceError(
+            f"{decodes} {encoding.width}x{encoding.height} pixels rightly, only even sizes; device='cpu' decodes all"
+        )
     found = _capabilities(device_id, codec, bits)
     if found is None:
         raise DeviceError(f"{decodes} {codec} of {bits} bits; device='cpu' decodes all")

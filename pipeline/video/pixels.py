@@ -16,7 +16,7 @@ from pipeline.tensors.cpu import Array
 from pipeline.types import DALIImageType
 from pipeline.video.native import compiled
 
-__all__ = ["Pixels", "chroma_is_left", "color_matrix", "color_table"]
+__all__ = ["Pixels", "check_size", "chroma_is_left", "color_matrix", "color_table"]
 
 #: Formats that the compiled loop takes, and whether chroma has half of the rows, and of the columns. "j": full range.
 _PLANAR = {
@@ -83,14 +83,14 @@ def chroma_is_left(codec: str) -> bool:
     return codec in _LEFT
 
 
-def check_size(size: tuple[int, int], out: Any) -> None:
+def check_size(frame: Any, out: Any) -> None:
     """Check that a frame fits into an HWC array.
 
     Raises:
-        DecodeError: its size, height and width, is another one.
+        DecodeError: its size is another one.
     """
-    if size != out.shape[:2]:
-        raise DecodeError(f"its frames change size, from {out.shape[0]}x{out.shape[1]} to {size[0]}x{size[1]}")
+    if (frame.height, frame.width) != out.shape[:2]:
+        raise DecodeError(f"its frames change size, from {out.shape[0]}x{out.shape[1]} to {frame.height}x{frame.width}")
 
 
 @cache
@@ -129,10 +129,6 @@ class Pixels:
         """Return a context that does nothing."""
         return nullcontext()
 
-    def size(self, frame: Any) -> tuple[int, int]:
-        """Return a frame's height and width."""
-        return frame.height, frame.width
-
     def empty(self, shape: tuple[int, ...]) -> Array:
         """Return memory for frames."""
         return np.empty(shape, np.uint8)
@@ -143,7 +139,7 @@ class Pixels:
         Raises:
             DecodeError: the frame's size is another one.
         """
-        check_size(self.size(frame), out)
+        check_size(frame, out)
         if self._convert(frame, out):
             return
         if frame.format.is_rgb:

@@ -41,7 +41,7 @@ def encoding(codec: str, pixels: str | None = "yuv420p", width: int = 640, heigh
     "given",
     [
         encoding("h264"),
-        encoding("h264", "yuvj420p", 641, 479),
+        encoding("h264", "yuvj420p", 642, 478),
         encoding("hevc", "yuv420p10le"),
         encoding("hevc", None),
         encoding("h264", width=140, height=130),  # a decoder rounds up to blocks, as to 144
@@ -64,6 +64,8 @@ def test_what_it_decodes(given: Encoding) -> None:
         (encoding("prores"), "doesn't decode prores of 8 bits"),
         (encoding("h264", width=128), "doesn't decode h264 of 128x480 pixels, only 144x144 to 4096x2304"),
         (encoding("h264", height=2320), "doesn't decode h264 of 640x2320 pixels"),
+        (encoding("h264", width=639), "doesn't decode 639x480 pixels rightly, only even sizes"),
+        (encoding("hevc", height=479), "doesn't decode 640x479 pixels rightly, only even sizes"),
         (encoding("av1"), "NVDEC of GPU 3 can't be used: cuvidGetDecoderCaps failed with error 100"),
     ],
 )

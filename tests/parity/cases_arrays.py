@@ -79,7 +79,7 @@ def stack(draw: Draw) -> None:
 @case("reshape")
 def reshape(draw: Draw) -> None:
     draw.count = draw.integer(1, 2)
-    samples = draw.arrays(3, layout=None, same=[-1])
+    samples = draw.arrays(3, layout=None, same=[-1], empty=False)  # DALI refuses extents of 0
     height, width, depth = samples[0].shape
     shape = draw.one([height * width, depth], [height, -1], [-1], [depth, 1, width, height], [height, width, depth])
     way = draw.one("shape", "per sample", "input", "rel_shape", "rel_shape per sample", "src_dims", "both", "layout")
@@ -195,7 +195,7 @@ def plain(draw: Draw) -> None:
 @case("full")
 def full(draw: Draw) -> None:
     width = draw.integer(1, 4)
-    draw.arrays(1, same=[-1], least=width, most=width)
+    draw.arrays(1, same=[-1], empty=False, least=width, most=width)
     draw.argument("shape", lambda: (draw.integer(1, 3), draw.integer(1, 3), width), np.int32, always=True)
     draw.maybe("layout", lambda: "HWC")
 

@@ -131,7 +131,7 @@ class Draw:
         *,
         layout: str | None = None,
         same: Sequence[int] = (),
-        empty: bool = False,
+        empty: bool = True,
         least: int = 1,
         most: int = 6,
         low: float = -100,
@@ -144,7 +144,7 @@ class Draw:
             dtypes: one is drawn.
             layout: of the samples.
             same: axes whose extents all samples share; -1 for all of them.
-            empty: whether extents may be 0.
+            empty: whether extents may be 0, where `least` is 1.
             least: of the extents.
             most: of the extents.
             low: of the values.
@@ -152,7 +152,7 @@ class Draw:
         """
         ndim = self.integer(0, 4) if ndim is None else ndim
         dtype = self.one(*dtypes)
-        least = 0 if empty and self.nothing() else least
+        least = 0 if empty and least == 1 and self.nothing() else least
         first = self.shape(ndim, least, most)
         shapes = [first]
         for _ in range(self.count - 1):

@@ -222,3 +222,32 @@ def test_a_long_video_in_parts(large: dict[str, Path]) -> None:
         shown += [number_of(frame) for sample in range(len(batch)) for frame in batch.at(sample)]
     assert shown == [*range(COUNT), 0, 0]
     pipe.close()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"pad_mode": "constant", "fill_value": [200, 100, 0], "stride": 2},
+        {"pad_mode": "reflect_101"},
+        {"uniform_sample": True},
+    ],
+    ids=str,
+)
+def test_the_experimental_reader(arguments: dict[str, Any], large: dict[str, Path]) -> None:
+    made = []
+    for device, device_id in (("cpu", None), ("gpu", 0)):
+        with Pipeline(batch_size=2, num_threads=2, device_id=device_id) as pipe:
+            frames, numbers = fn.experimental.readers.video(
+                device=device,
+                filenames=[str(large["h264.mp4"]), str(large["vp9.webm"])],
+                sequence_length=9,
+                enable_frame_num="sequence",
+                **arguments,
+            )
+            pipe.set_outputs(frames, numbers)
+        made.append(outputs(pipe, runs=4))
+        pipe.close()
+    for theirs, ours in zip(*made, strict=True):
+        for sample in range(2):
+            assert ours[1].at(sample).tolist() == theirs[1].at(sample).tolist()
+            close(ours[0].at(sample), theirs[0].at(sample))

@@ -126,13 +126,15 @@ def make(name: str, folder: Path) -> list[Array]:
 def write_files(folder: Path) -> None:
     """Write what readers read: pictures in two classes, arrays, a sequence, annotations, an archive."""
     jpegs = [cv2.imencode(".jpg", picture(number))[1].tobytes() for number in range(8)]
+    arrays = [picture(number, 224, 224) for number in range(8)]
+    frame = cv2.imencode(".jpg", picture(0, 60, 80))[1].tobytes()
     for parent in ("files/a", "files/b", "arrays", "sequences/0"):
         (folder / parent).mkdir(parents=True)
     for number in range(BATCH):
         for label in "ab":
             (folder / f"files/{label}/{number:03}.jpg").write_bytes(jpegs[number % 8])
-        np.save(folder / f"arrays/{number:03}.npy", picture(number % 8, 224, 224))
-        (folder / f"sequences/0/{number:03}.jpg").write_bytes(cv2.imencode(".jpg", picture(0, 60, 80))[1].tobytes())
+        np.save(folder / f"arrays/{number:03}.npy", arrays[number % 8])
+        (folder / f"sequences/0/{number:03}.jpg").write_bytes(frame)
     (folder / "coco.json").write_text(json.dumps(_annotations()))
     index = []
     with tarfile.open(folder / "archive.tar", "w", format=tarfile.USTAR_FORMAT) as archive:

@@ -294,7 +294,7 @@ def _give_up(why: str) -> None:
 
 def _check_end(folder: Path, sizes: list[int], descriptors: int) -> None:
     gc.collect()  # an iterator in a cycle of an exception's frames ends its workers only then
-    _, alive = psutil.wait_procs(psutil.Process().children(), timeout=15)
+    _, alive = psutil.wait_procs(psutil.Process().children(), timeout=60)
     for process in alive:
         process.send_signal(signal.SIGUSR1)  # it says what it does
         time.sleep(1)

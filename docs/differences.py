@@ -9,7 +9,7 @@ DIFFERENCES = {
     "cast": "NaN becomes 0 in integers of 32 and 64 bits; DALI gives the smallest one. FLOAT16 of wide integers is "
     "rounded once; DALI rounds to FLOAT before.",
     "cat, stack": "Inputs of different layouts are refused; DALI takes the first input's, or none. A layout that only "
-    "some inputs have counts for all.",
+    "some inputs have counts for all. The extents of inputs without elements add up, too; DALI leaves such inputs out.",
     "color_space_conversion": "Nothing to convert hands pictures on; DALI refuses it.",
     "constant": "FLOAT64 is taken.",
     "crop": "Samples of five dimensions are taken; DALI declares them and fails.",

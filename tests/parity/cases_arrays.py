@@ -50,7 +50,7 @@ def cast_like(draw: Draw) -> None:
 def cat(draw: Draw) -> None:
     ndim, dtype = draw.integer(1, 4), draw.one(*ALL)
     layout, axis = draw.one(None, LETTERS[:ndim]), draw.integer(0, ndim - 1)
-    first = draw.arrays(ndim, [dtype], layout=layout)
+    first = draw.arrays(ndim, [dtype], layout=layout, empty=False)  # DALI leaves out what has no elements
     for _ in range(draw.integer(0, 3)):
         samples = []
         for sample in first:

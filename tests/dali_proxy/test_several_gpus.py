@@ -1,4 +1,4 @@
-"""One machine, two GPUs: iterators over a pipeline on each, servers on the second, and devices that are not mixed up."""
+"""One machine, two GPUs: iterators over a pipeline on each, servers on the second, devices that are not mixed up."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ setup(
         Extension(
             f"pipeline.{folder}._native",
             [f"pipeline/{folder}/_native.c"],
-            extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math"],
+            extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-pthread"],
+            extra_link_args=["-pthread"],
             optional=True,
         )
         for folder in ("bulk", "codecs", "imaging", "video")

@@ -7,11 +7,14 @@
 #include <Python.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define MOST_THREADS 64
 #define LONGEST_PATH 4096 /* as the kernel has it, with the zero at the end */
 #define ALIGNMENT 64      /* bytes: where files begin in a buffer */
 #define LARGEST_FILE ((int64_t)1 << 40) /* bytes; a sparse file may claim so many that a sum of sizes wraps around */
@@ -108,38 +111,75 @@ static int64_t read_one(const char *path, char *buffer, int64_t room, int64_t *c
     return place;
 }
 
+/* What several threads read together: each draws the next file until there is none. */
+typedef struct {
+    const char *folder, *scheme;
+    Py_ssize_t folder_length, scheme_length;
+    Py_buffer buffer;
+    const int64_t *pointers, *lengths;
+    int64_t *places, *sizes, *cursor;
+    Py_ssize_t next, end;
+} Reading;
+
+static void *read_all(void *argument) {
+    Reading *reading = argument;
+    char path[LONGEST_PATH];
+    for (;;) {
+        Py_ssize_t i = __atomic_fetch_add(&reading->next, 1, __ATOMIC_RELAXED);
+        if (i >= reading->end) return NULL;
+        const char *from = (const char *)(intptr_t)reading->pointers[i];
+        reading->places[i] = -1;
+        reading->sizes[i] = 0;
+        if (complete_path(from, reading->lengths[i], reading->folder, reading->folder_length, reading->scheme,
+                          reading->scheme_length, path))
+            reading->places[i] =
+                read_one(path, reading->buffer.buf, reading->buffer.len, reading->cursor, &reading->sizes[i]);
+    }
+}
+
+/* Reads on this thread and on others beside it, which get no signals: those are for threads that know Python. */
+static void read_with(Reading *reading, int threads) {
+    pthread_t others[MOST_THREADS];
+    int started = 0;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (started < threads - 1 && pthread_create(&others[started], NULL, read_all, reading) == 0) started++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    read_all(reading);
+    while (started-- > 0) pthread_join(others[started], NULL);
+}
+
 PyDoc_STRVAR(read_files_doc,
-             "read_files(begin, end, folder, scheme, buffer, cursor, pointers, lengths, places, sizes)\n--\n\n"
+             "read_files(begin, end, threads, folder, scheme, buffer, cursor, pointers, lengths, places, sizes)\n--\n\n"
              "Reads the files of the samples from `begin` to before `end` into the buffer. Their paths are `lengths`\n"
              "bytes at `pointers`, without `scheme` and below `folder`. Writes places in the buffer, -1 for files\n"
-             "that could not be read or did not fit, and sizes. `cursor` is the first free byte; several threads may\n"
-             "fill one buffer.");
+             "that could not be read or did not fit, and sizes. `cursor` is the first free byte; several calls may\n"
+             "fill one buffer at once. So many threads read, started for this call, since they need no GIL.");
 
 static PyObject *read_files(PyObject *module, PyObject *arguments) {
-    Py_ssize_t begin, end, folder_length, scheme_length;
-    const char *folder, *scheme;
-    Py_buffer buffer;
+    Reading reading;
+    int threads;
     PyObject *given[4], *cursor_array, *result = NULL;
     Column columns[4], cursor;
-    if (!PyArg_ParseTuple(arguments, "nny#y#w*OOOOO", &begin, &end, &folder, &folder_length, &scheme, &scheme_length,
-                          &buffer, &cursor_array, &given[0], &given[1], &given[2], &given[3]))
+    if (!PyArg_ParseTuple(arguments, "nniy#y#w*OOOOO", &reading.next, &reading.end, &threads, &reading.folder,
+                          &reading.folder_length, &reading.scheme, &reading.scheme_length, &reading.buffer,
+                          &cursor_array, &given[0], &given[1], &given[2], &given[3]))
         return NULL;
     if (borrow(cursor_array, &cursor, 1) < 0) goto release_buffer;
     if (borrow_all(given, columns, 4, 2) < 0) goto release_cursor;
-    if (check_range(begin, end, columns[0].count) < 0) goto release_columns;
-    if (cursor.count != 1 || folder_length >= LONGEST_PATH) {
-        PyErr_SetString(PyExc_ValueError, "expected one cursor, and a folder whose path is not too long");
+    if (check_range(reading.next, reading.end, columns[0].count) < 0) goto release_columns;
+    if (cursor.count != 1 || reading.folder_length >= LONGEST_PATH || threads < 1 || threads > MOST_THREADS) {
+        PyErr_SetString(PyExc_ValueError, "expected one cursor, a folder whose path is not too long, 1 to 64 threads");
         goto release_columns;
     }
+    reading.cursor = cursor.values;
+    reading.pointers = columns[0].values;
+    reading.lengths = columns[1].values;
+    reading.places = columns[2].values;
+    reading.sizes = columns[3].values;
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = begin; i < end; i++) {
-        char path[LONGEST_PATH];
-        const char *from = (const char *)(intptr_t)columns[0].values[i];
-        columns[2].values[i] = -1;
-        columns[3].values[i] = 0;
-        if (complete_path(from, columns[1].values[i], folder, folder_length, scheme, scheme_length, path))
-            columns[2].values[i] = read_one(path, buffer.buf, buffer.len, cursor.values, &columns[3].values[i]);
-    }
+    read_with(&reading, threads);
     Py_END_ALLOW_THREADS
     result = Py_NewRef(Py_None);
 release_columns:
@@ -147,7 +187,7 @@ release_columns:
 release_cursor:
     PyBuffer_Release(&cursor.view);
 release_buffer:
-    PyBuffer_Release(&buffer);
+    PyBuffer_Release(&reading.buffer);
     return result;
 }
 

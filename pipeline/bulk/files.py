@@ -20,7 +20,9 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["BatchOfFiles", "FileBuffers"]
 
-_CHUNK = 16  # files that one task reads at most: enough to make its Python small
+_CHUNK = 16  # files that one task reads at most where Python reads them
+_FEW = 4  # files that are worth a thread
+_MOST_THREADS = 64
 _LARGEST_GUESS = 1 << 20  # bytes of a file, before any was read
 _SPARE = 1.25  # of the batch with the largest files so far: other buffers are made only where data sets change much
 
@@ -89,23 +91,44 @@ class BatchOfFiles:
         self._unwanted = False
 
     def start(self, pool: ThreadPool) -> Job:
-        """Have all threads of a pool read; the job is to be waited for."""
+        """Begin to read all on as many threads as a pool has; the job is to be waited for.
+
+        The compiled loop has threads of its own, which need no GIL; one of the pool waits for them.
+        """
         count = len(self._paths)
+        if compiled is not None:
+            return pool.start(lambda _: self.read(0, count, pool.num_threads), 1)
         step = min(_CHUNK, -(-count // pool.num_threads))  # of few files each thread has some: disks may be slow
         return pool.start_ranges(self.read, count, max(1, step))
+
+    def read_all(self, pool: ThreadPool) -> None:
+        """Do as `start`, and wait here; the compiled loop then wakes no other thread of Python."""
+        if compiled is not None:
+            self.read(0, len(self._paths), pool.num_threads)
+            return
+        errors = self.start(pool).wait()
+        if errors:  # of memory, say: no file's
+            raise errors[0][1]
 
     def drop(self) -> None:
         """Read no more: nobody waits."""
         self._unwanted = True
 
-    def read(self, begin: int, end: int) -> None:
-        """Read the files from `begin` to before `end`. Threads may call it for different ones at once."""
+    def read(self, begin: int, end: int, threads: int = 1) -> None:
+        """Read the files from `begin` to before `end`; threads may call it for different ones at once.
+
+        Args:
+            begin: the first one.
+            end: the one after the last.
+            threads: how many read, if the compiled loop is there.
+        """
         if self._unwanted:
             return
         paths = self._paths
         if compiled is not None:
+            threads = max(1, min(threads, (end - begin) // _FEW, _MOST_THREADS))
             compiled.read_files(
-                begin, end, paths.folder, paths.scheme, self._memory, self._cursor,
+                begin, end, threads, paths.folder, paths.scheme, self._memory, self._cursor,
                 paths.pointers, paths.lengths, self._places, self._sizes,
             )  # fmt: skip
         # What is left did not fit, or can't be read: Python knows why.

@@ -55,9 +55,7 @@ class FilesRead(BatchOperator):
         (paths,) = inputs
         _check_dtype(paths.table().dtype)
         files = BatchOfFiles(PathTable.of_samples(paths, _SCHEME.encode()), self._buffers)
-        errors = files.start(batch.pool).wait()
-        if errors:  # of memory, say: no file's
-            raise errors[0][1]
+        files.read_all(batch.pool)
         if files.failures:
             raise OperatorError.of_samples(files.failures)
         return [files.batch()]

@@ -173,7 +173,7 @@ class ReadAhead:
         self.cursor = cursor
 
     def close(self) -> None:
-        """End the threads. What is being read is waited for, an entry a thread."""
+        """End the threads. What is being read is waited for: an entry a thread, or a batch of files."""
         self._forget()
         if self._pool is not None:
             self._pool.close()

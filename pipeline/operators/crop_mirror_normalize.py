@@ -15,13 +15,14 @@ from pipeline.errors import ArgumentValueError, PipelineError
 from pipeline.executor.batch import Batch
 from pipeline.graph.graph import GraphNode
 from pipeline.kernels import strided_copy
-from pipeline.operators.base import OutputSpec, SampleOperator
+from pipeline.operators.base import OutputSpec, SampleOperator, Setup
 from pipeline.operators.crop_arguments import CROP_ARGUMENTS, CropWindows
 from pipeline.operators.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline.operators.layouts import CROP_LAYOUTS, choose_layout
 from pipeline.operators.normalization import NORMALIZATION_ARGUMENTS, for_channels, gains_and_offsets, padded_channels
 from pipeline.operators.output_dtype import dtype_arguments, output_dtype
 from pipeline.operators.registry import implements, register
+from pipeline.operators.remembered import Remembered
 from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
 from pipeline.operators.specs import Extents, describe, known_extents
 from pipeline.operators.windows import (
@@ -132,6 +133,28 @@ class _Plan:
         return tuple(padded if axis == self.channel_axis else found[axis] for axis in self.perm)
 
 
+class _Constants:
+    """What a node makes of its arguments for each batch, or once where they are constant.
+
+    Args:
+        node: the operator.
+    """
+
+    def __init__(self, node: GraphNode) -> None:
+        #: By the layout of the input.
+        self.plans = Remembered(node, lambda _, layout: _Plan.of(node, layout), ())
+        crop = [argument.name for argument in CROP_ARGUMENTS]
+        self.windows = Remembered(
+            node, lambda batch, layout: CropWindows(batch.arguments(node), batch.size, layout), crop
+        )
+        names = [argument.name for argument in NORMALIZATION_ARGUMENTS]
+        self.tables = Remembered(node, lambda batch: gains_and_offsets(batch.arguments(node)), names)
+        #: The same as lists.
+        self.rows = Remembered(
+            node, lambda batch: tuple(table.tolist() for table in gains_and_offsets(batch.arguments(node))), names
+        )
+
+
 @dataclass(frozen=True)
 class _State:
     plan: _Plan
@@ -145,15 +168,19 @@ class _State:
 class CropMirrorNormalizeCpu(SampleOperator[_State]):
     """Writes each pixel once, straight into the batch."""
 
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._constants = _Constants(node)
+
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         arguments = batch.arguments(self.node)
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(inputs[0].layout, None if known is None else len(known), CROP_LAYOUTS)
-        plan = _Plan.of(self.node, layout)
-        windows = CropWindows(arguments, batch.size, layout)
+        plan = self._constants.plans.of(batch, layout)
+        windows = self._constants.windows.of(batch, layout)
         mirror = arguments.scalars("mirror")
         assert mirror is not None
-        gains, offsets = (table.tolist() for table in gains_and_offsets(arguments))
+        gains, offsets = self._constants.rows.of(batch)
         state = _State(plan, windows, (mirror != 0).tolist(), gains, offsets)
         return state, [describe(plan.output_layout, plan.extents(windows, known), plan.dtype)]
 
@@ -223,6 +250,10 @@ class Placed:
 class CropMirrorNormalizeGpu(GpuOperator):
     """One launch a batch."""
 
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._constants = _Constants(node)
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         source = samples_of(data)
@@ -257,11 +288,11 @@ class CropMirrorNormalizeGpu(GpuOperator):
             OperatorError: with the samples whose windows leave them, where that is forbidden.
         """
         arguments = batch.arguments(self.node)
-        plan = _Plan.of(self.node, choose_layout(layout, shapes.shape[1], CROP_LAYOUTS))
-        starts, extents = self._windows(plan, CropWindows(arguments, batch.size, plan.layout), shapes)
+        plan = self._constants.plans.of(batch, choose_layout(layout, shapes.shape[1], CROP_LAYOUTS))
+        starts, extents = self._windows(plan, self._constants.windows.of(batch, plan.layout), shapes)
         mirror = arguments.scalars("mirror")
         assert mirror is not None
-        gains, offsets = gains_and_offsets(arguments)
+        gains, offsets = self._constants.tables.of(batch)
         channels = int(shapes[:, plan.channel_axis].max())
         padded = padded_channels(channels, plan.pad)
         constant = not (arguments.per_sample("mean") or arguments.per_sample("std"))
@@ -288,7 +319,7 @@ def _table(values: Array, channels: int, padded: int, constant: bool) -> Array:
     """Return values as the kernel takes them: (1,) or (padded,) for all samples, else (N, 1) or (N, padded)."""
     rows = values[:1] if constant else values
     for_channels(rows[0], channels)
-    if rows.shape[1] > 1:
+    if rows.shape[1] not in (1, padded):
         # Channels that padding adds hold fill values; what normalises them doesn't matter.
         rows = np.pad(rows[:, :channels], ((0, 0), (0, padded - min(channels, rows.shape[1]))), constant_values=1.0)
     result: Array = rows[0] if constant else rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,8 @@ class RandomWindowGeometry:
         windows: of the batch.
         size: of all outputs, (height, width).
     """
+
+    drawn: ClassVar[bool] = True
 
     def __init__(self, windows: RandomWindows, size: tuple[int, int]) -> None:
         self._windows = windows

@@ -11,12 +11,15 @@ import numpy.typing as npt
 
 from pipeline import imaging
 from pipeline.errors import ArgumentValueError
+from pipeline.executor.arguments import Arguments
 from pipeline.executor.batch import Batch
-from pipeline.operators.base import OutputSpec, SampleOperator
+from pipeline.graph.graph import GraphNode
+from pipeline.operators.base import OutputSpec, SampleOperator, Setup
 from pipeline.operators.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline.operators.layouts import RESIZE_LAYOUTS, choose_layout
 from pipeline.operators.output_dtype import output_dtype
 from pipeline.operators.registry import implements, register
+from pipeline.operators.remembered import Remembered
 from pipeline.operators.resize_arguments import RESIZE_ARGUMENTS, Geometry, Resized, ResizedBatch, ResizeGeometry
 from pipeline.operators.resize_launches import Filters, resample_pictures, resample_volumes
 from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
@@ -89,12 +92,24 @@ class _Axes:
         return [*shape[: self.first], *size, *shape[self.end :]]
 
 
-def _filters(arguments: Any) -> tuple[list[int], list[int]]:
-    """Return the filters of each sample, for axes that shrink and that grow."""
-    common, lower, upper = (arguments.scalars(name, np.int64) for name in ("interp_type", "min_filter", "mag_filter"))
+def _geometries(node: GraphNode, kind: type[Geometry]) -> Remembered[Geometry]:
+    """Return the geometries of batches, by the spatial axes."""
+    return Remembered(node, lambda batch, axes: kind.of(node, batch, axes), drawn=kind.drawn)
+
+
+def _filters(node: GraphNode) -> Remembered[tuple[list[int], list[int]]]:
+    """Return the filters of each sample of batches, for axes that shrink and that grow."""
+    names = ("interp_type", "min_filter", "mag_filter")
+    return Remembered(node, lambda batch: _read_filters(batch.arguments(node), names), names)
+
+
+def _read_filters(arguments: Arguments, names: Sequence[str]) -> tuple[list[int], list[int]]:
+    common, lower, upper = (arguments.scalars(name, np.int64) for name in names)
     chosen = []
     for own in (lower, upper):
-        codes = (common if own is None else own).tolist()
+        values = common if own is None else own
+        assert values is not None
+        codes = values.tolist()
         for sample, code in enumerate(codes):
             if not 0 <= code < len(DALIInterpType):
                 raise ArgumentValueError(f"there is no interpolation {code} (sample {sample})")
@@ -128,6 +143,11 @@ class ResizeCpu(SampleOperator[_State]):
     #: What computes sizes and regions.
     geometry: ClassVar[type[Geometry]] = ResizeGeometry
 
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._geometries = _geometries(node, self.geometry)
+        self._filters = _filters(node)
+
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
@@ -135,8 +155,8 @@ class ResizeCpu(SampleOperator[_State]):
         axes = _Axes.of(layout)
         wanted = output_dtype(self.node)
         dtype = wanted if data.dtype is None else _check_dtype(wanted, data.dtype)
-        geometry = self.geometry.of(self.node, batch, axes.letters)
-        lower, upper = _filters(batch.arguments(self.node))
+        geometry = self._geometries.of(batch, axes.letters)
+        lower, upper = self._filters.of(batch)
         attributes = self.node.argument("save_attrs")
         state = _State(axes, geometry, lower, upper, self.node.argument("antialias"), dtype, attributes)
         specs: list[OutputSpec] = [describe(layout, _known_size(known, len(layout), axes, geometry), dtype)]
@@ -207,6 +227,11 @@ class ResizeGpu(GpuOperator):
     #: What computes sizes and regions.
     geometry: ClassVar[type[Geometry]] = ResizeGeometry
 
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._geometries = _geometries(node, self.geometry)
+        self._filters = _filters(node)
+
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         layout = choose_layout(data.layout(), data.ndim, RESIZE_LAYOUTS)
@@ -230,8 +255,8 @@ class ResizeGpu(GpuOperator):
         Raises:
             OperatorError: with the samples that can't be resized.
         """
-        solved = self.geometry.of(self.node, batch, axes).solve_all(extents)
-        lower, upper = _filters(batch.arguments(self.node))
+        solved = self._geometries.of(batch, axes).solve_all(extents)
+        lower, upper = self._filters.of(batch)
         return solved, Filters(np.array(lower), np.array(upper), self.node.argument("antialias"))
 
     def dtype_of(self, given: np.dtype[Any]) -> np.dtype[Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -101,7 +102,10 @@ class ResizedBatch(NamedTuple):
 
 
 class Geometry(Protocol):
-    """Computes sizes and regions of a batch."""
+    """Computes sizes and regions of a batch. Nothing changes it, so that it may serve further batches."""
+
+    #: Whether it depends on random numbers.
+    drawn: ClassVar[bool]
 
     @classmethod
     def of(cls, node: GraphNode, batch: Batch, axes: str) -> Geometry:
@@ -154,6 +158,8 @@ class ResizeGeometry:
         ArgumentValueError: for arguments that exclude or miss each other, or are no numbers.
     """
 
+    drawn: ClassVar[bool] = False
+
     def __init__(self, arguments: Arguments, batch_size: int, axes: str) -> None:
         self._axes = axes
         self._mode: str = arguments.constant("mode")
@@ -168,19 +174,23 @@ class ResizeGeometry:
         self._region = self._read_region(arguments)
         #: Sizes that are the outputs' as they are, by sample: most often all are, and one sample more costs nothing.
         self._plain: list[tuple[int, ...] | None] = [None] * batch_size
+        #: The same as a table, where all are.
+        self._plain_sizes: npt.NDArray[np.int64] | None = None
         if self._mode in ("default", "stretch") and self._largest is None and self._region is None:
             plain = (sizes >= 1).all(axis=1) & (sizes == np.trunc(sizes)).all(axis=1)
             self._plain = [
                 tuple(map(int, size)) if whole else None
                 for size, whole in zip(self._sizes, plain.tolist(), strict=True)
             ]
+            if plain.all():
+                self._plain_sizes = sizes.astype(np.int64)
 
     @classmethod
     def of(cls, node: GraphNode, batch: Batch, axes: str) -> ResizeGeometry:
         """Make that of a batch of a node."""
         return cls(batch.arguments(node), batch.size, axes)
 
-    @property
+    @cached_property
     def fixed_size(self) -> tuple[int, ...] | None:
         """The size of all outputs, where it depends on no input."""
         first = self._sizes[0]
@@ -230,10 +240,10 @@ class ResizeGeometry:
         Raises:
             OperatorError: with the samples that are empty.
         """
-        if None in self._plain or not extents.all():
+        if self._plain_sizes is None or not extents.all():
             return solve_each(self, extents)
         high = extents.astype(np.float64)
-        return ResizedBatch(np.array(self._plain, np.int64), np.zeros_like(high), high)
+        return ResizedBatch(self._plain_sizes, np.zeros_like(high), high)
 
     def _scaled(self, asked: list[float], lengths: Sequence[float]) -> list[float]:
         """Return the size before rounding; `asked` is 0 where the mode decides."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +58,7 @@ class CroppedGeometry(ResizeGeometry):
         assert mirror is not None
         self._mirror: list[int] = mirror.tolist()
 
-    @property
+    @cached_property
     def fixed_size(self) -> tuple[int, ...] | None:
         known = self._windows.extents(super().fixed_size or (None,) * len(self._axes))
         if known is None:

@@ -64,9 +64,11 @@ class Draw:
     Args:
         data: hypothesis' source of choices.
         framed: arguments of the operator that may differ from frame to frame.
+        gpu: whether the call is to run on a GPU, which has less of some operators.
     """
 
-    def __init__(self, data: st.DataObject, framed: Collection[str] = ()) -> None:
+    def __init__(self, data: st.DataObject, framed: Collection[str] = (), *, gpu: bool = False) -> None:
+        self.gpu = gpu
         self._draw = data.draw
         self._framed = framed
         self._frames: list[int] | None = None

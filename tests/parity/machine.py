@@ -12,6 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from docs.operators import NAMES
+from pipeline.operators.registry import lookup
 from pipeline.operators.schema import OperatorSchema
 from tests.parity.drawing import Array, Call, Draw, Type
 from tests.parity.tolerances import EXACT, TOLERANCES
@@ -39,10 +40,10 @@ def case(*operators: str) -> Callable[[Case], Case]:
     return add
 
 
-def draw_call(operator: str, data: st.DataObject) -> Call:
-    """Return a call of an operator."""
+def draw_call(operator: str, data: st.DataObject, *, gpu: bool = False) -> Call:
+    """Return a call of an operator, for both sides on the CPU or for a GPU and the CPU."""
     framed = [name for name, each in _LISTED["arguments"][operator].items() if each["takes"] == "frame"]
-    draw = Draw(data, framed)
+    draw = Draw(data, framed, gpu=gpu)
     function = draw.one(*CASES[operator])
     if function.__code__.co_argcount > 1:
         function(draw, operator)  # type: ignore[call-arg]
@@ -54,6 +55,7 @@ def draw_call(operator: str, data: st.DataObject) -> Call:
 def graph_of(operator: str, call: Call, *, gpu: bool = False) -> Callable[..., Any]:
     """Return the graph of one call, for either side: it takes the batches as data nodes."""
     batches = [data for data, _ in call.inputs if isinstance(data, list)]
+    mixed = "mixed" in lookup(operator).devices
 
     def graph(fn: Any, types: Any, *nodes: Any) -> Any:
         function = fn
@@ -63,12 +65,13 @@ def graph_of(operator: str, call: Call, *, gpu: bool = False) -> Callable[..., A
         inputs = []
         for position, (data, _) in enumerate(call.inputs):
             value = next(rest) if isinstance(data, list) else data
-            inputs.append(value.gpu() if gpu and isinstance(data, list) and position not in call.on_cpu else value)
+            moved = gpu and not mixed and isinstance(data, list) and position not in call.on_cpu
+            inputs.append(value.gpu() if moved else value)
         arguments = {name: _resolve(types, value) for name, value in call.constants.items()}
         for name, node in zip(call.per_sample, nodes[len(batches) :], strict=True):
             arguments[name] = fn.per_frame(node) if name in call.by_frame else node
         if gpu:
-            arguments["device"] = "gpu"
+            arguments["device"] = "mixed" if mixed else "gpu"
         made = function(*inputs, **arguments)
         made = tuple(made) if isinstance(made, list | tuple) else (made,)
         return tuple(output.cpu() if gpu else output for output in made)

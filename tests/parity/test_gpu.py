@@ -10,9 +10,7 @@ from pipeline.operators.registry import lookup
 from tests.parity.machine import CASES, compare, draw_call, record, run_here
 from tests.parity.test_parity import options
 
-# Decoders, which are "mixed", are compared in tests/pipeline/operators/test_gpu.py: nvJPEG interpolates colours
-# otherwise.
-ON_GPU = sorted(operator for operator in CASES if "gpu" in lookup(operator).devices)
+ON_GPU = sorted(operator for operator in CASES if {"gpu", "mixed"} & {*lookup(operator).devices})
 
 
 @pytest.mark.gpu
@@ -24,7 +22,7 @@ def test_like_the_cpu(operator: str) -> None:
     @options
     @given(data=st.data())
     def check(data: st.DataObject) -> None:
-        call = draw_call(operator, data)
+        call = draw_call(operator, data, gpu=True)
         made = run_here(operator, call, gpu=True)
         for dtype, largest in compare(operator, call, made, run_here(operator, call)).items():
             found[dtype] = max(found.get(dtype, 0.0), largest)

@@ -64,8 +64,8 @@ def page() -> str:
     text = head + "\n".join(rows) + "\n"
     for device, title, reasons in (("cpu", "the CPU", slower.ON_CPU), ("gpu", "the GPU", slower.ON_GPU)):
         if explained := sorted(slow(device)):
-            text += f"\n## Why these are slower on {title}\n\n| operator | why |\n| --- | --- |\n"
-            text += "".join(f"| `{operator}` | {reasons.get(operator, _UNKNOWN)} |\n" for operator in explained)
+            text += f"\n## Why these are slower on {title}\n\n| operators | why |\n| --- | --- |\n"
+            text += _reasons(explained, reasons)
     text += "\n## Not measured here\n\n| operator | why |\n| --- | --- |\n"
     return text + "".join(f"| `{operator}` | {reason} |\n" for operator, reason in LEFT_OUT.items())
 
@@ -111,6 +111,14 @@ def _median(times: list[float] | None) -> str:
 
 def _short(ratio: float) -> str:
     return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.2g}"
+
+
+def _reasons(operators: list[str], reasons: dict[str, str]) -> str:
+    """Say why, once for all operators that have the same reason."""
+    by_reason: dict[str, list[str]] = {}
+    for operator in operators:
+        by_reason.setdefault(reasons.get(operator, _UNKNOWN), []).append(f"`{operator}`")
+    return "".join(f"| {', '.join(alike)} | {reason} |\n" for reason, alike in by_reason.items())
 
 
 def _source(document: dict[str, Any]) -> str:

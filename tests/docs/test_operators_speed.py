@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from benchmarks.operators.cases import CASES, LEFT_OUT
 from docs import operators, operators_speed, slower
 from pipeline.operators import all_schemas
@@ -23,5 +25,6 @@ def test_every_operator_that_dali_has_is_measured_or_there_is_a_reason() -> None
     assert len({case.name for case in CASES}) == len(CASES)
 
 
-def test_what_is_slower_on_the_cpu_is_explained() -> None:
-    assert operators_speed.slow("cpu").keys() <= slower.ON_CPU.keys(), "add reasons in docs/slower.py"
+@pytest.mark.parametrize(("device", "reasons"), [("cpu", slower.ON_CPU), ("gpu", slower.ON_GPU)])
+def test_what_is_slower_is_explained(device: str, reasons: dict[str, str]) -> None:
+    assert operators_speed.slow(device).keys() <= reasons.keys(), "add reasons in docs/slower.py"

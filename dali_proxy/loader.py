@@ -221,10 +221,10 @@ class LoaderIterator(Iterator[Any]):
     def restart(self, start: LoaderState, goes_on: bool = False) -> None:
         """Begin an epoch; what is left of the last one is dropped."""
         self._close_session()
-        self._consumer = self._server.consumer
+        self._consumer = None
         self._stops = self._server.stops
         self._session = session_of(self._first_session, start.epoch)
-        self._consumer.open_session(self._session)
+        self._revive()
         with self._generators.going_back(start.own, start.shared):
             # Now is what the epoch's order depends on, and what its `state_dict` has.
             start = replace(
@@ -344,7 +344,7 @@ class LoaderIterator(Iterator[Any]):
         return workers
 
     def _revive(self) -> None:
-        """Have the server started again if it died, and go on with it."""
+        """Open the session at the server. Have that started again if it died."""
         for attempt in range(3):
             self._server.revive(self._stops)
             try:

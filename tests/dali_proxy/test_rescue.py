@@ -6,6 +6,7 @@ import os
 import signal
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import torch
 import torch.utils.data
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError, ServerDiedError
+from dali_proxy.consumer import ConsumerClient
 from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from tests.dali_proxy.indexed import (
@@ -47,6 +49,31 @@ def test_epoch_goes_on_after_the_server_died(num_workers: int) -> None:
                 kill(server)
         assert torch.equal(torch.cat(made), undisturbed)  # random numbers are the same bits
         assert server.stats().restarts == 2
+
+
+@pytest.mark.parametrize("restart", ["on-failure", "never"])
+def test_a_server_that_dies_while_an_epoch_begins(monkeypatch: pytest.MonkeyPatch, restart: Any) -> None:
+    open_session = ConsumerClient.open_session
+
+    def open_after_a_death(consumer: ConsumerClient, session: int) -> None:
+        monkeypatch.undo()  # once
+        assert server.pid is not None
+        pid = server.pid
+        kill(server)
+        with suppress(ChildProcessError):  # the server's own thread may be first
+            os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        open_session(consumer, session)
+
+    with DALIServer(affine(), restart=restart) as server:
+        loader = DataLoader(server, IndexDataset(12, server.proxy), batch_size=4, num_workers=1)
+        monkeypatch.setattr(ConsumerClient, "open_session", open_after_a_death)
+        if restart == "never":
+            with pytest.raises(ServerDiedError, match="SIGKILL"):
+                iter(loader)
+        else:
+            seen = [index for batch in loader for index in check_affine(*batch)]
+            assert seen == list(range(12))
+            assert server.losses.restarts == 1
 
 
 def test_two_loops_survive_one_death() -> None:

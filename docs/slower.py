@@ -75,8 +75,8 @@ _HOST = (
     "A batch costs the host 0.3 to 1 ms of Python: NumPy makes the tables that kernels read (addresses, shapes, "
     "windows, numbers of each sample), CuPy copies and launches, threads hand the batch over. DALI's C++ takes 0.1 to "
     "0.2 ms. It doesn't grow with the pictures, and in a pipeline it lies behind the decoding of other batches. Found "
-    "by running the same cases with a stub in CuPy's place that does nothing, so that only Python is left: on a core of "
-    "the machine without a GPU, that takes 0.57 times as long as the whole did here (the median), and more where the "
+    "by running the same cases with a stub in CuPy's place that does nothing, so that only Python is left: on one of "
+    "the cores of another machine, that takes 0.57 times as long as the whole did here (the median), more where the "
     "whole takes more (correlation: 0.85). Besides, times differ by up to twice from round to round, as threads of the "
     "host make them; what the GPU itself bounds (`resize`, Lanczos) stays within 1 %."
 )
@@ -91,7 +91,8 @@ _DRAWN = (
 )
 
 _HOST_ALONE = """
-bb_flip brightness brightness_contrast cast cast_like cat color_space_conversion color_twist constant contrast coord_flip
+bb_flip
+brightness brightness_contrast cast cast_like cat color_space_conversion color_twist constant contrast coord_flip
 coord_transform copy crop crop_mirror_normalize element_extract equalize external_source flip gaussian_blur get_property
 hsv hue jpeg_compression_distortion lookup_table noise.gaussian noise.salt_and_pepper noise.shot normalize one_hot
 permute_batch random.coin_flip random_resized_crop reductions.max reductions.mean reductions.mean_square reductions.min

@@ -220,7 +220,7 @@ class Runner:
         try:
             result, fds = self._publisher.publish(consumer.account, worker.client, request.seq, staged)
             if self._tells_origin:
-                result = replace(result, origin=request.origin(self._store.following(request, AHEAD)))
+                result = replace(result, origin=request.origin(self._store.following(request, 2 * AHEAD)))
         except IPCError as error:
             staged.discard()
             self._send(consumer, describe(error, worker.client, request.seq, (), worker.name, worker.pid))

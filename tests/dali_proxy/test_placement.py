@@ -277,10 +277,11 @@ def test_batches_are_made_before_anybody_asks_for_them() -> None:
         iterator = iter(DataLoader(server, Pictures(server.proxy), batch_size=2, num_workers=1, prefetch_factor=8))
         next(iterator)
         wait_until(lambda: server.stats().batches == 9)  # those that the worker prepares ahead
-        next(iterator)  # says what comes next
-        wait_until(lambda: made_by_second_half() == 2 + AHEAD)
-        next(iterator)  # gives up one of those, so that another one is made
-        wait_until(lambda: made_by_second_half() == 3 + AHEAD)
+        for _ in range(AHEAD + 1):  # one of these is sent now, and says what follows
+            next(iterator)
+        wait_until(lambda: made_by_second_half() == 1 + (AHEAD + 1) + AHEAD)
+        next(iterator)  # takes one of those, so that another one is made
+        wait_until(lambda: made_by_second_half() == 2 + (AHEAD + 1) + AHEAD)
         del iterator  # and what was made in vain goes
         wait_until(lambda: not server.consumer._questions)
         check_first = next(iter(DataLoader(server, Pictures(server.proxy), batch_size=2)))

@@ -6,6 +6,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
+#include <string.h>
 
 /* A row of the result: `HEADER` of headers.py. */
 typedef struct {
@@ -43,11 +44,21 @@ static int32_t exif_orientation(Span tiff) {
 
 /* Whether the factors of a frame's components are those of 4:4:4, 4:4:0, 4:2:2, 4:2:0 or grey. */
 static int usual_sampling(const uint8_t *components, int count) {
-    if (count == 1) return 1;
-    if (count != 3) return 0;
+    if (count != 1 && count != 3) return 0;
     int first = components[1];
+    if (count == 1) return first == 0x11;
     if (first != 0x11 && first != 0x12 && first != 0x21 && first != 0x22) return 0;
     return components[4] == 0x11 && components[7] == 0x11;
+}
+
+/* Whether a frame's components are called red, green and blue: such are stored as they are, without conversion. */
+static int named_rgb(const uint8_t *components, int count) {
+    return count == 3 && components[0] == 'R' && components[3] == 'G' && components[6] == 'B';
+}
+
+/* Whether Adobe's segment says that colours were not converted to luma and chroma. */
+static int unconverted(const uint8_t *body, size_t size) {
+    return size >= 12 && memcmp(body, "Adobe", 5) == 0 && body[11] == 0;
 }
 
 /* Whether the data ends with the marker of an end, behind which up to a few bytes of anything may stand. */
@@ -62,7 +73,7 @@ static Header read_header(Span data) {
     Header found = {0, 0, 0, 1, 0}, none = found;
     if (data.end - data.at < 4 || data.at[0] != 0xFF || data.at[1] != 0xD8 || data.at[2] != 0xFF) return none;
     const uint8_t *p = data.at + 2;
-    int baseline = 0, oriented = 0;
+    int baseline = 0, oriented = 0, rgb = 0;
     while (data.end - p >= 4) {
         if (p[0] != 0xFF) {
             p++;
@@ -87,15 +98,18 @@ static Header read_header(Span data) {
             found.height = big(body.at + 1), found.width = big(body.at + 3), found.components = body.at[5];
             if (!found.height || !found.width) return none;
             baseline = marker == 0xC0 && body.at[0] == 8 && size >= 6 + 3u * found.components &&
-                       usual_sampling(body.at + 6, found.components);
+                       usual_sampling(body.at + 6, found.components) && !named_rgb(body.at + 6, found.components);
         } else if (marker == 0xE1 && !oriented && !found.width && size > 6 && body.at[0] == 'E' && body.at[1] == 'x' &&
                    body.at[2] == 'i' && body.at[3] == 'f' && !body.at[4] && !body.at[5]) {
             Span tiff = {body.at + 6, body.end};
             found.orientation = exif_orientation(tiff);
             oriented = found.orientation != 1;
+        } else if (marker == 0xEE) {
+            rgb |= unconverted(body.at, size);
         } else if (marker == 0xDA) {
             if (!found.width) return none;
-            found.simple = baseline && size >= 1 && body.at[0] == found.components && has_end(data);
+            found.simple = baseline && !(rgb && found.components == 3) && size >= 1 &&
+                           body.at[0] == found.components && has_end(data);
             return found;
         } else if (marker == 0xD9) {
             return found.width ? found : none;

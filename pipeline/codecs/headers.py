@@ -17,10 +17,11 @@ HEADER = np.dtype(
     [("height", "i4"), ("width", "i4"), ("components", "i4"), ("orientation", "i4"), ("simple", "i4")], align=True
 )
 """A JPEG's header. Sizes are as stored, before the orientation is applied; all are 0 for what is no JPEG. `simple` says
-that it is complete, of 8-bit baseline coding in one scan, and grey, 4:4:4, 4:4:0, 4:2:2 or 4:2:0."""
+that it is complete, of 8-bit baseline coding in one scan, and grey, 4:4:4, 4:4:0, 4:2:2 or 4:2:0; of luma and chroma,
+not of red, green and blue."""
 
 _NONE = (0, 0, 0, 1, 0)
-_START, _END, _SCAN, _BASELINE, _EXIF = b"\xff\xd8\xff", b"\xff\xd9", 0xDA, 0xC0, 0xE1
+_START, _END, _SCAN, _BASELINE, _EXIF, _ADOBE = b"\xff\xd8\xff", b"\xff\xd9", 0xDA, 0xC0, 0xE1, 0xEE
 _NO_FRAMES = (0xC4, 0xC8, 0xCC)
 _TAIL = 66  # bytes at the end in which a JPEG's end is looked for
 _SAMPLINGS = ((0x11,), (0x11, 0x11, 0x11), (0x12, 0x11, 0x11), (0x21, 0x11, 0x11), (0x22, 0x11, 0x11))
@@ -55,7 +56,7 @@ def _read(data: memoryview) -> tuple[int, int, int, int, int]:
     if bytes(data[:3]) != _START:
         return _NONE
     height = width = components = 0
-    orientation, baseline = 1, False
+    orientation, baseline, rgb = 1, False, False
     for marker, body in jpeg_segments(data):
         if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAMES:
             if width or len(body) < 6:
@@ -65,12 +66,16 @@ def _read(data: memoryview) -> tuple[int, int, int, int, int]:
                 return _NONE
             sampling = tuple(body[7 + 3 * index] for index in range(components) if 7 + 3 * index < len(body))
             whole = len(body) >= 6 + 3 * components
-            baseline = marker == _BASELINE and body[0] == 8 and whole and sampling in _SAMPLINGS
+            named_rgb = components == 3 and bytes(body[6:15:3]) == b"RGB"
+            baseline = marker == _BASELINE and body[0] == 8 and whole and sampling in _SAMPLINGS and not named_rgb
         elif marker == _EXIF and orientation == 1 and not width:
             orientation = jpeg_orientation(body)
+        elif marker == _ADOBE:  # its last byte says whether colours were converted to luma and chroma
+            rgb |= len(body) >= 12 and bytes(body[:5]) == b"Adobe" and body[11] == 0
         elif marker == _SCAN:
             if not width:
                 return _NONE
-            simple = baseline and len(body) >= 1 and body[0] == components and _END in bytes(data[-_TAIL:])
+            simple = baseline and not (rgb and components == 3) and len(body) >= 1 and body[0] == components
+            simple = simple and _END in bytes(data[-_TAIL:])
             return height, width, components, orientation, int(simple)
     return (height, width, components, orientation, 0) if width else _NONE

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pipeline.codecs.missing import load_nvjpeg
 from pipeline.codecs.native import compiled
 from pipeline.errors import DeviceError, PipelineError
-from pipeline.kernels.errors import load_cupy
+from pipeline.kernels.errors import cuda_call, load_cupy
 from pipeline.kernels.samples import Samples
 from pipeline.types import BGR, GRAY, RGB, DALIImageType
 
@@ -60,7 +60,7 @@ class NvjpegDecoder:
         device_id: the CUDA device.
 
     Raises:
-        DeviceError: when libnvjpeg is missing, or the device has no such engine.
+        DeviceError: when libnvjpeg is missing or too old, or the device has no such engine.
 
     Example:
         >>> with NvjpegDecoder(0) as decoder:  # doctest: +SKIP
@@ -123,15 +123,19 @@ class NvjpegDecoder:
             if self._handle is None:
                 raise PipelineError("the decoder is closed")
             state = self._state(stream)
-            state.prepare(len(sources), _OUTPUTS[output_type])
-            parameters = self._parameters(_OUTPUTS[output_type], starts, target.shapes)
-            status = self._library.nvjpegDecodeBatchedEx(
-                self._handle, state.pointer, sources.ctypes.data, sizes.ctypes.data, images.ctypes.data,
-                parameters.ctypes.data, stream.ptr,
-            )  # fmt: skip
-            if status:  # a state that has failed goes on failing
+            try:
+                state.prepare(len(sources), _OUTPUTS[output_type])
+                parameters = self._parameters(_OUTPUTS[output_type], starts, target.shapes)
+                status = self._library.nvjpegDecodeBatchedEx(
+                    self._handle, state.pointer, sources.ctypes.data, sizes.ctypes.data, images.ctypes.data,
+                    parameters.ctypes.data, stream.ptr,
+                )  # fmt: skip
+                _check(status, "nvjpegDecodeBatchedEx")
+            except NvjpegError:  # a state that has failed goes on failing
+                with cuda_call("cudaStreamSynchronize"):
+                    stream.synchronize()  # earlier batches may use it still
                 self._states.pop(int(stream.ptr)).free()
-        _check(status, "nvjpegDecodeBatchedEx")
+                raise
 
     def close(self) -> None:
         """Wait for the device, and free the decoder. Idempotent."""
@@ -217,6 +221,11 @@ def _set_regions(function: Any, parameters: npt.NDArray[np.uint64], regions: npt
 
 
 def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
+    """Declare the functions that are called.
+
+    Raises:
+        DeviceError: when the library is too old to have them.
+    """
     pointer = c_void_p
     for name, arguments in {
         "nvjpegCreateEx": [c_int, pointer, pointer, c_uint, POINTER(pointer)],
@@ -231,7 +240,9 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
         "nvjpegDecodeParamsSetOutputFormat": [pointer, c_int],
         "nvjpegDecodeParamsSetROI": [pointer, c_int, c_int, c_int, c_int],
     }.items():
-        function = getattr(library, name)
+        function = getattr(library, name, None)
+        if function is None:
+            raise DeviceError(f"libnvjpeg is too old: it has no {name}")
         function.argtypes, function.restype = arguments, c_int
     return library
 

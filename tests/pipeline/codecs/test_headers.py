@@ -77,6 +77,23 @@ def test_what_an_engine_decodes(
     assert walk(jpeg(**options))[0][-1] == simple
 
 
+def test_grey_of_unusual_sampling_is_not_for_the_engine(walk: Callable[..., list[tuple[int, ...]]]) -> None:
+    odd = jpeg(mode="L").copy()
+    odd[bytes(odd).index(b"\xff\xc0") + 11] = 0x22
+    assert walk(jpeg(mode="L"), odd) == [(21, 33, 1, 1, 1), (21, 33, 1, 1, 0)]
+
+
+@pytest.mark.parametrize(("names", "transform", "simple"), [(b"RGB", 1, 0), (b"\1\2\3", 0, 0), (b"\1\2\3", 1, 1)])
+def test_red_green_and_blue_are_not_for_the_engine(
+    walk: Callable[..., list[tuple[int, ...]]], names: bytes, transform: int, simple: int
+) -> None:
+    made = jpeg(keep_rgb=True).copy()  # Adobe's segment, and components that are called R, G and B
+    frame = bytes(made).index(b"\xff\xc0")
+    made[frame + 10 : frame + 19 : 3] = np.frombuffer(names, np.uint8)
+    made[bytes(made).index(b"Adobe") + 11] = transform
+    assert walk(made)[0] == (21, 33, 3, 1, simple)
+
+
 def test_what_is_cut_off_is_not_simple(walk: Callable[..., list[tuple[int, ...]]]) -> None:
     whole = jpeg()
     assert walk(np.concatenate([whole, np.zeros(40, np.uint8)]))[0] == (21, 33, 3, 1, 1)
@@ -96,7 +113,7 @@ def test_two_frames_are_no_jpeg(walk: Callable[..., list[tuple[int, ...]]]) -> N
 def test_both_walks_agree_on_damage(data: st.DataObject) -> None:
     if headers.compiled is None:
         pytest.skip("needs the C module")
-    damaged = jpeg(orientation=data.draw(st.sampled_from([1, 6]))).copy()
+    damaged = jpeg(orientation=data.draw(st.sampled_from([1, 6])), keep_rgb=data.draw(st.booleans())).copy()
     for _ in range(data.draw(st.integers(1, 4))):
         damaged[data.draw(st.integers(0, min(damaged.size, 700) - 1))] = data.draw(st.integers(0, 255))
     damaged = damaged[: data.draw(st.integers(0, damaged.size))].copy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,8 @@ def contiguous_strides(shapes: npt.NDArray[np.int64], itemsize: int) -> npt.NDAr
 @dataclass(frozen=True, eq=False)
 class Samples:
     """A ragged batch in memory, described but not owned: whoever made it keeps the memory alive.
+
+    Nobody changes its columns: what follows from them is worked out once.
 
     Attributes:
         pointers: (N,) int64, address of each sample's element 0.
@@ -70,8 +73,8 @@ class Samples:
         count, ndim = array.shape[0], array.ndim - 1
         return cls(
             _pointer(array) + np.arange(count, dtype=np.int64) * array.strides[0],
-            np.broadcast_to(np.array(array.shape[1:], np.int64), (count, ndim)),
-            np.broadcast_to(np.array(array.strides[1:], np.int64), (count, ndim)),
+            _repeated(array.shape[1:], count, ndim),
+            _repeated(array.strides[1:], count, ndim),
             np.dtype(array.dtype),
         )
 
@@ -131,9 +134,21 @@ class Samples:
 
     def is_contiguous(self) -> bool:
         """Tell whether every sample is C-contiguous."""
-        expected = contiguous_strides(self.shapes, self.dtype.itemsize)
-        fits = ((self.strides == expected) | (self.shapes <= 1)).all(axis=1)
+        return self._contiguous
+
+    @cached_property
+    def _contiguous(self) -> bool:
+        same = self.strides == contiguous_strides(self.shapes, self.dtype.itemsize)
+        if same.all():
+            return True
+        fits = (same | (self.shapes <= 1)).all(axis=1)
         return bool((fits | (self.shapes == 0).any(axis=1)).all())
+
+
+def _repeated(row: tuple[int, ...], count: int, length: int) -> npt.NDArray[np.int64]:
+    rows = np.empty((count, length), np.int64)  # takes half as long as np.broadcast_to
+    rows[:] = row
+    return rows
 
 
 def _pointer(array: Any) -> int:

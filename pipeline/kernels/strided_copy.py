@@ -17,6 +17,8 @@ from pipeline.kernels.samples import Samples
 
 __all__ = ["MAX_NDIM", "plan_strided_copy", "strided_copy"]
 
+Table = npt.NDArray[np.int64]
+
 MAX_NDIM = 6
 _WIDE = {np.dtype(name) for name in ("float64", "int64", "uint64", "int32", "uint32")}
 _PLANAR_OUT = {np.dtype("float32"), np.dtype("float16")}
@@ -99,32 +101,46 @@ def plan_strided_copy(
         raise PipelineError(f"samples have {ndim} dimensions, at most {MAX_NDIM} can be copied")
     if not dst.is_contiguous():
         raise PipelineError("the samples of the output are not contiguous")
-    first = np.broadcast_to(np.asarray(0 if start is None else start, np.int64), src.shapes.shape)
-    stride = np.broadcast_to(np.asarray(1 if step is None else step, np.int64), src.shapes.shape)
-    if (stride == 0).any():
+    first = None if start is None else np.broadcast_to(np.asarray(start, np.int64), src.shapes.shape)
+    stride = None if step is None else np.broadcast_to(np.asarray(step, np.int64), src.shapes.shape)
+    if stride is not None and not stride.all():
         raise PipelineError("a step of 0")
     counts = np.prod(dst.shapes, axis=1, dtype=np.int64)
     most = int(counts.max())
     if most == 0:
         return None
 
-    begin, end = _inside(first[:, order], stride[:, order], src.shapes[:, order], dst.shapes)
-    if fill is None:
-        _check_inside(begin, end, dst.shapes)
+    def permuted(columns: Table) -> Table:
+        return columns if axes is None else columns[:, order]
+
+    begin, end = _inside(
+        np.int64(0) if first is None else permuted(first),
+        None if stride is None else permuted(stride),
+        permuted(src.shapes),
+        dst.shapes,
+    )
+    leaving = (begin > 0) | (end < dst.shapes)
+    leaves = bool(leaving.any())
+    if fill is None and leaves:
+        index = int(np.argmax(leaving.any(axis=1)))
+        raise PipelineError(
+            f"sample {index}: the window of output shape {dst.shapes[index].tolist()} leaves the source; "
+            f"only the outputs from {begin[index].tolist()} to {end[index].tolist()} lie inside"
+        )
     channels = 1 if channel_axis is None else int(dst.shapes[:, channel_axis].max())
     channel_rows, channel_first = channel_table(len(src), channels, scale, bias, fill)
 
     planar = ndim == 3 and channel_axis == 0 and dst.dtype in _PLANAR_OUT and channels <= 4 and most < 1 << 31
-    strides = (stride * src.strides)[:, order]
+    strides = permuted(src.strides if stride is None else stride * src.strides)
     if planar or most >= 1 << 31:
         groups = [[dim] for dim in range(ndim)]
     else:
-        partial = np.flatnonzero(((begin > 0) | (end < dst.shapes)).any(axis=0)).tolist()
+        partial = np.flatnonzero(leaving.any(axis=0)).tolist() if leaves else []
         apart = partial if channel_axis is None else [*partial, channel_axis % ndim]
         groups = groups_of(dst.shapes, strides, apart=apart)
     rank = max(1, len(groups))  # scalars are copied as one element of one dimension
     table = np.zeros(len(src), _sample_dtype(rank))
-    table["src"] = src.pointers + (first * src.strides).sum(axis=1)
+    table["src"] = src.pointers if first is None else src.pointers + (first * src.strides).sum(axis=1)
     table["dst"] = dst.pointers
     table["count"] = counts
     table["channels"] = channel_first
@@ -164,13 +180,14 @@ def _sample_dtype(ndim: int) -> np.dtype[Any]:
     return np.dtype([*fields, ("dims", dimension, (ndim,))], align=True)
 
 
-def _inside(
-    start: npt.NDArray[np.int64],
-    step: npt.NDArray[np.int64],
-    source: npt.NDArray[np.int64],
-    extent: npt.NDArray[np.int64],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return which outputs [begin, end) of each dimension read inside the source: 0 <= start + i * step < source."""
+def _inside(start: Table | np.int64, step: Table | None, source: Table, extent: Table) -> tuple[Table, Table]:
+    """Return which outputs [begin, end) of each dimension read inside the source: 0 <= start + i * step < source.
+
+    Without steps, of 1, nothing is divided: that takes NumPy longer than all the rest.
+    """
+    if step is None:
+        begin = np.minimum(np.maximum(-start, 0), extent)
+        return begin, np.minimum(np.maximum(source - start, begin), extent)
     forward = step > 0
     size = np.abs(step)
     to_edge = np.where(forward, -start, start - (source - 1))  # how far the first output lies before the source
@@ -178,13 +195,3 @@ def _inside(
     begin = np.clip(-(-to_edge // size), 0, extent)
     end = np.clip(-(-to_end // size), begin, extent)
     return begin, end
-
-
-def _check_inside(begin: npt.NDArray[np.int64], end: npt.NDArray[np.int64], extent: npt.NDArray[np.int64]) -> None:
-    outside = ((begin > 0) | (end < extent)).any(axis=1)
-    if outside.any():
-        index = int(np.argmax(outside))
-        raise PipelineError(
-            f"sample {index}: the window of output shape {extent[index].tolist()} leaves the source; "
-            f"only the outputs from {begin[index].tolist()} to {end[index].tolist()} lie inside"
-        )

@@ -126,8 +126,9 @@ class _Regions:
             size = size * limits if self.normalized[1] else size
             if self.arguments.constant("centered_anchor"):
                 begin = begin - size / np.float32(2)
-            regions[:, 0, axes] = np.clip(np.floor(begin), 0, limits)
-            regions[:, 1, axes] = np.clip(np.floor(begin + size), 0, limits)
+            # np.clip takes three times as long
+            regions[:, 0, axes] = np.minimum(np.maximum(np.floor(begin), 0), limits)
+            regions[:, 1, axes] = np.minimum(np.maximum(np.floor(begin + size), 0), limits)
         return regions
 
     def colour(self, sample: int, extents: Sequence[int]) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -128,7 +129,7 @@ class _Filtering:
 
     def windows(self, given: Array, shape: Sequence[int]) -> list[Array]:
         """Return a window for each picture of a sample."""
-        count = int(np.prod(shape[: self.outer]))
+        count = math.prod(shape[: self.outer])
         if given.dtype != np.float32:
             raise ArgumentValueError(f"windows must be float32, not {given.dtype}")
         if given.ndim == 2:
@@ -139,7 +140,7 @@ class _Filtering:
 
     def fills(self, given: Array | None, shape: Sequence[int]) -> list[float]:
         """Return what stands outside, for each picture of a sample."""
-        count = int(np.prod(shape[: self.outer]))
+        count = math.prod(shape[: self.outer])
         if given is None:
             return [0.0] * count
         values = np.ravel(given).astype(np.float64).tolist()

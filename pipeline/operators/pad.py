@@ -93,7 +93,7 @@ def padded_shapes(arguments: Arguments, shapes: npt.NDArray[np.int64], layout: s
 def _fit(name: str, row: Array, length: int) -> Array:
     if len(row) not in (1, length):
         raise ArgumentValueError(f"argument {name!r} needs {length} values, one for each axis; it has {len(row)}")
-    return np.broadcast_to(row, length)
+    return row  # one value broadcasts
 
 
 def fill_in_units(values: Array, dtype: np.dtype[Any]) -> Array:

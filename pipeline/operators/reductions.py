@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -90,7 +91,7 @@ def _result_extents(
 
 
 def _check_mean(mean: Sequence[int], kept: Sequence[int], dropped: Sequence[int]) -> None:
-    if np.prod(mean, dtype=np.int64) != 1 and tuple(mean) not in (tuple(kept), tuple(dropped)):
+    if math.prod(mean) != 1 and tuple(mean) not in (tuple(kept), tuple(dropped)):
         raise ArgumentValueError(
             f"the means have the shape {tuple(mean)}: they must be one a sample, or have the result's shape, which is "
             f"{tuple(dropped)}, or {tuple(kept)} with the reduced axes"
@@ -142,14 +143,18 @@ class ReductionGpu(GpuOperator):
         data = inputs[0]
         axes = chosen_axes(self.node, data.layout(), data.ndim)
         source = samples_of(data)
-        rows = source.shapes.tolist()
-        shapes = np.array([_result_extents(self.node, row, axes) for row in rows], np.int64).reshape(len(rows), -1)
+        if self.node.argument("keep_dims"):
+            shapes = source.shapes.copy()
+            shapes[:, list(axes)] = 1
+        else:
+            shapes = source.shapes[:, [axis for axis in range(source.ndim) if axis not in axes]]
         made, target = allocate(
             shapes, _result_dtype(self.node, source.dtype), _result_layout(self.node, data.layout())
         )
         mean = None
         if len(inputs) > 1:
-            for row, extents in zip(rows, inputs[1].shape(), strict=True):
+            rows = map(tuple, source.shapes.tolist())
+            for row, extents in dict.fromkeys(zip(rows, inputs[1].shape(), strict=True)):  # each pair once
                 ones = [1 if axis in axes else extent for axis, extent in enumerate(row)]
                 _check_mean(extents, ones, _result_extents(self.node, row, axes, keep_dims=False))
             given = samples_of(inputs[1])

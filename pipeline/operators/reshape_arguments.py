@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -72,9 +73,9 @@ class Shapes:
         Raises:
             ArgumentValueError: when the arguments give no shape for it.
         """
-        nbytes = int(np.prod(extents, dtype=np.int64)) * itemsize
+        nbytes = math.prod(extents) * itemsize
         if self._shape is not None:
-            return _fill([int(extent) for extent in self._shape[sample].ravel()], nbytes // new_itemsize)
+            return _fill(self._shape[sample].ravel().tolist(), nbytes // new_itemsize)
         made = self._ordered(sample, extents)
         if self._factors is not None:
             return _fill(self._scaled(self._factors[sample].tolist(), made), nbytes // new_itemsize)
@@ -114,6 +115,6 @@ def _fill(extents: list[int], size: int) -> list[int]:
     if len(negative) > 1:
         raise ArgumentValueError(f"only one extent of {extents} may be negative")
     if negative:
-        rest = int(np.prod([extent for extent in extents if extent >= 0], dtype=np.int64))
+        rest = math.prod([extent for extent in extents if extent >= 0])
         extents[negative[0]] = size // rest if rest else 0
     return extents

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -120,7 +121,7 @@ class _Squeezed(_View):
     def shape(self, sample: int, extents: Sequence[int], itemsize: int, new_itemsize: int) -> list[int]:
         removed = check_axes(self._axes, len(extents))
         rest = [extent for axis, extent in enumerate(extents) if axis not in removed]
-        if np.prod(rest, dtype=np.int64) != np.prod(extents, dtype=np.int64):
+        if math.prod(rest) != math.prod(extents):
             raise ArgumentValueError(f"the axes {list(removed)} of shape {tuple(extents)} are not all of extent 1")
         return rest
 
@@ -168,11 +169,13 @@ _VIEWS: dict[str, type[_View]] = {
 }
 
 
-def _checked_shape(view: _View, sample: int, array: Any, dtype: np.dtype[Any]) -> tuple[int, ...]:
-    shape = tuple(view.shape(sample, array.shape, array.dtype.itemsize, dtype.itemsize))
-    if np.prod(shape, dtype=np.int64) * dtype.itemsize != array.nbytes:
+def _checked_shape(
+    view: _View, sample: int, extents: tuple[int, ...], source: np.dtype[Any], dtype: np.dtype[Any]
+) -> tuple[int, ...]:
+    shape = tuple(view.shape(sample, extents, source.itemsize, dtype.itemsize))
+    if math.prod(shape) * dtype.itemsize != math.prod(extents) * source.itemsize:
         raise ArgumentValueError(
-            f"a sample of shape {array.shape} and dtype {array.dtype} can't be seen as one of shape {shape} and dtype "
+            f"a sample of shape {extents} and dtype {source} can't be seen as one of shape {shape} and dtype "
             f"{dtype}: they have different sizes"
         )
     return shape
@@ -194,9 +197,10 @@ class _Seeing(BatchOperator):
         dtype = to_numpy_type(data.dtype if wanted is None else wanted)
         shapes: list[tuple[int, ...]] = []
         failures: list[tuple[int, PipelineError]] = []
-        for sample, array in enumerate(data.samples):
+        source = to_numpy_type(data.dtype)
+        for sample, extents in enumerate(data.shape()):
             try:
-                shapes.append(_checked_shape(view, sample, array, dtype))
+                shapes.append(_checked_shape(view, sample, tuple(extents), source, dtype))
             except PipelineError as error:
                 failures.append((sample, error))
         fail(failures)

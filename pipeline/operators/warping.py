@@ -112,6 +112,8 @@ class Warps(ABC):
         count = shape[0] if self.sequence else 1
         if matrices.ndim == 3 and len(matrices) != count:
             raise ArgumentValueError(f"there are {len(matrices)} matrices for {count} frames")
+        if matrices.ndim == 2 and count == 1:
+            return size, matrices[None]  # np.broadcast_to takes longer than all the rest
         return size, np.broadcast_to(matrices, (count, *matrices.shape[-2:]))
 
 

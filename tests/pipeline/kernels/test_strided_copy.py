@@ -218,3 +218,15 @@ def test_arguments_that_do_not_fit_are_errors() -> None:
         plan_strided_copy(dst, dst.window(0, np.maximum(1, dst.shapes - [0, 1, 0])), start=0)
     with pytest.raises(PipelineError, match="complex"):
         plan_strided_copy(src, Samples.of([np.zeros(shape, np.complex64) for shape in src.shapes]))
+
+
+def test_what_is_not_given_is_planned_as_if_it_were() -> None:
+    rng = np.random.default_rng(4)
+    source = Samples.packed(1 << 20, rng.integers(1, 9, (5, 3)), np.uint8)[0]
+    target = Samples.packed(1 << 24, rng.integers(1, 9, (5, 3)), np.float32)[0]  # larger, smaller, or both
+    short = plan_strided_copy(source, target, fill=1.0)
+    told = plan_strided_copy(source, target, start=(0, 0, 0), step=(1, 1, 1), axes=(0, 1, 2), fill=1.0)
+    assert short is not None
+    assert told is not None
+    assert (short.kernel, short.defines, short.grid) == (told.kernel, told.defines, told.grid)
+    assert [table.tobytes() for table in short.tables] == [table.tobytes() for table in told.tables]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -69,7 +71,7 @@ class _Coding:
     @classmethod
     def of(cls, node: GraphNode, data: Any) -> _Coding:
         axis, classes, name = node.argument("axis"), node.argument("num_classes"), node.argument("axis_name")
-        scalar = "axis" not in node.arguments and all(np.prod(shape, dtype=np.int64) == 1 for shape in data.shape())
+        scalar = "axis" not in node.arguments and all(math.prod(shape) == 1 for shape in data.shape())
         ndim = 0 if scalar else data.ndim
         if not -1 <= axis <= ndim:
             raise ArgumentValueError(f"argument 'axis' must be from -1 to {ndim}, not {axis}")

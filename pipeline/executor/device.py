@@ -6,6 +6,7 @@ import itertools
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from pipeline.errors import DeviceError
@@ -74,7 +75,11 @@ class StreamSlot:
 
     def retire(self, keep_alive: list[Any], on_inputs_read: Callable[[], None] | None) -> None:
         """Let go of `keep_alive`, and call `on_inputs_read`, when all work issued so far is done."""
-        self._device.when_done(self.record(), keep_alive, on_inputs_read)
+        try:
+            last = self.record()
+        except Exception:  # noqa: BLE001 - CUDA is in error: then the stream itself is waited for
+            last = self.stream
+        self._device.when_done(last, keep_alive, on_inputs_read)
 
 
 class Device:
@@ -119,7 +124,7 @@ class Device:
         return self._slots[next(self._turns) % len(self._slots)]
 
     def when_done(self, event: Any, keep_alive: list[Any], callback: Callable[[], None] | None) -> None:
-        """Drop `keep_alive` and call `callback` after the event happened."""
+        """Drop `keep_alive` and call `callback` after the event happened, or when it never will."""
         self._pending.put((event, keep_alive, callback))
 
     def close(self) -> None:
@@ -132,7 +137,8 @@ class Device:
         self.make_current()
         while (entry := self._pending.get()) is not None:
             event, keep_alive, callback = entry
-            event.synchronize()
+            with suppress(Exception):  # of a GPU in error: it reads nothing any more, and batches say what happened
+                event.synchronize()
             keep_alive.clear()
             if callback is not None:
                 callback()

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -115,9 +116,14 @@ class Executor:
         self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
         kernels = None if self._device is None else self._device.kernels
         setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed, kernels)
-        self._operators = {
-            node.index: by_frames(graph, node, _make_operator(node, graph, setup)) for node in graph.nodes
-        }
+        try:
+            self._operators = {
+                node.index: by_frames(graph, node, _make_operator(node, graph, setup)) for node in graph.nodes
+            }
+        except BaseException:
+            if self._device is not None:
+                self._device.close()  # its thread would keep it for ever
+            raise
         #: What reads data sets.
         self.readers = ReaderGroup(graph, self._operators)
         self._chains = {
@@ -342,6 +348,12 @@ class Executor:
     def _finish(self, run: _Run, error: PipelineError | None = None) -> None:
         batch = run.batch
         outputs: tuple[TensorList, ...] = ()
+        event: Any = None
+        if run.slot is not None:
+            try:
+                event = run.slot.record()
+            except Exception as failure:  # noqa: BLE001 - CUDA is in error: nobody may wait for ever
+                error = error or PipelineError(f"the GPU failed while a batch ran: {failure}")
         if error is None:
             outputs = tuple(batch.made[edge] for edge in self.graph.outputs)
             for edge, output in zip(self.graph.outputs, outputs, strict=True):
@@ -355,11 +367,10 @@ class Executor:
             if batch.request.on_inputs_read is not None:
                 batch.request.on_inputs_read()
         else:
-            event = run.slot.record()
             for output in outputs:
                 if isinstance(output, TensorListGPU):
                     output.ready, output.stream, output.lenders = event, run.slot.stream, tuple(batch.lenders)
-            with run.slot.stream:  # what the callback issues comes after the batch
+            with nullcontext() if event is None else run.slot.stream:  # what the callback issues comes after the batch
                 self._report(run, BatchResult(outputs, error, seconds))
             run.slot.retire(batch.keep_alive, batch.request.on_inputs_read)
 

@@ -151,8 +151,7 @@ class MixedImageDecoder(GpuOperator):
         self._adjust = node.argument("adjust_orientation")
         if self._output_type.name not in ("RGB", "BGR", "GRAY"):
             raise ArgumentValueError(
-                f"{node.display}: device='mixed' decodes to RGB, BGR or GRAY, not {self._output_type!r}; "
-                "device='cpu' decodes to all"
+                f"device='mixed' decodes to RGB, BGR or GRAY, not {self._output_type!r}; device='cpu' decodes to all"
             )
         assert setup.device_id is not None
         self._decoder = PictureDecoder(
@@ -183,6 +182,7 @@ class MixedImageDecoder(GpuOperator):
             OperatorError: with the pictures that can't be decoded.
         """
         encoded = encoded_batch(inputs[0])
+        batch.keep_alive.append(encoded)  # maybe copies of the samples: the engine reads them after this returns
         decoded = self._decoder.decode(
             encoded,
             batch.stream,

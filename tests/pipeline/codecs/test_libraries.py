@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,5 +12,6 @@ from pipeline.errors import DeviceError
 
 
 def test_a_libnvjpeg_without_the_batched_call_is_no_engine() -> None:
-    with pytest.raises(DeviceError, match="too old: it has no nvjpeg"):
-        nvjpeg._bind(ctypes.CDLL(None))
+    old: Any = SimpleNamespace(nvjpegCreateEx=SimpleNamespace())
+    with pytest.raises(DeviceError, match="too old: it has no nvjpegDestroy"):
+        nvjpeg._bind(old)

@@ -64,6 +64,14 @@ def test_output_types(decoding: Decoding) -> None:
         check_close(array, expected)
 
 
+def test_red_green_and_blue(decoding: Decoding) -> None:
+    data = [encode(picture(n, 64, 80), keep_rgb=n % 2 == 1, subsampling=0) for n in range(4)]
+    made, failures = decoding.pictures(data)
+    assert not failures
+    for array, one in zip(made, data, strict=True):
+        check_close(array, with_pillow(one))
+
+
 def test_regions(decoding: Decoding) -> None:
     encoded = mixture()
     regions = np.array([[3, 5, 33, 38] if n % 3 else [-1] * 4 for n in range(len(encoded))])

@@ -1,0 +1,79 @@
+"""When CUDA fails for good, batches end with an error and inputs are let go: nobody waits for ever, nothing stays."""
+
+from __future__ import annotations
+
+import queue
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import fn
+from pipeline.errors import ArgumentValueError, InputError, PipelineError
+from pipeline.executor import BatchRequest, BatchResult, Executor, ExecutorConfig
+from pipeline.executor.batch import Batch
+from pipeline.executor.device import Device, StreamSlot
+from pipeline.executor.executor import _Run
+from pipeline.graph import Graph
+from pipeline.tensors import TensorListCPU
+from pipeline.types import YCbCr
+
+
+class LostStream:
+    """No stream: whatever is asked of it fails, as with a GPU that fell off the bus."""
+
+    def synchronize(self) -> None:
+        raise RuntimeError("the GPU is lost")
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> Device:
+    made = object.__new__(Device)
+    made.device_id = 0
+    made._pending = queue.SimpleQueue()
+    monkeypatch.setattr(made, "make_current", lambda: None)
+    return made
+
+
+@pytest.mark.parametrize("error", [None, InputError("what failed before")])
+def test_a_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None) -> None:
+    results: list[BatchResult] = []
+    released: list[str] = []
+    request = BatchRequest(2, {"x": TensorListCPU(np.arange(2))}, on_inputs_read=lambda: released.append("inputs"))
+    config = ExecutorConfig(max_batch_size=2, num_threads=1, device_id=None, seed=1)
+    with Executor(Graph.of([fn.external_source(name="x") + 1]), config) as executor:
+        reads = executor.readers.begin(2)
+        run = _Run(Batch(request, 1, executor._pool, executor._allocate, reads, {}), results.append)
+        run.slot = StreamSlot(LostStream(), device, 0)
+        kept: list[Any] = run.batch.keep_alive
+        kept.append("memory")
+        executor._finish(run, error)
+    (result,) = results
+    assert result.outputs == ()
+    assert result.error is error if error else "the GPU failed while a batch ran" in str(result.error)
+    assert kept == ["memory"]
+    assert not released
+    device._pending.put(None)
+    device._reap()
+    assert not kept
+    assert released == ["inputs"]
+
+
+def test_a_device_is_closed_when_an_operator_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[bool] = []
+    device = SimpleNamespace(kernels=object(), close=lambda: closed.append(True))
+    monkeypatch.setattr("pipeline.executor.executor.open_device", lambda graph, config: device)
+    pictures = fn.decoders.image(fn.external_source(name="x"), device="mixed", output_type=YCbCr)
+    with pytest.raises(ArgumentValueError, match=r"^fn.decoders.image: device='mixed' decodes to RGB"):
+        Executor(Graph.of([pictures]), ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
+    assert closed == [True]
+
+
+def test_events_of_a_lost_gpu_do_not_end_the_thread_that_waits(device: Device) -> None:
+    called: list[int] = []
+    for number in range(2):
+        device.when_done(LostStream(), [], lambda number=number: called.append(number))
+    device._pending.put(None)
+    device._reap()
+    assert called == [0, 1]

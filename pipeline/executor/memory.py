@@ -75,9 +75,17 @@ class BufferPool:
     def _sort_returned(self) -> None:
         while self._returned:
             memory = self._returned.popleft()
-            if self._idle_bytes + memory.nbytes <= self._idle_limit:
-                self._idle.setdefault(memory.nbytes, []).append(memory)
-                self._idle_bytes += memory.nbytes
+            # The size that was used last comes last; beyond the limit, those that nobody wants any more go first.
+            idle = self._idle[memory.nbytes] = self._idle.pop(memory.nbytes, [])
+            idle.append(memory)
+            self._idle_bytes += memory.nbytes
+            while self._idle_bytes > self._idle_limit:
+                oldest = next(iter(self._idle))
+                if self._idle[oldest]:
+                    self._idle[oldest].pop()
+                    self._idle_bytes -= oldest
+                else:
+                    del self._idle[oldest]
 
 
 def buffer_size(nbytes: int) -> int:

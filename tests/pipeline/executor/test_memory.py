@@ -40,3 +40,13 @@ def test_idle_memory_is_bounded() -> None:
     again = [pool.array((1 << 19,), np.dtype(np.uint8)) for _ in range(8)]
     assert len(addresses & {array.ctypes.data for array in again}) >= 2
     assert pool.allocated >= 8 + 6
+
+
+def test_idle_memory_of_a_size_that_nobody_wants_any_more_makes_room() -> None:
+    pool = BufferPool(idle_limit=1 << 20)
+    small = [pool.array((1 << 18,), np.dtype(np.uint8)) for _ in range(4)]
+    del small
+    for _ in range(5):
+        large = pool.array((1 << 19,), np.dtype(np.uint8))
+        del large
+    assert pool.allocated == 5

@@ -41,6 +41,8 @@ _BACKEND_HARDWARE = 3
 _OUTPUTS = {RGB: 5, BGR: 6, GRAY: 2}
 #: nvjpegImage_t: a pointer and a pitch for each of four planes.
 _IMAGE = np.dtype([("channel", "u8", 4), ("pitch", "u8", 4)])
+#: By device: a graph or a process may have several decoders, and calls of all of them must follow each other.
+_LOCKS: dict[int, threading.Lock] = {}
 
 
 class NvjpegError(PipelineError):
@@ -48,7 +50,7 @@ class NvjpegError(PipelineError):
 
 
 class NvjpegDecoder:
-    """The hardware JPEG engine of one device. Any thread may call it; calls run one after the other.
+    """The hardware JPEG engine of one device. Any thread may call it; calls, of all decoders, run one after the other.
 
     A call lasts about as long as the engine works: what else is to be done for a batch should be done by another
     thread. Two calls at once, of any states, were seen to wait for each other for ever (libnvjpeg 13.3 on an H100).
@@ -73,7 +75,7 @@ class NvjpegDecoder:
         self._handle: c_void_p | None = c_void_p()
         self._states: dict[int, _State] = {}
         self._made: dict[int, npt.NDArray[np.uint64]] = {}  # nvjpegDecodeParams_t, by output format
-        self._lock = threading.Lock()
+        self._lock = _LOCKS.setdefault(device_id, threading.Lock())
         with load_cupy().cuda.Device(device_id):
             status = self._library.nvjpegCreateEx(_BACKEND_HARDWARE, None, None, 0, byref(self._handle))
         if status:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from pipeline.codecs import EncodedBatch, PictureDecoder, missing_codec_reason
+from pipeline.codecs.nvjpeg import NvjpegDecoder
 from pipeline.types import BGR, GRAY
 from tests.pipeline.codecs.test_nvimgcodec import Bytes, check_close, encode, picture, with_pillow
 
@@ -112,6 +113,13 @@ def test_memory_is_used_again(decoding: Decoding) -> None:
     for _ in range(20):
         decoding.pictures(mixture())
     assert pool.total_bytes() == before
+
+
+def test_decoders_of_a_device_share_the_engine(decoding: Decoding) -> None:
+    if not decoding.decoder.uses_engine:
+        pytest.skip("needs a JPEG engine")
+    with NvjpegDecoder(0) as one, NvjpegDecoder(0) as other:
+        assert one._lock is other._lock
 
 
 def test_threads_share_a_decoder(decoding: Decoding) -> None:

@@ -257,9 +257,8 @@ class ConsumerClient:
         message = received.message
         if isinstance(message, Result):
             if self._second_half is None:
-                self._answer(
-                    ("batch", message.client, message.seq), self._open(message, received.fds, self._opener.open)
-                )
+                key = ("batch", message.client, message.seq)
+                self._answer(key, self._open(message, received.fds, self._opener.open))
             else:
                 self._go_on(message, received.fds, self._second_half)
             return
@@ -293,10 +292,11 @@ class ConsumerClient:
         elif asked is not None:
             second_half.start(origin, result.client, result.seq, inputs, partial(self._answer, key))
 
-    @staticmethod
-    def _open(result: Result, fds: tuple[int, ...], opened: Callable[[Result, tuple[int, ...]], Any]) -> Any:
+    def _open(self, result: Result, fds: tuple[int, ...], opened: Callable[[Result, tuple[int, ...]], Any]) -> Any:
         try:
             return opened(result, fds)
+        except ChannelClosedError as error:  # by another thread, which stops the server or starts it again
+            return self._end or self._explain_end(error)
         except Exception as error:  # noqa: BLE001  # of CUDA's, torch's or ours: it is for whoever asked, not for this thread
             return ProxyError(f"a batch was made, but its memory can't be opened here: {error}")
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from dali_proxy.transport.exchange import LocalExchange
 from dali_proxy.transport.protocol import CUDA_SLOTS, OutputBatch, Result
 from dali_proxy.transport.slot_view import SlotView
-from pipeline.ipc.errors import ProtocolError
+from pipeline.ipc.errors import ChannelClosedError, ProtocolError
 from pipeline.ipc.frames import close_all
 from pipeline.tensors.cpu import TensorListCPU
 
@@ -19,9 +21,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ResultOpener"]
 
+T = TypeVar("T")
+
 
 class ResultOpener:
-    """The consumer's side: makes torch tensors of what the server publishes. Used by one thread at a time.
+    """The consumer's side: makes torch tensors of what the server publishes.
+
+    Used by one thread at a time; `close` may come from any other, and from finalizers.
 
     Args:
         control_fds: descriptors that came with `Welcome`; owned from now on.
@@ -38,6 +44,8 @@ class ResultOpener:
         device_id: int | None = None,
     ) -> None:
         self._local = local
+        self._lock = threading.Lock()  # held while memory is mapped and lent
+        self._closed = False
         self._cuda: CudaSlotView | None = None
         self._cpu = SlotView(control_fds[0], control_nbytes, device_id)
         if len(control_fds) > 1:
@@ -56,35 +64,73 @@ class ResultOpener:
             fds: its descriptors; owned from now on.
 
         Raises:
+            ChannelClosedError: this was closed.
             ProtocolError: what the server says can't be.
         """
-        left: Iterator[int] = iter(fds)
-        try:
-            self.detach(result.detached)
-            return tuple([self._open(output, left) for output in result.outputs])
-        finally:
-            close_all(left)
+        return tuple(self._open_all(result, fds, self._open))
 
     def open_batches(self, result: Result, fds: Sequence[int] = ()) -> list[TensorListCPU]:
         """Return each output as a batch on the CPU; as `open`, for whoever goes on computing with them."""
-        left: Iterator[int] = iter(fds)
-        try:
-            self.detach(result.detached)
-            return [self._cpu.open_batch(output, left) for output in result.outputs]
-        finally:
-            close_all(left)
+        return self._open_all(result, fds, self._cpu.open_batch)
 
     def detach(self, slots: Sequence[int]) -> None:
         """Unmap what a `SlotsDetached` message names; tensors over it stay valid."""
+        with suppress(ChannelClosedError), self._using():
+            self._detach(slots)
+
+    def close(self) -> None:
+        """Forget the server's memory. Tensors over it stay valid.
+
+        Never waits: if a result is just being opened, it is opened as a whole, and the memory forgotten after it.
+        """
+        self._closed = True
+        if not self._lock.acquire(blocking=False):
+            return  # who holds it closes, and may be below us on this thread's own stack
+        try:
+            self._cpu.close()
+            if self._cuda is not None:
+                self._cuda.close()
+        finally:
+            self._lock.release()
+
+    @contextmanager
+    def _using(self) -> Iterator[None]:
+        try:
+            with self._lock:
+                if self._closed:
+                    raise ChannelClosedError("the connection to the server was closed before its result was opened")
+                yield
+        finally:
+            if self._closed:  # meanwhile
+                self.close()
+
+    def _detach(self, slots: Sequence[int]) -> None:
         self._cpu.detach([slot for slot in slots if slot < CUDA_SLOTS])
         if self._cuda is not None:
             self._cuda.detach([slot - CUDA_SLOTS for slot in slots if slot >= CUDA_SLOTS])
 
-    def close(self) -> None:
-        """Forget the server's memory. Tensors over it stay valid."""
-        self._cpu.close()
-        if self._cuda is not None:
-            self._cuda.close()
+    def _open_all(
+        self, result: Result, fds: Sequence[int], opened: Callable[[OutputBatch, Iterator[int]], T]
+    ) -> list[T]:
+        """Open every output, those after one that fails, too: the server counts on it that they are mapped here."""
+        left: Iterator[int] = iter(fds)
+        made: list[T] = []
+        failed: Exception | None = None
+        try:
+            with self._using():
+                self._detach(result.detached)
+                for output in result.outputs:
+                    try:
+                        made.append(opened(output, left))
+                    except Exception as error:  # noqa: BLE001  # it is raised below
+                        failed = failed or error
+            if failed is not None:
+                made = []  # the error refers to this frame, and must not keep them
+                raise failed
+            return made
+        finally:
+            failed = None
+            close_all(left)
 
     def _open(self, output: OutputBatch, fds: Iterator[int]) -> torch.Tensor | list[torch.Tensor]:
         import torch

@@ -13,6 +13,7 @@ from dali_proxy.transport.protocol import OutputBatch
 from dali_proxy.transport.slots import RETIRED
 from pipeline.ipc.errors import ProtocolError
 from pipeline.ipc.forking import fork_count
+from pipeline.ipc.frames import close_all
 from pipeline.ipc.memory import SharedBlock
 from pipeline.ipc.ring_reader import fits_numpy
 from pipeline.kernels.pinned import PinnedMemory
@@ -118,19 +119,28 @@ class SlotView:
 
     def _lent(self, output: OutputBatch, fds: Iterator[int]) -> npt.NDArray[np.uint8]:
         """Return a slot's memory, lent until the last array over it dies."""
+        fd = next(fds, -1) if output.attach else -1  # taken in any case: the next one is the next output's
         if output.slot >= len(self.page) or output.generation >= RETIRED:
+            close_all([fd] if fd >= 0 else [])
             raise ProtocolError(f"there is no slot {output.slot} of generation {output.generation}")
-        if output.attach:
-            fd = next(fds, -1)
-            if fd < 0:
-                raise ProtocolError("a new slot came without its descriptor")
-            block = SharedBlock.attach(fd, output.nbytes)
-            self._map(output.slot, block.array)
-            block.close()
-        mapping = self._mappings.get(output.slot)
-        if mapping is None:
-            raise ProtocolError(f"slot {output.slot} is not attached")
+        try:
+            if output.attach:
+                self._attach(output, fd)
+            mapping = self._mappings.get(output.slot)
+            if mapping is None:
+                raise ProtocolError(f"slot {output.slot} is not attached")
+        except BaseException:  # the server counts on it that the slot is mapped here: it should give it up
+            self.page[output.slot] = output.generation | RETIRED
+            raise
         return np.asarray(_LentArray(Loan(self.page, output.slot, output.generation), mapping))
+
+    def _attach(self, output: OutputBatch, fd: int) -> None:
+        self.detach([output.slot])  # an older one of this number
+        if fd < 0:
+            raise ProtocolError("a new slot came without its descriptor")
+        block = SharedBlock.attach(fd, output.nbytes)
+        self._map(output.slot, block.array)
+        block.close()
 
     def _map(self, slot: int, memory: npt.NDArray[np.uint8]) -> None:
         pinned = None

@@ -121,8 +121,7 @@ class SlotPool(Generic[M]):
     def give_back(self, slot: Slot[M]) -> None:
         """Take back a slot that was never lent. Once the pool is closed, nothing happens."""
         with self._lock:
-            if self._slots.get(slot.number) is slot and slot not in self._idle:
-                self._make_idle(slot)
+            self._take_back(slot)
 
     def abandon(self, slot: Slot[M]) -> None:
         """Give back a slot, later. It takes no lock, so finalizers may call it."""
@@ -167,7 +166,11 @@ class SlotPool(Generic[M]):
             self._abandoned.clear()
 
     def lend(self, slot: Slot[M], borrower: Borrower[M]) -> tuple[int, bool]:
-        """Lend an allocated slot. Return the generation of the loan, and whether the slot is new to the borrower."""
+        """Lend an allocated slot. Return the generation of the loan, and whether the slot is new to the borrower.
+
+        Raises:
+            IPCError: too many are lent, the borrower is gone, or (a mistake of ours) the slot isn't there to be lent.
+        """
         number = slot.number
         with self._lock:
             if number >= CONTROL_NBYTES:
@@ -176,6 +179,8 @@ class SlotPool(Generic[M]):
                 )
             if borrower not in self._borrowers:
                 raise IPCError("the consumer is gone")
+            if self._slots.get(number) is not slot or slot in self._idle or self._is_lent(slot):
+                raise IPCError(f"slot {number} can't be lent: it is idle, lent already or given up")
             attach = borrower.attached.get(number) is not slot
             if attach:
                 borrower.attached[number] = slot
@@ -195,6 +200,7 @@ class SlotPool(Generic[M]):
             if borrower in self._borrowers and borrower.attached.get(slot.number) is slot:
                 if attached:
                     del borrower.attached[slot.number]
+                    borrower.detached.append(slot.number)  # it may have an older slot of this number
                 borrower.generations[slot.number] = 0
                 self._make_idle(slot)
 
@@ -213,9 +219,7 @@ class SlotPool(Generic[M]):
     def _sweep(self) -> None:
         """Take back what consumers have returned, and what was abandoned."""
         while self._abandoned:
-            slot = self._abandoned.popleft()
-            if self._slots.get(slot.number) is slot and slot not in self._idle:
-                self._make_idle(slot)
+            self._take_back(self._abandoned.popleft())
         for borrower in self._borrowers:
             generations = borrower.generations[: self._next_number]
             page = borrower.page[: self._next_number]
@@ -230,6 +234,14 @@ class SlotPool(Generic[M]):
             if all(each not in self._borrowers or each.page[slot.number] == RETIRED for each in borrowers):
                 del self._leaving[slot]
                 self._forget(slot)
+
+    def _take_back(self, slot: Slot[M]) -> None:
+        if self._slots.get(slot.number) is slot and slot not in self._idle and not self._is_lent(slot):
+            self._make_idle(slot)
+
+    def _is_lent(self, slot: Slot[M]) -> bool:
+        number = slot.number  # perhaps above what can be lent
+        return any(borrower.generations[number : number + 1].any() for borrower in self._borrowers)
 
     def _make_idle(self, slot: Slot[M]) -> None:
         slot.array = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,6 +16,7 @@ import torch.utils.data
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError, ServerDiedError
 from dali_proxy.consumer import ConsumerClient
+from dali_proxy.transport.opener import ResultOpener
 from pipeline import fn, pipeline_def
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 from tests.dali_proxy.indexed import (
@@ -49,6 +51,26 @@ def test_epoch_goes_on_after_the_server_died(num_workers: int) -> None:
                 kill(server)
         assert torch.equal(torch.cat(made), undisturbed)  # random numbers are the same bits
         assert server.stats().restarts == 2
+
+
+def test_another_thread_starts_the_server_again_while_a_result_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_result = ResultOpener.open
+
+    def open_after_a_restart(opener: ResultOpener, *args: Any) -> Any:
+        monkeypatch.undo()  # once
+        kill(server)
+        thread = threading.Thread(target=server.revive, args=(server.stops,))
+        thread.start()
+        thread.join()
+        return open_result(opener, *args)
+
+    with DALIServer(affine(), restart="on-failure") as server:
+        loader = DataLoader(server, IndexDataset(12, server.proxy), batch_size=4, num_workers=0)
+        assert len([None for _ in loader]) == 3  # the next results come in memory that is mapped already
+        monkeypatch.setattr(ResultOpener, "open", open_after_a_restart)
+        seen = [index for batch in loader for index in check_affine(*batch)]
+        assert seen == list(range(12))
+        assert server.stats().restarts == 1
 
 
 @pytest.mark.parametrize("restart", ["on-failure", "never"])

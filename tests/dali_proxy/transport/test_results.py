@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from dali_proxy.transport.exchange import LocalExchange
 from dali_proxy.transport.opener import ResultOpener
 from dali_proxy.transport.protocol import DTYPES, OutputBatch, Result
 from dali_proxy.transport.publisher import ResultPublisher
-from pipeline.ipc.errors import IPCError, ProtocolError
+from dali_proxy.transport.slot_view import SlotView
+from pipeline.ipc.errors import ChannelClosedError, IPCError, ProtocolError
+from pipeline.ipc.memory import SharedBlock
 from pipeline.tensors import TensorListCPU
 
 
@@ -185,6 +188,71 @@ def test_descriptors_of_a_result_that_is_refused_are_closed(consumer):
         for fd in (reader, writer):
             with pytest.raises(OSError, match="Bad file"):
                 os.fstat(fd)
+
+
+def test_a_closed_opener_says_so(publisher, consumer):
+    consumer.fetch(publisher.stage([TensorListCPU(np.zeros(3))]))
+    consumer.opener.close()
+    reader, writer = os.pipe()
+    with pytest.raises(ChannelClosedError):
+        consumer.opener.open(Result(0, 0, ()), [reader, writer])
+    for fd in (reader, writer):
+        with pytest.raises(OSError, match="Bad file"):
+            os.fstat(fd)
+    consumer.opener.detach([0])
+
+
+def test_a_result_that_is_being_opened_is_opened_as_a_whole_before_the_memory_is_forgotten(
+    publisher, consumer, monkeypatch
+):
+    arrays = [np.full(3, 4), np.full(3, 5)]
+    consumer.fetch(publisher.stage([TensorListCPU(array) for array in arrays]))
+    lent = SlotView._lent
+
+    def close_first(view, output, fds):
+        monkeypatch.undo()
+        thread = threading.Thread(target=consumer.opener.close)
+        thread.start()
+        thread.join()
+        consumer.opener.close()  # a finalizer on this thread, too
+        return lent(view, output, fds)
+
+    monkeypatch.setattr(SlotView, "_lent", close_first)
+    tensors = consumer.fetch(publisher.stage([TensorListCPU(array) for array in arrays]))
+    assert [tensor.tolist() for tensor in tensors] == [array.tolist() for array in arrays]
+    with pytest.raises(ChannelClosedError):
+        consumer.fetch(publisher.stage([TensorListCPU(np.zeros(3))]))
+
+
+def test_an_output_that_can_not_be_mapped_costs_the_others_nothing(publisher, consumer, monkeypatch):
+    arrays = [np.full(3, value) for value in range(4)]
+    attach = SharedBlock.attach
+
+    def no_memory(fd, nbytes):
+        os.close(fd)
+        monkeypatch.undo()
+        raise IPCError("no memory")
+
+    monkeypatch.setattr(SharedBlock, "attach", no_memory)
+    with pytest.raises(IPCError, match="no memory"):
+        consumer.fetch(publisher.stage([TensorListCPU(array) for array in arrays]))
+    assert SharedBlock.attach == attach
+    assert publisher.pool.stats().lent == 0  # nothing is lent for ever
+    assert publisher.pool.stats().slots == 3
+    for _ in range(3):
+        tensors = consumer.fetch(publisher.stage([TensorListCPU(array) for array in arrays]))
+        assert [tensor.tolist() for tensor in tensors] == [array.tolist() for array in arrays]
+        del tensors
+
+
+def test_descriptors_stay_with_their_outputs_after_one_is_refused(publisher, consumer):
+    staged = publisher.stage([TensorListCPU(np.full(3, value)) for value in (1, 2)])
+    result, fds = publisher.publish(consumer.account, 1, 2, staged)
+    bad, good = result.outputs
+    with pytest.raises(ProtocolError, match="no slot"):
+        consumer.opener.open(replace(result, outputs=(replace(bad, generation=200), good)), [os.dup(fd) for fd in fds])
+    tensors = consumer.opener.open(replace(result, outputs=(replace(good, attach=False),)))
+    assert tensors[0].tolist() == [2, 2, 2]
 
 
 def test_a_consumer_that_is_gone_gets_nothing(publisher, consumer):

@@ -175,6 +175,34 @@ def test_a_forked_child_that_drops_an_array_does_not_give_it_back(pool):
     assert pool.stats().lent == 0
 
 
+def test_a_slot_is_lent_once(pool):
+    one, two = Consumer(pool), Consumer(pool)
+    slot = filled(pool, 3)
+    array = one.get(slot)
+    for consumer in (one, two):
+        with pytest.raises(IPCError, match="lent already"):
+            pool.lend(slot, consumer.borrower)
+    pool.give_back(slot)
+    pool.abandon(slot)
+    assert pool.stats().idle == 0
+    assert (array == 3).all()
+    del array
+    assert pool.stats().idle == 1
+    with pytest.raises(IPCError, match="is idle"):
+        pool.lend(slot, one.borrower)
+
+
+def test_a_consumer_unmaps_what_a_loan_that_was_recalled_would_have_replaced(pool):
+    consumer = Consumer(pool)
+    consumer.get(filled(pool, 1))
+    pool.trim()
+    slot = pool.allocate(1000)
+    assert slot.number == 0
+    _, attach = pool.lend(slot, consumer.borrower)
+    pool.recall(slot, consumer.borrower, attach)
+    assert consumer.borrower.take_detached() == (0,)
+
+
 def test_what_was_held_across_a_fork_is_not_reused(pool):
     consumer = Consumer(pool)
     held = [consumer.get(filled(pool, 3))]

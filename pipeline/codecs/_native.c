@@ -10,7 +10,7 @@
 
 /* A row of the result: `HEADER` of headers.py. */
 typedef struct {
-    int32_t height, width, components, orientation, simple;
+    int32_t height, width, components, orientation, simple, rgb;
 } Header;
 
 typedef struct {
@@ -70,7 +70,7 @@ static int has_end(Span data) {
 }
 
 static Header read_header(Span data) {
-    Header found = {0, 0, 0, 1, 0}, none = found;
+    Header found = {0, 0, 0, 1, 0, 0}, none = found;
     if (data.end - data.at < 4 || data.at[0] != 0xFF || data.at[1] != 0xD8 || data.at[2] != 0xFF) return none;
     const uint8_t *p = data.at + 2;
     int baseline = 0, oriented = 0, rgb = 0;
@@ -97,8 +97,9 @@ static Header read_header(Span data) {
             if (found.width || size < 6) return none;
             found.height = big(body.at + 1), found.width = big(body.at + 3), found.components = body.at[5];
             if (!found.height || !found.width) return none;
-            baseline = marker == 0xC0 && body.at[0] == 8 && size >= 6 + 3u * found.components &&
-                       usual_sampling(body.at + 6, found.components) && !named_rgb(body.at + 6, found.components);
+            int whole = size >= 6 + 3u * found.components;
+            baseline = marker == 0xC0 && body.at[0] == 8 && whole && usual_sampling(body.at + 6, found.components);
+            found.rgb |= whole && named_rgb(body.at + 6, found.components);
         } else if (marker == 0xE1 && !oriented && !found.width && size > 6 && body.at[0] == 'E' && body.at[1] == 'x' &&
                    body.at[2] == 'i' && body.at[3] == 'f' && !body.at[4] && !body.at[5]) {
             Span tiff = {body.at + 6, body.end};
@@ -108,8 +109,8 @@ static Header read_header(Span data) {
             rgb |= unconverted(body.at, size);
         } else if (marker == 0xDA) {
             if (!found.width) return none;
-            found.simple = baseline && !(rgb && found.components == 3) && size >= 1 &&
-                           body.at[0] == found.components && has_end(data);
+            found.rgb |= rgb && found.components == 3;
+            found.simple = baseline && !found.rgb && size >= 1 && body.at[0] == found.components && has_end(data);
             return found;
         } else if (marker == 0xD9) {
             return found.width ? found : none;

@@ -14,13 +14,13 @@ from pipeline.imaging.info import jpeg_orientation, jpeg_segments
 __all__ = ["HEADER", "read_headers"]
 
 HEADER = np.dtype(
-    [("height", "i4"), ("width", "i4"), ("components", "i4"), ("orientation", "i4"), ("simple", "i4")], align=True
+    [(name, "i4") for name in ("height", "width", "components", "orientation", "simple", "rgb")], align=True
 )
 """A JPEG's header. Sizes are as stored, before the orientation is applied; all are 0 for what is no JPEG. `simple` says
 that it is complete, of 8-bit baseline coding in one scan, and grey, 4:4:4, 4:4:0, 4:2:2 or 4:2:0; of luma and chroma,
 not of red, green and blue."""
 
-_NONE = (0, 0, 0, 1, 0)
+_NONE = (0, 0, 0, 1, 0, 0)
 _START, _END, _SCAN, _BASELINE, _EXIF, _ADOBE = b"\xff\xd8\xff", b"\xff\xd9", 0xDA, 0xC0, 0xE1, 0xEE
 _NO_FRAMES = (0xC4, 0xC8, 0xCC)
 _TAIL = 66  # bytes at the end in which a JPEG's end is looked for
@@ -52,11 +52,11 @@ def read_headers(pointers: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
     return rows
 
 
-def _read(data: memoryview) -> tuple[int, int, int, int, int]:
+def _read(data: memoryview) -> tuple[int, int, int, int, int, int]:
     if bytes(data[:3]) != _START:
         return _NONE
     height = width = components = 0
-    orientation, baseline, rgb = 1, False, False
+    orientation, baseline, rgb, named_rgb = 1, False, False, False
     for marker, body in jpeg_segments(data):
         if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAMES:
             if width or len(body) < 6:
@@ -66,8 +66,8 @@ def _read(data: memoryview) -> tuple[int, int, int, int, int]:
                 return _NONE
             sampling = tuple(body[7 + 3 * index] for index in range(components) if 7 + 3 * index < len(body))
             whole = len(body) >= 6 + 3 * components
-            named_rgb = components == 3 and bytes(body[6:15:3]) == b"RGB"
-            baseline = marker == _BASELINE and body[0] == 8 and whole and sampling in _SAMPLINGS and not named_rgb
+            baseline = marker == _BASELINE and body[0] == 8 and whole and sampling in _SAMPLINGS
+            named_rgb = whole and components == 3 and bytes(body[6:15:3]) == b"RGB"
         elif marker == _EXIF and orientation == 1 and not width:
             orientation = jpeg_orientation(body)
         elif marker == _ADOBE:  # its last byte says whether colours were converted to luma and chroma
@@ -75,7 +75,8 @@ def _read(data: memoryview) -> tuple[int, int, int, int, int]:
         elif marker == _SCAN:
             if not width:
                 return _NONE
-            simple = baseline and not (rgb and components == 3) and len(body) >= 1 and body[0] == components
+            rgb = named_rgb or (rgb and components == 3)
+            simple = baseline and not rgb and len(body) >= 1 and body[0] == components
             simple = simple and _END in bytes(data[-_TAIL:])
-            return height, width, components, orientation, int(simple)
-    return (height, width, components, orientation, 0) if width else _NONE
+            return height, width, components, orientation, int(simple), int(rgb)
+    return (height, width, components, orientation, 0, int(named_rgb)) if width else _NONE

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.codecs.decoded import DecodedBatch
+from pipeline.codecs.encoded import EncodedBatch
 from pipeline.codecs.missing import require_codec
 from pipeline.errors import DecodeError, DeviceError, PipelineError, SampleFailure
 from pipeline.kernels.errors import cuda_call, load_cupy, require_device
@@ -122,6 +123,8 @@ class GpuDecoder:
             _STREAMS.setdefault(int(stream.ptr), stream)
         failures: dict[int, SampleFailure] = {}
         sources = [self._source(i, data, regions, failures) for i, data in enumerate(encoded)]
+        if self.device_id is not None:
+            _refuse_rgb(encoded, sources, failures)
         good = [i for i, source in enumerate(sources) if source is not None]
         color, layout = _FORMATS[output_type]
         params = self._codec.DecodeParams(
@@ -233,6 +236,17 @@ class _Idle:
 
 def _key(stream: Any) -> int:
     return 0 if stream is None else int(stream.ptr)
+
+
+def _refuse_rgb(encoded: Sequence[Any], sources: list[Any], failures: dict[int, SampleFailure]) -> None:
+    """Take out JPEGs of red, green and blue: with CUDA, nvImageCodec 0.9 takes these for luma and chroma."""
+    there = [i for i, source in enumerate(sources) if source is not None]
+    headers = EncodedBatch.of([encoded[i] for i in there]).headers
+    for i, rgb in zip(there, headers["rgb"].tolist(), strict=True):
+        if rgb:
+            sources[i] = None
+            reason = "a JPEG of red, green and blue instead of luma and chroma: device='cpu' decodes it"
+            failures[i] = SampleFailure(i, DecodeError(reason))
 
 
 def _undecodable(source: Any) -> str:

@@ -86,10 +86,13 @@ def test_worker_that_is_killed(mode: str, persistent_workers: bool) -> None:
 def test_worker_that_was_killed_before_its_batches_were_wanted(mode: str) -> None:
     def body(server: DALIServer) -> None:
         dataset = MortalDataset(40, server.proxy)
+        # torch's handler would raise wherever this is when the signal comes, which may be after the process has ended.
+        torch.utils.data._utils.signal_handling._set_SIGCHLD_handler()
+        told = threading.Event()
+        handler = signal.signal(signal.SIGCHLD, lambda *_: told.set())
         iterator = iter(DataLoader(server, dataset, batch_size=4, num_workers=1, prefetch_factor=8))
-        handler = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # so that we may wait for it in peace
         (worker,) = (each for each in psutil.Process().children() if each.pid != server.pid)
-        wait_until(lambda: worker.status() == psutil.STATUS_ZOMBIE)
+        wait_until(lambda: told.is_set() and worker.status() == psutil.STATUS_ZOMBIE)
         signal.signal(signal.SIGCHLD, handler)
         # What it had made travels through its sockets, too: torch alone would give a bare ConnectionResetError.
         with soon(), pytest.raises(WorkerDiedError, match=f"pid {worker.pid}.*SIGKILL"):

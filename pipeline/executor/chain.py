@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Any, NamedTuple
 
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
@@ -14,7 +15,7 @@ from pipeline.graph.graph import Edge, GraphNode
 from pipeline.operators.base import OutputSpec, SampleOperator
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["ChainRunner", "describe_failure"]
+__all__ = ["Blame", "ChainRunner", "describe_failure"]
 
 
 class ChainRunner:
@@ -233,6 +234,33 @@ def _first_failure(batch: Batch, errors: list[tuple[int, BaseException]]) -> Ope
     first = describe_failure(node, failures[0].error, tuple(failures), batch.source_of(node, failures))
     first.__cause__ = failures[0].error
     return first
+
+
+class Blame:
+    """Names an operator in the errors of a block in which it works on a whole batch, or on a part of one.
+
+    Args:
+        node: the operator.
+        batch: what it works on; failures are told by positions in the whole batch.
+    """
+
+    __slots__ = ("_batch", "_node")
+
+    def __init__(self, node: GraphNode, batch: Batch) -> None:
+        self._node = node
+        self._batch = batch
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, OperatorError):
+            failures = self._batch.in_whole(error.failures)
+            source = self._batch.whole.source_of(self._node, failures)
+            raise describe_failure(self._node, error, failures, source) from (error.__cause__ or error)
+        if isinstance(error, Exception):
+            raise describe_failure(self._node, error) from error
 
 
 def describe_failure(

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.errors import BuildError, GraphError, InputError, OperatorError, PipelineError
+from pipeline.errors import BuildError, GraphError, InputError, PipelineError
 from pipeline.executor.affinity import nearest_cores
 from pipeline.executor.batch import Batch
-from pipeline.executor.chain import ChainRunner, describe_failure
+from pipeline.executor.chain import Blame, ChainRunner
 from pipeline.executor.device import Device, open_device
 from pipeline.executor.frames import by_frames
 from pipeline.executor.memory import BufferPool
@@ -314,19 +314,13 @@ class Executor:
     def _run_operator(self, batch: Batch, node: GraphNode) -> None:
         operator = self._operators[node.index]
         assert isinstance(operator, BatchOperator)
-        part: Batch | None = None
-        try:
+        with Blame(node, batch):
             part = part_of(batch, node.branch)
-            if part is None:
-                return
+        if part is None:
+            return
+        with Blame(node, part):
             inputs: list[Any] = [] if node.schema.merges else [part.values[edge] for edge in node.inputs]
             made = operator.run(part, inputs)
-        except OperatorError as error:
-            failures = error.failures if part is None else part.in_whole(error.failures)
-            described = describe_failure(node, error, failures, batch.source_of(node, failures))
-            raise described from (error.__cause__ or error)
-        except Exception as error:
-            raise describe_failure(node, error) from error
         for index, value in enumerate(made):
             batch.keep(Edge(node.index, index), value)
 

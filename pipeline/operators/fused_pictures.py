@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from pipeline.codecs import DecodedBatch
-from pipeline.errors import OperatorError
 from pipeline.executor.batch import Batch
-from pipeline.executor.chain import describe_failure
+from pipeline.executor.chain import Blame
 from pipeline.graph.graph import Edge, GraphNode
 from pipeline.kernels import Samples, crop_resize_normalize
 from pipeline.operators.crop_mirror_normalize import CropMirrorNormalizeGpu
@@ -66,7 +64,7 @@ class FusedPictures:
             self._finish(batch, source)
             return True
         batch.keep_alive.append(inputs)
-        with _blamed(first, batch):
+        with Blame(first, batch):
             decoded: DecodedBatch = self._decoder.decode(batch, inputs)
         try:
             self._finish(batch, decoded.samples)
@@ -76,10 +74,10 @@ class FusedPictures:
 
     def _finish(self, batch: Batch, source: Samples) -> None:
         resize, normalize = self._nodes[-2:]
-        with _blamed(resize, batch):
+        with Blame(resize, batch):
             solved, filters = self._resizer.plan(batch, "HW", source.shapes[:, :2])
             rounded = self._resizer.dtype_of(source.dtype) == np.uint8
-        with _blamed(normalize, batch):
+        with Blame(normalize, batch):
             resized = np.concatenate([solved.size, source.shapes[:, 2:]], axis=1)
             placed = self._normalizer.place(batch, "HWC", resized)
             plan = placed.plan
@@ -104,15 +102,3 @@ class FusedPictures:
                 rounded=rounded,
             )
             batch.keep(Edge(normalize.index), made)
-
-
-@contextmanager
-def _blamed(node: GraphNode, batch: Batch) -> Iterator[None]:
-    """Name the operator in errors raised inside the block."""
-    try:
-        yield
-    except OperatorError as error:
-        described = describe_failure(node, error, error.failures, batch.source_of(node, error.failures))
-        raise described from (error.__cause__ or error)
-    except Exception as error:
-        raise describe_failure(node, error) from error

@@ -13,23 +13,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.bulk import files as bulk_files
 from pipeline.bulk.files import BatchOfFiles, FileBuffers
 from pipeline.bulk.native import compiled
 from pipeline.bulk.paths import PathTable
 from pipeline.executor.pool import ThreadPool
 from pipeline.readers.files import read_file
 from pipeline.tensors.cpu import TensorListCPU
-
-
-@pytest.fixture(params=["compiled", "python"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs a test with the compiled loop and without it."""
-    if request.param == "python":
-        monkeypatch.setattr(bulk_files, "compiled", None)
-    elif compiled is None:
-        pytest.skip("no C compiler")
-    return str(request.param)
 
 
 @pytest.fixture

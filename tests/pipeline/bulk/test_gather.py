@@ -7,22 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.bulk import gather as bulk_gather
 from pipeline.bulk.gather import Runs, gather, gathered
-from pipeline.bulk.native import compiled
 from pipeline.executor.pool import ThreadPool
 from pipeline.kernels.samples import Samples
 from pipeline.tensors.cpu import TensorListCPU
-
-
-@pytest.fixture(params=["compiled", "python"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Runs a test with the compiled loop and without it."""
-    if request.param == "python":
-        monkeypatch.setattr(bulk_gather, "compiled", None)
-    elif compiled is None:
-        pytest.skip("no C compiler")
-    return str(request.param)
 
 
 def in_blocks(blocks: list[np.ndarray], rows: list[tuple[int, int, int]]) -> TensorListCPU:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.goals import BEST_SHARES, KIND_TITLES
+from benchmarks.gpu.training import EAGER
 from benchmarks.plots import COLORS, missing_matplotlib, title_of
 
 RIVAL_COLORS = {
@@ -70,24 +71,25 @@ def _draw_rates(axes: Any, document: dict[str, Any]) -> None:
 
 def _draw_training(axes: Any, document: dict[str, Any]) -> None:
     shares = document["training"]["shares"]
-    sizes = sorted({one["batch_size"] for one in shares}, reverse=True)
+    ways = sorted({(one["batch_size"], one["launches"]) for one in shares}, key=lambda way: (-way[0], way[1] != EAGER))
     names = list(dict.fromkeys(one["loader"] for one in shares))
-    height = 0.8 / len(sizes)
-    for number, size in enumerate(sizes):
+    height = 0.8 / len(ways)
+    for number, (size, launches) in enumerate(ways):
+        color = COLORS[number % len(COLORS)]
         for one in shares:
-            if one["batch_size"] == size:
-                place = names.index(one["loader"]) + (number - (len(sizes) - 1) / 2) * height
-                axes.barh(place, one["share"], height=height * 0.9, color=COLORS[number % len(COLORS)], alpha=0.8)
-                axes.text(0.02, place, f"{one['share']:.1%}", va="center", fontsize=6.5, color="white")
-        axes.barh(0, 0, color=COLORS[number % len(COLORS)], label=f"batch {size}")
+            if (one["batch_size"], one["launches"]) == (size, launches):
+                place = names.index(one["loader"]) + (number - (len(ways) - 1) / 2) * height
+                axes.barh(place, one["share"], height=height * 0.9, color=color, alpha=0.8)
+                axes.text(0.02, place, f"{one['share']:.1%}", va="center", fontsize=6, color="white")
+        axes.barh(0, 0, color=color, label=f"batch {size}" + ("" if launches == EAGER else f", {launches}"))
         if size in BEST_SHARES:
-            axes.axvline(BEST_SHARES[size], color=COLORS[number % len(COLORS)], linestyle=":", linewidth=1.5)
+            axes.axvline(BEST_SHARES[size], color=color, linestyle=":", linewidth=1.5)
     axes.set_yticks(range(len(names)), names, fontsize=8)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.15)
     axes.set_xlabel("share of the speed with resident batches; dotted: goal")
     axes.set_title(f"Training {document['training']['network']} beside it", fontsize=10)
-    axes.legend(fontsize=7, ncols=len(sizes), loc="upper center", bbox_to_anchor=(0.5, -0.1))
+    axes.legend(fontsize=7, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.1))
     axes.grid(axis="x", alpha=0.3)
 
 

@@ -6,26 +6,34 @@ import importlib.util
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import Any
 
 import torch
 
 from benchmarks.child import Caller, RivalError
 from benchmarks.gpu.session import Session
+from benchmarks.gpu.trainer import Step, Trainer, trainer_of
 from benchmarks.graph import make_pipeline
-from benchmarks.measurement import tree_cpu
-from benchmarks.rivals.base import Rival
+from benchmarks.rivals.base import Batch, Rival
 from benchmarks.rivals.nvidia_proxy import NvidiaProxy
 from benchmarks.rivals.ours import modes_of_ours
 from benchmarks.rivals.torch_best import TorchBest
 from benchmarks.workload import Setup
 
-BATCH_SIZES = (256, 32, 64)
+BATCH_SIZES = (256, 64, 32)
 """In order of importance, where time is short."""
+
+EAGER = "eager"
+"""Kernel by kernel: with small batches the training's own Python limits its speed."""
+
+REPLAY = "CUDA graph"
+"""One launch a step: the GPU limits it, whatever the batch size."""
+
+REPLAYED = (64, 32)
+"""Batch sizes that are trained on both ways."""
 
 KIND = "paths"
 RESIDENT = 4
@@ -33,9 +41,6 @@ RESIDENT = 4
 
 SETTLE = 0.7
 """Seconds that a loader gets to fill its queues, before it is measured how fast training is without it."""
-
-MOST_LABELS = 4096
-"""More than any batch has."""
 
 START = 30.0
 """Seconds that opening a loader and choosing cuDNN's kernels may take, beyond what is measured."""
@@ -48,6 +53,7 @@ class Share:
     Attributes:
         loader: The rival's name.
         batch_size: Samples in a batch.
+        launches: How its steps are launched, `EAGER` or `REPLAY`.
         rates: Samples a second from the loader, one figure a round.
         resident: The same with batches that lie on the GPU: before the first round and after each.
         cpu_cores: Cores that all processes used while training from the loader.
@@ -57,6 +63,7 @@ class Share:
 
     loader: str
     batch_size: int
+    launches: str
     rates: tuple[float, ...]
     resident: tuple[float, ...]
     cpu_cores: float
@@ -77,7 +84,7 @@ class Share:
     def __str__(self) -> str:
         spread = f"{min(self.shares):.1%}..{max(self.shares):.1%}"
         return (
-            f"  batch {self.batch_size:>4}  {self.loader:<26}{self.share:>7.1%}  {spread:<16}"
+            f"  batch {self.batch_size:>4}, {self.launches:<10}  {self.loader:<26}{self.share:>7.1%}  {spread:<16}"
             f"{statistics.median(self.rates):>8,.0f} of {statistics.median(self.resident):>6,.0f} img/s, "
             f"{self.cpu_cores:4.1f} cores (training alone {self.resident_cores:.1f})"
         )
@@ -143,125 +150,66 @@ def measure_training(
                 setup = session.of_kind(KIND, batch_size=batch_size)
                 helper.begin(setup, rounds, seconds)
                 try:
-                    share = helper.end(2 * (rounds + 1) * (seconds + SETTLE))
+                    shares: list[Share] = helper.end(4 * (rounds + 1) * (seconds + SETTLE))
                 except RivalError as error:
                     session.fail(what, str(error))
                     if not error.told:  # it hangs, or is gone
                         helpers.pop(name).close()
                     continue
-                yield share
+                yield from shares
         for helper in helpers.values():
             helper.let_go()
 
 
-def train_from(rival: Rival, network: str, setup: Setup, rounds: int, seconds: float) -> Share:
-    """Trains from one loader, and from its first batches, in turn."""
+def train_from(rival: Rival, network: str, setup: Setup, rounds: int, seconds: float) -> list[Share]:
+    """Trains from one loader, and from its first batches, in turn; each way to launch steps gives a share."""
     trainer = trainer_of(setup.device, network)
     with closing(rival.stream(setup)) as stream:
         resident = [images.clone() for images, _ in itertools.islice(stream, RESIDENT)]
-        kept = (resident[number % RESIDENT] for number in itertools.count())
-        trainer.rate(kept, seconds / 4, warm_up=8)  # cuDNN chooses its kernels
-        rates, alone, cores, cores_alone, report = [], [], [], [], ""
-
-        def rest() -> None:
-            time.sleep(SETTLE)
-            rate, used = trainer.rate(kept, seconds / 2, warm_up=2)
-            alone.append(rate)
-            cores_alone.append(used)
-
-        rest()
-        for _ in range(rounds):
-            rate, used = trainer.rate((images for images, _ in stream), seconds, warm_up=6, on_begin=rival.mark)
-            report = rival.report()
-            rates.append(rate)
-            cores.append(used)
-            rest()
+        ways: dict[str, Step] = {EAGER: trainer.step}
+        if trainer.on_gpu and setup.batch_size in REPLAYED:
+            ways[REPLAY] = trainer.replayed(resident[0])
+        shares = [_share(rival, stream, resident, (trainer, *way), setup, rounds, seconds) for way in ways.items()]
         resident.clear()  # it is the GPU's memory that is wanted
+        ways.clear()
     trainer.free()
+    return shares
+
+
+def _share(
+    rival: Rival,
+    stream: Iterator[Batch],
+    resident: Sequence[torch.Tensor],
+    training: tuple[Trainer, str, Step],
+    setup: Setup,
+    rounds: int,
+    seconds: float,
+) -> Share:
+    trainer, launches, step = training
+    kept = itertools.cycle(resident)
+    trainer.rate(kept, seconds / 4, warm_up=8, step=step)  # cuDNN chooses its kernels
+    rates, alone, cores, cores_alone, report = [], [], [], [], ""
+
+    def rest() -> None:
+        time.sleep(SETTLE)
+        rate, used = trainer.rate(kept, seconds / 2, warm_up=2, step=step)
+        alone.append(rate)
+        cores_alone.append(used)
+
+    rest()
+    for _ in range(rounds):
+        batches = (images for images, _ in stream)
+        rate, used = trainer.rate(batches, seconds, warm_up=6, step=step, on_begin=rival.mark)
+        report = rival.report()
+        rates.append(rate)
+        cores.append(used)
+        rest()
     return Share(
-        rival.name, setup.batch_size, tuple(rates), tuple(alone),
+        rival.name, setup.batch_size, launches, tuple(rates), tuple(alone),
         statistics.median(cores), statistics.median(cores_alone), report,
     )  # fmt: skip
-
-
-@cache
-def trainer_of(device: str, network: str) -> Trainer:
-    """Makes the trainer of this process: one for all batch sizes."""
-    return Trainer(device, network)
-
-
-class Trainer:
-    """A network in bfloat16 and channels_last, with momentum, as ImageNet is trained.
-
-    Args:
-        device: Its name in torch.
-        network: A model of torchvision, or ``"tiny"`` for a network that trains on a CPU in no time.
-    """
-
-    def __init__(self, device: str, network: str) -> None:
-        self.device = torch.device(device)
-        self.on_gpu = self.device.type == "cuda"
-        torch.backends.cudnn.benchmark = True
-        made = _tiny() if network == "tiny" else _of_torchvision(network)
-        self.model = made.to(self.device, memory_format=torch.channels_last).train()
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9, fused=self.on_gpu)
-        self.labels = torch.randint(0, 1000, (MOST_LABELS,), device=self.device)
-
-    def step(self, images: torch.Tensor) -> None:
-        """Trains on one batch."""
-        images = images.to(memory_format=torch.channels_last)
-        with torch.autocast(self.device.type, dtype=torch.bfloat16):
-            loss = torch.nn.functional.cross_entropy(self.model(images), self.labels[: len(images)])
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        self.optimizer.step()
-
-    def rate(
-        self, batches: Iterator[torch.Tensor], seconds: float, warm_up: int, on_begin: Callable[[], None] = lambda: None
-    ) -> tuple[float, float]:
-        """Trains for some time.
-
-        Returns:
-            Samples a second, and the cores that this process and its descendants used.
-        """
-        for images in itertools.islice(batches, warm_up):
-            self.step(images)
-        self.wait()
-        on_begin()
-        samples, cpu, begin = 0, tree_cpu(), time.perf_counter()
-        while not samples or time.perf_counter() - begin < seconds:
-            images = next(batches)
-            self.step(images)
-            samples += len(images)
-        self.wait()
-        elapsed = time.perf_counter() - begin
-        return samples / elapsed, (tree_cpu() - cpu) / elapsed
-
-    def wait(self) -> None:
-        """Waits for the device."""
-        if self.on_gpu:
-            torch.cuda.synchronize(self.device)
-
-    def free(self) -> None:
-        """Gives the GPU's memory back that other batch sizes and other processes want."""
-        self.optimizer.zero_grad(set_to_none=True)
-        if self.on_gpu:
-            torch.cuda.empty_cache()
 
 
 def as_json(share: Share) -> dict[str, Any]:
     """A share, for the document."""
     return {**asdict(share), "share": round(share.share, 4)}
-
-
-def _of_torchvision(name: str) -> torch.nn.Module:
-    from torchvision import models
-
-    made: torch.nn.Module = getattr(models, name)()
-    return made
-
-
-def _tiny() -> torch.nn.Module:
-    return torch.nn.Sequential(
-        torch.nn.Conv2d(3, 4, 7, stride=16), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 14 * 14, 1000)
-    )

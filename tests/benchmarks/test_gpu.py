@@ -55,13 +55,17 @@ def document() -> dict[str, Any]:
         "reference_ratio": 3.0,
         "reference_ratio_range": [2.5, 3.5],
     }
-    share = {"loader": "ours, thread", "batch_size": 256, "rates": [90.0], "resident": [95.0, 105.0], "share": 0.9}
+    share = {
+        "loader": "ours, thread", "batch_size": 256, "launches": training.EAGER,
+        "rates": [90.0], "resident": [95.0, 105.0], "share": 0.9,
+    }  # fmt: skip
+    replayed = {**share, "batch_size": 64, "launches": training.REPLAY, "rates": [99.0], "share": 0.99}
     entry = {"rivals": {"dali-proxy": ours, "nvidia-proxy": theirs}, "failures": {"decoder": "no codec"}}
     return {
         **MACHINE,
         "setup": {"batch_size": 256},
         "kinds": {"bytes": {**entry, "gpu_memory_MiB": {"dali-proxy": 2048.0}}},
-        "training": {"network": "resnet50", "shares": [share]},
+        "training": {"network": "resnet50", "shares": [share, replayed]},
         "sizes": [{"series": "batch size", "x": 16, "rate": 100.0}, {"series": "", "x": 0, "rate": 50.0}],
     }
 
@@ -83,6 +87,8 @@ def test_goals_tell_what_is_reached_and_why_the_rest_was_not_measured() -> None:
     assert best.figure is not None
     assert (best.figure.median, best.reached, best.note) == (0.9, False, "ours, thread, 90 img/s")
     assert found["training's share, batch 256: server in its process, same GPU"].reached is None
+    assert found["training's share, batch 64: our best mode"].reached is None
+    assert found["training's share, batch 64: our best mode, CUDA graph"].reached
     assert "2.0" in goals.summary(document())  # GiB
     assert len(goals.as_json(document())) == len(found)
 
@@ -111,7 +117,9 @@ def test_pixels_of_the_same_graph_are_compared(session: Session) -> None:
 
 
 def test_training_from_a_loader(session: Session) -> None:
-    share = training.train_from(Ours("ours, thread", mode="thread"), "tiny", session.of_kind("paths"), 1, 0.1)
+    setup = session.of_kind("paths")
+    (share,) = training.train_from(Ours("ours, thread", mode="thread"), "tiny", setup, 1, 0.1)
+    assert share.launches == training.EAGER
     assert len(share.rates) == 1
     assert len(share.resident) == 2
     assert share.share > 0
@@ -138,7 +146,7 @@ def test_a_loop_counts_until_its_end() -> None:
 
 
 def test_a_share_is_that_of_its_neighbours() -> None:
-    share = training.Share("ours", 256, (95.0, 60.0), (100.0, 90.0, 110.0), 1.0, 1.0)
+    share = training.Share("ours", 256, training.EAGER, (95.0, 60.0), (100.0, 90.0, 110.0), 1.0, 1.0)
     assert share.shares == [1.0, 0.6]
     assert share.share == 0.8
 

@@ -1,0 +1,150 @@
+"""Trains a network step by step, launch by launch or with one launch a step."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import torch
+
+from benchmarks.measurement import tree_cpu
+
+MOST_LABELS = 4096
+"""More than any batch has."""
+
+REHEARSALS = 3
+"""Steps before one is captured: cuDNN chooses its kernels, the optimizer makes its state."""
+
+AHEAD = 2
+"""Steps that are launched before the GPU has finished the first of them."""
+
+Step = Callable[[torch.Tensor], None]
+"""Trains on one batch."""
+
+
+@cache
+def trainer_of(device: str, network: str) -> Trainer:
+    """Makes the trainer of this process: one for all batch sizes."""
+    return Trainer(device, network)
+
+
+class Trainer:
+    """A network in bfloat16 and channels_last, with momentum, as ImageNet is trained.
+
+    Args:
+        device: Its name in torch.
+        network: A model of torchvision, or ``"tiny"`` for a network that trains on a CPU in no time.
+    """
+
+    def __init__(self, device: str, network: str) -> None:
+        self.device = torch.device(device)
+        self.on_gpu = self.device.type == "cuda"
+        torch.backends.cudnn.benchmark = True
+        made = _tiny() if network == "tiny" else _of_torchvision(network)
+        self.model = made.to(self.device, memory_format=torch.channels_last).train()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9, fused=self.on_gpu)
+        self.labels = torch.randint(0, 1000, (MOST_LABELS,), device=self.device)
+
+    def step(self, images: torch.Tensor) -> None:
+        """Trains on one batch."""
+        images = images.to(memory_format=torch.channels_last)
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, cache_enabled=False):
+            loss = torch.nn.functional.cross_entropy(self.model(images), self.labels[: len(images)])
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
+
+    def replayed(self, like: torch.Tensor) -> Step:
+        """Captures a step as a CUDA graph, so that the CPU launches it at once and doesn't limit its speed.
+
+        Args:
+            like: A batch; all others must have its shape and dtype.
+
+        Returns:
+            A step that copies its batch to where the graph reads it, and launches the graph. It waits for the GPU if
+            that is some steps behind, as a training does that looks at its loss.
+        """
+        images = torch.empty_like(like, memory_format=torch.channels_last)
+        before = torch.cuda.current_stream(self.device)
+        aside = torch.cuda.Stream(self.device)
+        aside.wait_stream(before)
+        with torch.cuda.stream(aside):
+            for _ in range(REHEARSALS):
+                self.step(images)
+        before.wait_stream(aside)
+        graph = torch.cuda.CUDAGraph()
+        # The loader's threads may allocate meanwhile.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            self.step(images)
+
+        done = deque(torch.cuda.Event(blocking=True) for _ in range(AHEAD))
+
+        def replay(batch: torch.Tensor) -> None:
+            done[0].synchronize()
+            images.copy_(batch)
+            graph.replay()
+            done[0].record()
+            done.rotate(-1)
+
+        return replay
+
+    def rate(
+        self,
+        batches: Iterator[torch.Tensor],
+        seconds: float,
+        warm_up: int,
+        step: Step | None = None,
+        on_begin: Callable[[], None] = lambda: None,
+    ) -> tuple[float, float]:
+        """Trains for some time.
+
+        Args:
+            batches: What to train on.
+            seconds: How long.
+            warm_up: Batches before.
+            step: `step`, or one that is replayed.
+            on_begin: Called after those.
+
+        Returns:
+            Samples a second, and the cores that this process and its descendants used.
+        """
+        step = step or self.step
+        for images in itertools.islice(batches, warm_up):
+            step(images)
+        self.wait()
+        on_begin()
+        samples, cpu, begin = 0, tree_cpu(), time.perf_counter()
+        while not samples or time.perf_counter() - begin < seconds:
+            images = next(batches)
+            step(images)
+            samples += len(images)
+        self.wait()
+        elapsed = time.perf_counter() - begin
+        return samples / elapsed, (tree_cpu() - cpu) / elapsed
+
+    def wait(self) -> None:
+        """Waits for the device."""
+        if self.on_gpu:
+            torch.cuda.synchronize(self.device)
+
+    def free(self) -> None:
+        """Gives the GPU's memory back that other batch sizes and other processes want."""
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.on_gpu:
+            torch.cuda.empty_cache()
+
+
+def _of_torchvision(name: str) -> torch.nn.Module:
+    from torchvision import models
+
+    made: torch.nn.Module = getattr(models, name)()
+    return made
+
+
+def _tiny() -> torch.nn.Module:
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 7, stride=16), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(4 * 14 * 14, 1000)
+    )

@@ -116,8 +116,15 @@ class Clips:
         return path
 
 
-def encode(path: Path, kind: Kind, count: int = COUNT, size: tuple[int, int] | None = None, color: Any = None) -> None:
-    """Write a video of `count` frames."""
+def encode(
+    path: Path,
+    kind: Kind,
+    count: int = COUNT,
+    size: tuple[int, int] | None = None,
+    color: Any = None,
+    begin: int = 0,
+) -> None:
+    """Write a video of `count` frames, which show numbers from `begin` on."""
     import av
 
     size = size or kind.size or SIZE
@@ -141,7 +148,8 @@ def encode(path: Path, kind: Kind, count: int = COUNT, size: tuple[int, int] | N
         if color is not None:
             context.colorspace, context.color_range = color
         for number in range(count):
-            frame = av.VideoFrame.from_ndarray(picture(number, size), "rgb24").reformat(format=kind.pixels)
+            shown = picture(begin + number, size)
+            frame = av.VideoFrame.from_ndarray(shown, "rgb24").reformat(format=kind.pixels)
             frame.pts = kind.times[number] if kind.times else number
             frame.time_base = rate
             file.mux(stream.encode(frame))

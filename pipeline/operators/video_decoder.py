@@ -34,7 +34,7 @@ _DOC = """Decodes frames of videos to FHWC, RGB.
 The input holds the bytes of MP4, Matroska, WebM, AVI and other files. By default all frames are decoded; `frames`
 names single ones; `start_frame`, `end_frame` or `sequence_length`, and `stride` a range. Frames are counted in the
 order in which they are shown, from 0, and are exactly the ones that were asked for, wherever decoding has to begin.
-device='mixed' reads the container on the CPU and decodes with NVDEC on the GPU."""
+device='mixed' reads the container on the CPU and decodes with NVDEC on the GPU, or on the CPU what NVDEC doesn't."""
 
 _ARGUMENTS = (
     Argument("frames", Kind.INTS, "Numbers of frames, in any order, also several times.", None, per_sample=True),
@@ -151,6 +151,7 @@ class MixedVideoDecoder(GpuOperator):
         super().__init__(node, setup)
         require_nvdec()
         self._fill = check_fill(node)
+        self._decoders = Decoders(0, setup.num_threads)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         selections = VideoSelections.of(self.node, batch)
@@ -160,8 +161,12 @@ class MixedVideoDecoder(GpuOperator):
         def decode(sample: int) -> None:
             clip = Clip(flat_bytes(encoded[sample]), self.kernels.device_id)
             target = target_for(clip, RGB, self.kernels)
-            made[sample] = read_frames(clip, selections.frames(sample, clip), target, Decoders(0), self._fill)
+            made[sample] = read_frames(clip, selections.frames(sample, clip), target, self._decoders, self._fill)
 
         fail([(sample, as_pipeline_error(error)) for sample, error in batch.pool.run(decode, batch.size)])
         batch.keep_alive.extend(made)  # memory of the default stream: not to be used again before the batch has ended
         return [TensorListGPU(made, "FHWC")]
+
+    def close(self) -> None:
+        """Let go of what decodes. The executor calls it, after the last batch."""
+        self._decoders.close()

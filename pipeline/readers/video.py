@@ -134,5 +134,4 @@ class VideoLoader(SequenceLoader):
             made = pixels.astype(np.float32)
             if given("normalized"):
                 made *= np.float32(1 / 255)
-            target.finish()
-        return made
+            return target.finish(made)

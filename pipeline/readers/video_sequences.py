@@ -27,7 +27,7 @@ from pipeline.video.targets import target_for
 __all__ = ["SequenceLoader", "describe_outputs"]
 
 _MOST_THREADS = 8
-_OPEN_DECODERS = 16  # each holds a file open, and the frames that its codec refers to
+_OPEN_DECODERS = 16  # each holds a file open, and the frames that its codec refers to, on a GPU in its memory
 
 
 def describe_outputs(given: Any, dtype: Any = np.uint8, only_labels: bool = False) -> list[OutputSpec]:
@@ -73,7 +73,8 @@ class SequenceLoader(Loader):
         self._clips: list[Clip] = []
         self._starts = np.empty((0, 2), np.int64)  # of each sequence: the video's number, and the first frame
         self._bounds: list[tuple[int, int]] = []  # of each video: the first frame, and the one after the last
-        self._decoders = Decoders(_OPEN_DECODERS)
+        threads = setup.num_threads + 1 if node.device == "gpu" else _OPEN_DECODERS
+        self._decoders = Decoders(min(_OPEN_DECODERS, threads))
 
     @abstractmethod
     def list_format(self) -> ListFormat:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,14 +16,16 @@ import numpy as np
 
 from pipeline.errors import DecodeError, DeviceError, PipelineError
 from pipeline.tensors.cpu import Array
+from pipeline.video.contexts import Contexts
 from pipeline.video.index import FrameIndex, count_frames, index_packets
 from pipeline.video.missing import require_av
-from pipeline.video.nvdec import Encoding, acceleration, check_nvdec, cuda_current, require_nvdec
+from pipeline.video.nvdec import Encoding, acceleration, cuda_current, refusal, require_nvdec
 from pipeline.video.whole import whole
 
 __all__ = ["Clip"]
 
 _FROM_MEMORY = 1 << 20  # bytes that FFmpeg asks for at a time
+_told_reasons: set[str] = set()
 
 
 class Clip:
@@ -30,7 +33,7 @@ class Clip:
 
     Args:
         source: the path of its file, or its bytes.
-        device_id: the GPU that decodes it; None for the CPU.
+        device_id: the GPU that its frames are wanted on; None for the CPU.
 
     Raises:
         DeviceError: what decodes videos is missing.
@@ -87,33 +90,47 @@ class Clip:
         assert self._encoding is not None
         return self._encoding
 
+    @property
+    def decoded_by(self) -> int | None:
+        """The GPU that decodes it; None for the CPU, which decodes what a GPU doesn't. Raises as `index` does."""
+        if self.device_id is None:
+            return None
+        reason = refusal(self.device_id, self.encoding)
+        if reason is not None:
+            _warn_of(reason, self.name)
+        return self.device_id if reason is None else None
+
     def make_index(self) -> FrameIndex:
         """Return `index`, which is made if nobody has asked for it before. Raises as that does."""
         return self.index
 
-    def open(self) -> tuple[Any, Any, Any]:
+    def open(self, contexts: Contexts | None = None) -> tuple[Any, Any, Any]:
         """Return a container of PyAV, its video stream before the first packet, and what decodes that.
 
-        The caller closes the container, and forgets the others.
+        The caller closes the container, and forgets the others or gives what decodes back to `contexts`.
+
+        Args:
+            contexts: decoders of other videos that are encoded alike.
 
         Raises:
-            DeviceError: the clip has a GPU, which doesn't decode it.
+            DeviceError: NVDEC can't be used.
         """
-        if self.device_id is None:
+        context = contexts.take(self.encoding) if contexts is not None else None
+        device_id = self.decoded_by
+        if device_id is None or context is not None:
             container, stream = self._open()
-            return container, stream, stream.codec_context
-        check_nvdec(self.device_id, self.encoding)
-        hardware = acceleration(self.device_id)
+            return container, stream, context or stream.codec_context
+        hardware = acceleration(device_id)
         apart = self.encoding.codec == "av1"  # for which PyAV takes a library that knows no hardware
         failures: tuple[type[Exception], ...] = (*self.decoding_errors, RuntimeError)
-        with cuda_current(self.device_id):
+        with cuda_current(device_id):
             try:
                 container, stream = self._open(**({} if apart else {"hwaccel": hardware}))
                 if not apart:
                     return container, stream, stream.codec_context
                 context = self._av.CodecContext.create("av1", "r", hwaccel=hardware)
             except failures as error:  # the video isn't to blame, the CPU has read it
-                raise DeviceError(f"NVDEC of GPU {self.device_id} can't be used: {error}") from error
+                raise DeviceError(f"NVDEC of GPU {device_id} can't be used: {error}") from error
         context.extradata = stream.codec_context.extradata
         context.thread_count = 1
         return container, stream, context
@@ -170,7 +187,8 @@ class Clip:
         with container:
             decoder = stream.codec_context
             codec = decoder.codec.canonical_name
-            self._encoding = Encoding(codec, decoder.format, decoder.width, decoder.height)
+            details = decoder.extradata, decoder.codec_tag, decoder.profile, decoder.has_b_frames, stream.time_base
+            self._encoding = Encoding(codec, decoder.format, decoder.width, decoder.height, details)
             may_lie = container.format.name == "avi" and bool(decoder.has_b_frames)
             index = index_packets(whole(container.demux(stream), stream), stream.time_base, may_lie)
             rate = stream.average_rate or Fraction(25)
@@ -192,3 +210,14 @@ class Clip:
                 shown.append(frame.pts)
         kept = np.isin(index.times, shown) | (index.times >= first)
         return replace(index, times=index.times[kept], keys=index.keys - np.count_nonzero(~kept))
+
+
+def _warn_of(reason: str, name: str) -> None:
+    """Say why a GPU doesn't decode a video, unless that was said of another one."""
+    if reason not in _told_reasons:
+        _told_reasons.add(reason)
+        warnings.warn(
+            f"{name} is decoded on the CPU, and others like it, and frames are uploaded: {reason}",
+            RuntimeWarning,
+            stacklevel=2,
+        )

@@ -7,6 +7,7 @@ from typing import Any
 
 from pipeline.errors import DecodeError
 from pipeline.video.clip import Clip
+from pipeline.video.contexts import Contexts
 from pipeline.video.references import Unreferenced
 
 __all__ = ["Decoder"]
@@ -19,13 +20,15 @@ class Decoder:
 
     Args:
         clip: the video.
+        contexts: where what decodes it may come from, and goes when it is closed.
 
     Attributes:
         next: the frame that comes next, without a seek.
     """
 
-    def __init__(self, clip: Clip) -> None:
+    def __init__(self, clip: Clip, contexts: Contexts | None = None) -> None:
         self.clip = clip
+        self._contexts = contexts
         self._index = clip.index
         self._container: Any = None
         self._stream: Any = None
@@ -36,7 +39,7 @@ class Decoder:
         self._goal = 0  # when the frame is shown that is wanted next
         self._left_out: set[int] = set()  # frames that won't come, as they aren't decoded
         self.next = 0
-        self._restart()
+        self._open(contexts)
 
     def decode(self, wanted: Sequence[int]) -> Iterator[tuple[int, Any]]:
         """Give frames as `av.VideoFrame`s, each with its number.
@@ -54,9 +57,15 @@ class Decoder:
         """Whether going on is the shortest way to a frame."""
         return self.next == frame or self._index.key_up_to(frame) <= self.next < frame
 
-    def close(self) -> None:
-        """Close the video."""
+    def close(self, reuse: bool = False) -> None:
+        """Close the video.
+
+        Args:
+            reuse: let another video have what decoded this one, unless there was trouble with it.
+        """
         self._frames = iter(())
+        if reuse and self._contexts is not None and self._context is not None and self._trouble is None:
+            self._contexts.give(self.clip.encoding, self._context)
         self._stream = self._context = None  # the decoder goes with them, and its memory on the GPU
         if self._container is not None:
             self._container.close()
@@ -72,13 +81,14 @@ class Decoder:
                 return found
         for key in self._ways_to(frame):
             if key is None:
-                self._restart()
+                self.close()
+                self._open(None)
             elif not self._seek(key):
                 continue
             found = self._go_on(frame)
             if found is not None:
                 return found
-        blamed = "is damaged" if self.clip.device_id is None else "is damaged, or NVDEC doesn't know how to decode it"
+        blamed = "is damaged" if self.clip.decoded_by is None else "is damaged, or NVDEC doesn't know how to decode it"
         raise DecodeError(f"frame {frame} of {len(self._index)} {blamed}") from self._trouble
 
     def _ways_to(self, frame: int) -> Iterator[int | None]:
@@ -88,10 +98,9 @@ class Decoder:
             yield from range(last, max(-1, last - _TRIES), -1)
         yield None
 
-    def _restart(self) -> None:
-        self.close()
-        self._container, self._stream, self._context = self.clip.open()
-        if self.clip.device_id is None and self._index.seekable:
+    def _open(self, contexts: Contexts | None) -> None:
+        self._container, self._stream, self._context = self.clip.open(contexts)
+        if self.clip.decoded_by is None and self._index.seekable:
             self._unreferenced = Unreferenced(self.clip.encoding.codec, self._context.extradata)
         self._frames = self._decode_on(self._container.demux(self._stream))
         self._left_out.clear()

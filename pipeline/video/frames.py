@@ -10,10 +10,13 @@ from typing import Any, Protocol
 
 from pipeline.errors import ArgumentValueError
 from pipeline.video.clip import Clip
+from pipeline.video.contexts import Contexts
 from pipeline.video.decoder import Decoder
 from pipeline.video.selection import FILL
 
 __all__ = ["Decoders", "Target", "read_frames"]
+
+_CONTEXTS = 8
 
 
 class Target(Protocol):
@@ -36,8 +39,8 @@ class Target(Protocol):
             DecodeError: the frame's size is another one.
         """
 
-    def finish(self) -> None:
-        """Wait until what was written is there."""
+    def finish(self, pixels: Any) -> Any:
+        """Return pixels when they are there, and where they are wanted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +57,17 @@ class Decoders:
     Who wants the sequence after one that is being decoded waits for that decoder: another one would have to decode the
     same frames again, from the key frame on.
 
+    On a GPU no more than are kept are open as long as one is unused: that is closed, and what it decoded with goes to
+    the new one, if their videos are encoded alike.
+
     Args:
         limit: how many are kept; those unused for the longest time are closed first.
+        contexts: how many are kept of what closed ones decoded with on a GPU.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, contexts: int = _CONTEXTS) -> None:
         self._limit = limit
+        self._contexts = Contexts(contexts)
         self._changed = threading.Condition()  # guards what follows
         self._idle: list[Decoder] = []
         self._loans: list[_Loan] = []
@@ -87,6 +95,7 @@ class Decoders:
             idle, self._idle = self._idle, []
         for decoder in idle:
             decoder.close()
+        self._contexts.close()
 
     def _take(self, clip: Clip, first: int, last: int) -> _Loan:
         with self._changed:
@@ -100,9 +109,21 @@ class Decoders:
             if found is not None:
                 self._idle.remove(found)
                 return self._lent(found, last)
-        made = Decoder(clip)
+            given_up = self._to_give_up(clip)
+        if given_up is not None:
+            given_up.close(reuse=True)
+        made = Decoder(clip, None if clip.decoded_by is None else self._contexts)
         with self._changed:
             return self._lent(made, last)
+
+    def _to_give_up(self, clip: Clip) -> Decoder | None:
+        """Take out a decoder that nobody uses, whose place on the GPU another one may have."""
+        if clip.decoded_by is None or not self._idle or len(self._idle) + len(self._loans) < self._limit:
+            return None
+        alike = (decoder for decoder in self._idle if decoder.clip.encoding.key == clip.encoding.key)
+        given_up = next(alike, self._idle[0])
+        self._idle.remove(given_up)
+        return given_up
 
     def _lent(self, decoder: Decoder, last: int) -> _Loan:
         loan = _Loan(decoder, last + 1)
@@ -127,7 +148,7 @@ class Decoders:
                 del self._idle[: len(surplus)]
             self._changed.notify_all()
         for each in surplus:
-            each.close()
+            each.close(reuse=True)
 
 
 def read_frames(
@@ -180,5 +201,4 @@ def read_frames(
             for place in filled:
                 for channel in range(target.channels):
                     made[place, ..., channel] = fill[channel % len(fill)]
-        target.finish()
-    return made
+        return target.finish(made)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,31 +19,45 @@ __all__ = ["GpuPixels", "planes_of"]
 _AT_ONCE = 16  # frames a launch; until then they take memory beside their pixels
 
 
-class _Plane:
-    """A plane of a frame, for CuPy: it would hand over a stream, which PyAV refuses, as FFmpeg waits for none."""
-
-    def __init__(self, plane: Any) -> None:
-        self._plane = plane
-
-    def __dlpack_device__(self) -> Any:
-        return self._plane.__dlpack_device__()
-
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._plane.__dlpack__()
+#: Types of formats with a plane of luma, and one of pairs of chroma for 2 by 2 pixels.
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "nv12": np.dtype(np.uint8),
+    "p010le": np.dtype(np.uint16),
+    "p016le": np.dtype(np.uint16),
+}
 
 
-def planes_of(frames: Sequence[Any], from_dlpack: Callable[[Any], Any]) -> tuple[Samples, Samples, list[Any]]:
-    """Return luma and chroma of frames in NV12 or P016, and what keeps their memory.
+def planes_of(frames: Sequence[Any], untold: str = "nv12") -> tuple[Samples, Samples]:
+    """Return luma and chroma of frames in NV12 or P016, which keep their memory.
 
     Args:
-        frames: each an `av.VideoFrame`.
-        from_dlpack: of CuPy or NumPy, by where the frames lie.
+        frames: each an `av.VideoFrame`, on the CPU or a GPU; all of one format.
+        untold: the format of those on a GPU, of which PyAV tells from version 18 on.
+
+    Raises:
+        DecodeError: they are of another format.
     """
-    planes = [[from_dlpack(_Plane(plane)) for plane in frame.planes] for frame in frames]
-    luma, chroma = (Samples.of([pair[number] for pair in planes]) for number in range(2))
-    # PyAV rounds the size of chroma down: of an odd size it leaves out what is there.
-    halves = np.column_stack([-(-luma.shapes // 2), np.full(len(frames), 2)])
-    return luma, replace(chroma, shapes=halves), planes
+    forms = {_format_of(frame, untold) for frame in frames}
+    dtype = _DTYPES.get(forms.pop())
+    if dtype is None or forms:
+        raise DecodeError("its frames are no 4:2:0 of 8 to 16 bits, or their format changes; device='cpu' decodes them")
+    sizes = np.array([(frame.height, frame.width) for frame in frames], np.int64)
+    halves = np.column_stack([-(-sizes // 2), np.full(len(frames), 2)])  # rounded up, as what lies there
+    luma, chroma = zip(*(frame.planes for frame in frames), strict=True)
+    step: int = dtype.itemsize
+    return _samples(luma, sizes, (step,), dtype), _samples(chroma, halves, (2 * step, step), dtype)
+
+
+def _format_of(frame: Any, untold: str) -> str:
+    """Return the name of the format in which a frame lies in memory."""
+    stored = getattr(frame, "sw_format", None)
+    name: str = stored.name if stored is not None else frame.format.name
+    return untold if name == "cuda" else name
+
+
+def _samples(planes: Sequence[Any], shapes: Any, steps: tuple[int, ...], dtype: np.dtype[Any]) -> Samples:
+    strides = np.array([(plane.line_size, *steps) for plane in planes], np.int64)
+    return Samples(np.array([plane.buffer_ptr for plane in planes], np.int64), shapes, strides, dtype)
 
 
 class GpuPixels:
@@ -95,10 +108,11 @@ class GpuPixels:
             with self.current():
                 pass
 
-    def finish(self) -> None:
-        """Wait until what was written is there."""
+    def finish(self, pixels: Any) -> Any:
+        """Return pixels when what was written is there."""
         with self.current():
             self._cupy.cuda.Stream.null.synchronize()
+        return pixels
 
     @contextmanager
     def _stream(self) -> Iterator[None]:
@@ -111,14 +125,10 @@ class GpuPixels:
             return
         frames, outs = zip(*self._waiting, strict=True)
         self._waiting = []
-        try:
-            luma, chroma, _planes = planes_of(frames, self._cupy.from_dlpack)
-        except (NotImplementedError, ValueError) as error:
-            raise DecodeError(
-                f"its frames are no 4:2:0 of 8 to 16 bits, which is what the GPU makes pixels of ({error}); "
-                "device='cpu' decodes them"
-            ) from error
-        matrix = [color_matrix(self._output, frame.colorspace, frame.color_range) for frame in frames]
+        luma, chroma = planes_of(frames, "nv12" if self._encoding.bits == 8 else "p016le")
+        said = [(frame.colorspace, frame.color_range) for frame in frames]
+        matrices = {colors: color_matrix(self._output, *colors) for colors in set(said)}
+        matrix = [matrices[colors] for colors in said]
         left = chroma_is_left(self._encoding.codec)
         stream = self._cupy.cuda.Stream.null
         nv12_to_pixels(self._kernels, stream, luma, chroma, Samples.of(outs), matrix, left)

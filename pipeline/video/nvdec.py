@@ -13,7 +13,7 @@ from pipeline.errors import DeviceError
 from pipeline.kernels.errors import load_cupy, require_device
 from pipeline.video.missing import require_av
 
-__all__ = ["Encoding", "acceleration", "check_nvdec", "cuda_current", "require_nvdec"]
+__all__ = ["Encoding", "acceleration", "cuda_current", "refusal", "require_nvdec"]
 
 #: Numbers of codecs in NVIDIA's interface, by FFmpeg's names.
 _CODECS = {
@@ -62,12 +62,24 @@ class Encoding:
         pixels: `av.VideoFormat` of its frames on the CPU; None where the container doesn't tell.
         width: pixels.
         height: pixels.
+        details: what else the container tells a decoder.
     """
 
     codec: str
     pixels: Any
     width: int
     height: int
+    details: tuple[object, ...] = ()
+
+    @property
+    def bits(self) -> int:
+        """Of a value; 8 where the container doesn't tell."""
+        return self.pixels.components[0].bits if self.pixels is not None else 8
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """The same for videos that one decoder can decode one after the other."""
+        return self.codec, self.pixels and self.pixels.name, self.width, self.height, *self.details
 
 
 def require_nvdec() -> Any:
@@ -88,34 +100,35 @@ def require_nvdec() -> Any:
     return av
 
 
-def check_nvdec(device_id: int, encoding: Encoding) -> None:
-    """Ask the driver whether a GPU decodes a video.
+def refusal(device_id: int, encoding: Encoding) -> str | None:
+    """Return why a GPU doesn't decode a video, None if it does.
+
+    It doesn't what our kernel can't make pixels of, either.
 
     Raises:
-        DeviceError: it doesn't, or our kernel can't make pixels of what it would give.
+        DeviceError: the driver can't be asked.
     """
     codec, pixels = encoding.codec, encoding.pixels
     decodes = f"NVDEC of GPU {device_id} doesn't decode"
-    bits = pixels.components[0].bits if pixels is not None else 8
     if pixels is not None and not _is_420(pixels):
-        raise DeviceError(f"{decodes} {pixels.name}, only 4:2:0; device='cpu' decodes all")
-    if encoding.width % 2 or encoding.height % 2:  # FFmpeg takes NVDEC's frames of odd sizes for even ones
-        raise DeviceError(
-            f"{decodes} {encoding.width}x{encoding.height} pixels rightly, only even sizes; device='cpu' decodes all"
-        )
+        return f"{decodes} {pixels.name}, only 4:2:0"
+    if encoding.width % 2 or encoding.height % 2:  # FFmpeg loses rows of chroma when it copies them
+        return f"{decodes} {encoding.width}x{encoding.height} pixels rightly, only even sizes"
+    bits = encoding.bits
     found = _capabilities(device_id, codec, bits)
     if found is None:
-        raise DeviceError(f"{decodes} {codec} of {bits} bits; device='cpu' decodes all")
+        return f"{decodes} {codec} of {bits} bits"
     width, height = (-(-size // _BLOCK) for size in (encoding.width, encoding.height))
     if (
         not found.min_width <= width * _BLOCK <= -(-found.max_width // _BLOCK) * _BLOCK
         or not found.min_height <= height * _BLOCK <= -(-found.max_height // _BLOCK) * _BLOCK
         or width * height > found.max_blocks
     ):
-        raise DeviceError(
+        return (
             f"{decodes} {codec} of {encoding.width}x{encoding.height} pixels, only {found.min_width}x"
-            f"{found.min_height} to {found.max_width}x{found.max_height}; device='cpu' decodes all"
+            f"{found.min_height} to {found.max_width}x{found.max_height}"
         )
+    return None
 
 
 def acceleration(device_id: int) -> Any:

@@ -155,8 +155,9 @@ class Pixels:
             matrix = color_matrix(self._output, frame.colorspace, frame.color_range)
             cv2.transform(cv2.merge(planes), matrix, dst=target)
 
-    def finish(self) -> None:
-        """Nothing is left to wait for."""
+    def finish(self, pixels: Array) -> Array:
+        """Return pixels: nothing is left to wait for."""
+        return pixels
 
     def _convert(self, frame: Any, out: Array) -> bool:
         """Let the compiled loop do it; return whether it could."""

@@ -8,12 +8,13 @@ from pipeline.video.clip import Clip
 from pipeline.video.frames import Target
 from pipeline.video.gpu_pixels import GpuPixels
 from pipeline.video.pixels import Pixels
+from pipeline.video.uploaded_pixels import UploadedPixels
 
 __all__ = ["target_for"]
 
 
 def target_for(clip: Clip, output: DALIImageType, kernels: KernelContext | None) -> Target:
-    """Return what makes pixels of the frames of a clip, on the device that decodes it.
+    """Return what makes pixels of the frames of a clip, on the device that they are wanted on.
 
     Args:
         clip: the video.
@@ -23,4 +24,5 @@ def target_for(clip: Clip, output: DALIImageType, kernels: KernelContext | None)
     if clip.device_id is None:
         return Pixels(output, clip.encoding.codec)
     assert kernels is not None  # the executor opened the GPU before it made operators for it
-    return GpuPixels(output, kernels, clip.encoding)
+    made = UploadedPixels if clip.decoded_by is None else GpuPixels
+    return made(output, kernels, clip.encoding)

@@ -22,7 +22,7 @@ def planes(frame: av.VideoFrame, dtype: str = "uint8") -> tuple[Any, Any]:
     """Luma and chroma, as a decoder on the GPU leaves them: rows have a pitch."""
     made = frame.reformat(format={"uint8": "nv12", "uint16": "p016le"}[dtype])
     views = []
-    luma, chroma, _owners = planes_of([made], np.from_dlpack)
+    luma, chroma = planes_of([made])
     for samples in (luma, chroma):
         shape, strides = samples.shapes[0].tolist(), samples.strides[0].tolist()
         memory = (ctypes.c_byte * (shape[0] * strides[0])).from_address(int(samples.pointers[0]))

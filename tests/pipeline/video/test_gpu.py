@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +11,14 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
-from pipeline.errors import DeviceError, PipelineError
-from pipeline.kernels import KernelContext
+from pipeline.kernels import KernelContext, Samples
 from pipeline.types import DALIImageType
+from pipeline.video import nvdec
 from pipeline.video.clip import Clip
 from pipeline.video.decoder import Decoder
 from pipeline.video.frames import Decoders, read_frames
 from pipeline.video.gpu_pixels import planes_of
-from pipeline.video.nvdec import Encoding, check_nvdec
+from pipeline.video.nvdec import Encoding, refusal
 from pipeline.video.targets import target_for
 from tests.clips import COUNT, KINDS, Kind, decode_from_start, encode, needs_nvdec, number_of
 
@@ -53,6 +55,24 @@ def outputs(pipe: Pipeline, runs: int = 1, **feed: Any) -> list[list[Any]]:
     return made
 
 
+def download(samples: Samples) -> Any:
+    """Return the one sample as an array, with all bytes of its rows read in one copy."""
+    import cupy
+
+    shape, strides = samples.shapes[0].tolist(), samples.strides[0].tolist()
+    memory = (ctypes.c_byte * (shape[0] * strides[0]))()
+    cupy.cuda.runtime.memcpy(ctypes.addressof(memory), int(samples.pointers[0]), len(memory), 2)
+    return np.ndarray(shape, samples.dtype, memory, strides=strides)
+
+
+def read_on(path: Path, device_id: int | None, frames: list[int], output: DALIImageType = DALIImageType.RGB) -> Any:
+    """Return frames, on the CPU, as `read_frames` makes them on a device."""
+    clip = Clip(str(path), device_id)
+    with KernelContext(0) as kernels:
+        made = read_frames(clip, frames, target_for(clip, output, kernels), Decoders(0))
+        return made if device_id is None else made.get()
+
+
 def close(ours: Any, theirs: Any) -> None:
     difference = np.abs(ours.astype(int) - theirs)
     assert difference.max() <= 6
@@ -62,8 +82,6 @@ def close(ours: Any, theirs: Any) -> None:
 @pytest.mark.parametrize("name", [*EXACT, *OTHERS])
 def test_any_frame_is_exactly_that_frame(name: str, large: dict[str, Path]) -> None:
     """Luma and chroma as NVDEC gives them, whichever frame was decoded before."""
-    import cupy
-
     expected = [frame.reformat(format="nv12") for frame in decode_from_start(large[name])]
     if name == "hevc_10_bits.mkv":
         expected = [frame.reformat(format="p010le") for frame in decode_from_start(large[name])]
@@ -73,11 +91,11 @@ def test_any_frame_is_exactly_that_frame(name: str, large: dict[str, Path]) -> N
         ((number, frame),) = decoder.decode([wanted])
         assert number == wanted
         assert frame.format.name == "cuda"
-        _, _, (planes,) = planes_of([frame], cupy.from_dlpack)
-        for ours, plane in zip(planes, expected[wanted].planes, strict=True):
+        for samples, plane in zip(planes_of([frame]), expected[wanted].planes, strict=True):
+            ours = download(samples)
             rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size).view(ours.dtype)
             theirs = rows[: ours.shape[0], : ours[0].size].reshape(ours.shape)
-            difference = np.abs(cupy.asnumpy(ours).astype(int) - theirs)
+            difference = np.abs(ours.astype(int) - theirs)
             assert difference.max() <= (0 if name in EXACT else 3), f"frame {wanted}"
     decoder.close()
 
@@ -90,15 +108,15 @@ def test_any_frame_is_that_of_the_cpu(name: str, large: dict[str, Path]) -> None
         close(ours, theirs)
 
 
-def test_a_codec_that_the_gpu_may_lack(large: dict[str, Path]) -> None:
-    try:
-        check_nvdec(0, Encoding("av1", None, SIZE[1], SIZE[0]))
-    except DeviceError:
-        with pytest.raises(PipelineError, match="can't be decoded: NVDEC of GPU 0 doesn't decode av1 of 8 bits"):
-            decode_by_operator(large["av1.mp4"], 0)
-    else:
-        for ours, theirs in zip(*(decode_by_operator(large["av1.mp4"], device) for device in (None, 0)), strict=True):
-            close(ours, theirs)
+def test_a_codec_that_the_gpu_may_lack(large: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.video.clip._told_reasons", set())
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        made = [decode_by_operator(large["av1.mp4"], device) for device in (None, 0)]
+    for ours, theirs in zip(*made, strict=True):
+        close(ours, theirs)
+    lacks = refusal(0, Encoding("av1", None, SIZE[1], SIZE[0])) is not None
+    assert any("NVDEC of GPU 0 doesn't decode av1 of 8 bits" in str(each.message) for each in told) == lacks
 
 
 @pytest.mark.parametrize(
@@ -107,18 +125,105 @@ def test_a_codec_that_the_gpu_may_lack(large: dict[str, Path]) -> None:
         (Kind("libvpx-vp9"), (48, 64), "vp9 of 64x48 pixels, only 128x128 to"),
         (Kind("libx264", pixels="yuv444p"), SIZE, "yuv444p, only 4:2:0"),
         (Kind("ffv1"), SIZE, "ffv1 of 8 bits"),
+        (Kind("libx264", pixels="yuv422p10le"), SIZE, "yuv422p10le, only 4:2:0"),
+        (Kind("libx264", pixels="yuv420p10le"), SIZE, "h264 of 10 bits"),
+        (Kind("libx265", pixels="yuv444p"), SIZE, "yuv444p, only 4:2:0"),
         (Kind("mpeg4"), (145, 194), "194x145 pixels rightly, only even sizes"),
+        (Kind("libvpx-vp9"), (145, 193), "193x145 pixels rightly, only even sizes"),
+        (Kind("libvpx-vp9"), (144, 193), "193x144 pixels rightly, only even sizes"),
+        (Kind("mjpeg", pixels="yuvj420p"), (145, 193), "193x145 pixels rightly, only even sizes"),
     ],
 )
-def test_what_the_gpu_does_not_decode(kind: Kind, size: tuple[int, int], message: str, tmp_path: Path) -> None:
+def test_the_cpu_decodes_what_the_gpu_does_not(
+    kind: Kind, size: tuple[int, int], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.video.clip._told_reasons", set())
     path = tmp_path / "clip.mkv"
-    encode(path, kind, 3, size)
-    clip = Clip(str(path), device_id=0)
-    with (
-        KernelContext(0) as kernels,
-        pytest.raises(DeviceError, match=f"clip.mkv' can't be decoded: NVDEC of GPU 0 doesn't decode {message}"),
+    encode(path, kind, 5, size)
+    frames = [4, 0, 2, 0, -1]
+    with pytest.warns(
+        RuntimeWarning, match=f"clip.mkv' is decoded on the CPU.*NVDEC of GPU 0 doesn't decode {message}"
     ):
-        read_frames(clip, [0], target_for(clip, DALIImageType.RGB, kernels), Decoders(0))
+        made = read_on(path, 0, frames)
+    assert made.shape == (5, *size, 3)
+    np.testing.assert_array_equal(made, read_on(path, None, frames))
+
+
+def test_videos_of_both_kinds_in_a_batch(large: dict[str, Path], tmp_path: Path) -> None:
+    """Of even sizes and of odd ones: the GPU decodes some, the CPU the others."""
+    encode(tmp_path / "odd.webm", KINDS["odd.webm"], size=(145, 193))
+    made = []
+    for device, device_id in (("cpu", None), ("gpu", 0)):
+        with Pipeline(batch_size=4, num_threads=3, device_id=device_id, seed=3) as pipe:
+            frames, labels = fn.readers.video(
+                device=device,
+                filenames=[str(tmp_path / "odd.webm"), str(large["h264.mp4"])],
+                labels=[],
+                sequence_length=5,
+                random_shuffle=True,
+                dtype=types.FLOAT,
+            )
+            pipe.set_outputs(frames, labels)
+        made.append(outputs(pipe, runs=4))
+        pipe.close()
+    for theirs, ours in zip(*made, strict=True):
+        for sample in range(4):
+            label = ours[1].at(sample).tolist()
+            assert label == theirs[1].at(sample).tolist()
+            assert ours[0].at(sample).shape == (5, *((145, 193) if label == [0] else SIZE), 3)
+            close(ours[0].at(sample), theirs[0].at(sample))
+
+
+@pytest.mark.parametrize("pixels", ["yuv420p", "yuv420p10le"])
+@pytest.mark.parametrize("colors", [(1, 1), (1, 2), (5, 1), (5, 2), (6, 1), (7, 1), (9, 1), (9, 2), (2, 0)], ids=str)
+def test_matrices_and_ranges(colors: tuple[int, int], pixels: str, tmp_path: Path) -> None:
+    """BT.709, BT.601, SMPTE 240M and BT.2020, limited and full, and a video that doesn't say."""
+    codec = "libx264" if pixels == "yuv420p" else "libx265"
+    encode(tmp_path / "clip.mp4", Kind(codec, pixels=pixels), 3, SIZE, color=colors)
+    made = [read_on(tmp_path / "clip.mp4", device_id, [2, 0]) for device_id in (None, 0)]
+    close(*made)
+    assert [number_of(frame) for frame in made[1]] == [2, 0]
+
+
+def test_many_videos_share_what_decodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions of NVDEC take long to make: those of other videos that are encoded alike are used."""
+    made: list[int] = []
+    of_clip = nvdec.acceleration
+    monkeypatch.setattr("pipeline.video.clip.acceleration", lambda device_id: made.append(1) or of_clip(device_id))
+    names = [str(tmp_path / f"{number}.mp4") for number in range(12)]
+    for number, name in enumerate(names):
+        encode(Path(name), KINDS["h264.mp4"], 24, SIZE, begin=number)
+    with Pipeline(batch_size=4, num_threads=2, device_id=0, seed=3) as pipe:
+        frames, labels, numbers = fn.readers.video(
+            device="gpu",
+            filenames=names,
+            labels=[],
+            sequence_length=4,
+            random_shuffle=True,
+            enable_frame_num="sequence",
+        )
+        pipe.set_outputs(frames, labels, numbers)
+    for batch in outputs(pipe, runs=18):
+        for sample in range(4):
+            (label,) = batch[1].at(sample).tolist()
+            shown = [number_of(frame) for frame in batch[0].at(sample)]
+            assert shown == [label + number for number in batch[2].at(sample).tolist()]
+    pipe.close()
+    assert len(made) <= 4
+
+
+def test_encoded_bytes_share_what_decodes(large: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+    of_clip = nvdec.acceleration
+    monkeypatch.setattr("pipeline.video.clip.acceleration", lambda device_id: made.append(1) or of_clip(device_id))
+    with Pipeline(batch_size=3, num_threads=2, device_id=0) as pipe:
+        pipe.set_outputs(fn.decoders.video(fn.external_source(name="x"), device="mixed", frames=[30, 2, 3]))
+    for _ in range(4):
+        (batch,) = (output.as_cpu() for output in pipe.run(x=[np.fromfile(large["h264.mp4"], np.uint8)] * 3))
+        for sample in range(3):
+            assert [number_of(frame) for frame in batch.at(sample)] == [30, 2, 3]
+    pipe.close()
+    assert len(made) <= 3
 
 
 @pytest.mark.parametrize(
@@ -134,12 +239,7 @@ def test_sizes_that_are_no_multiples(codec: str, size: tuple[int, int], tmp_path
     """Decoders round sizes up, to blocks."""
     path = tmp_path / "clip.mkv"
     encode(path, Kind(codec), 3, size)
-    made = []
-    with KernelContext(0) as kernels:
-        for device_id in (None, 0):
-            clip = Clip(str(path), device_id)
-            frames = read_frames(clip, [2, 0, 1, 0, -1], target_for(clip, DALIImageType.RGB, kernels), Decoders(0))
-            made.append(frames if device_id is None else frames.get())
+    made = [read_on(path, device_id, [2, 0, 1, 0, -1]) for device_id in (None, 0)]
     assert made[1].shape == (5, *size, 3)
     close(*made)
 
@@ -147,9 +247,7 @@ def test_sizes_that_are_no_multiples(codec: str, size: tuple[int, int], tmp_path
 def test_more_frames_than_a_launch_takes(large: dict[str, Path]) -> None:
     """Some twice, so that they are read while others wait."""
     frames = [*range(COUNT), *range(0, COUNT, 3)]
-    clip = Clip(str(large["h264.mp4"]), 0)
-    with KernelContext(0) as kernels:
-        made = read_frames(clip, frames, target_for(clip, DALIImageType.RGB, kernels), Decoders(0)).get()
+    made = read_on(large["h264.mp4"], 0, frames)
     assert [number_of(frame) for frame in made] == frames
 
 

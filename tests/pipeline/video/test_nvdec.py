@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import warnings
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import av
 import pytest
 
 from pipeline.errors import DeviceError
-from pipeline.video import nvdec
-from pipeline.video.nvdec import Encoding, check_nvdec
+from pipeline.types import DALIImageType
+from pipeline.video import clip, nvdec
+from pipeline.video.clip import Clip
+from pipeline.video.frames import Decoders, read_frames
+from pipeline.video.nvdec import Encoding, refusal
+from pipeline.video.pixels import Pixels
+from tests.clips import Clips, Kind, encode, number_of
 
 
 class Driver:
@@ -28,6 +35,8 @@ class Driver:
 def _driver(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(nvdec, "_load_nvcuvid", Driver)
     monkeypatch.setattr(nvdec, "cuda_current", lambda device_id: nullcontext())
+    monkeypatch.setattr(clip, "require_nvdec", lambda: av)
+    monkeypatch.setattr(clip, "_told_reasons", set())
     nvdec._capabilities.cache_clear()
     yield
     nvdec._capabilities.cache_clear()
@@ -49,13 +58,13 @@ def encoding(codec: str, pixels: str | None = "yuv420p", width: int = 640, heigh
     ],
 )
 def test_what_it_decodes(given: Encoding) -> None:
-    check_nvdec(0, given)
+    assert refusal(0, given) is None
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (encoding("h264", "yuv420p10le"), "doesn't decode h264 of 10 bits; device='cpu'"),
+        (encoding("h264", "yuv420p10le"), "NVDEC of GPU 3 doesn't decode h264 of 10 bits"),
         (encoding("h264", "yuv422p"), "doesn't decode yuv422p, only 4:2:0"),
         (encoding("h264", "yuv444p"), "doesn't decode yuv444p, only 4:2:0"),
         (encoding("h264", "gray"), "doesn't decode gray, only 4:2:0"),
@@ -66,9 +75,35 @@ def test_what_it_decodes(given: Encoding) -> None:
         (encoding("h264", height=2320), "doesn't decode h264 of 640x2320 pixels"),
         (encoding("h264", width=639), "doesn't decode 639x480 pixels rightly, only even sizes"),
         (encoding("hevc", height=479), "doesn't decode 640x479 pixels rightly, only even sizes"),
-        (encoding("av1"), "NVDEC of GPU 3 can't be used: cuvidGetDecoderCaps failed with error 100"),
     ],
 )
 def test_what_it_does_not(given: Encoding, message: str) -> None:
-    with pytest.raises(DeviceError, match=message):
-        check_nvdec(3, given)
+    reason = refusal(3, given)
+    assert reason is not None
+    assert message in reason
+
+
+def test_a_driver_that_can_not_be_asked() -> None:
+    with pytest.raises(DeviceError, match="NVDEC of GPU 3 can't be used: cuvidGetDecoderCaps failed with error 100"):
+        refusal(3, encoding("av1"))
+
+
+def test_the_cpu_decodes_what_it_does_not(tmp_path: Path) -> None:
+    """It is said once of each reason, not of each file."""
+    for name in ("a.webm", "b.webm"):
+        encode(tmp_path / name, Kind("libvpx-vp9"), 5)
+    video = Clip(str(tmp_path / "a.webm"), device_id=0)
+    with pytest.warns(RuntimeWarning, match="a.webm' is decoded on the CPU.* NVDEC of GPU 0 doesn't decode vp9"):
+        assert video.decoded_by is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        video = Clip(str(tmp_path / "b.webm"), device_id=0)
+        frames = read_frames(video, [3, 0], Pixels(DALIImageType.RGB), Decoders(0))
+    assert [number_of(frame) for frame in frames] == [3, 0]
+
+
+def test_what_it_decodes_is_for_the_gpu(clips: Clips, recwarn: pytest.WarningsRecorder) -> None:
+    encode(clips.folder / "large.mp4", Kind("libx264"), 2, (144, 160))
+    assert Clip(str(clips.folder / "large.mp4"), device_id=0).decoded_by == 0
+    assert Clip(str(clips.folder / "large.mp4")).decoded_by is None
+    assert not recwarn

@@ -56,7 +56,7 @@ class Runner:
         self._publisher = publisher
         self._call_soon = call_soon
         self._send = send
-        self._scheduler = Scheduler(max(pipeline.cpu_queue_size, pipeline.gpu_queue_size) + 1, self._start)
+        self._scheduler = Scheduler(self._executor.concurrency, self._start)
         self._store = Store(options.unclaimed_bytes, self._drop)
         self._tells_origin = options.is_half
         self._totals = Totals()

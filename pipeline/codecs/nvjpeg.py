@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Sequence
 from ctypes import POINTER, byref, c_int, c_uint, c_void_p
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pipeline.codecs.joined_calls import JoinedCalls
 from pipeline.codecs.missing import load_nvjpeg
 from pipeline.codecs.native import compiled
 from pipeline.errors import DeviceError, PipelineError
@@ -42,7 +45,9 @@ _OUTPUTS = {RGB: 5, BGR: 6, GRAY: 2}
 #: nvjpegImage_t: a pointer and a pitch for each of four planes.
 _IMAGE = np.dtype([("channel", "u8", 4), ("pitch", "u8", 4)])
 #: By device: a graph or a process may have several decoders, and calls of all of them must follow each other.
-_LOCKS: dict[int, threading.Lock] = {}
+_TURNS: dict[int, threading.Lock] = {}
+#: Pictures of one call, of several batches: more bring nothing.
+MOST_PICTURES = 512
 
 
 class NvjpegError(PipelineError):
@@ -53,7 +58,8 @@ class NvjpegDecoder:
     """The hardware JPEG engine of one device. Any thread may call it; calls, of all decoders, run one after the other.
 
     A call lasts about as long as the engine works: what else is to be done for a batch should be done by another
-    thread. Two calls at once, of any states, were seen to wait for each other for ever (libnvjpeg 13.3 on an H100).
+    thread. Batches of threads that wait meanwhile are decoded by one call. Two calls at once, of any states, were seen
+    to wait for each other for ever (libnvjpeg 13.3 on an H100).
 
     It takes baseline JPEGs of one scan, of one or three components, without 4:1:1 and 4:1:0; a batch with anything
     else fails as a whole.
@@ -75,7 +81,8 @@ class NvjpegDecoder:
         self._handle: c_void_p | None = c_void_p()
         self._states: dict[int, _State] = {}
         self._made: dict[int, npt.NDArray[np.uint64]] = {}  # nvjpegDecodeParams_t, by output format
-        self._lock = _LOCKS.setdefault(device_id, threading.Lock())
+        self._turn = _TURNS.setdefault(device_id, threading.Lock())
+        self._calls = JoinedCalls(self._turn, self._decode, _fit)
         with load_cupy().cuda.Device(device_id):
             status = self._library.nvjpegCreateEx(_BACKEND_HARDWARE, None, None, 0, byref(self._handle))
         if status:
@@ -116,18 +123,28 @@ class NvjpegDecoder:
         Raises:
             NvjpegError: when the engine refuses the batch; which of the pictures is at fault, it doesn't say.
         """
-        images = np.zeros(len(pointers), _IMAGE)
-        images["channel"][:, 0] = target.pointers
-        images["pitch"][:, 0] = target.strides[:, 0]
-        sources = np.ascontiguousarray(pointers, np.uint64)
-        sizes = np.ascontiguousarray(lengths, np.uint64)
-        with self._lock, load_cupy().cuda.Device(self.device_id):
+        self._calls(_Call(pointers, lengths, starts, target, output_type, stream))
+
+    def _decode(self, calls: Sequence[_Call]) -> None:
+        """Decode batches with one call, on the stream of the first. The turn is the caller's."""
+        stream, output = calls[0].stream, _OUTPUTS[calls[0].output_type]
+        others = {int(call.stream.ptr): call.stream for call in calls if call.stream.ptr != stream.ptr}
+        images = np.zeros(sum(len(call.pointers) for call in calls), _IMAGE)
+        images["channel"][:, 0] = np.concatenate([call.target.pointers for call in calls])
+        images["pitch"][:, 0] = np.concatenate([call.target.strides[:, 0] for call in calls])
+        sources = np.concatenate([call.pointers for call in calls]).astype(np.uint64)
+        sizes = np.concatenate([call.lengths for call in calls]).astype(np.uint64)
+        starts = np.concatenate([call.starts for call in calls])
+        shapes = np.concatenate([call.target.shapes for call in calls])
+        with load_cupy().cuda.Device(self.device_id):
             if self._handle is None:
                 raise PipelineError("the decoder is closed")
+            for other in others.values():
+                _follow(stream, other)
             state = self._state(stream)
             try:
-                state.prepare(len(sources), _OUTPUTS[output_type])
-                parameters = self._parameters(_OUTPUTS[output_type], starts, target.shapes)
+                state.prepare(len(sources), output)
+                parameters = self._parameters(output, starts, shapes)
                 status = self._library.nvjpegDecodeBatchedEx(
                     self._handle, state.pointer, sources.ctypes.data, sizes.ctypes.data, images.ctypes.data,
                     parameters.ctypes.data, stream.ptr,
@@ -138,10 +155,12 @@ class NvjpegDecoder:
                     stream.synchronize()  # earlier batches may use it still
                 self._states.pop(int(stream.ptr)).free()
                 raise
+            for other in others.values():
+                _follow(other, stream)
 
     def close(self) -> None:
         """Wait for the device, and free the decoder. Idempotent."""
-        with self._lock:
+        with self._turn:
             handle, self._handle = self._handle, None
             if handle is None:
                 return
@@ -188,6 +207,31 @@ class NvjpegDecoder:
         _check(self._library.nvjpegDecodeParamsSetOutputFormat(made, output), "nvjpegDecodeParamsSetOutputFormat")
         assert made.value is not None
         return made.value
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The arguments of `NvjpegDecoder.decode`."""
+
+    pointers: npt.NDArray[np.int64]
+    lengths: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    target: Samples
+    output_type: DALIImageType
+    stream: Any
+
+
+def _fit(calls: Sequence[_Call]) -> bool:
+    pictures = sum(len(call.pointers) for call in calls)
+    return pictures <= MOST_PICTURES and len({call.output_type for call in calls}) == 1
+
+
+def _follow(stream: Any, other: Any) -> None:
+    """Have a stream wait for what was issued on another one so far."""
+    with cuda_call("cudaStreamWaitEvent"):
+        event = load_cupy().cuda.Event(disable_timing=True)
+        event.record(other)
+        stream.wait_event(event)
 
 
 class _State:

@@ -11,8 +11,9 @@ import pytest
 
 from pipeline.codecs import EncodedBatch, PictureDecoder, missing_codec_reason
 from pipeline.codecs.nvjpeg import NvjpegDecoder
-from pipeline.types import BGR, GRAY
+from pipeline.types import BGR, GRAY, RGB
 from tests.pipeline.codecs.test_nvimgcodec import Bytes, check_close, encode, picture, with_pillow
+from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.gpu,
@@ -120,7 +121,7 @@ def test_decoders_of_a_device_share_the_engine(decoding: Decoding) -> None:
     if not decoding.decoder.uses_engine:
         pytest.skip("needs a JPEG engine")
     with NvjpegDecoder(0) as one, NvjpegDecoder(0) as other:
-        assert one._lock is other._lock
+        assert one._turn is other._turn
 
 
 def test_threads_share_a_decoder(decoding: Decoding) -> None:
@@ -146,3 +147,38 @@ def test_threads_share_a_decoder(decoding: Decoding) -> None:
         thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
     assert not errors
+
+
+def test_batches_that_wait_for_the_engine_are_decoded_by_one_call(decoding: Decoding) -> None:
+    """Also with streams of their own, other types, and one that the engine refuses among them."""
+    if not decoding.decoder.uses_engine:
+        pytest.skip("needs a JPEG engine")
+    engine = decoding.decoder._engine
+    assert engine is not None
+    bad = encode(picture(7, 64, 80)).copy()
+    scan = bytes(bad).index(b"\xff\xda")
+    bad[scan + 20 : -2] = 0xFF
+    data = [[encode(picture(10 * n + i, 64 + 13 * i, 150 - 7 * n)) for i in range(4)] for n in range(6)]
+    data[3][2] = bad
+    types = [RGB, RGB, RGB, RGB, GRAY, GRAY]
+    made: dict[int, list[Any]] = {}
+
+    def work(number: int) -> None:
+        stream = decoding.cupy.cuda.Stream(non_blocking=True)
+        batch = decoding.decoder.decode(EncodedBatch.of(data[number]), stream, output_type=types[number])
+        stream.synchronize()
+        made[number] = [None if array is None else array.get() for array in batch.arrays()]
+        batch.release()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(data))]
+    with engine._turn:
+        for thread in threads:
+            thread.start()
+        wait_until(lambda: len(engine._calls._waiting) == len(data))
+    for thread in threads:
+        thread.join(60)
+    assert sorted(made) == list(range(6))
+    for number, arrays in made.items():
+        for position, array in enumerate(arrays):
+            if (number, position) != (3, 2):
+                check_close(array, with_pillow(data[number][position], "L" if types[number] == GRAY else "RGB"))

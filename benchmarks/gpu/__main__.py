@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from benchmarks.child import Caller
-from benchmarks.gpu import gil, goals, pixels, sizes, timeline, training
+from benchmarks.gpu import gil, goals, neighbours, pixels, sizes, timeline, training
 from benchmarks.gpu.budget import Budget
 from benchmarks.gpu.mps import multi_process_service
 from benchmarks.gpu.plots import plot_all
@@ -24,8 +24,8 @@ from benchmarks.rivals.ours import Ours
 from benchmarks.session import RESULTS, command, device_id
 from benchmarks.workload import Setup, prepare_pictures
 
-PARTS = ("pixels", "throughput", "timeline", "training", "sizes", "gil", "mps")
-ON_REQUEST = ("gil", "mps")
+PARTS = ("pixels", "throughput", "timeline", "training", "sizes", "gil", "neighbours", "mps")
+ON_REQUEST = ("gil", "neighbours", "mps")
 """Parts for which there is no time beside the others."""
 
 SUFFIX = "-gpu"
@@ -59,7 +59,7 @@ def run(options: argparse.Namespace) -> bool:
     document = _empty(session, options)
     parts = {
         "pixels": _pixels, "throughput": _throughput, "timeline": _timeline, "training": _training, "sizes": _sizes,
-        "gil": _gil, "mps": _mps,
+        "gil": _gil, "neighbours": _neighbours, "mps": _mps,
     }  # fmt: skip
     for name in PARTS:
         if name in options.only and budget.allows(name):
@@ -163,6 +163,15 @@ def _gil(session: Session, options: argparse.Namespace, document: Document) -> N
     for lost in gil.measure_gil(session, training.loaders(session.setup.device_id)):
         print(lost, flush=True)
         document["gil"].append(gil.as_json(lost))
+
+
+def _neighbours(session: Session, options: argparse.Namespace, document: Document) -> None:
+    print("Training beside processes that only count", flush=True)
+    found = []
+    for beside in neighbours.measure_neighbours(session, options.network):
+        print(beside, flush=True)
+        found.append(beside)
+    document["neighbours"] = neighbours.as_json(found)
 
 
 def _mps(session: Session, options: argparse.Namespace, document: Document) -> None:

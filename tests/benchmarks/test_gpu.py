@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from benchmarks import gpu_memory
 from benchmarks.child import Caller, RivalError
 from benchmarks.gpu import __main__ as command_line
-from benchmarks.gpu import gil, goals, pixels, plots, sizes, timeline, training
+from benchmarks.gpu import gil, goals, neighbours, pixels, plots, sizes, timeline, training
 from benchmarks.gpu.budget import Budget
 from benchmarks.gpu.mps import NoMpsError, multi_process_service
 from benchmarks.gpu.session import Session, without_paths
@@ -134,6 +135,14 @@ def test_python_time_that_a_loader_takes(session: Session) -> None:
     assert lost.milliseconds == pytest.approx(lost.share * 4 / lost.pace * 1e3)
     assert "img/s take the loop" in str(lost)
     assert gil.as_json(lost)["loader"] == "ours, thread"
+
+
+def test_training_beside_processes_that_count(session: Session) -> None:
+    found = neighbours.train_beside("tiny", session.of_kind("paths"), 1, 0.05)
+    assert found.share > 0
+    assert "batch    4,  1 processes" in str(found)
+    assert neighbours.as_json([found])[0]["neighbours"] == 1
+    assert not [one for one in psutil.Process().children() if "while True: pass" in one.cmdline()]
 
 
 def test_a_loop_counts_until_its_end() -> None:

@@ -1,0 +1,92 @@
+"""Training with batches that stay on the GPU, beside processes that only count.
+
+They share nothing with it but the machine's cores and their caches and clocks. A loader that uses as many cores can't
+cost a training less than they do: where its own Python limits the speed, that may be a lot.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from benchmarks.child import Caller
+from benchmarks.gpu.session import Session
+from benchmarks.gpu.trainer import trainer_of
+from benchmarks.workload import Setup
+
+BATCH_SIZES = (64, 32)
+NEIGHBOURS = (4, 8)
+"""Processes beside the training: as many cores as loaders use at its pace, and more."""
+
+ROUNDS = 3
+START = 60.0
+"""Seconds that making the network, and choosing cuDNN's kernels, may take."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Training beside some processes, and without.
+
+    Attributes:
+        batch_size: Samples in a batch.
+        neighbours: Processes that count.
+        alone: Samples a second without them, before each round.
+        rates: The same with them.
+    """
+
+    batch_size: int
+    neighbours: int
+    alone: tuple[float, ...]
+    rates: tuple[float, ...]
+
+    @property
+    def share(self) -> float:
+        """The median of the rounds' shares of the speed that it has alone."""
+        return statistics.median(rate / alone for rate, alone in zip(self.rates, self.alone, strict=True))
+
+    def __str__(self) -> str:
+        alone = f"{min(self.alone):,.0f}..{max(self.alone):,.0f}"
+        return f"  batch {self.batch_size:>4}, {self.neighbours:>2} processes{self.share:>8.1%} of {alone} img/s"
+
+
+def measure_neighbours(session: Session, network: str = "resnet50") -> Iterator[Beside]:
+    """Measures every batch size with each number of neighbours, as far as there is time."""
+    with Caller("training beside others", train_beside, network, grace=START) as caller:
+        for batch_size, neighbours in itertools.product(BATCH_SIZES, NEIGHBOURS):
+            what = f"neighbours, batch {batch_size}, {neighbours} processes"
+            if not session.budget.allows(what):
+                continue
+            with session.guarded(what):
+                caller.begin(session.of_kind("paths", batch_size=batch_size), neighbours, session.seconds)
+                found: Beside = caller.end(4 * ROUNDS * session.seconds)
+                yield found
+
+
+def train_beside(network: str, setup: Setup, neighbours: int, seconds: float) -> Beside:
+    """Trains alone and beside counting processes, in turn."""
+    trainer = trainer_of(setup.device, network)
+    batches = itertools.cycle([torch.randn(setup.batch_size, 3, 224, 224, device=setup.device) for _ in range(2)])
+    trainer.rate(batches, seconds / 2, warm_up=8)
+    alone, rates = [], []
+    for _ in range(ROUNDS):
+        alone.append(trainer.rate(batches, seconds, warm_up=2)[0])
+        with ExitStack() as stack:
+            for _ in range(neighbours):
+                counting = stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+                stack.callback(counting.kill)
+            rates.append(trainer.rate(batches, seconds, warm_up=2)[0])
+    trainer.free()
+    return Beside(setup.batch_size, neighbours, tuple(alone), tuple(rates))
+
+
+def as_json(found: Sequence[Beside]) -> list[dict[str, Any]]:
+    """What was found, for the document."""
+    return [{**asdict(one), "share": round(one.share, 4)} for one in found]

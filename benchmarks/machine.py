@@ -12,7 +12,7 @@ import torch
 LIBRARIES = (
     "dali-proxy", "torch", "numpy", "pillow", "simplejpeg", "opencv-python-headless",
     "nvidia-dali-cuda130", "nvidia-dali-cuda120", "nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12",
-    "cupy-cuda13x", "cupy-cuda12x",
+    "cupy-cuda13x", "cupy-cuda12x", "av", "torchcodec", "PyNvVideoCodec",
 )  # fmt: skip
 
 

@@ -1,0 +1,299 @@
+"""Compares ways to read videos on a GPU: ``python -m benchmarks.gpu.video --help``.
+
+Sequences of 16 frames of 1080p as uint8 RGB in the GPU's memory, one after the other and in random order, by one thread
+and by several: ours, torchcodec, PyNvVideoCodec, NVIDIA DALI, and FFmpeg before anything is made of its frames.
+Frames are compared with the CPU's before anything is timed. Each rival has a process of its own; one that is missing,
+fails or hangs is named, and the others go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.child import Caller, RivalError
+from benchmarks.gpu.budget import Budget
+from benchmarks.gpu.session import without_paths
+from benchmarks.gpu.video_clips import CODECS, GROUP, LENGTH, Videos, make_videos
+from benchmarks.gpu.video_readers import RIVALS, answer, missing
+from benchmarks.machine import describe_machine, describe_versions
+from benchmarks.report import save
+from benchmarks.session import RESULTS, command, device_id
+
+SUFFIX = "-gpu-video"
+MEAN_BOUND = 2.0
+"""Mean difference of ours from the CPU's frames, of 255, above which they are wrong."""
+
+GRACE = 25.0
+"""Seconds that a rival may take beyond what it measures."""
+
+FEW = {"dali": (8, 1), "ffmpeg-alone": (8, 1), "ffmpeg-unsafe": (8, 1), "ours-cpu": (16,)}
+"""Numbers of threads of rivals that don't need all of them."""
+
+IN_ORDER_ONLY = ("ffmpeg-alone", "ffmpeg-unsafe")
+BESIDE = ("ours-by-hand", "ours-reader")
+"""Who is measured beside a training."""
+
+Document = dict[str, Any]
+
+
+class Comparison:
+    """One run: who takes part, and what was measured.
+
+    Args:
+        options: Of the command line.
+    """
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.options = options
+        self.budget = Budget(options.limit)
+        self.callers: dict[str, Caller] = {}
+        self._unchecked: set[tuple[str, str]] = set()  # rivals and codecs whose frames couldn't be looked at
+        self.document: Document = {
+            "date": date.today().isoformat(),
+            "command": command(options, "python -m benchmarks.gpu.video"),
+            "sequence": LENGTH,
+            "key_frames": GROUP,
+            "videos": {},
+            "checks": [],
+            "rates": [],
+            "failures": {},
+        }
+
+    @property
+    def right(self) -> bool:
+        """Whether all pixels of ours that were looked at are right."""
+        ours = [check for check in self.document["checks"] if check["rival"].startswith("ours")]
+        return all(check["mean"] <= MEAN_BOUND for check in ours)
+
+    def say(self, what: str) -> None:
+        """Tells what is being done."""
+        print(f"[{self.budget.elapsed:5.0f} s] {what}", flush=True)
+
+    def run(self) -> None:
+        """Measures, as far as the time lasts; what was measured is saved after each codec."""
+        with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+            self._start(stack, folder)
+            videos = self._encode(stack, folder)
+            for each in videos:
+                self._check(each)
+            for each in videos:
+                self._rates(each)
+                self.save()
+                if each is videos[0]:
+                    self._training(each)
+            for caller in self.callers.values():
+                caller.let_go()
+        self.save()
+
+    def save(self) -> Path:
+        """Writes what there is."""
+        self.document |= {
+            "machine": describe_machine(),
+            "versions": describe_versions(),
+            "left_out": self.budget.left_out,
+            "seconds": round(self.budget.elapsed, 1),
+        }
+        return save(self.document, self.options.output, device_id(self.options), SUFFIX)
+
+    def table(self) -> str:
+        """Frames a second: a row for each rival, a column for each number of threads."""
+        lines = []
+        threads = sorted(self.options.threads)
+        for codec in self.options.codecs:
+            for shuffle in (False, True):
+                rates = {
+                    (rate["rival"], rate["threads"]): rate
+                    for rate in self.document["rates"]
+                    if (rate["codec"], rate["shuffle"], rate["beside"]) == (codec, shuffle, "")
+                }
+                columns = "".join(f" {number} |" for number in threads)
+                order = "at random" if shuffle else "in order"
+                lines += ["", f"| {codec} {order}, frames/s by threads |{columns} cores |"]
+                lines.append("| --- |" + " --- |" * (len(threads) + 1))
+                for rival in self.options.rivals:
+                    found = [rates.get((rival, number)) for number in threads]
+                    if any(found):
+                        cells = "".join(f" {one['rate']:,.0f} |" if one else " |" for one in found)
+                        most = max(one["cores"] for one in found if one)
+                        lines.append(f"| {rival} |{cells} {most:.1f} |")
+        for rate in self.document["rates"]:
+            if rate["beside"]:
+                lines.append(
+                    f"beside a training on {rate['beside']} stream: {rate['rival']}, {rate['threads']} threads: "
+                    f"{rate['rate']:,.0f} frames/s, {rate['steps']:.1f} of {rate['steps_alone']:.1f} steps/s"
+                )
+        return "\n".join(lines)
+
+    def _start(self, stack: ExitStack, folder: str) -> None:
+        """Starts all processes at once: they import while videos are encoded."""
+        for rival in self.options.rivals:
+            reason = missing(rival)
+            if reason is not None:
+                self._fail(rival, reason)
+                continue
+            with _ffmpeg_found(folder) if rival == "torchcodec" else nullcontext():
+                caller = Caller(rival, answer, rival, device_id(self.options), grace=GRACE)
+            self.callers[rival] = caller
+            stack.callback(caller.close)
+
+    def _encode(self, stack: ExitStack, folder: str) -> list[Videos]:
+        """Encodes the videos of all codecs side by side."""
+        self.say(f"encoding {self.options.frames} frames of {'x'.join(map(str, self.options.size))}")
+        encoders = {codec: Caller(f"encoding {codec}", make_videos, folder, codec) for codec in self.options.codecs}
+        made = []
+        for encoder in encoders.values():
+            stack.callback(encoder.close)
+            encoder.begin(max(self.options.threads), tuple(self.options.size), self.options.frames)
+        for codec, encoder in encoders.items():
+            try:
+                videos = encoder.end(60)
+            except RivalError as error:
+                self._fail(f"encoding {codec}", str(error))
+                continue
+            size = Path(videos.paths[0]).stat().st_size
+            self.say(f"  {codec}: {size / videos.frames / 1000:.0f} KB a frame")
+            self.document["videos"][codec] = {"frames": videos.frames, "bytes": size, "size": self.options.size}
+            made.append(videos)
+        return made
+
+    def _check(self, videos: Videos) -> None:
+        """Compares frames of all who make pixels with the CPU's, at the same time."""
+        self.say(f"pixels of {videos.codec}, beside the CPU's")
+        asked = list(self.callers)
+        for rival in asked:
+            with self._guarded(rival, videos.codec):
+                self.callers[rival].begin("check", videos)
+        for rival in asked:
+            if rival not in self.callers:
+                continue
+            self._unchecked.add((rival, videos.codec))
+            with self._guarded(rival, videos.codec):
+                found = self.callers[rival].end(10)
+                self._unchecked.remove((rival, videos.codec))
+                if found is not None:
+                    self.say(f"  {rival}: mean {found['mean']:.2f}, largest {found['max']:.0f} of 255")
+                    self.document["checks"].append({"codec": videos.codec, "rival": rival, **found})
+
+    def _rates(self, videos: Videos) -> None:
+        for threads in self.options.threads:
+            for shuffle in (False, True):
+                for rival in list(self.callers):
+                    if threads in FEW.get(rival, (threads,)) and not (shuffle and rival in IN_ORDER_ONLY):
+                        self._rate(rival, videos, threads, shuffle)
+
+    def _training(self, videos: Videos) -> None:
+        """Measures ours beside a training in the same process."""
+        if device_id(self.options) is None:
+            return
+        for rival in BESIDE:
+            for stream in ("default", "its own"):
+                if rival in self.callers:
+                    self._rate(rival, videos, min(8, max(self.options.threads)), True, stream)
+
+    def _rate(self, rival: str, videos: Videos, threads: int, shuffle: bool, beside: str = "") -> None:
+        words = f"{videos.codec} {'at random' if shuffle else 'in order'}, {threads} threads"
+        if (rival, videos.codec) in self._unchecked:
+            return
+        what = f"{rival}, {words}" + (f", beside a training on {beside} stream" if beside else "")
+        if not self.budget.allows(what):
+            return
+        with self._guarded(rival, what):
+            self.callers[rival].begin("rate", videos, threads, shuffle, self.options.seconds, beside)
+            rate = self.callers[rival].end(self.options.seconds)
+            self.say(f"  {what}: {rate['rate']:,.0f} frames/s (ready after {rate['opening']:.2f} s)")
+            told = {key: round(value, 3) for key, value in rate.items()}
+            kind = {"codec": videos.codec, "rival": rival, "threads": threads, "shuffle": shuffle, "beside": beside}
+            self.document["rates"].append(kind | told)
+
+    @contextmanager
+    def _guarded(self, rival: str, what: str) -> Iterator[None]:
+        """Keeps a failure of one rival from the others. Who died or hangs takes part no longer."""
+        try:
+            yield
+        except RivalError as error:
+            self._fail(f"{rival}: {what}", str(error))
+            if not error.told:
+                self.callers.pop(rival).let_go()
+
+    def _fail(self, what: str, text: str) -> None:
+        self.document["failures"][what] = without_paths(text)
+        self.say(f"  LEFT OUT: {what}: {text.strip().splitlines()[-1]}")
+
+
+@contextmanager
+def _ffmpeg_found(folder: str) -> Iterator[None]:
+    """Lets processes that start now find FFmpeg's libraries, by their usual names, in PyAV's wheel.
+
+    Args:
+        folder: For links to them, which is there as long as the processes are.
+    """
+    spec = importlib.util.find_spec("av")
+    before = os.environ.get("LD_LIBRARY_PATH")
+    if spec is not None and spec.origin is not None:
+        libraries = Path(spec.origin).parent.parent / "av.libs"
+        for path in libraries.glob("lib*.so.*"):
+            named = re.fullmatch(r"(lib(?:av|sw)\w+)-\w+(\.so\.\d+)[.\d]*", path.name)
+            if named:
+                (Path(folder) / (named[1] + named[2])).symlink_to(path)
+        found = [folder, str(libraries), *([before] if before else [])]
+        os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(found)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["LD_LIBRARY_PATH"] = before
+        else:
+            os.environ.pop("LD_LIBRARY_PATH", None)
+
+
+def main() -> int:
+    """Measures, prints a table and saves JSON.
+
+    Returns:
+        1 if pixels of ours are wrong, 2 without a GPU, else 0: a rival that is missing is no error.
+    """
+    options = parser().parse_args()
+    if options.device != "cpu" and not torch.cuda.is_available():
+        print("torch sees no GPU here: `python -m benchmarks.video` compares on the CPU.", file=sys.stderr)
+        return 2
+    comparison = Comparison(options)
+    comparison.run()
+    print(comparison.table())
+    if comparison.budget.left_out:
+        print(f"Left out, as {options.limit:.0f} s were over: " + "; ".join(comparison.budget.left_out))
+    print(f"Saved {comparison.save().name} after {comparison.budget.elapsed:.0f} s.")
+    if not comparison.right:
+        print("PIXELS ARE WRONG: what was timed is not what it should be.")
+    return 0 if comparison.right else 1
+
+
+def parser() -> argparse.ArgumentParser:
+    """Makes the parser of the command line."""
+    made = argparse.ArgumentParser(prog="python -m benchmarks.gpu.video", description=__doc__.partition("\n")[0])
+    add = made.add_argument
+    add("--device", default="cuda:0", help="cuda:0, or cpu for a look at the code's paths (default: %(default)s)")
+    add("--rivals", nargs="+", choices=list(RIVALS), default=list(RIVALS), help="who takes part (default: all)")
+    add("--codecs", nargs="+", choices=list(CODECS), default=list(CODECS), help="(default: all)")
+    add("--threads", nargs="+", type=int, default=[8, 1, 16, 4], help="in this order (default: %(default)s)")
+    add("--seconds", type=float, default=0.6, help="length of one measurement (default: %(default)s)")
+    add("--limit", type=float, default=80.0, help="seconds after which nothing starts any more (default: %(default)s)")
+    add("--size", nargs=2, type=int, default=[1920, 1080], help="width and height (default: %(default)s)")
+    add("--frames", type=int, default=240, help="of each video (default: %(default)s)")
+    add("--output", type=Path, default=RESULTS, help="folder of the JSON (default: benchmarks/results)")
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

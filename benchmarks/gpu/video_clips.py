@@ -1,0 +1,84 @@
+"""The videos that `benchmarks.gpu.video` reads."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from PIL import Image
+
+from dali_proxy.demo.data import photograph_paths
+
+LENGTH = 16
+"""Frames of a sequence."""
+
+GROUP = 24
+"""Frames from one key frame to the next one."""
+
+CODECS = {
+    "h264": ("libx264", {"preset": "veryfast", "crf": "21", "bf": "2", "g": str(GROUP)}),
+    "hevc": (
+        "libx265",
+        {"preset": "superfast", "crf": "23", "x265-params": f"keyint={GROUP}:bframes=2:log-level=none"},
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Videos:
+    """Files of one codec, all alike.
+
+    Attributes:
+        codec: Its name in `CODECS`.
+        paths: Of the files.
+        frames: Of each file.
+    """
+
+    codec: str
+    paths: tuple[str, ...]
+    frames: int
+
+    @property
+    def sequences(self) -> int:
+        """Whole sequences of each file."""
+        return self.frames // LENGTH
+
+
+def make_videos(folder: str, codec: str, count: int, size: tuple[int, int], frames: int) -> Videos:
+    """Encodes one video that pans over photographs, and copies it.
+
+    Args:
+        folder: Where.
+        codec: One of `CODECS`.
+        count: Of the files.
+        size: Width and height.
+        frames: Of each file.
+    """
+    paths = [Path(folder) / f"{codec}-{number:02}.mp4" for number in range(count)]
+    _encode(paths[0], codec, size, frames)
+    for path in paths[1:]:
+        shutil.copyfile(paths[0], path)
+    return Videos(codec, tuple(map(str, paths)), frames)
+
+
+def _encode(path: Path, codec: str, size: tuple[int, int], frames: int) -> None:
+    import av
+
+    width, height = size
+    photographs = []
+    for found in photograph_paths(3).values():
+        with Image.open(found) as opened:
+            photographs.append(opened.convert("RGB").resize((2 * width, 2 * height), Image.Resampling.BICUBIC))
+    name, options = CODECS[codec]
+    with av.open(str(path), "w") as file:
+        stream = file.add_stream(name, rate=25, options=options)
+        stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
+        stream.codec_context.thread_count = 0  # as many as there are cores
+        for number in range(frames):
+            turn = number / 40
+            left, top = (int(length / 2 * (1 + wave(turn))) for length, wave in ((width, math.sin), (height, math.cos)))
+            shown = photographs[number * len(photographs) // frames].crop((left, top, left + width, top + height))
+            file.mux(stream.encode(av.VideoFrame.from_image(shown)))
+        file.mux(stream.encode())

@@ -21,6 +21,9 @@ GPU  := $(VENV)/.installed-test,demo,bench,examples,video,parity,$(CUDA)
 GPU_BENCH := $(VENV)/.installed-test,demo,bench,examples,video,parity,training,$(CUDA)
 DOCS := $(VENV)/.installed-docs
 
+# Where Python may not keep what it compiles, each of the many processes that tests start compiles everything again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo test lint format bench bench-check bench-operators fuzz soak test-gpu bench-gpu operators docs clean
@@ -32,7 +35,7 @@ demo: $(DEMO) ## run the whole product once: make pictures, train on them, compa
 	$(BIN)/dali-proxy demo $(ARGS)
 
 test: $(DEV) ## run the tests that need no GPU
-	$(BIN)/python -m pytest -m "not gpu" -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m "not gpu" -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(DEV) ## check style, formatting and types
 	$(BIN)/ruff check .

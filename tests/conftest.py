@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from PIL import Image
 
 from tests.clips import Clips
-from tests.leftovers import Snapshot, end_processes, wait_until_nothing_is_left
+from tests.leftovers import Snapshot, end_processes, forget_what_stays, wait_until_nothing_is_left
 
 # The same examples in every run, and none of them fails for being slow: what else the machine does decides nothing.
 # `make test ARGS="--hypothesis-profile=default"` draws other ones.
@@ -135,8 +133,7 @@ def told_leftovers(temporary_folder: Path) -> set[str]:
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_by_module(request: pytest.FixtureRequest, told_leftovers: set[str]) -> Iterator[None]:
     """Fails when the fixtures of a module leave something behind."""
-    if "nvidia.dali" in sys.modules:
-        gc.collect()  # its pipelines: where a forked child collected one, it would die
+    forget_what_stays()  # and collect pipelines of NVIDIA's: where a forked child collected one, it would die
     yield from _fail_on_leftovers(request, told_leftovers)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests import leftovers
-from tests.leftovers import Snapshot, end_processes, wait_until_nothing_is_left
+from tests.leftovers import Snapshot, end_processes, forget_what_stays, wait_until_nothing_is_left
 
 SLEEPER = "import time; time.sleep(50)"
 PARENT_OF_AN_ORPHAN = f"""
@@ -120,6 +120,18 @@ def test_garbage_is_collected_first() -> None:
     circle.append(circle)
     gc.collect()  # so that the collector won't come by itself, before the warning is waited for
     del circle
+    with pytest.warns(ResourceWarning):
+        assert wait_until_nothing_is_left(before) == []
+
+
+def test_garbage_of_things_that_seemed_to_stay_is_collected_too() -> None:
+    before = Snapshot.take()
+    circle: list[object] = list(socket.socketpair())
+    circle.append(circle)
+    forget_what_stays()
+    del circle
+    gc.collect()
+    assert len(before.leftovers(Snapshot.take())) == 2, "the collector doesn't look at it any more"
     with pytest.warns(ResourceWarning):
         assert wait_until_nothing_is_left(before) == []
 

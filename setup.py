@@ -13,6 +13,6 @@ setup(
             extra_link_args=["-pthread"],
             optional=True,
         )
-        for folder in ("bulk", "codecs", "imaging", "video")
+        for folder in ("bulk", "codecs", "imaging", "ipc", "video")
     ]
 )

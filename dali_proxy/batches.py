@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copyreg
 import io
 import os
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
@@ -33,6 +36,9 @@ class NumberedIndices:
     epoch: int
     batch: int
     indices: Any
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (NumberedIndices, (self.epoch, self.batch, self.indices))  # pickled in half the time
 
 
 class Made(NamedTuple):
@@ -115,16 +121,25 @@ class Packed:
         return (pickle.loads, (self._data,))
 
 
-class _Pickler(ForkingPickler):
-    """Pickles small tensors by value: a descriptor for each, which torch would send, costs more than their bytes."""
+class _Pickler(pickle.Pickler):
+    """Pickles small tensors by value: a descriptor for each, which torch would send, costs more than their bytes.
 
-    def reducer_override(self, thing: Any) -> Any:
-        if type(thing) is not torch.Tensor or thing.layout != torch.strided or thing.device.type != "cpu":
-            return NotImplemented
-        if not 0 < thing.nbytes <= _SMALL or thing.requires_grad or thing.is_quantized:
-            return NotImplemented
-        plain = thing.resolve_conj().resolve_neg().contiguous().reshape(-1)
-        return _small_tensor, (plain.view(torch.uint8).numpy().tobytes(), thing.dtype, tuple(thing.shape))
+    Everything else is pickled as a `ForkingPickler` does it. That looks reducers up in several dicts for each object.
+    """
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        shared: dict[type, Any] = ForkingPickler._extra_reducers  # type: ignore[attr-defined]  # has no public name
+        self.dispatch_table = {**copyreg.dispatch_table, **shared, torch.Tensor: partial(_reduce, shared[torch.Tensor])}
+
+
+def _reduce(otherwise: Callable[[torch.Tensor], Any], tensor: torch.Tensor) -> Any:
+    small = 0 < tensor.nbytes <= _SMALL and tensor.layout == torch.strided and tensor.device.type == "cpu"
+    if not small or tensor.requires_grad or tensor.is_quantized:
+        return otherwise(tensor)
+    plain = tensor.resolve_conj().resolve_neg().contiguous()
+    dtype = tensor.dtype
+    return _small_tensor, (plain.reshape(-1).view(torch.uint8).numpy().tobytes(), dtype, tuple(tensor.shape))
 
 
 def _small_tensor(data: bytes, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:

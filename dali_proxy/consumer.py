@@ -335,7 +335,7 @@ class ConsumerClient:
             return
         try:
             with self._talk():
-                rest = self._channel.receive_ready()
+                rest = self._channel.receive_ready(rest=True)
         except IPCError:
             return
         for received in rest:

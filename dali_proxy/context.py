@@ -19,7 +19,7 @@ class BatchContext:
         epoch: number of the epoch, from 0.
         batch: number of the batch within its epoch, from 0.
         indices: dataset indices of its samples, or None where the dataset counts for itself.
-        index: the dataset index that is being read now, as text; empty if unknown.
+        index: the dataset index that is being read now; None if unknown.
         requests: how many requests were submitted for this batch; the next one is that view.
         place: says where the dataset is after this batch, if it can; see `NumberedIterableDataset`.
     """
@@ -28,7 +28,7 @@ class BatchContext:
     epoch: int = 0
     batch: int = 0
     indices: Any = None
-    index: str = ""
+    index: Any = None
     requests: int = 0
     place: Callable[[], bytes | None] | None = None
 

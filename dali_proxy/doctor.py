@@ -99,9 +99,10 @@ def _findable(module: str) -> bool:
 def _compiled_loops() -> Check:
     from pipeline.bulk import native as bulk
     from pipeline.imaging import native as imaging
+    from pipeline.ipc import places
     from pipeline.video import native as video
 
-    if all(module.compiled is not None for module in (bulk, imaging, video)):
+    if all(module.compiled is not None for module in (bulk, imaging, places, video)):
         return Check("compiled loops", "ok", "resizing, normalising, colours of videos, reading and copying of batches")
     hint = (
         "not built: resizing on the CPU takes twice as long, and a GPU waits for Python; install again where there is "

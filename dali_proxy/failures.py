@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dali_proxy.errors import BatchError, RemoteError
-from dali_proxy.transport.protocol import Failure, clip
+from dali_proxy.transport.labels import clip
+from dali_proxy.transport.protocol import Failure
 from pipeline.errors import OperatorError
 
 __all__ = ["describe", "rebuild"]

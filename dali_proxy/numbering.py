@@ -182,10 +182,10 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
         try:
             return make(numbered.indices, context)
         except self.catch as error:
-            return Unmade.of(numbered, error, context.index)
+            return Unmade.of(numbered, error, "" if context.index is None else str(context.index))
 
     def _one(self, index: Any, context: BatchContext) -> Any:
-        context.index = str(index)
+        context.index = index
         return self.dataset[index]
 
     def _batch(self, indices: Any, context: BatchContext) -> Any:
@@ -194,7 +194,7 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
             return get_all(indices)
         samples = []
         for index in indices:
-            context.index = str(index)
+            context.index = index
             samples.append(self.dataset[index])
         return samples
 

@@ -10,7 +10,7 @@ from dali_proxy.endpoint import Endpoint
 from dali_proxy.errors import ProxyCallError
 from dali_proxy.inputs import as_input_array
 from dali_proxy.refs import SampleRef
-from dali_proxy.worker import worker_client
+from dali_proxy.worker import WorkerClient, worker_client
 
 __all__ = ["Proxy"]
 
@@ -35,6 +35,8 @@ class Proxy:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
+        self._client: WorkerClient | None = None
+        self._one_output = endpoint.outputs == 1
         self._only_input = endpoint.inputs[0] if len(endpoint.inputs) == 1 else None
         parameter = inspect.Parameter
         kind = parameter.POSITIONAL_OR_KEYWORD if len(endpoint.inputs) == 1 else parameter.KEYWORD_ONLY
@@ -49,8 +51,11 @@ class Proxy:
         else:
             values = self._bind(args, kwargs)
             arrays = [as_input_array(value, spec) for value, spec in zip(values, self._endpoint.inputs, strict=True)]
-        sample = worker_client(self._endpoint).sample(arrays)
-        if self._endpoint.outputs == 1:
+        client = self._client
+        if client is None or not client.alive:  # a forked child's is closed
+            client = self._client = worker_client(self._endpoint)
+        sample = client.sample(arrays)
+        if self._one_output:
             return SampleRef(sample, 0)
         return tuple(SampleRef(sample, output) for output in range(self._endpoint.outputs))
 

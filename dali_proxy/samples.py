@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dali_proxy.tickets import Ticket
 from pipeline.errors import PipelineError
@@ -17,7 +17,7 @@ __all__ = ["Sample"]
 class Sample:
     """The inputs of one sample, in the ring of the process that made it.
 
-    Its memory is held while this object lives (that is, while a `SampleRef` of it does) and while a request that
+    Its memory is taken while this object lives (that is, while a `SampleRef` of it does) and while a request that
     uses it is in flight. So a dataset may keep references, and a collate function may use one twice, or drop it.
 
     Attributes:
@@ -26,7 +26,7 @@ class Sample:
         blocks: where its inputs lie, in the order of the pipeline's inputs.
         dtypes: their dtypes, as text.
         shapes: their shapes.
-        index: the dataset's index of the sample, as text; empty if unknown.
+        index: the dataset's index of the sample; None if unknown.
     """
 
     __slots__ = ("__weakref__", "_alone", "blocks", "client", "dtypes", "index", "number", "shapes")
@@ -38,7 +38,7 @@ class Sample:
         blocks: tuple[Block, ...],
         dtypes: tuple[str, ...],
         shapes: tuple[tuple[int, ...], ...],
-        index: str,
+        index: Any,
     ) -> None:
         self.client = client
         self.number = number
@@ -60,7 +60,3 @@ class Sample:
             except PipelineError as error:
                 self._alone = Ticket.of_error(error)
         return self._alone
-
-    def __del__(self) -> None:
-        for block in self.blocks:
-            self.client.ring.release(block)

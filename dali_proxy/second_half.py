@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dali_proxy.failures import describe, rebuild
+from dali_proxy.transport.labels import unpack_labels
 from dali_proxy.transport.origin import Origin
 from pipeline import Pipeline
 from pipeline.errors import PipelineError
@@ -91,7 +92,8 @@ def _outcome(origin: Origin, client: int, seq: int, made: BatchResult) -> Made:
     if made.error is None:
         return made.outputs
     paths = [os.fsencode(path) for path in origin.paths]
-    return rebuild(describe(made.error, client, seq, origin.indices, origin.worker, origin.worker_pid, paths))
+    indices = unpack_labels(origin.indices, origin.batch_size)
+    return rebuild(describe(made.error, client, seq, indices, origin.worker, origin.worker_pid, paths))
 
 
 def _tensors(output: TensorList) -> torch.Tensor | list[torch.Tensor]:

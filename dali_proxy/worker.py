@@ -22,8 +22,10 @@ from dali_proxy.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError, ServerDiedError, StaleReferenceError
 from dali_proxy.samples import Sample
 from dali_proxy.tickets import Ticket, discard_through, forget_discard
-from dali_proxy.transport.protocol import AttachRing, DetachRing, InputBatch, Release, Submit, clip
+from dali_proxy.transport.labels import pack_labels
+from dali_proxy.transport.protocol import AttachRing, DetachRing, InputBatch, Release, Submit
 from pipeline.ipc.completion import CompletionReader
+from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError
 from pipeline.ipc.memory import SharedBlock
 from pipeline.ipc.ring import Ring
 
@@ -69,7 +71,7 @@ class WorkerClient:
             detach=self._detach,
             timeout=endpoint.timeout,
         )
-        self._seen_alive = time.monotonic()
+        self._look_at = 0.0  # when to see next whether the server lives
         self._numbers = itertools.count()
         self._lock = threading.Lock()  # requests are sent in the order of their numbers
         # The requests of the batches that are being made, by batch and numbers of samples: outputs of one pipeline are
@@ -81,11 +83,10 @@ class WorkerClient:
     @property
     def alive(self) -> bool:
         """Whether the server still listens, or did a moment ago."""
-        now = time.monotonic()
-        if now - self._seen_alive > _ALIVE_S:
+        if time.monotonic() > self._look_at:
             if not self._channel.alive():
                 return False
-            self._seen_alive = now
+            self._look_at = time.monotonic() + _ALIVE_S
         return not self._channel.closed
 
     def sample(self, arrays: Sequence[npt.NDArray[Any]]) -> Sample:
@@ -95,25 +96,20 @@ class WorkerClient:
             ServerDiedError: the server went away while this waited for room.
             RingFullError: the samples that are in use don't fit `ring_bytes_limit`.
         """
-        blocks, dtypes, shapes = [], [], []
+        write = self.ring.write
         try:
+            blocks = tuple([write(array) for array in arrays])
+        except (ChannelClosedError, ChannelTimeoutError):
             with server_errors():
-                for array in arrays:
-                    blocks.append(self.ring.write(array))
-                    dtypes.append(_name_of(array.dtype))
-                    shapes.append(array.shape)
-        except BaseException:
-            for block in blocks:
-                self.ring.release(block)
-            raise
+                raise
         context = current_context()
         return Sample(
             self,
             next(self._numbers),
-            tuple(blocks),
-            tuple(dtypes),
-            tuple(shapes),
-            context.index if context is not None else "",
+            blocks,
+            tuple([_name_of(array.dtype) for array in arrays]),
+            tuple([array.shape for array in arrays]),
+            None if context is None else context.index,
         )
 
     def submit(self, samples: Sequence[Sample]) -> Ticket:
@@ -127,7 +123,7 @@ class WorkerClient:
         """
         self._check(samples)
         context = current_context()
-        key = (context, tuple(sample.number for sample in samples))
+        key = (context, tuple([sample.number for sample in samples]))
         with self._lock:
             ticket = self._recent.get(key)
             if ticket is None:
@@ -142,16 +138,7 @@ class WorkerClient:
         self._completions.close()
 
     def _send(self, samples: Sequence[Sample], context: BatchContext | None) -> Ticket:
-        inputs = tuple(
-            InputBatch.pack(
-                samples[0].dtypes[number],
-                [
-                    (sample.blocks[number].ring_id, sample.blocks[number].offset, *sample.shapes[number])
-                    for sample in samples
-                ],
-            )
-            for number in range(len(self.endpoint.inputs))
-        )
+        inputs = tuple([_input(samples, number) for number in range(len(self.endpoint.inputs))])
         try:
             with server_errors():
                 seq = self.ring.submit([block for sample in samples for block in sample.blocks])
@@ -227,15 +214,24 @@ def _name_of(dtype: np.dtype[Any]) -> str:
     return str(dtype.name)
 
 
-def _indices(samples: Sequence[Sample], context: BatchContext | None) -> tuple[str, ...]:
-    indices = tuple(clip(sample.index) for sample in samples)
-    if not any(indices) and context is not None:
+def _input(samples: Sequence[Sample], number: int) -> InputBatch:
+    """Describe where one input of the samples lies, and of which shapes it is."""
+    blocks = [sample.blocks[number] for sample in samples]
+    shapes = [sample.shapes[number] for sample in samples]
+    return InputBatch.of(
+        samples[0].dtypes[number], [block.ring_id for block in blocks], [block.offset for block in blocks], shapes
+    )
+
+
+def _indices(samples: Sequence[Sample], context: BatchContext | None) -> str:
+    indices = [sample.index for sample in samples]
+    if context is not None and all(index is None for index in indices):
         try:  # a dataset with __getitems__ returns its samples in the order of the indices
             if len(context.indices) == len(samples):
-                indices = tuple(clip(str(index)) for index in context.indices)
+                indices = list(context.indices)
         except TypeError:
             pass  # the sampler's batches are no sequences
-    return indices
+    return pack_labels(indices)
 
 
 def _kinds(sample: Sample) -> str:
@@ -245,7 +241,7 @@ def _kinds(sample: Sample) -> str:
 
 
 def _at(sample: Sample) -> str:
-    return f" (dataset index {sample.index})" if sample.index else ""
+    return "" if sample.index is None else f" (dataset index {sample.index})"
 
 
 def _worker_info() -> Any:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from dali_proxy.transport.labels import clip, unpack_labels
 from dali_proxy.transport.origin import Origin, pack_keys
-from dali_proxy.transport.protocol import clip
 from pipeline.executor.request import TensorList
 from pipeline.rng import BatchKey
 from pipeline.tensors import TensorListCPU
@@ -40,7 +40,7 @@ class Request:
         session: the iterator that it was made for; 0 for none.
         key: which batch it is, for random numbers.
         size: number of samples.
-        indices: dataset indices of the samples, as text.
+        labels: dataset indices of the samples, packed.
         paths: of the samples' files, where an input is the path of one; else None.
         inputs: a batch for each input of the pipeline; emptied when they were read.
         state: where it is.
@@ -54,7 +54,7 @@ class Request:
     session: int
     key: BatchKey
     size: int
-    indices: tuple[str, ...]
+    labels: str
     paths: TensorListCPU | None = None
     inputs: dict[str, TensorList] = field(default_factory=dict)
     state: State = State.QUEUED
@@ -66,6 +66,11 @@ class Request:
     def nbytes(self) -> int:
         """Size of the outputs."""
         return 0 if self.staged is None else self.staged.nbytes
+
+    @property
+    def indices(self) -> tuple[str, ...]:
+        """Dataset indices of the samples, as text; empty where they are unknown."""
+        return unpack_labels(self.labels, self.size)
 
     @property
     def files(self) -> tuple[bytes, ...]:
@@ -85,7 +90,7 @@ class Request:
             batch=key.iteration,
             view=key.view,
             batch_size=self.size,
-            indices=self.indices,
+            indices=self.labels,
             paths=tuple(clip(os.fsdecode(path)) for path in self.files),
             worker=worker.name,
             worker_pid=worker.pid,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
+from dali_proxy.transport.labels import Labels
 from pipeline.ipc.errors import ProtocolError
 from pipeline.ipc.messages import U32, U64, MaxLength
 
@@ -37,7 +38,7 @@ class Origin:
     batch: U64
     view: U32
     batch_size: U32
-    indices: Annotated[tuple[Line, ...], MaxLength(MAX_SAMPLES)]
+    indices: Labels
     paths: Annotated[tuple[Line, ...], MaxLength(MAX_SAMPLES)]
     worker: Name
     worker_pid: U32

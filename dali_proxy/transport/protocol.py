@@ -9,7 +9,8 @@ from typing import Annotated, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from dali_proxy.transport.origin import MAX_SAMPLES, Line, Name, Origin, Table, pack_keys, unpack_keys
+from dali_proxy.transport.labels import Labels
+from dali_proxy.transport.origin import Line, Name, Origin, Table, pack_keys, unpack_keys
 from pipeline.ipc.errors import ProtocolError
 from pipeline.ipc.messages import U8, U16, U32, U64, Codec, MaxLength
 
@@ -34,7 +35,6 @@ __all__ = [
     "StatsRequest",
     "Submit",
     "Welcome",
-    "clip",
 ]
 
 #: Element types of samples and results, by their NumPy names.
@@ -54,16 +54,6 @@ _MAX_NDIM = 16
 ShortName: TypeAlias = Annotated[str, MaxLength(32)]
 Text: TypeAlias = Annotated[str, MaxLength(1 << 20)]
 Int64Array: TypeAlias = npt.NDArray[np.int64]
-
-
-def clip(text: str, nbytes: int = 4096) -> str:
-    """Shorten text to what a field of `nbytes` bytes takes."""
-    if text.isascii() and len(text) <= nbytes:
-        return text
-    data = text.encode(errors="replace")
-    if len(data) <= nbytes:
-        return data.decode()
-    return data[: nbytes - 3].decode(errors="ignore") + "..."
 
 
 @dataclass(frozen=True)
@@ -131,6 +121,17 @@ class InputBatch:
         table = np.array(rows, np.int64)
         return cls(dtype, table.shape[1] - 2, table.tobytes())
 
+    @classmethod
+    def of(
+        cls, dtype: str, rings: Sequence[int], offsets: Sequence[int], shapes: Sequence[tuple[int, ...]]
+    ) -> InputBatch:
+        """Make one of the segments, offsets and shapes of the samples, which have one number of dimensions."""
+        table = np.empty((len(rings), 2 + len(shapes[0])), np.int64)
+        table[:, 0] = rings
+        table[:, 1] = offsets
+        table[:, 2:] = shapes[0] if shapes.count(shapes[0]) == len(shapes) else shapes
+        return cls(dtype, table.shape[1] - 2, table.tobytes())
+
     def unpack(self) -> tuple[np.dtype[np.generic], Int64Array]:
         """Return the dtype and the table. Whether rows lie in their segments is `RingReader.batch`'s to check.
 
@@ -151,7 +152,7 @@ class Submit:
         batch: number of the batch in its epoch, for random numbers.
         view: 0 for the first request of that batch, 1 for the second, ...
         batch_size: number of samples.
-        indices: the dataset's index of each sample, as text, for errors; may be empty.
+        indices: the dataset's index of each sample, for errors; may be empty.
         inputs: one for each input of the pipeline.
         waited_ns: how long this worker has waited for room in its ring so far.
     """
@@ -162,7 +163,7 @@ class Submit:
     batch: U64
     view: U32
     batch_size: U32
-    indices: Annotated[tuple[Line, ...], MaxLength(MAX_SAMPLES)]
+    indices: Labels
     inputs: tuple[InputBatch, ...]
     waited_ns: U64 = 0
 

@@ -8,8 +8,7 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +43,28 @@ class Received:
 
     def close_fds(self) -> None:
         close_all(self.fds)
+
+
+class _Use:  # a function to who uses it: as a generator, it would cost a batch several microseconds
+    """Keeps the socket of a channel while a thread uses it."""
+
+    __slots__ = ("_channel",)
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def __enter__(self) -> None:
+        channel = self._channel
+        with channel._lock:
+            channel._check_open()
+            channel._users += 1
+
+    def __exit__(self, *exc_info: object) -> None:
+        channel = self._channel
+        with channel._lock:
+            channel._users -= 1
+            if channel._closed and channel._users == 0:
+                channel._dispose()
 
 
 class Channel:
@@ -175,14 +196,18 @@ class Channel:
         try:
             with self._using():
                 while not self._ready:
-                    if not self._read():
-                        self._wait_until(select.POLLIN, deadline, "to answer")
+                    self._wait_until(select.POLLIN, deadline, "to answer")
+                    self._read()
                 return self._ready.popleft()
         finally:
             self._receive_lock.release()
 
-    def receive_ready(self) -> list[Received]:
-        """Return the messages that have arrived, without waiting.
+    def receive_ready(self, *, rest: bool = False) -> list[Received]:
+        """Return messages that have arrived, without waiting.
+
+        Args:
+            rest: look until nothing more is there, as is right for who doesn't ask again. Who is told by the system
+                that there is more needn't look in vain each time.
 
         Raises:
             AuthenticationError: the peer didn't prove who it is.
@@ -195,7 +220,7 @@ class Channel:
                 return []
             try:
                 for _ in range(_READS_PER_TURN):
-                    if not self._read():
+                    if not self._read() and not rest:
                         break
             except ChannelClosedError:
                 if not self._ready:
@@ -242,18 +267,8 @@ class Channel:
         self._outgoing.close()
         self._ready.clear()
 
-    @contextmanager
-    def _using(self) -> Iterator[None]:
-        with self._lock:
-            self._check_open()
-            self._users += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._users -= 1
-                if self._closed and self._users == 0:
-                    self._dispose()
+    def _using(self) -> _Use:
+        return _Use(self)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -282,9 +297,9 @@ class Channel:
 
     def _wait_until(self, events: int, deadline: float | None, doing: str) -> None:
         left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
+        happened = self._wait(events, None if left is None else max(left, 0.0))
+        if not happened and left is not None and left <= 0:
             raise ChannelTimeoutError(f"process {self.peer_pid} took too long {doing}")
-        happened = self._wait(events, left)
         if self._closed or (happened & _GONE and not happened & events):
             raise self._gone()
 
@@ -310,7 +325,7 @@ class Channel:
         return True
 
     def _read(self) -> bool:
-        """Read once. Return False when nothing is there."""
+        """Read once. Return whether it is likely that there is more."""
         size = max(_READ_SIZE, min(self._parser.missing, 1 << 20))
         try:
             data, ancillary, flags, _ = self._sock.recvmsg(size, _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
@@ -337,7 +352,7 @@ class Channel:
         except ProtocolError:
             self.close()
             raise
-        return True
+        return len(data) == size or bool(fds)  # what comes with descriptors is cut off behind them
 
     def _take(self, frames: list[Frame]) -> None:
         for index, frame in enumerate(frames):

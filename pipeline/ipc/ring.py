@@ -12,14 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError, RingFullError
-from pipeline.ipc.extents import Extents
 from pipeline.ipc.forking import drop_in_child
 from pipeline.ipc.memory import SharedBlock
+from pipeline.ipc.places import ALIGNMENT, Block, make_places
 
 __all__ = ["ALIGNMENT", "Block", "Completions", "Ring"]
 
-ALIGNMENT = 64  # bytes: a cache line, and what SIMD loads and DMA like
-_SHIFT = 6
 _IDLE_REQUESTS = 32  # a segment that so many requests in a row didn't need is given back
 
 
@@ -35,39 +33,19 @@ class Completions(Protocol):
 
 
 class _Segment:
-    __slots__ = ("array", "block", "extents", "ring_id", "used_at")
+    __slots__ = ("block", "places", "ring_id", "used_at")
 
     def __init__(self, ring_id: int, nbytes: int) -> None:
         self.ring_id = ring_id
         self.block = SharedBlock.create(nbytes)
-        self.array = self.block.array
-        self.extents = Extents(nbytes >> _SHIFT)
+        self.places = make_places(ring_id, self.block.array)
         self.used_at = 0  # number of the request that was being made when it was used last
-
-
-class Block:
-    """A place in the ring: `nbytes` bytes from `offset` of segment `ring_id`. Stays put while it is held."""
-
-    __slots__ = ("_holds", "_segment", "nbytes", "offset")
-
-    def __init__(self, segment: _Segment, offset: int, nbytes: int) -> None:
-        self._segment = segment
-        self._holds = 1
-        self.offset = offset
-        self.nbytes = nbytes
-
-    @property
-    def ring_id(self) -> int:
-        return self._segment.ring_id
-
-    def __repr__(self) -> str:
-        return f"Block(ring_id={self.ring_id}, offset={self.offset}, nbytes={self.nbytes})"
 
 
 class Ring:
     """Shared memory that one process writes samples into and another reads. Thread-safe.
 
-    A sample's memory is kept while a `Block` of it is held: by whom `write` returned it to, and by every
+    A sample's memory is kept while anybody refers to its `Block`: whom `write` returned it to, and every
     request that uses it, until the reader has completed that request. When there is no room, `write` waits
     for requests that are in flight. With none in flight, waiting would be for ever, so it takes another
     segment of memory; it also does so, without waiting, until there is room for `ahead` requests of the
@@ -117,8 +95,6 @@ class Ring:
         self._completed = 0
         self._largest = 0  # bytes of the largest request
         self._closed = False
-        # Blocks that were let go, by finalizers too: those must not take the lock, and append() needs none.
-        self._released: deque[Block] = deque()
         drop_in_child(self)
 
     @property
@@ -128,11 +104,11 @@ class Ring:
 
     @property
     def bytes_used(self) -> int:
-        """Bytes that are held, rounded up to the alignment."""
+        """Bytes that are taken, rounded up to the alignment."""
         with self._lock:
             if not self._closed:
                 self._reclaim()
-            return sum(segment.extents.used for segment in self._segments) << _SHIFT
+            return sum(segment.places.used for segment in self._segments)
 
     @property
     def in_flight(self) -> int:
@@ -140,53 +116,50 @@ class Ring:
         return len(self._in_flight)
 
     def write(self, array: npt.NDArray[Any]) -> Block:
-        """Copy `array` (any strides) into the ring, in C order and native byte order, and hold it once.
+        """Copy `array` (any strides) into the ring, in C order and native byte order.
 
         Raises:
             RingFullError: the limit is too small for what is held at once.
             ChannelClosedError: the reader is gone, or the ring is closed.
             ChannelTimeoutError: the reader didn't make room in time.
         """
+        with self._lock:
+            if self._in_flight:
+                self._reclaim()
+            for segment in self._segments:
+                block = segment.places.write(array)
+                if block is not None:
+                    segment.used_at = self._completed + len(self._in_flight)
+                    return block
         block = self.allocate(array.nbytes)
-        try:
-            dtype = array.dtype
-            if not dtype.isnative:
-                dtype = dtype.newbyteorder("=")
-            np.ndarray(array.shape, dtype, block._segment.array, block.offset)[...] = array
-        except BaseException:
-            self.release(block)
-            raise
+        dtype = array.dtype
+        if not dtype.isnative:
+            dtype = dtype.newbyteorder("=")
+        self.view(block, array.shape, dtype)[...] = array
         return block
 
     def allocate(self, nbytes: int) -> Block:
-        """Find room for `nbytes` bytes, aligned to 64, and hold it once. Raises as `write` does."""
-        units = (nbytes + ALIGNMENT - 1) >> _SHIFT or 1
+        """Find room for `nbytes` bytes, aligned to 64. Raises as `write` does."""
         with self._lock:
             self._check_open()
             self._reclaim()
-            return self._take(units, nbytes) or self._make_room(units, nbytes)
+            return self._take(nbytes) or self._make_room(nbytes)
 
     def view(self, block: Block, shape: Sequence[int], dtype: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
-        """An array over a block that is held, to write to before it is submitted."""
-        array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=block._segment.array, offset=block.offset)
+        """An array over a block, to write to before it is submitted."""
+        array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=block.array, offset=block.offset)
         return array
 
-    def release(self, block: Block) -> None:
-        """Take one hold back. It takes no lock, so finalizers may call it, on any thread."""
-        self._released.append(block)
-
     def submit(self, blocks: Sequence[Block]) -> int:
-        """Begin the next request and return its number. It holds `blocks` until the reader has completed it.
+        """Begin the next request and return its number. It keeps `blocks` until the reader has completed it.
 
         Requests are numbered 0, 1, 2, …, and must be sent in that order.
         """
         with self._lock:
             self._check_open()
-            for block in blocks:
-                block._holds += 1
             self._in_flight.append(tuple(blocks))
             seq = self._completed + len(self._in_flight) - 1
-            self._largest = max(self._largest, sum(block.nbytes for block in blocks))
+            self._largest = max(self._largest, sum([block.nbytes for block in blocks]))
             self._reclaim()
             self._shrink(seq)
             return seq
@@ -203,7 +176,6 @@ class Ring:
 
     def _forget(self) -> None:
         self._closed = True
-        self._released = deque(maxlen=0)
         self._in_flight = deque()
         segments, self._segments = self._segments, []
         for segment in segments:
@@ -213,37 +185,27 @@ class Ring:
         if self._closed:
             raise ChannelClosedError("the ring of shared memory is closed (or was inherited by a forked process)")
 
-    def _take(self, units: int, nbytes: int) -> Block | None:
+    def _take(self, nbytes: int) -> Block | None:
         for segment in self._segments:
-            start = segment.extents.take(units)
-            if start is not None:
+            block = segment.places.take(nbytes)
+            if block is not None:
                 segment.used_at = self._completed + len(self._in_flight)
-                return Block(segment, start << _SHIFT, nbytes)
+                return block
         return None
 
     def _reclaim(self) -> None:
-        in_flight, released = self._in_flight, self._released
-        if in_flight and self._completions.count > self._completed:
-            for _ in range(min(self._completions.count - self._completed, len(in_flight))):
-                for block in in_flight.popleft():
-                    self._let_go(block)
-                self._completed += 1
-        while released:
-            self._let_go(released.popleft())
+        in_flight, count = self._in_flight, self._completions.count
+        while in_flight and self._completed < count:
+            in_flight.popleft()
+            self._completed += 1
 
-    @staticmethod
-    def _let_go(block: Block) -> None:
-        block._holds -= 1
-        if block._holds == 0:
-            block._segment.extents.give(block.offset >> _SHIFT, (block.nbytes + ALIGNMENT - 1) >> _SHIFT or 1)
-
-    def _make_room(self, units: int, nbytes: int) -> Block:
+    def _make_room(self, nbytes: int) -> Block:
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
         while True:
-            too_small = all(segment.extents.size < units for segment in self._segments)
+            too_small = all(segment.block.nbytes < nbytes for segment in self._segments)
             if too_small or not self._in_flight or self.capacity < (self._ahead + 1) * self._largest:
-                if self._grow(units):
-                    block = self._take(units, nbytes)
+                if self._grow(nbytes):
+                    block = self._take(nbytes)
                     assert block is not None  # the new segment is empty and large enough
                     return block
                 if not self._in_flight:
@@ -253,7 +215,7 @@ class Ring:
                         "ring_bytes_limit, or hold fewer samples"
                     )
             self._wait(deadline)
-            block = self._take(units, nbytes)
+            block = self._take(nbytes)
             if block is not None:
                 return block
 
@@ -270,12 +232,13 @@ class Ring:
             self.waited_ns += time.monotonic_ns() - started
         self._reclaim()
 
-    def _grow(self, units: int) -> bool:
+    def _grow(self, wanted: int) -> bool:
         """Add a segment that doubles the ring, or larger if one sample needs it; as the limit allows."""
         room = (self.limit - self.capacity) & -ALIGNMENT
-        nbytes = min(max(self.capacity or self._first_nbytes, units << _SHIFT), room)
+        wanted = max((wanted + ALIGNMENT - 1) & -ALIGNMENT, ALIGNMENT)
+        nbytes = min(max(self.capacity or self._first_nbytes, wanted), room)
         nbytes = (nbytes + ALIGNMENT - 1) & -ALIGNMENT
-        if nbytes < units << _SHIFT:
+        if nbytes < wanted:
             return False
         segment = _Segment(self._next_ring_id, nbytes)
         self._next_ring_id += 1  # first: an interrupt may come when the reader knows the number already
@@ -286,7 +249,7 @@ class Ring:
 
     def _shrink(self, seq: int) -> None:
         last = self._segments[-1] if len(self._segments) > 1 else None
-        if last is not None and last.extents.used == 0 and last.used_at + _IDLE_REQUESTS < seq:
+        if last is not None and last.places.used == 0 and last.used_at + _IDLE_REQUESTS < seq:
             self._segments.pop()
             last.block.close()
             self._detach(last.ring_id)

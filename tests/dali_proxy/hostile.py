@@ -72,7 +72,7 @@ def good_submit(rng: random.Random, seq: int) -> Submit:
     """A batch that the server can run, if a ring is attached."""
     count = rng.randrange(1, 9)
     rows = [(0, 64 * place, 3) for place in range(count)]
-    return Submit(seq, rng.choice((0, 5)), rng.randrange(3), seq, 0, count, (), (InputBatch.pack("int32", rows),))
+    return Submit(seq, rng.choice((0, 5)), rng.randrange(3), seq, 0, count, "", (InputBatch.pack("int32", rows),))
 
 
 def messages_of_worker(rng: random.Random) -> Iterator[Any]:
@@ -90,7 +90,7 @@ def messages_of_worker(rng: random.Random) -> Iterator[Any]:
             number = rng.choice((seq, seq, seq + 1, 0, 2**64 - 1))
             inputs = tuple(table(rng) for _ in range(rng.choice((1, 1, 1, 0, 2))))
             size = rng.choice((len(inputs[0].table) // 8 // (2 + inputs[0].ndim) if inputs else 0, 0, 1, 2**32 - 1))
-            yield Submit(number, rng.choice((0, 5, 2**64 - 1)), 2**64 - 1, 2**64 - 1, 2**32 - 1, size, ("é",), inputs)
+            yield Submit(number, rng.choice((0, 5, 2**64 - 1)), 2**64 - 1, 2**64 - 1, 2**32 - 1, size, "é\0", inputs)
             seq += 1
         elif kind < 0.85:
             yield Release.pack([(rng.choice((1, 2, 3, 2**64 - 1)), rng.choice((0, seq, 2**64 - 1))) for _ in range(5)])

@@ -161,7 +161,7 @@ def test_samples_outside_of_their_memory(victim: DALIServer, attacker: Attacker,
     attacker.say(Hello("worker", 1, ""))
     with SharedBlock.create(RING) as block:
         attacker.say(AttachRing(0, RING), block.fd)
-    attacker.say(Submit(0, 9, 0, 0, 0, 1, (), (InputBatch.pack("int32", [row]),)))
+    attacker.say(Submit(0, 9, 0, 0, 0, 1, "", (InputBatch.pack("int32", [row]),)))
     assert attacker.closed_by_server()
     wait_until(lambda: victim.stats().waiting_results <= waiting + 1)  # its failure
 
@@ -195,5 +195,5 @@ def test_a_batch_that_claims_another_size(victim: DALIServer, attacker: Attacker
     with SharedBlock.create(RING) as block:
         attacker.say(AttachRing(0, RING), block.fd)
     rows: Any = [(0, 0, 3)] * 2
-    attacker.say(Submit(0, 0, 0, 0, 0, 1, (), (InputBatch.pack("int32", rows),)))
+    attacker.say(Submit(0, 0, 0, 0, 0, 1, "", (InputBatch.pack("int32", rows),)))
     assert attacker.closed_by_server()

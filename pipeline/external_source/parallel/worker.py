@@ -76,7 +76,7 @@ class Worker:
 
     def _do(self, task: Task) -> None:
         for released in task.released:
-            self._ring.release(self._blocks.pop(released))
+            del self._blocks[released]
         answer: Done | Ended | Failed
         try:
             answer = self._read(task)

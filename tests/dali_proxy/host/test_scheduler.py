@@ -32,7 +32,7 @@ def workers() -> Iterator[list[Worker]]:
 
 
 def request(worker: Worker, seq: int) -> Request:
-    return Request(worker, seq, session=0, key=BatchKey(), size=1, indices=())
+    return Request(worker, seq, session=0, key=BatchKey(), size=1, labels="")
 
 
 def test_workers_take_turns_and_stay_in_order(workers: list[Worker]) -> None:

@@ -26,7 +26,6 @@ from dali_proxy.transport.protocol import (
     StatsRequest,
     Submit,
     Welcome,
-    clip,
 )
 from pipeline.ipc.errors import ProtocolError
 
@@ -37,7 +36,7 @@ MESSAGES = [
     Welcome(2**64 - 1, b"0123456789abcdef", 65536),
     AttachRing(0, 64 << 20),
     DetachRing(3),
-    Submit(0, 1, 2, 3, 1, 5, ("0", "a/é.jpg", "2", "3", "4"), (SAMPLES, SAMPLES), 17),
+    Submit(0, 1, 2, 3, 1, 5, "0\0a/é.jpg\x002\x003\x004", (SAMPLES, SAMPLES), 17),
     Fetch(1, 2),
     Release.pack([(1, 2), (2**64 - 1, 0)]),
     OpenSession(4),
@@ -97,18 +96,6 @@ def test_dtypes_are_those_that_pipelines_know():
 
     for dtype in DTYPES.values():
         to_dali_type(dtype)
-
-
-@given(st.text(), st.integers(3, 50))
-def test_clipped_text_fits(text, nbytes):
-    clipped = clip(text, nbytes)
-    assert len(clipped.encode()) <= nbytes
-    if len(text.encode()) <= nbytes:
-        assert clipped == text
-
-
-def test_clip_takes_any_string():
-    assert clip("\udc80") == "?"
 
 
 @given(st.data())

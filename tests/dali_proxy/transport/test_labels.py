@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dali_proxy.transport.labels import clip, pack_labels, unpack_labels
+from dali_proxy.transport.protocol import CODEC, Submit
+
+INDICES = st.one_of(st.none(), st.integers(), st.text(max_size=9), st.tuples(st.integers(), st.text(max_size=3)))
+
+
+@given(st.text(), st.integers(3, 50))
+def test_clipped_text_fits(text, nbytes):
+    clipped = clip(text, nbytes)
+    assert len(clipped.encode()) <= nbytes
+    if len(text.encode()) <= nbytes:
+        assert clipped == text
+
+
+@given(st.lists(INDICES, min_size=1, max_size=6))
+def test_labels_are_the_indices_as_text(indices):
+    text = pack_labels(indices)
+    labels = unpack_labels(text, len(indices))
+    expected = tuple("" if index is None else clip(str(index).replace("\0", "?")) for index in indices)
+    assert labels == (expected if any(expected) or (len(expected) > 1 and text) else ())
+    message = Submit(0, 0, 0, 0, 0, len(indices), text, ())
+    assert CODEC.decode(*CODEC.encode(message)) == message
+
+
+def test_a_batch_whose_labels_are_too_long_for_a_message_has_none():
+    assert unpack_labels(pack_labels(["x" * 5000] * 2), 2) == (clip("x" * 5000),) * 2
+    assert pack_labels(["é" * 5000] * 2000) == ""
+
+
+def test_labels_of_another_number_of_samples_are_none():
+    assert unpack_labels(pack_labels([1, 2, 3]), 2) == ()
+    assert unpack_labels("", 4) == ()
+
+
+def test_clip_takes_any_string():
+    assert clip("\udc80") == "?"

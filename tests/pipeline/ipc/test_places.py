@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import gc
+import sys
+
+import numpy as np
+import pytest
+
+from pipeline.ipc.places import Places, compiled
+from tests.pipeline.ipc.test_ring import ARRAYS
+
+KINDS = [Places, *([] if compiled is None else [compiled.Places])]
+
+
+@pytest.fixture(params=KINDS, ids=lambda kind: kind.__module__)
+def make_places(request):
+    return lambda nbytes: request.param(3, np.zeros(nbytes, np.uint8))
+
+
+def test_a_place_is_taken_while_somebody_refers_to_it(make_places):
+    places = make_places(1024)
+    first, second = places.take(65), places.take(0)
+    assert (first.ring_id, first.offset, first.nbytes) == (3, 0, 65)
+    assert (second.offset, second.nbytes) == (128, 0)
+    assert places.used == 192
+    assert repr(first) == "Block(ring_id=3, offset=0, nbytes=65)"
+    del first
+    assert places.used == 64
+    assert places.take(128).offset == 0  # the lowest place that fits, while it is hot
+    assert places.used == 64
+
+
+def test_there_is_no_room(make_places):
+    places = make_places(1000)  # 15 units of 64 bytes, and a rest
+    assert places.take(1 << 60) is None
+    assert places.take(1000) is None
+    kept = [places.take(64) for _ in range(15)]
+    assert None not in kept
+    assert places.take(1) is None
+    del kept[3:6]
+    assert places.take(193) is None
+    assert places.take(192).offset == 192
+
+
+def test_places_outlive_what_they_came_from(make_places):
+    places = make_places(1024)
+    block = places.take(100)
+    array = block.array
+    del places
+    block.array[block.offset] = 7
+    assert array[0] == 7
+
+
+def test_places_may_be_dropped_in_any_order(make_places):
+    rng = np.random.default_rng(0)
+    places, taken = make_places(64 << 10), {}
+    for number in range(3000):
+        block = places.take(int(rng.integers(0, 2000)))
+        if block is not None:
+            block.array[block.offset : block.offset + block.nbytes] = number % 251
+            taken[number] = block
+        if taken and (block is None or rng.random() < 0.5):
+            gone = int(rng.choice(list(taken)))
+            block = taken.pop(gone)
+            assert (block.array[block.offset : block.offset + block.nbytes] == gone % 251).all()
+        del block
+    assert places.used == sum(max(block.nbytes + 63 & -64, 64) for block in taken.values())
+    taken.clear()
+    assert places.used == 0
+    assert places.take(64 << 10).offset == 0  # neighbours were merged
+
+
+@pytest.mark.skipif(compiled is None, reason="no C compiler")
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
+def test_the_compiled_loop_copies_what_lies_as_it_should(array):
+    places = compiled.Places(0, np.zeros(4096, np.uint8))
+    block = places.write(array)
+    if not (array.flags.c_contiguous and array.dtype.isnative):
+        assert block is None  # left to NumPy
+        assert places.used == 0
+        return
+    copied = np.ndarray(array.shape, array.dtype, block.array, block.offset)
+    np.testing.assert_array_equal(copied, array)
+    assert block.nbytes == array.nbytes
+
+
+@pytest.mark.skipif(compiled is None, reason="no C compiler")
+def test_the_compiled_loop_has_no_room_or_refuses():
+    places = compiled.Places(0, np.zeros(1024, np.uint8))
+    assert places.write(np.zeros(1025, np.uint8)) is None
+    kept = places.write(np.ones(1000, np.uint8))
+    assert kept.array[:1000].all()
+    assert places.write(np.zeros(30, np.uint8)) is None
+    with pytest.raises(TypeError):
+        places.write(3)
+    with pytest.raises(TypeError):
+        places.take("3")
+    assert places.take(-1) is None
+    locked = np.zeros(64, np.uint8)
+    locked.setflags(write=False)
+    with pytest.raises((BufferError, ValueError)):
+        compiled.Places(0, locked)
+
+
+@pytest.mark.skipif(compiled is None, reason="no C compiler")
+def test_the_compiled_loop_leaks_nothing():
+    def use() -> None:
+        memory = np.zeros(1 << 20, np.uint8)
+        places = compiled.Places(0, memory)
+        blocks = [places.write(np.zeros(300, np.uint8)) for _ in range(100)]  # more than it has room for at first
+        places.write(np.zeros((4, 4), ">i4"))
+        del blocks[::2]
+        del places, blocks
+        assert sys.getrefcount(memory) == 2
+
+    use()
+    gc.collect()
+    before = sys.getallocatedblocks()
+    for _ in range(50):
+        use()
+    gc.collect()
+    assert sys.getallocatedblocks() - before < 50

@@ -9,6 +9,7 @@ from typing import Any
 
 __all__ = ["find", "replace"]
 
+_PLAIN = frozenset((tuple, list, dict))
 _LEAF_TYPES = (str, bytes, bytearray, memoryview, int, float, complex, type(None), type, range)
 # Objects of these packages hold no references to batches, and many other things.
 _LEAF_PACKAGES = frozenset(
@@ -74,6 +75,8 @@ def _attributes(data: Any) -> list[str]:
 
 
 def _is_leaf(data: Any) -> bool:
+    if type(data) in _PLAIN:
+        return False
     if isinstance(data, tuple | list | deque | Mapping):
         return False
     return isinstance(data, _LEAF_TYPES) or type(data).__module__.partition(".")[0] in _LEAF_PACKAGES

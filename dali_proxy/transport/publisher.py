@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 __all__ = ["Account", "OutputBuffer", "ResultPublisher", "StagedResult"]
 
 
+#: NumPy takes a while to make a name.
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
 class Account:
     """The slots that one consumer was lent. Made by `ResultPublisher.account`.
 
@@ -209,17 +213,21 @@ class ResultPublisher:
             return _describe(output, slot, output.dense.dtype, rows, True), slot, None
         table = output.table()
         dense = output.is_dense_tensor()
-        step = 1 if dense else ALIGNMENT
-        offsets = np.concatenate(([0], np.cumsum(-(-table.sizes // step) * step)))
-        slot = self.pool.allocate(int(offsets[-1]))
+        if dense:
+            size, count = int(table.sizes[0]), len(table)
+            offsets, nbytes = np.arange(0, size * count, size) if size else np.zeros(count, np.int64), size * count
+        else:
+            ends = np.cumsum(-(-table.sizes // ALIGNMENT) * ALIGNMENT)
+            offsets, nbytes = np.concatenate(([0], ends[:-1])), int(ends[-1])
+        slot = self.pool.allocate(nbytes)
         try:
             assert slot.array is not None  # it is on the CPU
-            gather(output, slot.array, offsets[:-1])
+            gather(output, slot.array, offsets)
         except BaseException:
             slot.discard()
             raise
         whole = np.array([[0, len(table), *table.shapes[0]]])
-        rows = whole if dense else np.column_stack((offsets[:-1], table.shapes))
+        rows = whole if dense else np.column_stack((offsets, table.shapes))
         return _describe(output, slot, table.dtype, rows, dense), slot, None
 
     def _stage_gpu(self, output: TensorListGPU) -> tuple[OutputBatch, Slot[Any] | None, Any]:
@@ -243,12 +251,13 @@ def _slot_of(output: TensorListCPU) -> Slot[SharedBlock] | None:
 def _describe(
     output: TensorListCPU, slot: Slot[Any], dtype: np.dtype[Any], table: npt.NDArray[np.int64], dense: bool
 ) -> OutputBatch:
-    if dtype.name not in DTYPES:
+    name = _NAMES.get(dtype)
+    if name is None:
         raise ProtocolError(f"results of {dtype} can't be sent")
     return OutputBatch(
         device="cpu",
         device_id=0,
-        dtype=dtype.name,
+        dtype=name,
         layout=output.layout(),
         dense=dense,
         ndim=table.shape[1] - 1,

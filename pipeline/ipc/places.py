@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -90,4 +90,5 @@ def _units(nbytes: int) -> int:
     return (nbytes + ALIGNMENT - 1) >> _SHIFT or 1
 
 
-make_places = Places if TYPE_CHECKING or compiled is None else compiled.Places
+make_places: type[Places] = Places if compiled is None else compiled.Places
+"""Makes the places of a segment: compiled ones where there are any."""

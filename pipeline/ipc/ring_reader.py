@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from pipeline.ipc.errors import ProtocolError
 from pipeline.ipc.memory import SharedBlock
-from pipeline.kernels.samples import Samples, contiguous_strides
+from pipeline.kernels.samples import Samples
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["Pin", "RingReader", "fits_numpy"]
+__all__ = ["Pin", "RingReader", "fits_numpy", "is_numpy_shape"]
 
 Memory = npt.NDArray[np.uint8]
 Pin = Callable[[Memory, Callable[[Memory], None]], None]
@@ -30,6 +30,7 @@ class _Segment:
 
     def __init__(self, array: Memory) -> None:
         self.array = array
+        self.address = int(array.ctypes.data)
         self.pinned: Memory | None = None
 
     def set_pinned(self, array: Memory) -> None:
@@ -95,7 +96,7 @@ class RingReader:
         segment = self._segments[ring_id].array
         nbytes = math.prod(shape) * dtype.itemsize  # Python integers: exact
         misplaced = offset < 0 or offset % dtype.itemsize or offset + nbytes > segment.nbytes
-        if misplaced or any(n < 0 for n in shape) or math.prod(n or 1 for n in shape) >= _LARGEST:
+        if misplaced or not is_numpy_shape(shape):
             raise ProtocolError(f"{nbytes} bytes at offset {offset} do not lie in a segment of {segment.nbytes} bytes")
         array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=segment, offset=offset)
         return array
@@ -115,34 +116,60 @@ class RingReader:
         if not len(rings):
             raise ProtocolError("a batch came without samples")
         if (rings == rings[0]).all():  # mostly: a worker has few segments
-            numbers, homes = rings[:1], np.zeros(len(rings), np.int64)
+            numbers, homes = rings[:1].tolist(), np.zeros(len(rings), np.int64)
         else:
-            numbers, homes = np.unique(rings, return_inverse=True)
-        for ring_id in numbers.tolist():
+            unique, homes = np.unique(rings, return_inverse=True)
+            numbers = unique.tolist()
+        for ring_id in numbers:
             if ring_id not in self._segments:
                 raise ProtocolError(f"segment {ring_id} is not attached")
-        pinned = [self._segments[ring_id].pinned for ring_id in numbers.tolist()]
+        segments = [self._segments[ring_id] for ring_id in numbers]
+        if len(segments) > 1 or not _all_lie_in(offsets, shapes, dtype.itemsize, segments[0].array.nbytes):
+            room = np.array([segment.array.nbytes for segment in segments])[homes]
+            good = _lie_in(offsets, shapes, dtype.itemsize, room)
+            if not good.all():
+                row = table[int(np.flatnonzero(~good)[0])].tolist()
+                raise ProtocolError(f"a sample does not lie in its segment (segment, offset, shape: {row})")
+        if len(segments) == 1:
+            starts = offsets + segments[0].address
+        else:
+            starts = offsets + np.array([segment.address for segment in segments])[homes]
+        pinned = [segment.pinned for segment in segments]
         known = [memory for memory in pinned if memory is not None]
         all_pinned = len(known) == len(pinned)
-        segments = known if all_pinned else [self._segments[ring_id].array for ring_id in numbers.tolist()]
-        # A product of int64 could wrap around and look small. In float64 it can't; it is exact where it
-        # matters.
-        nbytes = np.prod(shapes, axis=1, dtype=np.float64) * dtype.itemsize
-        room = np.array([segment.nbytes for segment in segments], np.float64)[homes]
-        good = (offsets >= 0) & (offsets % dtype.itemsize == 0) & (offsets + nbytes <= np.minimum(room, _EXACT))
-        good &= fits_numpy(shapes)
-        if not good.all():
-            row = table[int(np.flatnonzero(~good)[0])].tolist()
-            raise ProtocolError(f"a sample does not lie in its segment (segment, offset, shape: {row})")
-        starts = np.array([segment.ctypes.data for segment in segments], np.int64)[homes]
-        samples = Samples(starts + offsets, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
-        batch = TensorListCPU.from_table(samples, segments, homes)
+        blocks = known if all_pinned else [segment.array for segment in segments]
+        batch = TensorListCPU.from_table(Samples.contiguous(starts, shapes, dtype), blocks, homes)
         batch.pinned = all_pinned
         return batch
 
     def close(self) -> None:
         """Forget every segment."""
         self._segments.clear()
+
+
+def _all_lie_in(offsets: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], itemsize: int, room: int) -> bool:
+    """Tell whether samples are all of one shape and as `_lie_in` demands, which is told faster than for each."""
+    shape: list[int] = shapes[0].tolist()
+    if not is_numpy_shape(shape) or not (shapes == shape).all():
+        return False
+    inside = offsets.min() >= 0 and int(offsets.max()) + math.prod(shape) * itemsize <= room
+    return bool(inside and (itemsize == 1 or not (offsets % itemsize).any()))
+
+
+def _lie_in(
+    offsets: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], itemsize: int, room: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Tell which samples lie inside of so many bytes, aligned, and are of shapes that an array may have."""
+    # A product of int64 could wrap around and look small. In float64 it can't; it is exact where it matters.
+    nbytes = np.prod(shapes, axis=1, dtype=np.float64) * itemsize
+    good: npt.NDArray[np.bool_] = (offsets >= 0) & (offsets + nbytes <= np.minimum(room, _EXACT)) & fits_numpy(shapes)
+    good &= offsets % itemsize == 0
+    return good
+
+
+def is_numpy_shape(shape: Sequence[int]) -> bool:
+    """Tell of one shape what `fits_numpy` tells of many."""
+    return min(shape, default=0) >= 0 and math.prod([n or 1 for n in shape]) < _LARGEST
 
 
 def fits_numpy(shapes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:

@@ -17,7 +17,10 @@ __all__ = ["Samples", "contiguous_strides"]
 
 def contiguous_strides(shapes: npt.NDArray[np.int64], itemsize: int) -> npt.NDArray[np.int64]:
     """Return the C-contiguous strides, in bytes, of an (N, ndim) table of shapes."""
-    strides = np.full(shapes.shape, itemsize, np.int64)
+    strides = np.empty(shapes.shape, np.int64)
+    strides[:] = itemsize
+    if shapes.shape[1] < 2:
+        return strides
     strides[:, :-1] *= np.cumprod(shapes[:, :0:-1], axis=1)[:, ::-1]
     return strides
 
@@ -68,6 +71,13 @@ class Samples:
         )
 
     @classmethod
+    def contiguous(cls, pointers: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], dtype: Any) -> Samples:
+        """Describe C-contiguous samples, as which they needn't be recognised later."""
+        made = cls(pointers, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
+        made.__dict__["_contiguous"] = True
+        return made
+
+    @classmethod
     def dense(cls, array: Any) -> Samples:
         """Describe one array whose first dimension is the batch."""
         count, ndim = array.shape[0], array.ndim - 1
@@ -91,7 +101,7 @@ class Samples:
         sizes = np.prod(shapes, axis=1, dtype=np.int64) * kind.itemsize
         room = -(-sizes // alignment) * alignment
         offsets = np.concatenate(([0], np.cumsum(room)))
-        return cls(pointer + offsets[:-1], shapes, contiguous_strides(shapes, kind.itemsize), kind), int(offsets[-1])
+        return cls.contiguous(pointer + offsets[:-1], shapes, kind), int(offsets[-1])
 
     def __len__(self) -> int:
         return len(self.pointers)
@@ -100,7 +110,7 @@ class Samples:
     def ndim(self) -> int:
         return int(self.shapes.shape[1])
 
-    @property
+    @cached_property
     def sizes(self) -> npt.NDArray[np.int64]:
         """Bytes of each sample's elements, (N,)."""
         sizes: npt.NDArray[np.int64] = np.prod(self.shapes, axis=1, dtype=np.int64) * self.dtype.itemsize

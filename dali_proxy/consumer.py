@@ -235,6 +235,8 @@ class ConsumerClient:
         try:
             while self._end is None:
                 self._receive_one()
+                assert self._second_half is not None  # else nobody starts this thread
+                self._second_half.give_back()
         except Exception as error:  # noqa: BLE001  # whatever it is, those who wait must hear of it
             with self._changed:
                 self._end = self._end or ProxyError(f"what the server sent can't be read: {error}")
@@ -276,7 +278,9 @@ class ConsumerClient:
 
     def _go_on(self, result: Result, fds: tuple[int, ...], second_half: SecondHalf) -> None:
         key = ("batch", result.client, result.seq)
-        inputs = self._open(result, fds, self._opener.open_batches)
+        second_half.enter()
+        opened = self._opener.open_batches if result.prepared is None else self._opener.open_prepared
+        inputs = self._open(result, fds, opened)
         origin = result.origin
         assert origin is not None  # the server knows that it has one half only
         with self._changed:
@@ -289,6 +293,8 @@ class ConsumerClient:
         self._fetch_early(early)
         if isinstance(inputs, Exception):
             self._answer(key, inputs)
+        elif asked is not None and result.prepared is not None:
+            self._answer(key, second_half.issue(result, *inputs))
         elif asked is not None:
             second_half.start(origin, result.client, result.seq, inputs, partial(self._answer, key))
 

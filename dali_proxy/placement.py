@@ -13,6 +13,7 @@ import psutil
 
 from pipeline import Pipeline
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, GraphError
+from pipeline.executor.planner import simple_parts
 from pipeline.graph.graph import Graph
 from pipeline.graph.placement import Halves, halves_by_device
 
@@ -78,6 +79,8 @@ class Placing:
         self._halves: Halves | None = None
         #: What the consumer runs, as `Pipeline.serialize_for_host` made it; None for nothing.
         self.second_half: bytes | None = None
+        #: The same, if the server plans what it does on the GPU; else empty.
+        self.planned_half = b""
         if wanted == "consumer":
             self._use_halves(split(pipeline.graph), "it was asked for")
 
@@ -117,6 +120,7 @@ class Placing:
         self._choice = Choice("consumer", reason)
         self._halves = halves
         self.second_half = second_half(self._whole, halves).serialize_for_host()
+        self.planned_half = self.second_half if simple_parts(halves.second) is not None else b""
 
     def __getstate__(self) -> dict[str, Any]:
         if self._whole is not None:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from dali_proxy.cuda_lane import CudaLane
 from dali_proxy.failures import describe, rebuild
+from dali_proxy.launcher import Issued, Launcher
 from dali_proxy.transport.labels import unpack_labels
 from dali_proxy.transport.origin import Origin
+from dali_proxy.transport.protocol import Result
 from pipeline import Pipeline
 from pipeline.errors import PipelineError
+from pipeline.executor.chain import describe_failure
+from pipeline.executor.planner import simple_parts
 from pipeline.executor.request import BatchRequest, BatchResult, TensorList
 from pipeline.rng import BatchKey
 from pipeline.tensors.cpu import TensorListCPU
@@ -19,16 +25,17 @@ from pipeline.tensors.gpu import TensorListGPU
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["SecondHalf"]
+__all__ = ["Made", "SecondHalf"]
 
 #: Outputs of the pipeline, or what was raised instead.
-Made = tuple[TensorList, ...] | Exception
+Made = Issued | tuple[TensorList, ...] | Exception
 
 
 class SecondHalf:
-    """Goes on with what a server has begun, on threads of this process and on streams of their own.
+    """Goes on with what a server has begun, on streams of their own. Nothing waits for the GPU: a stream does.
 
-    Nothing waits for the GPU: the stream that is current where `tensors` is called does.
+    What the server has prepared is issued at once. Other batches are run by an executor with threads of its own, which
+    is made when the first one comes, or at once where the server can't prepare any.
 
     Args:
         pipeline: the second half, as `Pipeline.serialize_for_host` made it.
@@ -39,19 +46,35 @@ class SecondHalf:
 
     def __init__(self, pipeline: bytes) -> None:
         self._pipeline = Pipeline.from_host_bytes(pipeline)
+        nodes = self._pipeline.graph.nodes
+        self._on_gpu = [node for node in nodes if node.device != "cpu"]
+        parts = simple_parts(self._pipeline.graph)
+        #: The operators to blame when a batch can't be issued: the first one is named.
+        self._launching = [part.chain[-1] for part in parts or () if part.chain] or self._on_gpu
+        #: The GPU that it runs on, or None.
+        self.device_id = self._pipeline.executor_config().device_id if self._on_gpu else None
+        self._launcher: Launcher | None = None
+        self._runs = False  # whether there is an executor
         try:
-            self._pipeline.build()
+            if parts is not None:
+                self._launcher = Launcher(self.device_id, CudaLane)
+            else:
+                self._pipeline.build()
+                self._runs = True
         except BaseException:
             self._pipeline.close()
             raise
-        on_gpu = any(node.device != "cpu" for node in self._pipeline.graph.nodes)
-        #: The GPU that it runs on, or None.
-        self.device_id = self._pipeline.executor.config.device_id if on_gpu else None
+
+    def enter(self) -> None:
+        """Make the GPU that of the calling thread, before it opens what the server sent and calls `issue`."""
+        if self._launcher is not None:
+            with suppress(Exception):  # `issue` raises it again
+                self._launcher.enter()
 
     def start(
         self, origin: Origin, client: int, seq: int, inputs: Sequence[TensorListCPU], on_done: Callable[[Made], None]
     ) -> None:
-        """Start a batch; returns at once.
+        """Start a batch that was not prepared; returns at once.
 
         Args:
             origin: which batch it is.
@@ -64,28 +87,59 @@ class SecondHalf:
         names = self._pipeline.input_names
         request = BatchRequest(origin.batch_size, dict(zip(names, inputs, strict=True)), key)
         try:
+            self._pipeline.build()
+            self._runs = True
             self._pipeline.submit(request, lambda made: on_done(_outcome(origin, client, seq, made)))
         except PipelineError as error:
             on_done(_outcome(origin, client, seq, BatchResult(error=error)))
 
+    def issue(self, result: Result, arrays: Sequence[Any], pinned: bool) -> Made:
+        """Issue a batch that was prepared, and return its outputs.
+
+        Args:
+            result: the server's message.
+            arrays: what lies in its slots.
+            pinned: whether the first of these is registered with CUDA.
+        """
+        assert result.origin is not None
+        assert result.prepared is not None
+        assert self._launcher is not None  # the server prepares no other graph
+        try:
+            return self._launcher.issue(result.prepared, arrays, pinned)
+        except Exception as error:  # noqa: BLE001  # of CUDA's, torch's or ours: it is for whoever asked
+            failed = describe_failure(self._launching[0], error) if self._launching else PipelineError(str(error))
+            failed.__cause__ = error
+            return _outcome(result.origin, result.client, result.seq, BatchResult(error=failed))
+
+    def give_back(self) -> None:
+        """Give slots back to the server that the GPU has read."""
+        if self._launcher is not None:
+            self._launcher.give_back()
+
     def add_times(self, operators: dict[str, dict[str, Any]]) -> None:
         """Add the times of its steps to those that the server reports of its own."""
-        for step in self._pipeline.executor.statistics.steps():
-            times = operators.setdefault(step.name, {"batches": 0, "seconds": 0.0})
-            times["batches"] += step.batches
-            times["seconds"] += step.seconds
+        if self._launcher is not None and self._launcher.batches:
+            name = " → ".join(node.schema.display for node in self._on_gpu) or "outputs"
+            operators[name] = {"batches": self._launcher.batches, "seconds": self._launcher.seconds}
+        if self._runs:
+            for step in self._pipeline.executor.statistics.steps():
+                times = operators.setdefault(step.name, {"batches": 0, "seconds": 0.0})
+                times["batches"] += step.batches
+                times["seconds"] += step.seconds
 
     def close(self) -> None:
         """Finish what was started, and end."""
         self._pipeline.close()
+        if self._launcher is not None:
+            self._launcher.close()
 
     @staticmethod
-    def tensors(outputs: Sequence[TensorList]) -> tuple[Any, ...]:
+    def tensors(outputs: Issued | Sequence[TensorList]) -> tuple[Any, ...]:
         """Return outputs as a server's results are: a tensor each, or a list of tensors where shapes differ.
 
         On a GPU, the stream that is current now waits for the data.
         """
-        return tuple(_tensors(output) for output in outputs)
+        return outputs.tensors() if isinstance(outputs, Issued) else tuple(_tensors(output) for output in outputs)
 
 
 def _outcome(origin: Origin, client: int, seq: int, made: BatchResult) -> Made:

@@ -263,6 +263,7 @@ class DALIServer:
                 unclaimed_bytes=self._unclaimed_bytes,
                 ring_bytes_limit=self.endpoint.ring_bytes_limit,
                 is_half=self._placing.second_half is not None,
+                planned_half=self._placing.planned_half,
             )
             try:  # the folder's name is known before it exists, so that an interrupt at any moment leaves none
                 os.makedirs(self._life.directory, mode=0o700)

@@ -35,10 +35,17 @@ def main() -> int:
     start = received.message
     _become_like_parent(start)
     try:
+        pipeline, planned_half = _read(received)
         host = Host(
-            Pipeline.from_host_bytes(_read(received)),
+            Pipeline.from_host_bytes(pipeline),
             HostOptions(
-                start.path, start.key, start.server, start.unclaimed_bytes, start.ring_bytes_limit, start.is_half
+                path=start.path,
+                key=start.key,
+                server=start.server,
+                unclaimed_bytes=start.unclaimed_bytes,
+                ring_bytes_limit=start.ring_bytes_limit,
+                is_half=start.is_half,
+                planned_half=planned_half,
             ),
         )
     except Exception as error:  # noqa: BLE001  # whatever it is, the parent raises it
@@ -75,11 +82,14 @@ def _become_like_parent(start: Start) -> None:
         os.environ.pop("PYTHONPATH", None)
 
 
-def _read(received: Received) -> bytes:
-    block = SharedBlock.attach(received.fds[0], received.message.nbytes or 1)
-    data = block.array[: received.message.nbytes].tobytes()
+def _read(received: Received) -> tuple[bytes, bytes]:
+    """Return the pipeline, and the half that is planned here."""
+    start = received.message
+    nbytes = start.nbytes + start.planned_nbytes
+    block = SharedBlock.attach(received.fds[0], nbytes or 1)
+    data = block.array[:nbytes].tobytes()
     block.close()
-    return data
+    return data[: start.nbytes], data[start.nbytes :]
 
 
 def _tell(control: Channel, message: object) -> bool:

@@ -21,10 +21,11 @@ Pickled = Annotated[bytes, MaxLength(1 << 20)]
 
 @dataclass(frozen=True)
 class Start:
-    """Parent to host, first; the pipeline comes as a block of shared memory.
+    """Parent to host, first; the pipeline comes as a block of shared memory, and `planned_half` after it.
 
     Attributes:
         nbytes: size of the pipeline.
+        planned_nbytes: size of `HostOptions.planned_half`.
         directory: the parent's working directory; empty if it has none.
         sys_path: where the parent imports from.
         path: where to listen.
@@ -36,6 +37,7 @@ class Start:
     """
 
     nbytes: U64
+    planned_nbytes: U64
     directory: Path
     sys_path: tuple[Path, ...]
     path: Path

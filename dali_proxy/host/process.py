@@ -94,11 +94,13 @@ class ProcessHost:
             self._kill()
 
     def _start(self, pipeline: bytes, options: HostOptions, timeout: float) -> None:
-        block = SharedBlock.create(max(len(pipeline), 1))
+        both = pipeline + options.planned_half
+        block = SharedBlock.create(max(len(both), 1))
         try:
-            block.array[: len(pipeline)] = memoryview(pipeline)
+            block.array[: len(both)] = memoryview(both)
             message = Start(
                 nbytes=len(pipeline),
+                planned_nbytes=len(options.planned_half),
                 directory=_working_directory(),
                 sys_path=tuple(path for path in sys.path if isinstance(path, str)),  # imports ignore others, too
                 path=options.path,

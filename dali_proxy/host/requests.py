@@ -77,11 +77,12 @@ class Request:
         """Paths of the samples' files, where an input is the path of one; else empty."""
         return () if self.paths is None else tuple(path.tobytes().rstrip(b"\0") for path in self.paths.samples)
 
-    def origin(self, following: list[Request]) -> Origin:
+    def origin(self, following: list[Request], samples: bool = True) -> Origin:
         """What a consumer has to know of it that runs the second half of the pipeline.
 
         Args:
             following: what it may fetch next.
+            samples: whether it has to know the samples, for their errors.
         """
         key, worker = self.key, self.worker
         return Origin(
@@ -90,8 +91,8 @@ class Request:
             batch=key.iteration,
             view=key.view,
             batch_size=self.size,
-            indices=self.labels,
-            paths=tuple(clip(os.fsdecode(path)) for path in self.files),
+            indices=self.labels if samples else "",
+            paths=tuple(clip(os.fsdecode(path)) for path in self.files) if samples else (),
             worker=worker.name,
             worker_pid=worker.pid,
             following=pack_keys([(request.worker.client, request.seq) for request in following]),

@@ -12,11 +12,12 @@ from dali_proxy.errors import StaleReferenceError
 from dali_proxy.failures import describe
 from dali_proxy.host.clients import Consumer, Worker, check_count
 from dali_proxy.host.options import HostOptions
+from dali_proxy.host.planning import Planning
 from dali_proxy.host.requests import Request, State
 from dali_proxy.host.scheduler import Scheduler
 from dali_proxy.host.store import Store
 from dali_proxy.host.totals import Totals
-from dali_proxy.transport.publisher import ResultPublisher, StagedResult
+from dali_proxy.transport.publisher import OutputBuffer, ResultPublisher, StagedResult
 from pipeline import Pipeline
 from pipeline.errors import PipelineError
 from pipeline.executor.request import BatchRequest, BatchResult, TensorList
@@ -52,8 +53,9 @@ class Runner:
     ) -> None:
         self._pipeline = pipeline
         self._executor = pipeline.executor
-        self._executor.output_allocator = publisher.allocate
         self._publisher = publisher
+        self._planning = Planning(options.planned_half) if options.planned_half else None
+        self._executor.output_allocator = self._allocate
         self._call_soon = call_soon
         self._send = send
         self._scheduler = Scheduler(self._executor.concurrency, self._start)
@@ -155,7 +157,7 @@ class Runner:
             "waiting_results": len(self._store),
             "operators": {
                 step.name: {"batches": step.batches, "seconds": step.seconds}
-                for step in self._executor.statistics.steps()
+                for step in [*self._executor.statistics.steps(), *(self._planning.steps() if self._planning else ())]
             },
         }
 
@@ -182,10 +184,19 @@ class Runner:
         error: Exception | None = result.error
         if error is None:
             try:
-                staged = self._publisher.stage(result.outputs)
+                staged = self._stage(request, result.outputs)
             except Exception as failed:  # noqa: BLE001  # whatever it is, it belongs to this batch
                 error = failed
         self._call_soon(partial(self._finish_run, request, staged, error))
+
+    def _allocate(self, output: int, nbytes: int) -> OutputBuffer | None:
+        if self._planning is not None and output not in self._planning.handed_on:
+            return None  # what goes to the GPU will lie in one slot
+        return self._publisher.allocate(output, nbytes)
+
+    def _stage(self, request: Request, outputs: Sequence[TensorList]) -> StagedResult:
+        planned = None if self._planning is None else self._planning.plan(outputs, request.key)
+        return self._publisher.stage(outputs) if planned is None else self._publisher.stage_planned(planned)
 
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         self._scheduler.finished()
@@ -220,7 +231,8 @@ class Runner:
         try:
             result, fds = self._publisher.publish(consumer.account, worker.client, request.seq, staged)
             if self._tells_origin:
-                result = replace(result, origin=request.origin(self._store.following(request, 2 * AHEAD)))
+                following = self._store.following(request, 2 * AHEAD)
+                result = replace(result, origin=request.origin(following, samples=result.prepared is None))
         except IPCError as error:
             staged.discard()
             self._send(consumer, describe(error, worker.client, request.seq, (), worker.name, worker.pid))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dali_proxy.transport.exchange import LocalExchange
 from dali_proxy.transport.protocol import CUDA_SLOTS, OutputBatch, Result
@@ -72,6 +72,15 @@ class ResultOpener:
     def open_batches(self, result: Result, fds: Sequence[int] = ()) -> list[TensorListCPU]:
         """Return each output as a batch on the CPU; as `open`, for whoever goes on computing with them."""
         return self._open_all(result, fds, self._cpu.open_batch)
+
+    def open_prepared(self, result: Result, fds: Sequence[int] = ()) -> tuple[list[Any], bool]:
+        """Return each output, all on the CPU, as an array or the list of its samples' arrays; as `open`.
+
+        Returns:
+            The outputs, and whether the memory of the first one is registered with CUDA.
+        """
+        made = self._open_all(result, fds, self._cpu.open)
+        return made, bool(result.outputs) and self._cpu.is_pinned(result.outputs[0].slot)
 
     def detach(self, slots: Sequence[int]) -> None:
         """Unmap what a `SlotsDetached` message names; tensors over it stay valid."""

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dali_proxy.transport.labels import Labels
 from dali_proxy.transport.origin import Line, Name, Origin, Table, pack_keys, unpack_keys
+from dali_proxy.transport.prepared import Prepared, PreparedOutput
 from pipeline.ipc.errors import ProtocolError
 from pipeline.ipc.messages import U8, U16, U32, U64, Codec, MaxLength
 
@@ -35,6 +36,7 @@ __all__ = [
     "StatsRequest",
     "Submit",
     "Welcome",
+    "unpacked",
 ]
 
 #: Element types of samples and results, by their NumPy names.
@@ -252,7 +254,7 @@ class OutputBatch:
         Raises:
             ProtocolError: there is no such dtype, or the table has no rows of that length.
         """
-        return _dtype(self.dtype), _table(self.table, 1 + self.ndim)
+        return unpacked(self)
 
 
 @dataclass(frozen=True)
@@ -265,6 +267,7 @@ class Result:
         outputs: one for each output of the pipeline.
         detached: slots that won't be used any more, as in `SlotsDetached`; to be forgotten first.
         origin: where it comes from, if the consumer has to know.
+        prepared: what is to be done with the outputs to get those of the pipeline, if they aren't yet.
     """
 
     client: U64
@@ -272,6 +275,7 @@ class Result:
     outputs: tuple[OutputBatch, ...]
     detached: tuple[U32, ...] = ()
     origin: Origin | None = None
+    prepared: Prepared | None = None
 
 
 @dataclass(frozen=True)
@@ -361,6 +365,15 @@ CODEC = Codec(
         15: OpenSession,
     }
 )
+
+
+def unpacked(output: OutputBatch | PreparedOutput) -> tuple[np.dtype[np.generic], Int64Array]:
+    """Return the dtype and the table of an output.
+
+    Raises:
+        ProtocolError: there is no such dtype, or the table has no rows of that length.
+    """
+    return _dtype(output.dtype), _table(output.table, 1 + output.ndim)
 
 
 def _dtype(name: str) -> np.dtype[np.generic]:

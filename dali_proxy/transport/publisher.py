@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dali_proxy.transport.exchange import LocalExchange
+from dali_proxy.transport.prepared import Launched, Prepared, PreparedOutput
 from dali_proxy.transport.protocol import CUDA_SLOTS, DTYPES, OutputBatch, Result
 from dali_proxy.transport.slots import Borrower, Slot, SlotPool
 from pipeline.bulk.gather import gather
@@ -21,6 +22,7 @@ from pipeline.tensors.gpu import TensorListGPU
 
 if TYPE_CHECKING:
     from dali_proxy.transport.cuda_slots import CudaPublisher
+    from pipeline.executor.planner import PlannedBatch
 
 __all__ = ["Account", "OutputBuffer", "ResultPublisher", "StagedResult"]
 
@@ -95,12 +97,19 @@ class StagedResult:
 
     The slots go back when it dies; `discard` does it at once.
 
+    Args:
+        parts: what is to be sent, the slot that it lies in, or what it is if it lies in none.
+        prepared: what is to be done with it, if these aren't the pipeline's outputs yet.
+
     Attributes:
         nbytes: bytes that it occupies.
     """
 
-    def __init__(self, parts: Sequence[tuple[OutputBatch, Slot[Any] | None, Any]]) -> None:
+    def __init__(
+        self, parts: Sequence[tuple[OutputBatch, Slot[Any] | None, Any]], prepared: Prepared | None = None
+    ) -> None:
         self._parts = list(parts)
+        self.prepared = prepared
         self.nbytes = sum(output.nbytes for output, _, _ in parts)
 
     def take(self) -> list[tuple[OutputBatch, Slot[Any] | None, Any]]:
@@ -163,6 +172,21 @@ class ResultPublisher:
             raise
         return StagedResult(parts)
 
+    def stage_planned(self, planned: PlannedBatch) -> StagedResult:
+        """Put what is needed for the outputs of a batch into slots: all that goes to the GPU into one.
+
+        As `stage`.
+        """
+        parts: list[tuple[OutputBatch, Slot[Any] | None, Any]] = []
+        try:
+            if planned.nbytes:
+                parts.append(self._stage_block(planned))
+            parts += [self._stage_cpu(output.batch) for output in planned.outputs if output.target is None]
+        except BaseException:
+            StagedResult(parts).discard()
+            raise
+        return StagedResult(parts, prepared(planned))
+
     def publish(self, account: Account, client: int, seq: int, staged: StagedResult) -> tuple[Result, tuple[int, ...]]:
         """Lend a staged result to a consumer. Return the message and its descriptors; send both at once.
 
@@ -191,7 +215,7 @@ class ResultPublisher:
                 slot.pool.recall(slot, borrower, attached)
             StagedResult(parts[len(messages) :]).discard()
             raise
-        return Result(client, seq, tuple(messages), account.take_detached()), tuple(fds)
+        return Result(client, seq, tuple(messages), account.take_detached(), prepared=staged.prepared), tuple(fds)
 
     def trim(self) -> None:
         """Give up idle slots; each consumer should then be told what its `take_detached` says."""
@@ -230,6 +254,17 @@ class ResultPublisher:
         rows = whole if dense else np.column_stack((offsets, table.shapes))
         return _describe(output, slot, table.dtype, rows, dense), slot, None
 
+    def _stage_block(self, planned: PlannedBatch) -> tuple[OutputBatch, Slot[Any] | None, Any]:
+        slot = self.pool.allocate(planned.nbytes)
+        try:
+            assert slot.array is not None  # it is on the CPU
+            planned.write(slot.array)
+            whole = TensorListCPU(slot.array)
+            return _describe(whole, slot, slot.array.dtype, np.array([[0, planned.nbytes]]), True), slot, None
+        except BaseException:
+            slot.discard()
+            raise
+
     def _stage_gpu(self, output: TensorListGPU) -> tuple[OutputBatch, Slot[Any] | None, Any]:
         if self._local is not None:
             return OutputBatch("local", 0, "uint8", "", True, 0, b"", 0), None, output
@@ -265,3 +300,42 @@ def _describe(
         slot=slot.number,
         nbytes=slot.memory.nbytes,
     )
+
+
+def prepared(planned: PlannedBatch) -> Prepared:
+    """Describe what is to be done for a batch."""
+    outputs: list[PreparedOutput | None] = []
+    for output in planned.outputs:
+        target, launch = output.target, output.launch
+        if target is None:
+            outputs.append(None)
+            continue
+        table = target.table
+        if table.dtype.name not in DTYPES:
+            raise ProtocolError(f"results of {table.dtype} can't be sent")
+        whole = np.array([[0, len(table), *table.shapes[0]]])
+        rows = whole if target.dense else np.column_stack((table.pointers, table.shapes))
+        launched = None
+        if launch is not None:
+            macros = dict(launch.defines)
+            launched = Launched(
+                pictures=output.offsets[0],
+                count=launch.grid[1],
+                channels_table=output.offsets[1],
+                channels=int(macros["CHANNELS"]),
+                planar=macros["PLANAR"] == "1",
+                rounded=macros["ROUNDED"] == "1",
+                tiles=launch.grid[0],
+            )
+        outputs.append(
+            PreparedOutput(
+                dtype=table.dtype.name,
+                dense=target.dense,
+                ndim=rows.shape[1] - 1,
+                table=rows.tobytes(),
+                nbytes=target.nbytes,
+                copied=0 if launched else output.offsets[0],
+                launch=launched,
+            )
+        )
+    return Prepared(tuple(outputs), planned.launched_nbytes)

@@ -115,8 +115,12 @@ class SlotView:
             pointers = memory.ctypes.data + table[:, 0]
             samples = Samples(pointers, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
             made = TensorListCPU.from_table(samples, [memory], layout=output.layout)
-        made.pinned = self._pinned.get(output.slot) is not None
+        made.pinned = self.is_pinned(output.slot)
         return made
+
+    def is_pinned(self, slot: int) -> bool:
+        """Whether the memory of a slot is registered with CUDA."""
+        return self._pinned.get(slot) is not None
 
     def _lent(self, output: OutputBatch, fds: Iterator[int]) -> npt.NDArray[np.uint8]:
         """Return a slot's memory, lent until the last array over it dies."""

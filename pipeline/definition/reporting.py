@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipeline.definition.arguments import PipelineArguments
+from pipeline.executor.request import ExecutorConfig
 
 __all__ = ["ReportsArguments"]
 
@@ -11,6 +12,14 @@ class ReportsArguments:
     """The part of a pipeline that tells what it was made with."""
 
     _arguments: PipelineArguments
+
+    def executor_config(self) -> ExecutorConfig:
+        """Return how the executor of the pipeline runs: for whoever plans what it would do.
+
+        Raises:
+            MissingSizeError: when the pipeline was made without what running needs.
+        """
+        return self._arguments.executor_config()
 
     @property
     def batch_size(self) -> int:

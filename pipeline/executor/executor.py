@@ -36,7 +36,7 @@ from pipeline.threads import THREAD_PREFIX
 if TYPE_CHECKING:
     from pipeline.operators.fused_pictures import FusedPictures
 
-__all__ = ["Executor"]
+__all__ = ["Executor", "make_operator"]
 
 OnDone = Callable[[BatchResult], None]
 
@@ -122,7 +122,7 @@ class Executor:
         setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed, kernels)
         try:
             self._operators = {
-                node.index: by_frames(graph, node, _make_operator(node, graph, setup)) for node in graph.nodes
+                node.index: by_frames(graph, node, make_operator(node, graph, setup)) for node in graph.nodes
             }
         except BaseException:
             if self._device is not None:
@@ -383,7 +383,12 @@ class Executor:
         run.on_done(result)
 
 
-def _make_operator(node: GraphNode, graph: Graph, setup: Setup) -> Any:
+def make_operator(node: GraphNode, graph: Graph, setup: Setup) -> Any:
+    """Return the implementation of a node.
+
+    Raises:
+        BuildError: it can't be made here; it names the operator and the user's line. Or a `GraphError`.
+    """
     try:
         return operator_class(node, graph)(node, setup)
     except PipelineError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -50,6 +51,33 @@ class KernelContext:
             cuda_call(f"launch of {launch.kernel}"),
         ):
             kernel((*launch.grid, 1), (THREADS, 1, 1), (*pointers, *launch.scalars))
+
+    def launch(
+        self,
+        file: str,
+        kernel: str,
+        defines: tuple[tuple[str, str], ...],
+        pointers: Sequence[int],
+        grid: tuple[int, int],
+        stream: Any,
+    ) -> None:
+        """Enqueue a launch whose tables are on the device already; never waits for it.
+
+        Args:
+            file: as of `Launch`, like the next two.
+            kernel: its name.
+            defines: of its compilation.
+            pointers: addresses of the tables, the kernel's arguments.
+            grid: as of `Launch`.
+            stream: a `cupy.cuda.Stream` of this device.
+
+        Raises:
+            KernelCompileError: when NVRTC refuses the kernel.
+            CudaError: when the launch fails.
+        """
+        found = get_kernel(file, kernel, defines, self.device_id)
+        with self._device(), stream, cuda_call(f"launch of {kernel}"):
+            found((*grid, 1), (THREADS, 1, 1), tuple(pointers))
 
     def scratch(self, nbytes: int, stream: Any) -> int:
         """Return the address of device memory for intermediates of work on `stream`, which grows and is reused.

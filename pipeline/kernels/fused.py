@@ -15,12 +15,12 @@ from pipeline.kernels.launch import Launch, ctype
 from pipeline.kernels.samples import Samples
 from pipeline.types import DALIInterpType
 
-__all__ = ["crop_resize_normalize", "plan_crop_resize_normalize"]
+__all__ = ["PICTURE", "crop_resize_normalize", "fused_defines", "plan_crop_resize_normalize", "relocate"]
 
 TILE_HEIGHT, TILE_WIDTH = 8, 32
 
 #: struct Picture of fused.cu.
-_PICTURE = np.dtype(
+PICTURE = np.dtype(
     [
         *[("src", "i8"), ("dst", "i8"), ("row_stride", "i8"), ("pixel_stride", "i8"), ("channel_stride", "i8")],
         *[("height", "u4"), ("width", "u4"), ("y_first", "i4"), ("y_step", "i4"), ("x_first", "i4"), ("x_step", "i4")],
@@ -124,7 +124,7 @@ def plan_crop_resize_normalize(
             f"the resized picture of {resized[index].tolist()}"
         )
     regions = whole_picture(src.shapes) if roi is None else np.asarray(roi, np.float64).reshape(count, 4)
-    rows, table = channel_table(count, depth, scale, bias), np.zeros(count, _PICTURE)
+    rows, table = channel_table(count, depth, scale, bias), np.zeros(count, PICTURE)
     table["src"], table["dst"] = src.pointers, dst.pointers
     table["row_stride"], table["pixel_stride"], table["channel_stride"] = src.strides.T
     table["height"], table["width"] = out.T
@@ -137,12 +137,39 @@ def plan_crop_resize_normalize(
             regions[:, axis], regions[:, axis + 2], src.shapes[:, axis], resized[:, axis],
             min_filter, mag_filter, antialias, rows=axis == 0,
         )  # fmt: skip
-    defines = (
-        ("OUT", ctype(dst.dtype)),
-        ("CHANNELS", str(depth)),
-        ("PLANAR", str(int(planar))),
-        ("ROUNDED", str(int(rounded))),
-    )
+    defines = fused_defines(dst.dtype, depth, planar, rounded)
     tiles = -(-out[:, 0] // TILE_HEIGHT) * -(-out[:, 1] // TILE_WIDTH)
     grid = (int(tiles.max()), count)
     return Launch("fused.cu", "crop_resize_normalize", defines, (table, rows[0]), grid)
+
+
+def fused_defines(dtype: np.dtype[Any], channels: int, planar: bool, rounded: bool) -> tuple[tuple[str, str], ...]:
+    """Return the macros of the kernel.
+
+    Args:
+        dtype: of the output.
+        channels: of the pictures, 1 or 3.
+        planar: whether the output is CHW, else HWC.
+        rounded: whether the resized pixels are uint8.
+
+    Raises:
+        PipelineError: kernels don't know the dtype.
+    """
+    return (
+        ("OUT", ctype(dtype)),
+        ("CHANNELS", str(channels)),
+        ("PLANAR", str(int(planar))),
+        ("ROUNDED", str(int(rounded))),
+    )
+
+
+def relocate(pictures: npt.NDArray[Any], src: int, dst: int) -> None:
+    """Add addresses to those of a launch's pictures, the first of its tables: it was planned as if memory began at 0.
+
+    Args:
+        pictures: (N,) of `PICTURE`; it is changed.
+        src: where the memory of the pictures begins.
+        dst: where that of the output does.
+    """
+    pictures["src"] += src
+    pictures["dst"] += dst

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.codecs import DecodedBatch
 from pipeline.executor.batch import Batch
 from pipeline.executor.chain import Blame
+from pipeline.executor.request import TensorList
 from pipeline.graph.graph import Edge, GraphNode
-from pipeline.kernels import Samples, crop_resize_normalize
+from pipeline.kernels import Samples
+from pipeline.kernels.fused import plan_crop_resize_normalize
+from pipeline.kernels.launch import Launch
 from pipeline.operators.crop_mirror_normalize import CropMirrorNormalizeGpu
 from pipeline.operators.decoders import MixedImageDecoder
 from pipeline.operators.gpu_operator import allocate, samples_of
 from pipeline.operators.resize import ResizeGpu
 from pipeline.types import UINT8
 
-__all__ = ["FusedPictures"]
+__all__ = ["FusedPictures", "Place"]
+
+Made = TypeVar("Made")
+
+#: Says where samples of some shapes (N, ndim), dtype and layout will be: something that has the memory, and its places.
+Place = Callable[[npt.NDArray[np.int64], np.dtype[Any], str], tuple[Made, Samples]]
 
 
 class FusedPictures:
@@ -53,15 +62,11 @@ class FusedPictures:
             OperatorError: naming the operator and the samples that failed.
         """
         first = self._nodes[0]
-        inputs = [batch.values[edge] for edge in first.inputs]
+        inputs: list[Any] = [batch.values[edge] for edge in first.inputs]
         if self._decoder is None:
-            data: Any = inputs[0]
-            if data.layout() not in ("", "HWC") or data.ndim != 3 or data.dtype != UINT8:
+            if not self.takes(inputs[0]):
                 return False
-            source = samples_of(data)
-            if not np.isin(source.shapes[:, 2], (1, 3)).all() or np.ptp(source.shapes[:, 2]):
-                return False
-            self._finish(batch, source)
+            self._finish(batch, samples_of(inputs[0]))
             return True
         batch.keep_alive.append(inputs)
         with Blame(first, batch):
@@ -72,7 +77,25 @@ class FusedPictures:
             decoded.release()
         return True
 
-    def _finish(self, batch: Batch, source: Samples) -> None:
+    @staticmethod
+    def takes(data: TensorList) -> bool:
+        """Tell whether the kernel can read a batch, which may be anywhere: pictures with 1 or 3 channels, all alike."""
+        if data.layout() not in ("", "HWC") or data.ndim != 3 or data.dtype != UINT8:
+            return False
+        channels = data.table().shapes[:, 2]
+        return bool(channels[0] in (1, 3) and (channels == channels[0]).all())
+
+    def plan(self, batch: Batch, source: Samples, place: Place[Made]) -> tuple[Launch, Made]:
+        """Return the launch of a batch, which needs no GPU, and what `place` made.
+
+        Args:
+            batch: the batch; arguments are among its values.
+            source: the pictures.
+            place: says where the result will be: of shapes (N, 3), their dtype and layout.
+
+        Raises:
+            OperatorError: naming the operator and the samples that failed.
+        """
         resize, normalize = self._nodes[-2:]
         with Blame(resize, batch):
             solved, filters = self._resizer.plan(batch, "HW", source.shapes[:, :2])
@@ -81,12 +104,10 @@ class FusedPictures:
             resized = np.concatenate([solved.size, source.shapes[:, 2:]], axis=1)
             placed = self._normalizer.place(batch, "HWC", resized)
             plan = placed.plan
-            made, target = allocate(
+            made, target = place(
                 np.ascontiguousarray(placed.extents[:, list(plan.perm)]), plan.dtype, plan.output_layout
             )
-            crop_resize_normalize(
-                self._normalizer.kernels,
-                batch.stream,
+            launch = plan_crop_resize_normalize(
                 source,
                 target,
                 layout=plan.output_layout,
@@ -101,4 +122,11 @@ class FusedPictures:
                 antialias=filters.antialias,
                 rounded=rounded,
             )
+        return launch, made
+
+    def _finish(self, batch: Batch, source: Samples) -> None:
+        normalize = self._nodes[-1]
+        launch, made = self.plan(batch, source, allocate)
+        with Blame(normalize, batch):
+            self._normalizer.kernels.run(launch, batch.stream)
             batch.keep(Edge(normalize.index), made)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
 from pipeline.graph.graph import GraphNode
-from pipeline.kernels import Samples, strided_copy
+from pipeline.kernels import KernelContext, Samples, strided_copy
 from pipeline.operators.base import BatchOperator, Setup
 from pipeline.tensors.gpu import TensorListGPU
 
@@ -27,8 +27,13 @@ class GpuOperator(BatchOperator):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        assert setup.kernels is not None  # the executor opened the GPU before it made operators for it
-        self.kernels = setup.kernels
+        self._kernels = setup.kernels
+
+    @property
+    def kernels(self) -> KernelContext:
+        """What runs kernels. Where launches are planned only, there is none."""
+        assert self._kernels is not None  # the executor opened the GPU before it made operators for it
+        return self._kernels
 
     def contiguous(self, data: TensorListGPU, stream: Any) -> TensorListGPU:
         """Return a batch whose samples are C-contiguous: this one, or a copy, made on the stream."""

@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 import shutil
 import subprocess
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -62,6 +63,14 @@ def run(launch: Launch) -> None:
     pointers = (ctypes.c_void_p * len(tables))(*[table.ctypes.data for table in tables])
     scalars = (ctypes.c_int * max(1, len(launch.scalars)))(*[int(scalar) for scalar in launch.scalars])
     library.emulate(pointers, scalars, *launch.grid, THREADS)
+
+
+def run_at(
+    file: str, kernel: str, defines: tuple[tuple[str, str], ...], pointers: Sequence[int], grid: tuple[int, int]
+) -> None:
+    """Run a kernel whose tables lie at addresses of host memory."""
+    library = _build(file, kernel, defines, len(pointers), 0)
+    library.emulate((ctypes.c_void_p * len(pointers))(*pointers), (ctypes.c_int * 1)(), *grid, THREADS)
 
 
 @cache

@@ -1,0 +1,106 @@
+"""A lane of the host in place of one of CUDA: the kernel is built by a host compiler, and work is done when asked."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from tests.pipeline.kernels import emulator
+
+
+@dataclass
+class Moment:
+    """Is over when the work before it was done."""
+
+    done: bool = False
+
+    def query(self) -> bool:
+        return self.done
+
+    def synchronize(self) -> None:
+        assert self.done, "somebody waits for work that nobody has done"
+
+
+@dataclass
+class HostLane:
+    """Issues work, which `work` does: until then nothing is copied, as on a GPU that is busy.
+
+    Attributes:
+        copies, launches, bounced: counted.
+        handed_over: memory that was.
+    """
+
+    device_id: int = 0
+    copies: int = 0
+    launches: int = 0
+    bounced: int = 0
+    closed: bool = False
+    handed_over: list[Any] = field(default_factory=list)
+    issued: deque[Callable[[], object]] = field(default_factory=deque)
+    working: Any = field(default_factory=threading.Lock)
+    is_active: bool = False
+    thread: threading.Thread | None = None
+    kept: list[torch.Tensor] = field(default_factory=list)  # what was dropped may be used by what was issued before
+
+    def enter(self) -> None:
+        self.thread = threading.current_thread()
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        assert not self.is_active
+        assert self.thread is threading.current_thread()
+        self.is_active = True
+        try:
+            yield
+        finally:
+            self.is_active = False
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        assert self.is_active
+        made = torch.zeros(tuple(shape), dtype=dtype)
+        self.kept.append(made)
+        return made
+
+    def bounce(self, nbytes: int) -> torch.Tensor:
+        self.bounced += 1
+        return torch.zeros(nbytes, dtype=torch.uint8)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        assert self.is_active
+        self.copies += 1
+        self._issue(lambda: ctypes.memmove(target, source, nbytes))
+
+    def launch(self, defines: tuple[tuple[str, str], ...], pointers: Sequence[int], grid: tuple[int, int]) -> None:
+        assert self.is_active
+        self.launches += 1
+        self._issue(lambda: emulator.run_at("fused.cu", "crop_resize_normalize", defines, pointers, grid))
+
+    def mark(self) -> Moment:
+        moment, kept = Moment(), self.kept
+        self.kept = []
+        self._issue(lambda: (kept.clear(), setattr(moment, "done", True)))
+        return moment
+
+    def hand_over(self, moment: Moment, memories: Sequence[torch.Tensor]) -> None:
+        if not moment.done:
+            self.work()
+        self.handed_over += [memory.data_ptr() for memory in memories]
+
+    def work(self) -> None:
+        """Do what was issued."""
+        with self.working:  # the emulator's grid is global
+            while self.issued:
+                self.issued.popleft()()
+
+    def close(self) -> None:
+        self.closed = True
+
+    def _issue(self, work: Callable[[], object]) -> None:
+        self.issued.append(work)

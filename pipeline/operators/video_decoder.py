@@ -130,6 +130,7 @@ class VideoDecoder(SampleOperator[VideoSelections]):
         super().__init__(node, setup)
         require_av()
         self._fill = check_fill(node)
+        self._decoders = Decoders(0, setup.num_threads)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[VideoSelections, Sequence[OutputSpec]]:
         made = describe("FHWC", (None, None, None, 3), np.dtype(np.uint8))
@@ -138,8 +139,12 @@ class VideoDecoder(SampleOperator[VideoSelections]):
     def run(self, state: VideoSelections, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         clip = Clip(flat_bytes(inputs[0]))
         target = target_for(clip, RGB, None)
-        made: Array = read_frames(clip, state.frames(sample, clip), target, Decoders(0), self._fill)
+        made: Array = read_frames(clip, state.frames(sample, clip), target, self._decoders, self._fill)
         return made
+
+    def close(self) -> None:
+        """Let go of what decodes. The executor calls it, after the last batch."""
+        self._decoders.close()
 
 
 @implements(VIDEO, "mixed")

@@ -100,7 +100,7 @@ class Decoder:
 
     def _open(self, contexts: Contexts | None) -> None:
         self._container, self._stream, self._context = self.clip.open(contexts)
-        if self.clip.decoded_by is None and self._index.seekable:
+        if self._index.seekable:
             self._unreferenced = Unreferenced(self.clip.encoding.codec, self._context.extradata)
         self._frames = self._decode_on(self._container.demux(self._stream))
         self._left_out.clear()

@@ -62,7 +62,7 @@ class Decoders:
 
     Args:
         limit: how many are kept; those unused for the longest time are closed first.
-        contexts: how many are kept of what closed ones decoded with on a GPU.
+        contexts: how many are kept of what closed ones decoded with.
     """
 
     def __init__(self, limit: int, contexts: int = _CONTEXTS) -> None:
@@ -112,7 +112,7 @@ class Decoders:
             given_up = self._to_give_up(clip)
         if given_up is not None:
             given_up.close(reuse=True)
-        made = Decoder(clip, None if clip.decoded_by is None else self._contexts)
+        made = Decoder(clip, self._contexts)
         with self._changed:
             return self._lent(made, last)
 

@@ -13,8 +13,8 @@ __all__ = ["Contexts"]
 class Contexts:
     """Contexts of codecs that nobody uses, each for the next video that is encoded like the last one.
 
-    To make one FFmpeg first decodes a frame of the video, to know what to tell it. On a GPU it holds a session of NVDEC,
-    which takes as long to make as decoding a hundred frames.
+    To make one FFmpeg first decodes a frame of the video, to know what to tell it. On a GPU it holds a session of
+    NVDEC, which takes as long to make as decoding a hundred frames.
 
     Args:
         limit: how many are kept; those unused for the longest time are let go first.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -14,8 +13,9 @@ import numpy.typing as npt
 from pipeline.codecs.decoded import DecodedBatch
 from pipeline.codecs.encoded import EncodedBatch
 from pipeline.codecs.missing import require_codec
+from pipeline.codecs.stream_shelf import StreamShelf
 from pipeline.errors import DecodeError, DeviceError, PipelineError, SampleFailure
-from pipeline.kernels.errors import cuda_call, load_cupy, require_device
+from pipeline.kernels.errors import load_cupy, require_device
 from pipeline.kernels.samples import Samples
 from pipeline.types import BGR, GRAY, RGB, DALIImageType
 
@@ -65,6 +65,8 @@ class GpuDecoder:
     ) -> None:
         codec = require_codec()
         self.device_id = device_id
+        #: What of a batch the hardware engine is offered.
+        self.hw_load = 0.0 if device_id is None else hw_load
         self._codec = codec
         kinds = codec.BackendKind
         if device_id is None:
@@ -73,8 +75,8 @@ class GpuDecoder:
             require_device(device_id)
             others = (kinds.GPU_ONLY, kinds.HYBRID_CPU_GPU, kinds.CPU_ONLY)
             backends = [codec.Backend(kind) for kind in others]
-            if hw_load > 0:
-                backends.insert(0, codec.Backend(kinds.HW_GPU_ONLY, load_hint=hw_load))
+            if self.hw_load > 0:
+                backends.insert(0, codec.Backend(kinds.HW_GPU_ONLY, load_hint=self.hw_load))
         try:
             self._decoder: Any = codec.Decoder(
                 device_id=codec.NVIMGCODEC_DEVICE_CPU_ONLY if device_id is None else device_id,
@@ -85,7 +87,7 @@ class GpuDecoder:
         except RuntimeError as error:
             raise DeviceError(f"nvImageCodec can't make a decoder for device {device_id}: {error}") from error
         self._lock = threading.Lock()
-        self._idle: dict[int, _Idle] = {}  # released images, by the stream that they were decoded on
+        self._idle = StreamShelf(device_id)  # released images
 
     def decode(
         self,
@@ -95,6 +97,7 @@ class GpuDecoder:
         output_type: DALIImageType = RGB,
         regions: Sequence[Sequence[int] | None] | npt.NDArray[np.int64] | None = None,
         use_exif: bool = True,
+        headers: npt.NDArray[Any] | None = None,
     ) -> DecodedBatch:
         """Decode a batch. Its pixels are there in the stream's order; nothing waits for the device to finish.
 
@@ -105,6 +108,7 @@ class GpuDecoder:
             regions: for each picture None or (y0, x0, y1, x1), end exclusive, in pixels of the picture as it is
                 shown, that is after its EXIF orientation; (N, 4) arrays too.
             use_exif: turn pictures as their EXIF orientation says.
+            headers: what `read_headers` says of the pictures, where that is known.
 
         Returns:
             the pictures, and the failures: a picture that can't be decoded is no exception.
@@ -124,7 +128,7 @@ class GpuDecoder:
         failures: dict[int, SampleFailure] = {}
         sources = [self._source(i, data, regions, failures) for i, data in enumerate(encoded)]
         if self.device_id is not None:
-            _refuse_rgb(encoded, sources, failures)
+            _refuse_rgb(encoded, headers, sources, failures)
         good = [i for i, source in enumerate(sources) if source is not None]
         color, layout = _FORMATS[output_type]
         params = self._codec.DecodeParams(
@@ -144,7 +148,7 @@ class GpuDecoder:
         kept = [sources, encoded]
 
         def release(last: Any) -> None:
-            self._take_back(_key(stream), images, last)
+            self._idle.put([image for image in images if image is not None], stream, last)
             kept.clear()
 
         return DecodedBatch(samples, found, self.device_id, images, release)
@@ -152,8 +156,8 @@ class GpuDecoder:
     def close(self) -> None:
         """Free the decoder and its images; batches that aren't released keep theirs. Idempotent."""
         with self._lock:
-            self._idle.clear()
             self._decoder = None
+        self._idle.close()
 
     def __enter__(self) -> GpuDecoder:
         return self
@@ -189,8 +193,8 @@ class GpuDecoder:
         with self._lock:
             if self._decoder is None:
                 raise PipelineError("the decoder is closed")
-            reused = self._reusable(stream, len(sources))
-            options = {} if reused is None else {"images": reused}
+            reused = self._idle.take(len(sources), stream)
+            options = {"images": reused + [None] * (len(sources) - len(reused))} if reused else {}
             try:
                 if self.device_id is None:
                     return list(self._decoder.decode(sources, params=params, **options))
@@ -199,50 +203,14 @@ class GpuDecoder:
             except (RuntimeError, ValueError) as error:
                 raise PipelineError(f"nvImageCodec failed for the whole batch: {error}") from error
 
-    def _reusable(self, stream: Any, count: int) -> list[Any] | None:
-        """Take released images for `count` pictures, once the stream has waited for their last use."""
-        idle = self._idle.get(_key(stream))
-        if idle is None or not idle.images:
-            return None
-        for event in idle.events:
-            with cuda_call("cudaStreamWaitEvent"):
-                stream.wait_event(event)
-        taken, idle.images, idle.events = idle.images[:count], idle.images[count:], []
-        return taken + [None] * (count - len(taken))
 
-    def _take_back(self, key: int, images: list[Any], last: Any) -> None:
-        event = None
-        if last is not None and last.ptr != key:
-            cupy = load_cupy()
-            with cuda_call("cudaEventRecord"), cupy.cuda.Device(self.device_id):
-                event = cupy.cuda.Event(disable_timing=True)
-                event.record(last)
-        with self._lock:
-            if self._decoder is None:
-                return
-            idle = self._idle.setdefault(key, _Idle())
-            idle.images.extend(image for image in images if image is not None)
-            if event is not None:
-                idle.events.append(event)
-
-
-@dataclass(eq=False)
-class _Idle:
-    """Images to reuse on a stream, and the events of their last uses on other streams."""
-
-    images: list[Any] = field(default_factory=list)
-    events: list[Any] = field(default_factory=list)
-
-
-def _key(stream: Any) -> int:
-    return 0 if stream is None else int(stream.ptr)
-
-
-def _refuse_rgb(encoded: Sequence[Any], sources: list[Any], failures: dict[int, SampleFailure]) -> None:
+def _refuse_rgb(
+    encoded: Sequence[Any], headers: npt.NDArray[Any] | None, sources: list[Any], failures: dict[int, SampleFailure]
+) -> None:
     """Take out JPEGs of red, green and blue: with CUDA, nvImageCodec 0.9 takes these for luma and chroma."""
     there = [i for i, source in enumerate(sources) if source is not None]
-    headers = EncodedBatch.of([encoded[i] for i in there]).headers
-    for i, rgb in zip(there, headers["rgb"].tolist(), strict=True):
+    known = EncodedBatch.of([encoded[i] for i in there]).headers if headers is None else headers[there]
+    for i, rgb in zip(there, known["rgb"].tolist(), strict=True):
         if rgb:
             sources[i] = None
             reason = "a JPEG of red, green and blue instead of luma and chroma: device='cpu' decodes it"

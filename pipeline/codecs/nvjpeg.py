@@ -21,7 +21,7 @@ from pipeline.codecs.joined_calls import JoinedCalls
 from pipeline.codecs.missing import load_nvjpeg
 from pipeline.codecs.native import compiled
 from pipeline.errors import DeviceError, PipelineError
-from pipeline.kernels.errors import cuda_call, load_cupy
+from pipeline.kernels.errors import cuda_call, load_cupy, require_device
 from pipeline.kernels.samples import Samples
 from pipeline.types import BGR, GRAY, RGB, DALIImageType
 
@@ -68,7 +68,7 @@ class NvjpegDecoder:
         device_id: the CUDA device.
 
     Raises:
-        DeviceError: when libnvjpeg is missing or too old, or the device has no such engine.
+        DeviceError: when libnvjpeg is missing or too old, CuPy or the device is missing, or it has no such engine.
 
     Example:
         >>> with NvjpegDecoder(0) as decoder:  # doctest: +SKIP
@@ -78,6 +78,7 @@ class NvjpegDecoder:
     def __init__(self, device_id: int) -> None:
         self.device_id = device_id
         self._library = _bind(load_nvjpeg())
+        require_device(device_id)
         self._handle: c_void_p | None = c_void_p()
         self._states: dict[int, _State] = {}
         self._made: dict[int, npt.NDArray[np.uint64]] = {}  # nvjpegDecodeParams_t, by output format

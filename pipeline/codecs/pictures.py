@@ -28,8 +28,9 @@ class PictureDecoder:
     Args:
         device_id: the CUDA device.
         num_threads: CPU threads for what is decoded there.
-        hw_load: 0 leaves the JPEG engine alone. Otherwise the engine takes every baseline JPEG: as NVIDIA's decoders,
-            it is faster alone than together with CUDA (see docs/decisions.md).
+        hw_load: 0 leaves the JPEG engine alone. Otherwise the engine takes every baseline JPEG that need not be turned:
+            as NVIDIA's decoders, it is faster alone than together with CUDA (see docs/decisions-gpu.md). nvImageCodec
+            uses it only where libnvjpeg's batched calls can't be had.
         fancy_upsampling: smooth chroma upsampling, as libjpeg does; slower, and not by the engine.
 
     Raises:
@@ -40,8 +41,17 @@ class PictureDecoder:
         self, device_id: int, num_threads: int, hw_load: float = 1.0, *, fancy_upsampling: bool = False
     ) -> None:
         self._device_id = device_id
-        self._codec = GpuDecoder(device_id, num_threads, hw_load, fancy_upsampling=fancy_upsampling)
-        self._engine = _open_engine(device_id) if hw_load > 0 and not fancy_upsampling else None
+        if fancy_upsampling:
+            hw_load = 0.0
+        self._engine = _open_engine(device_id) if hw_load > 0 else None
+        if self._engine is not None:
+            hw_load = 0.0  # nvImageCodec knows nothing of turns: its calls beside ours might hang
+        try:
+            self._codec = GpuDecoder(device_id, num_threads, hw_load, fancy_upsampling=fancy_upsampling)
+        except BaseException:
+            if self._engine is not None:
+                self._engine.close()
+            raise
         self._memory = StreamMemory(device_id)
 
     @property
@@ -93,7 +103,7 @@ class PictureDecoder:
         if self._engine is not None:
             self._engine.close()
         self._codec.close()
-        self._memory.clear()
+        self._memory.close()
 
     def __enter__(self) -> PictureDecoder:
         return self
@@ -154,7 +164,14 @@ class PictureDecoder:
     ) -> DecodedBatch:  # fmt: skip
         wanted = None if regions is None else [None if row[0] < 0 else row for row in regions[which].tolist()]
         arrays = [encoded.arrays[index] for index in which.tolist()]
-        return self._codec.decode(arrays, stream, output_type=output_type, regions=wanted, use_exif=use_exif)
+        return self._codec.decode(
+            arrays,
+            stream,
+            output_type=output_type,
+            regions=wanted,
+            use_exif=use_exif,
+            headers=encoded.headers[which],
+        )
 
 
 def _open_engine(device_id: int) -> NvjpegDecoder | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
+from pipeline.codecs.stream_shelf import StreamShelf
 from pipeline.kernels.errors import cuda_call, load_cupy
 
 __all__ = ["StreamMemory"]
@@ -25,23 +25,17 @@ class StreamMemory:
 
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
-        self._idle: dict[int, list[Any]] = {}  # by the stream's address: blocks, and events of their last uses
-        self._lock = threading.Lock()
+        self._idle = StreamShelf(device_id)
 
     def take(self, nbytes: int, stream: Any) -> Any:
         """Return a block of at least some size, a `cupy.cuda.MemoryPointer`, for work that is enqueued on a stream."""
         cupy = load_cupy()
-        with self._lock:
-            idle = self._idle.setdefault(int(stream.ptr), [])
-            block, event = idle.pop() if idle else (None, None)
-        if event is not None:
-            with cuda_call("cudaStreamWaitEvent"):
-                stream.wait_event(event)
-        if block is None or block.mem.size < nbytes:
-            block = None  # to CuPy's pool, in the order of its stream
-            with cuda_call("allocating device memory"), cupy.cuda.Device(self._device_id), stream:
-                block = cupy.cuda.alloc(max(_LEAST, int(nbytes * _GROWTH)))
-        return block
+        for block in self._idle.take(1, stream):
+            if block.mem.size >= nbytes:
+                return block
+            del block  # to CuPy's pool, in the order of its stream
+        with cuda_call("allocating device memory"), cupy.cuda.Device(self._device_id), stream:
+            return cupy.cuda.alloc(max(_LEAST, int(nbytes * _GROWTH)))
 
     def give(self, block: Any, stream: Any, last: Any = None) -> None:
         """Take a block back, after its last use was enqueued.
@@ -51,16 +45,8 @@ class StreamMemory:
             stream: for which it was taken.
             last: the stream of its last use, when that is another one.
         """
-        event = None
-        if last is not None and last.ptr != stream.ptr:
-            cupy = load_cupy()
-            with cuda_call("cudaEventRecord"), cupy.cuda.Device(self._device_id):
-                event = cupy.cuda.Event(disable_timing=True)
-                event.record(last)
-        with self._lock:
-            self._idle.setdefault(int(stream.ptr), []).append((block, event))
+        self._idle.put([block], stream, last)
 
-    def clear(self) -> None:
-        """Let go of what is idle."""
-        with self._lock:
-            self._idle.clear()
+    def close(self) -> None:
+        """Let go of what is idle, and of what is given back from now on. Idempotent."""
+        self._idle.close()

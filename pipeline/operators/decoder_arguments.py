@@ -32,7 +32,8 @@ DECODER_ARGUMENTS = (
     Argument(
         "hw_decoder_load",
         Kind.FLOAT,
-        "Fraction of a batch that the GPU's JPEG engine decodes, where there is one; CUDA does the rest.",
+        "0 leaves the GPU's JPEG engine alone. With any other value it decodes all baseline JPEGs that need not be "
+        "turned, where there is one, and CUDA the rest.",
         0.65,
     ),
     _ignored("affine", Kind.BOOL),

@@ -117,6 +117,14 @@ def test_memory_is_used_again(decoding: Decoding) -> None:
     assert pool.total_bytes() == before
 
 
+def test_the_engine_is_used_by_turns_only(decoding: Decoding) -> None:
+    """Or not at all, where chroma is interpolated."""
+    assert decoding.decoder._codec.hw_load == (0 if decoding.decoder.uses_engine else 1)
+    with PictureDecoder(0, num_threads=1, fancy_upsampling=True) as fancy:
+        assert not fancy.uses_engine
+        assert fancy._codec.hw_load == 0
+
+
 def test_decoders_of_a_device_share_the_engine(decoding: Decoding) -> None:
     if not decoding.decoder.uses_engine:
         pytest.skip("needs a JPEG engine")
@@ -130,7 +138,8 @@ def test_threads_share_a_decoder(decoding: Decoding) -> None:
     def work(seed: int) -> None:
         try:
             stream = decoding.cupy.cuda.Stream(non_blocking=True)
-            data = [encode(picture(seed + n, 120, 140)) for n in range(8)]
+            # Those that must be turned are nvImageCodec's.
+            data = [encode(picture(seed + n, 120, 140), orientation=1 + 5 * (n % 2)) for n in range(8)]
             for _ in range(20):
                 batch = decoding.decoder.decode(EncodedBatch.of(data), stream)
                 stream.synchronize()

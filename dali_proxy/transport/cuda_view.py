@@ -95,20 +95,24 @@ class CudaSlotView:
         """
         import torch
 
-        self._close_unused()
         number = output.slot - CUDA_SLOTS
         if not 0 <= number < len(self._page) or output.generation >= RETIRED:
             raise ProtocolError(f"there is no slot {number} of generation {output.generation}")
-        if output.attach:
-            self._slots[number] = self._attach(number, output)
-        imported = self._slots.get(number)
-        if imported is None:
-            raise ProtocolError(f"slot {number} is not attached")
+        try:
+            self._close_unused()
+            if output.attach:
+                self._slots[number] = self._attach(number, output)
+            imported = self._slots.get(number)
+            if imported is None:
+                raise ProtocolError(f"slot {number} is not attached")
+        except BaseException:  # the server counts on it that the slot is mapped here: it should give it up
+            self._page[number] = output.generation | RETIRED
+            raise
+        loan = Loan(self._page, number, output.generation)
         dtype, table = output.unpack()
         rows = check_rows(table, dtype.itemsize, imported.buffer.nbytes, output.dense)
         stream_ptr = int(torch.cuda.current_stream(output.device_id).cuda_stream)
         imported.buffer.wait_ready(stream_ptr)
-        loan = Loan(self._page, number, output.generation)
         memory = torch.as_tensor(
             _LentMemory(imported, loan, stream_ptr, self._closable), device=f"cuda:{output.device_id}"
         )
@@ -129,6 +133,8 @@ class CudaSlotView:
                 imported.detached = True
                 if not imported.loans:
                     self._closable.append(imported)
+            elif number < len(self._page):
+                self._page[number] = RETIRED  # it could not be mapped, and so needs no unmapping
         self._close_unused()
 
     def close(self) -> None:

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dali_proxy.transport.protocol import OutputBatch
+from dali_proxy.transport.cuda_view import CudaSlotView, _Imported
+from dali_proxy.transport.protocol import CUDA_SLOTS, OutputBatch
 from dali_proxy.transport.slot_view import SlotView
 from dali_proxy.transport.slots import CONTROL_NBYTES, RETIRED, SlotPool
+from pipeline.errors import PipelineError
 from pipeline.ipc.errors import IPCError, ProtocolError
 from pipeline.ipc.memory import SharedBlock
 from tests.pipeline.ipc.processes import Child
@@ -239,6 +241,49 @@ def test_ragged_outputs_share_one_loan(pool):
     assert pool.stats().lent == 1
     del arrays
     assert pool.stats().lent == 0
+
+
+@pytest.mark.parametrize(
+    ("handle", "attach"), [(bytes(192), True), (b"", True), (b"", False)], ids=["unknown", "missing", "not new"]
+)
+def test_a_slot_on_a_gpu_that_can_not_be_mapped_goes_back(handle, attach):
+    pool = SlotPool(SharedBlock.create, needs_consent=True)
+    borrower = pool.borrower()
+    view = CudaSlotView(os.dup(borrower.control.fd), CONTROL_NBYTES)
+    try:
+        slot = pool.allocate(100)
+        generation, _ = pool.lend(slot, borrower)
+        output = good_output(
+            device="cuda", slot=CUDA_SLOTS + slot.number, generation=generation, attach=attach, handle=handle
+        )
+        with pytest.raises((PipelineError, RuntimeError)):  # the latter of CuPy, where there is no GPU
+            view.open(output)
+        assert pool.stats().lent == 0
+        assert pool.stats().slots == 1, "for all that the server knows, it is mapped"
+        view.detach(borrower.take_detached())
+        assert pool.stats().slots == 0
+    finally:
+        view.close()
+        pool.close()
+
+
+def test_an_output_on_a_gpu_that_does_not_lie_in_its_slot_gives_it_back():
+    """What stands for the mapped memory is never read."""
+    pool = SlotPool(SharedBlock.create, needs_consent=True)
+    borrower = pool.borrower()
+    view = CudaSlotView(os.dup(borrower.control.fd), CONTROL_NBYTES)
+    try:
+        slot = pool.allocate(100)
+        generation, _ = pool.lend(slot, borrower)
+        view._slots[slot.number] = _Imported(slot.number, slot.memory)
+        output = good_output(device="cuda", slot=CUDA_SLOTS + slot.number, generation=generation, attach=False)
+        with pytest.raises(ProtocolError, match="does not lie"):
+            view.open(replace(output, table=np.array([[0, 10**6]]).tobytes()))
+        assert pool.stats().lent == 0
+        assert pool.allocate(100) is slot
+    finally:
+        view._slots.clear()
+        pool.close()
 
 
 values = st.one_of(st.integers(-10, 5000), st.integers(-(2**63), 2**63 - 1))

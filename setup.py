@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+
 from setuptools import Extension, setup
 
 setup(
@@ -9,6 +11,7 @@ setup(
         Extension(
             f"pipeline.{folder}._native",
             [f"pipeline/{folder}/_native.c"],
+            depends=glob.glob(f"pipeline/{folder}/*.h"),
             extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-pthread"],
             extra_link_args=["-pthread"],
             optional=True,

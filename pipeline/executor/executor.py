@@ -6,9 +6,9 @@ import itertools
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from pipeline.executor.frames import by_frames
 from pipeline.executor.memory import BufferPool
 from pipeline.executor.memory_statistics import MemoryStatistics
 from pipeline.executor.parts import part_of
-from pipeline.executor.plan import BatchStep, FusedStep, Phase, SampleStep, make_plan, operator_class
+from pipeline.executor.plan import Phase, SampleStep, Step, make_plan, operator_class
 from pipeline.executor.pool import ThreadPool
 from pipeline.executor.readers import ReaderGroup
 from pipeline.executor.request import BatchRequest, BatchResult, ExecutorConfig, OutputAllocator, TensorList
@@ -32,9 +32,6 @@ from pipeline.operators.base import BatchOperator, SampleOperator, Setup
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 from pipeline.threads import THREAD_PREFIX
-
-if TYPE_CHECKING:
-    from pipeline.operators.fused_pictures import FusedPictures
 
 __all__ = ["Executor", "make_operator"]
 
@@ -106,6 +103,8 @@ class Executor:
     """
 
     def __init__(self, graph: Graph, config: ExecutorConfig) -> None:
+        from pipeline.operators.fused_steps import fused_steps  # operators need this package: it comes first
+
         self.graph = graph
         self.config = config
         self.statistics = Statistics(graph)
@@ -116,7 +115,8 @@ class Executor:
         #: Where to record what runs when; None for nowhere.
         self.trace: Trace | None = None
         self._submitted = itertools.count()
-        self._plan = make_plan(graph, fuse=config.fuse and not config.memory_statistics)
+        fuse = config.fuse and not config.memory_statistics
+        self._plan = make_plan(graph, fuse=fuse)
         self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
         kernels = None if self._device is None else self._device.kernels
         setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed, kernels)
@@ -130,13 +130,13 @@ class Executor:
             raise
         #: What reads data sets.
         self.readers = ReaderGroup(graph, self._operators)
+        steps = [step for phase in self._plan.phases for step in phase.steps]
         self._chains = {
             id(step): ChainRunner(step, [self._sample_operator(node.index) for node in step.nodes])
-            for phase in self._plan.phases
-            for step in phase.steps
+            for step in steps
             if isinstance(step, SampleStep)
         }
-        self._fused = {id(step): fused for step, fused in self._make_fused()}
+        self._fused = fused_steps(steps, self._operators, on_cpu=fuse)
         self._branches = {
             Edge(node.index, output): node.branch
             for node in graph.nodes
@@ -185,16 +185,6 @@ class Executor:
         batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
         batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
         self._advance(_Run(batch, on_done))
-
-    def _make_fused(self) -> Iterator[tuple[FusedStep, FusedPictures]]:
-        from pipeline.operators.fused_pictures import FusedPictures  # operators need this package: it comes first
-
-        for phase in self._plan.phases:
-            for step in phase.steps:
-                if isinstance(step, FusedStep):
-                    operators = [self._operators[node.index] for node in step.nodes]
-                    if FusedPictures.fits(operators):
-                        yield step, FusedPictures(step.nodes, operators)
 
     def _gpu_threads(self) -> int:
         """Return how many threads issue work for the GPU: some where one decodes while others prepare their batches.
@@ -308,11 +298,8 @@ class Executor:
             trace = batch.trace
             mark = trace.mark(batch.stream) if trace is not None and phase.device == "gpu" else None
             begin = time.perf_counter()
-            if isinstance(step, SampleStep):
-                self._chains[id(step)].run(batch)
-            elif isinstance(step, BatchStep) or id(step) not in self._fused or not self._fused[id(step)].run(batch):
-                for node in step.nodes:
-                    self._run_operator(batch, node)
+            if id(step) not in self._fused or not self._fused[id(step)].run(batch):
+                self._run_apart(batch, step)
             end = time.perf_counter()
             name = self.statistics.step(step.nodes, batch.made, end - begin)
             if trace is not None:
@@ -321,6 +308,13 @@ class Executor:
                     trace.add_on_gpu(name, batch.number, run.slot.name, mark, trace.mark(batch.stream))
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
+
+    def _run_apart(self, batch: Batch, step: Step) -> None:
+        if isinstance(step, SampleStep):
+            self._chains[id(step)].run(batch)
+            return
+        for node in step.nodes:
+            self._run_operator(batch, node)
 
     def _run_operator(self, batch: Batch, node: GraphNode) -> None:
         operator = self._operators[node.index]

@@ -1,14 +1,19 @@
-/* The two loops over pixels that take most of a CPU pipeline's time: resampling and normalising 8-bit pictures.
+/* The loops over pixels that take most of a CPU pipeline's time: resampling and normalising 8-bit pictures.
 
    The same is computed by `resample.py` and `normalize.py` without this module, in several passes over memory; here a
-   picture goes through the registers once, in one call without the GIL. Nothing is decided here: weights, windows and
-   borders come from Python. Compilers vectorise the loops; on x86-64, GCC makes a second version for AVX2. */
+   picture goes through the registers once, in one call without the GIL. Nothing is decided here: windows, borders and
+   weights other than the triangle's come from Python. Compilers vectorise the loops, which lie in `_fixed_point.h` and
+   `_floats.h`; on x86-64, GCC makes a second version for AVX2. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
 #define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v3", "default")))
@@ -38,120 +43,13 @@ typedef struct {
     Py_ssize_t taps;
 } Axis;
 
-/* The weighted sum of up to four rows of n bytes, added to what `out` holds unless it is the first. */
-ALWAYS_INLINE void blend_some(const uint8_t *rows, Py_ssize_t stride, const float *weights, int taps, int first,
-                              Py_ssize_t n, float *restrict out) {
-    const uint8_t *a = rows, *b = rows + stride, *c = rows + 2 * stride, *d = rows + 3 * stride;
-    float w[4] = {0};
-    for (int k = 0; k < taps; k++) w[k] = weights[k];
-    for (Py_ssize_t i = 0; i < n; i++) {
-        float sum = w[0] * a[i];
-        if (taps > 1) sum += w[1] * b[i];
-        if (taps > 2) sum += w[2] * c[i];
-        if (taps > 3) sum += w[3] * d[i];
-        out[i] = first ? sum : out[i] + sum;
-    }
-}
-
-/* The weighted sum of rows of n bytes; the number of taps and `first` are constants, for the compiler. */
-ALWAYS_INLINE void blend_rows(const uint8_t *rows, Py_ssize_t stride, const float *weights, Py_ssize_t taps,
-                              Py_ssize_t n, float *restrict out) {
-    switch (taps) {
-    case 1: blend_some(rows, stride, weights, 1, 1, n, out); return;
-    case 2: blend_some(rows, stride, weights, 2, 1, n, out); return;
-    case 3: blend_some(rows, stride, weights, 3, 1, n, out); return;
-    default: blend_some(rows, stride, weights, 4, 1, n, out);
-    }
-    Py_ssize_t k = 4;
-    for (; k + 4 <= taps; k += 4) blend_some(rows + k * stride, stride, weights + k, 4, 0, n, out);
-    for (; k < taps; k++) blend_some(rows + k * stride, stride, weights + k, 1, 0, n, out);
-}
-
-/* One row of output pixels, LANES floats each; `row` may be read LANES floats beyond its end. */
-ALWAYS_INLINE void blend_columns(const float *row, Py_ssize_t channels, const Axis *axis, float *restrict out) {
-    for (Py_ssize_t x = 0; x < axis->size; x++) {
-        const float *weights = axis->weights + x * axis->taps;
-        const float *from = row + axis->first[x] * channels;
-        Pixel sum = weights[0] * *(const Pixel *)from;
-        for (Py_ssize_t k = 1; k < axis->taps; k++) sum += weights[k] * *(const Pixel *)(from + k * channels);
-        *(Pixel *)(out + x * LANES) = sum;
-    }
-}
-
-/* Rounds one channel of a row of pixels; clamped in integers, which compilers vectorise. */
-ALWAYS_INLINE void round_row(const float *pixels, Py_ssize_t width, Py_ssize_t step, uint8_t *restrict out) {
-    for (Py_ssize_t x = 0; x < width; x++) {
-        int value = (int)(pixels[x * LANES] + ROUND);
-        value = value < 0 ? 0 : value;
-        out[x * step] = (uint8_t)(value > 255 ? 255 : value);
-    }
-}
-
-/* The same for pixels whose three channels lie side by side. */
-ALWAYS_INLINE void round_rgb(const float *pixels, Py_ssize_t width, uint8_t *restrict out) {
-    for (Py_ssize_t x = 0; x < width; x++) {
-        for (int c = 0; c < 3; c++) {
-            int value = (int)(pixels[x * LANES + c] + ROUND);
-            value = value < 0 ? 0 : value;
-            out[x * 3 + c] = (uint8_t)(value > 255 ? 255 : value);
-        }
-    }
-}
-
-FOR_EACH_CPU
-static void resample(const Image *source, const Image *target, const Axis *rows, const Axis *columns, float *row,
-                     float *pixels) {
-    Py_ssize_t width = columns->size, channels = source->shape[2], step = target->strides[1];
-    for (Py_ssize_t y = 0; y < rows->size; y++) {
-        const uint8_t *from = (const uint8_t *)source->data + rows->first[y] * source->strides[0];
-        const float *weights = rows->weights + y * rows->taps;
-        blend_rows(from, source->strides[0], weights, rows->taps, source->shape[1] * channels, row);
-        if (channels == 3) /* a constant, for the compiler */
-            blend_columns(row, 3, columns, pixels);
-        else
-            blend_columns(row, channels, columns, pixels);
-        uint8_t *line = (uint8_t *)target->data + y * target->strides[0];
-        if (step == 3 && channels == 3 && target->strides[2] == 1) {
-            round_rgb(pixels, width, line);
-            continue;
-        }
-        for (Py_ssize_t c = 0; c < channels; c++) {
-            uint8_t *to = line + c * target->strides[2];
-            if (step == 1)
-                round_row(pixels + c, width, 1, to);
-            else
-                round_row(pixels + c, width, step, to);
-        }
-    }
-}
-
 ALWAYS_INLINE void scale_row(const uint8_t *from, Py_ssize_t step, Py_ssize_t width, float gain, float offset,
                              float *restrict out) {
     for (Py_ssize_t x = 0; x < width; x++) out[x] = from[x * step] * gain + offset;
 }
 
-FOR_EACH_CPU
-static void normalize(const Image *source, const Image *target, const float *gains, const float *offsets,
-                      float *mirrored) {
-    Py_ssize_t width = source->shape[1], step = source->strides[1];
-    for (Py_ssize_t y = 0; y < source->shape[0]; y++) {
-        for (Py_ssize_t c = 0; c < source->shape[2]; c++) {
-            const uint8_t *from = (const uint8_t *)source->data + y * source->strides[0] + c * source->strides[2];
-            float *to = (float *)(target->data + y * target->strides[0] + c * target->strides[2]);
-            float *row = mirrored ? mirrored : to;
-            if (step == 1) /* constants, for the compiler */
-                scale_row(from, 1, width, gains[c], offsets[c], row);
-            else if (step == 3)
-                scale_row(from, 3, width, gains[c], offsets[c], row);
-            else
-                scale_row(from, step, width, gains[c], offsets[c], row);
-            if (mirrored) {
-                const float *end = row + width - 1;
-                for (Py_ssize_t x = 0; x < width; x++) to[x] = end[-x];
-            }
-        }
-    }
-}
+#include "_fixed_point.h"
+#include "_floats.h"
 
 /* Borrows an array of rows, columns and channels; `format` is its element type, as struct writes it. */
 static int borrow(PyObject *array, Py_buffer *view, Image *image, char format, int writable) {
@@ -180,6 +78,47 @@ static int read_axis(const Py_buffer *first, const Py_buffer *weights, Py_ssize_
     return fits ? 0 : -1;
 }
 
+/* Checks what is common to all ways to resample. */
+static int check_pictures(const Image *source, const Image *target) {
+    Py_ssize_t channels = source->shape[2];
+    if (channels >= 1 && channels <= LANES && target->shape[2] == channels && source->strides[2] == 1 &&
+        source->strides[1] == channels)
+        return 0;
+    PyErr_SetString(PyExc_ValueError, "expected 1 to 4 adjacent channels, as many in the result");
+    return -1;
+}
+
+static int is_region(double y0, double x0, double y1, double x1) {
+    const double most = 1 << 20; /* what is larger makes sums of so many pixels that are outside */
+    return fabs(y0) < most && fabs(x0) < most && fabs(y1) < most && fabs(x1) < most;
+}
+
+static Py_ssize_t min_extent(const Image *image) {
+    return image->shape[0] < image->shape[1] ? image->shape[0] : image->shape[1];
+}
+
+static void free_axis(Axis *axis) {
+    free((void *)axis->first);
+    free((void *)axis->weights);
+}
+
+/* Resamples in fixed point, or in floats where that can't be. Holds no GIL meanwhile; -1 without memory. */
+static int resample_any(const Image *source, const Image *target, const Axis *rows, const Axis *columns) {
+    Py_ssize_t row = source->shape[1] * source->shape[2] + LANES;
+    float *work = NULL;
+    FixedPlan plan;
+    Py_BEGIN_ALLOW_THREADS
+    if (plan_fixed(rows, columns, source->shape[2], &plan) > 0)
+        resample_fixed(source, target, &plan.rows, &plan.columns, NULL, NULL, &plan.work);
+    else if ((work = calloc(row + columns->size * LANES, sizeof(float))) != NULL)
+        resample(source, target, rows, columns, work, work + row);
+    Py_END_ALLOW_THREADS
+    int made = plan.memory != NULL || work != NULL;
+    free(plan.memory);
+    free(work);
+    return made ? 0 : -1;
+}
+
 PyDoc_STRVAR(resample_doc,
              "resample(source, target, row_first, row_weights, column_first, column_weights)\n--\n\n"
              "Resamples uint8 (h, w, c), rows of adjacent pixels, c <= 4, into uint8 (h, w, c) of any strides.\n"
@@ -195,24 +134,14 @@ static PyObject *resample_call(PyObject *module, PyObject *arguments) {
         return NULL;
     if (borrow(from, &source_view, &source, 'B', 0) < 0) goto release_weights;
     if (borrow(to, &target_view, &target, 'B', 1) < 0) goto release_source;
-    Py_ssize_t channels = source.shape[2];
-    if (channels < 1 || channels > LANES || target.shape[2] != channels || source.strides[2] != 1 ||
-        source.strides[1] != channels) {
-        PyErr_SetString(PyExc_ValueError, "expected 1 to 4 adjacent channels, as many in the result");
-        goto release_target;
-    }
+    if (check_pictures(&source, &target) < 0) goto release_target;
     if (read_axis(&row_first, &row_weights, source.shape[0], target.shape[0], &rows) < 0 ||
         read_axis(&column_first, &column_weights, source.shape[1], target.shape[1], &columns) < 0)
         goto release_target;
-    float *work = calloc(source.shape[1] * channels + LANES + columns.size * LANES, sizeof(float));
-    if (work == NULL) {
+    if (resample_any(&source, &target, &rows, &columns) < 0) {
         PyErr_NoMemory();
         goto release_target;
     }
-    Py_BEGIN_ALLOW_THREADS
-    resample(&source, &target, &rows, &columns, work, work + source.shape[1] * channels + LANES);
-    Py_END_ALLOW_THREADS
-    free(work);
     result = Py_NewRef(Py_None);
 release_target:
     PyBuffer_Release(&target_view);
@@ -223,6 +152,144 @@ release_weights:
     PyBuffer_Release(&row_weights);
     PyBuffer_Release(&column_first);
     PyBuffer_Release(&column_weights);
+    return result;
+}
+
+PyDoc_STRVAR(resample_linear_doc,
+             "resample_linear(source, target, y0, x0, y1, x1, antialias)\n--\n\n"
+             "As resample, of a region in pixels and by the triangle, stretched where an axis shrinks if antialias.");
+
+static PyObject *resample_linear_call(PyObject *module, PyObject *arguments) {
+    PyObject *from, *to, *result = NULL;
+    Py_buffer source_view, target_view;
+    Image source, target;
+    Axis rows = {0}, columns = {0};
+    double y0, x0, y1, x1;
+    int antialias;
+    if (!PyArg_ParseTuple(arguments, "OOddddp", &from, &to, &y0, &x0, &y1, &x1, &antialias)) return NULL;
+    if (borrow(from, &source_view, &source, 'B', 0) < 0) return NULL;
+    if (borrow(to, &target_view, &target, 'B', 1) < 0) goto release_source;
+    if (check_pictures(&source, &target) < 0) goto release_target;
+    if (!is_region(y0, x0, y1, x1) || min_extent(&source) < 1 || min_extent(&target) < 1) {
+        PyErr_SetString(PyExc_ValueError, "the region is too large, or the picture or the result is empty");
+        goto release_target;
+    }
+    if (plan_triangle(source.shape[0], target.shape[0], y0, y1, antialias, 0, &rows) < 0 ||
+        plan_triangle(source.shape[1], target.shape[1], x0, x1, antialias, 0, &columns) < 0 ||
+        resample_any(&source, &target, &rows, &columns) < 0)
+        PyErr_NoMemory();
+    else
+        result = Py_NewRef(Py_None);
+    free_axis(&rows);
+    free_axis(&columns);
+release_target:
+    PyBuffer_Release(&target_view);
+release_source:
+    PyBuffer_Release(&source_view);
+    return result;
+}
+
+/* A picture of adjacent pixels, as NumPy columns of 64-bit numbers describe it. */
+typedef struct {
+    int64_t address, height, width, stride;
+} Picture;
+
+/* What the pictures of a batch become. */
+typedef struct {
+    const Picture *pictures;
+    const double (*regions)[4];
+    const uint8_t *mirrors;
+    const float *gains, *offsets;
+    Py_ssize_t values_step; /* from the gains of a picture to those of the next one; 0 if they are the same */
+    int antialias;
+    Image target; /* of picture 0 */
+    Py_ssize_t target_step;
+} PictureBatch;
+
+/* Makes one picture of a batch; -1 without memory. */
+static int make_picture(const PictureBatch *batch, Py_ssize_t number) {
+    const Picture *picture = batch->pictures + number;
+    const double *region = batch->regions[number];
+    Image target = batch->target;
+    Image source = {(char *)(intptr_t)picture->address,
+                    {picture->height, picture->width, target.shape[2]},
+                    {picture->stride, target.shape[2], 1}};
+    Axis rows = {0}, columns = {0};
+    FixedPlan plan = {0};
+    const float *gains = batch->gains + number * batch->values_step;
+    const float *offsets = batch->offsets + number * batch->values_step;
+    target.data += number * batch->target_step;
+    int made = -1;
+    if (plan_triangle(source.shape[0], target.shape[0], region[0], region[2], batch->antialias, 0, &rows) == 0 &&
+        plan_triangle(source.shape[1], target.shape[1], region[1], region[3], batch->antialias,
+                      batch->mirrors[number], &columns) == 0)
+        made = plan_fixed(&rows, &columns, source.shape[2], &plan);
+    if (made > 0) resample_fixed(&source, &target, &plan.rows, &plan.columns, gains, offsets, &plan.work);
+    free(plan.memory);
+    free_axis(&rows);
+    free_axis(&columns);
+    return made;
+}
+
+PyDoc_STRVAR(crop_resize_normalize_doc,
+             "crop_resize_normalize(pictures, regions, mirrors, gains, offsets, antialias, target, begin, end)\n--\n\n"
+             "Makes pictures begin .. end of a batch: as resample_linear and then normalize do it, into float32\n"
+             "(n, channels, h, w). pictures: int64 (n, 4), the address, height, width and bytes of a row of uint8\n"
+             "pictures of adjacent pixels, which are trusted; regions: float64 (n, 4), y0, x0, y1, x1; mirrors: bool\n"
+             "(n,); gains and offsets: float32 (n or 1, channels). Axes may shrink to 1 / 7.5.");
+
+static PyObject *crop_resize_normalize_call(PyObject *module, PyObject *arguments) {
+    PyObject *to, *result = NULL;
+    Py_buffer pictures, regions, mirrors, gains, offsets, view;
+    PictureBatch batch;
+    Py_ssize_t begin, end;
+    if (!PyArg_ParseTuple(arguments, "y*y*y*y*y*pOnn", &pictures, &regions, &mirrors, &gains, &offsets,
+                          &batch.antialias, &to, &begin, &end))
+        return NULL;
+    if (PyObject_GetBuffer(to, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE) < 0) goto release_values;
+    Py_ssize_t count = mirrors.len, row = view.ndim == 4 ? view.shape[1] * (Py_ssize_t)sizeof(float) : 0;
+    int fits = view.ndim == 4 && view.format != NULL && strcmp(view.format, "f") == 0 && view.shape[0] == count &&
+               view.shape[1] >= 1 && view.shape[1] <= LANES && 0 <= begin && begin <= end && end <= count &&
+               pictures.len == count * (Py_ssize_t)sizeof(Picture) &&
+               regions.len == count * 4 * (Py_ssize_t)sizeof(double) && gains.len == offsets.len &&
+               (gains.len == row || gains.len == count * row);
+    batch.pictures = pictures.buf;
+    batch.regions = regions.buf;
+    for (Py_ssize_t i = begin; fits && i < end; i++) {
+        const double *region = batch.regions[i];
+        fits = batch.pictures[i].height > 0 && batch.pictures[i].width > 0 && view.shape[2] > 0 && view.shape[3] > 0 &&
+               is_region(region[0], region[1], region[2], region[3]);
+    }
+    if (!fits) {
+        PyErr_SetString(PyExc_ValueError, "the pictures, the values and the result don't fit each other");
+        goto release_target;
+    }
+    batch.mirrors = mirrors.buf;
+    batch.gains = gains.buf;
+    batch.offsets = offsets.buf;
+    batch.values_step = gains.len == row ? 0 : view.shape[1];
+    batch.target = (Image){view.buf,
+                           {view.shape[2], view.shape[3], view.shape[1]},
+                           {view.strides[2], view.strides[3], view.strides[1]}};
+    batch.target_step = view.strides[0];
+    int made = 1;
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t i = begin; i < end && made > 0; i++) made = make_picture(&batch, i);
+    Py_END_ALLOW_THREADS
+    if (made > 0)
+        result = Py_NewRef(Py_None);
+    else if (made < 0)
+        PyErr_NoMemory();
+    else
+        PyErr_SetString(PyExc_ValueError, "a picture shrinks too much");
+release_target:
+    PyBuffer_Release(&view);
+release_values:
+    PyBuffer_Release(&pictures);
+    PyBuffer_Release(&regions);
+    PyBuffer_Release(&mirrors);
+    PyBuffer_Release(&gains);
+    PyBuffer_Release(&offsets);
     return result;
 }
 
@@ -267,6 +334,8 @@ release_values:
 
 static PyMethodDef functions[] = {
     {"resample", resample_call, METH_VARARGS, resample_doc},
+    {"resample_linear", resample_linear_call, METH_VARARGS, resample_linear_doc},
+    {"crop_resize_normalize", crop_resize_normalize_call, METH_VARARGS, crop_resize_normalize_doc},
     {"normalize", normalize_call, METH_VARARGS, normalize_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -17,10 +17,16 @@ from pipeline.imaging.filters import AxisPlan, filter_name, nearest_indices, pla
 from pipeline.imaging.native import compiled
 from pipeline.imaging.scratch import scratch
 
-__all__ = ["resize"]
+__all__ = ["MOST_PIXELS", "TRIANGLES", "resize"]
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
+
+TRIANGLES = ("linear", "triangular")
+"""Two names of one filter, which the compiled loop knows."""
+
+MOST_PIXELS = 1 << 20
+"""Where the regions end that it takes."""
 
 # OpenBLAS, which NumPy brings, starts threads of its own above this many multiply-adds a product; the executor's
 # threads are the only ones wanted.
@@ -97,6 +103,11 @@ def resize(
         return out
 
     if compiled is not None and _is_for_loop(pixels, result) and "nearest" not in (rows[4], columns[4]):
+        if pixels.strides[1:] != (pixels.shape[2], 1):
+            pixels = np.ascontiguousarray(pixels)
+        if rows[4] in TRIANGLES and columns[4] in TRIANGLES and max(map(abs, (y0, x0, y1, x1))) < MOST_PIXELS:
+            compiled.resample_linear(pixels, result, y0, x0, y1, x1, antialias)
+            return out
         top, bottom, *row_taps = plan_taps(*rows, antialias)
         left, right, *column_taps = plan_taps(*columns, antialias)
         compiled.resample(pixels[top:bottom, left:right], result, *row_taps, *column_taps)
@@ -121,19 +132,14 @@ def resize(
 
 
 def _is_for_loop(pixels: Array, result: Array) -> bool:
-    """Whether the compiled loop takes them: uint8, and rows of adjacent pixels of at most 4 channels."""
-    return bool(
-        pixels.dtype == result.dtype == np.uint8
-        and pixels.shape[2] <= 4
-        and pixels.strides[1:] == (pixels.shape[2], 1)
-        and result.ndim == 3
-    )
+    """Whether the compiled loop takes them, packed: uint8 of at most 4 channels."""
+    return bool(pixels.dtype == result.dtype == np.uint8 and pixels.shape[2] <= 4 and result.ndim == 3)
 
 
 def _is_plain_enlargement(pixels: Array, result: Array, rows: Any, columns: Any) -> bool:
     """Whether OpenCV's bilinear resize computes the same within 1; it takes a third of the time."""
     for extent, size, low, high, name in (rows, columns):
-        if size < extent or (low, high) != (0, extent) or name not in ("linear", "triangular"):
+        if size < extent or (low, high) != (0, extent) or name not in TRIANGLES:
             return False
     channels = pixels.shape[2]
     packed = result.flags.c_contiguous and result.strides[1:] == (channels, 1)  # a single channel is both

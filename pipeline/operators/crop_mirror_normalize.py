@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -164,6 +164,20 @@ class _State:
     offsets: list[list[float]]
 
 
+class Normalized(NamedTuple):
+    """How to normalise whole pictures of a batch.
+
+    Attributes:
+        mirror: (N,) bool.
+        scale: (N or 1, C) float32, of ``pixel * scale + bias``.
+        bias: see scale.
+    """
+
+    mirror: npt.NDArray[np.bool_]
+    scale: npt.NDArray[np.float32]
+    bias: npt.NDArray[np.float32]
+
+
 @implements(CROP_MIRROR_NORMALIZE, "cpu")
 class CropMirrorNormalizeCpu(SampleOperator[_State]):
     """Writes each pixel once, straight into the batch."""
@@ -183,6 +197,30 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         gains, offsets = self._constants.rows.of(batch)
         state = _State(plan, windows, (mirror != 0).tolist(), gains, offsets)
         return state, [describe(plan.output_layout, plan.extents(windows, known), plan.dtype)]
+
+    def plan(self, batch: Batch, channels: int) -> Normalized | None:
+        """Return how to normalise whole HWC pictures of some channels to float32 planes.
+
+        Returns:
+            None where that isn't what is asked for.
+
+        Raises:
+            PipelineError: for arguments that don't fit.
+        """
+        plan = self._constants.plans.of(batch, "HWC")
+        plain = plan.takes_apart and plan.dtype == np.float32 and not plan.pad and len(plan.fill) == 1
+        if not plain or not self._constants.windows.of(batch, "HWC").whole:
+            return None
+        arguments = batch.arguments(self.node)
+        mirror = arguments.scalars("mirror")
+        assert mirror is not None
+        constant = not (arguments.per_sample("mean") or arguments.per_sample("std"))
+        rows = (1 if constant else batch.size, channels)
+        scale, bias = (
+            np.broadcast_to(_table(values, channels, channels, constant), rows)
+            for values in self._constants.tables.of(batch)
+        )
+        return Normalized(mirror != 0, scale.astype(np.float32), bias.astype(np.float32))
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         image, plan = inputs[0], state.plan

@@ -26,7 +26,7 @@ from pipeline.operators.schema import Argument, Input, Kind, OperatorSchema
 from pipeline.operators.specs import Extents, describe, known_extents
 from pipeline.operators.upload import upload
 from pipeline.tensors.cpu import Array, TensorListCPU
-from pipeline.types import INTERP_LINEAR, DALIInterpType
+from pipeline.types import INTERP_LINEAR, INTERP_TRIANGULAR, DALIInterpType
 
 __all__ = ["FILTER_ARGUMENTS", "RESIZE", "ResizeCpu", "ResizeGpu"]
 
@@ -163,6 +163,21 @@ class ResizeCpu(SampleOperator[_State]):
         if attributes:
             specs.append(describe("", (len(axes.letters),), np.dtype(np.int32)))
         return state, specs
+
+    def plan(self, batch: Batch, extents: npt.NDArray[np.int64]) -> ResizedBatch | None:
+        """Return how to resize uint8 pictures of (N, 2) extents to uint8 ones of one size, with the linear filter.
+
+        Returns:
+            None where that isn't what is asked for.
+
+        Raises:
+            PipelineError: for arguments that don't fit.
+        """
+        lower, upper = self._filters.of(batch)
+        geometry = self._geometries.of(batch, "HW")
+        linear = {*lower, *upper} <= {int(INTERP_LINEAR), int(INTERP_TRIANGULAR)}
+        plain = linear and output_dtype(self.node) in (None, np.uint8) and not self.node.argument("save_attrs")
+        return geometry.solve_all(extents) if plain and geometry.fixed_size is not None else None
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array | tuple[Array, ...]:
         (image,) = inputs

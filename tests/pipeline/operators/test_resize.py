@@ -273,7 +273,7 @@ def test_differs_in_few_pixels_of_a_photograph_like_picture() -> None:
     feed = pictures((120, 160, 3))
     graph = lambda fn, _, x: fn.resize(x, size=[51, 77])  # noqa: E731
     (ours,), (theirs,) = run_ours(graph, feed, layouts=["HWC"]), run_dali(graph, feed, layouts=["HWC"])
-    assert (ours.samples[0] != theirs.samples[0]).mean() < 0.002
+    assert (ours.samples[0] != theirs.samples[0]).mean() < 0.01
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,346 @@
+/* Resampling of 8-bit pictures in integers: 16 rows at a time, one in each lane of a vector.
+
+   A block of rows is blended from the rows of the source, turned so that the 16 pixels of a column lie side by side,
+   blended along its columns, and turned back. Pixels have 7 bits behind the point on the way, weights 15: sums stay
+   within 16 bits as long as no weight is negative. Loops are written so that compilers make vectors of them. */
+
+#define ROWS 16
+#define PART 512     /* pixels of a row that are blended at once: what a block reads stays in the first cache */
+#define MOST_TAPS 16 /* beyond, rounding errors of 1 / 256 each add up to what shows; 16 bits would hold 48 */
+#define CACHE_LINE 64
+
+/* How an axis is resampled, with weights of 15 bits; the first and the last input of each block of outputs. */
+typedef struct {
+    const int32_t *first;
+    int16_t *weights;
+    Py_ssize_t size;
+    Py_ssize_t taps;
+} FixedAxis;
+
+/* Memory that a picture needs on its way. */
+typedef struct {
+    int16_t *rows;    /* (inputs of a block, PART): rows of the source */
+    int16_t *blended; /* (ROWS, PART) */
+    int16_t *columns; /* (inputs of a row, ROWS) */
+    uint8_t *turned;  /* (channels, outputs of a row, ROWS) */
+    uint8_t *lines;   /* (channels, ROWS, outputs of a row) */
+} Workspace;
+
+/* value * weight, as a processor's rounding multiplication has it. */
+ALWAYS_INLINE int16_t scaled(int16_t value, int16_t weight) {
+    return (int16_t)((((int32_t)value * weight >> 14) + 1) >> 1);
+}
+
+ALWAYS_INLINE Py_ssize_t padded(Py_ssize_t count) { return (count + ROWS - 1) / ROWS * ROWS; }
+
+/* Makes weights of 15 bits that add up to one; 0 where one is negative. */
+static int quantize(const Axis *axis, FixedAxis *fixed) {
+    for (Py_ssize_t i = 0; i < axis->size; i++) {
+        const float *from = axis->weights + i * axis->taps;
+        int16_t *to = fixed->weights + i * axis->taps;
+        Py_ssize_t largest = 0;
+        int rest = 1 << 15;
+        for (Py_ssize_t k = 0; k < axis->taps; k++) {
+            if (!(from[k] >= 0 && from[k] <= 1.001f)) return 0;
+            int weight = (int)(from[k] * 32768 + 0.5f);
+            rest -= weight;
+            to[k] = (int16_t)(weight > INT16_MAX ? INT16_MAX : weight);
+            if (from[k] > from[largest]) largest = k;
+        }
+        int weight = to[largest] + rest;
+        to[largest] = (int16_t)(weight > INT16_MAX ? INT16_MAX : weight);
+    }
+    return 1;
+}
+
+/* The first and the last (exclusive) input of outputs begin .. end. */
+static void inputs_of(const FixedAxis *axis, Py_ssize_t begin, Py_ssize_t end, Py_ssize_t *first, Py_ssize_t *last) {
+    *first = *last = axis->first[begin];
+    for (Py_ssize_t i = begin; i < end; i++) {
+        if (axis->first[i] < *first) *first = axis->first[i];
+        if (axis->first[i] > *last) *last = axis->first[i];
+    }
+    *last += axis->taps;
+}
+
+/* The weighted sum of up to four rows, added to what `out` holds unless it is the first. */
+ALWAYS_INLINE void blend_fixed_some(const int16_t *rows, const int16_t *weights, int taps, int first, Py_ssize_t n,
+                                    int16_t *restrict out) {
+    int16_t w[4] = {0};
+    for (int k = 0; k < taps; k++) w[k] = weights[k];
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int16_t sum = scaled(rows[i], w[0]);
+        if (taps > 1) sum += scaled(rows[i + PART], w[1]);
+        if (taps > 2) sum += scaled(rows[i + 2 * PART], w[2]);
+        if (taps > 3) sum += scaled(rows[i + 3 * PART], w[3]);
+        out[i] = first ? sum : (int16_t)(out[i] + sum);
+    }
+}
+
+ALWAYS_INLINE void blend_fixed_rows(const int16_t *rows, const int16_t *weights, Py_ssize_t taps, Py_ssize_t n,
+                                    int16_t *restrict out) {
+    switch (taps) { /* constants, for the compiler */
+    case 1: blend_fixed_some(rows, weights, 1, 1, n, out); return;
+    case 2: blend_fixed_some(rows, weights, 2, 1, n, out); return;
+    case 3: blend_fixed_some(rows, weights, 3, 1, n, out); return;
+    default: blend_fixed_some(rows, weights, 4, 1, n, out);
+    }
+    Py_ssize_t k = 4;
+    for (; k + 4 <= taps; k += 4) blend_fixed_some(rows + k * PART, weights + k, 4, 0, n, out);
+    for (; k < taps; k++) blend_fixed_some(rows + k * PART, weights + k, 1, 0, n, out);
+}
+
+ALWAYS_INLINE void widen(const uint8_t *restrict from, Py_ssize_t n, int16_t *restrict out) {
+    for (Py_ssize_t i = 0; i < n; i++) out[i] = (int16_t)(from[i] << 7);
+}
+
+/* (ROWS, PART) to (n, ROWS). */
+ALWAYS_INLINE void turn(const int16_t *restrict rows, Py_ssize_t n, int16_t *restrict out) {
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int16_t *to = out + i * ROWS;
+#define LANE(r) to[r] = rows[r * PART + i]; /* by name: compilers make no vectors of a loop here */
+        LANE(0) LANE(1) LANE(2) LANE(3) LANE(4) LANE(5) LANE(6) LANE(7)
+        LANE(8) LANE(9) LANE(10) LANE(11) LANE(12) LANE(13) LANE(14) LANE(15)
+#undef LANE
+    }
+}
+
+/* What comes next from the source is fetched while the processor computes: a line of the cache at a time. */
+typedef struct {
+    const char *row;
+    Py_ssize_t stride, rows, nbytes, place;
+} Fetch;
+
+ALWAYS_INLINE void fetch_some(Fetch *next, Py_ssize_t lines) {
+    for (; lines > 0 && next->rows > 0; lines--) {
+        __builtin_prefetch(next->row + next->place, 0, 2); /* the second cache: the first one is in use */
+        next->place += CACHE_LINE;
+        if (next->place >= next->nbytes) {
+            next->place = 0;
+            next->row += next->stride;
+            next->rows--;
+        }
+    }
+}
+
+/* The weighted sum of up to four columns of n pixels, added to `sums` unless it is the first. */
+ALWAYS_INLINE void blend_fixed_pixels(const int16_t *from, const int16_t *weights, int taps, int first, int n,
+                                      int16_t *restrict sums) {
+    for (int i = 0; i < n; i++) {
+        int16_t sum = scaled(from[i], weights[0]);
+        if (taps > 1) sum += scaled(from[n + i], weights[1]);
+        if (taps > 2) sum += scaled(from[2 * n + i], weights[2]);
+        if (taps > 3) sum += scaled(from[3 * n + i], weights[3]);
+        sums[i] = first ? sum : (int16_t)(sums[i] + sum);
+    }
+}
+
+/* (inputs, channels, ROWS) to (channels, outputs, ROWS), rounded; `head` is the number of taps, at most 4. */
+ALWAYS_INLINE void blend_fixed_some_columns(const int16_t *columns, int channels, const FixedAxis *axis, int head,
+                                            Py_ssize_t left, Fetch *next, uint8_t *restrict out) {
+    const int n = channels * ROWS;
+    Py_ssize_t lines = next->rows * (next->nbytes / CACHE_LINE + 1) / axis->size + 1;
+    for (Py_ssize_t x = 0; x < axis->size; x++) {
+        const int16_t *weights = axis->weights + x * axis->taps;
+        const int16_t *from = columns + (axis->first[x] - left) * n;
+        int16_t sums[LANES * ROWS];
+        uint8_t rounded[LANES * ROWS];
+        fetch_some(next, lines);
+        blend_fixed_pixels(from, weights, head, 1, n, sums);
+        if (head == 4)
+            for (Py_ssize_t k = 4; k < axis->taps; k++) blend_fixed_pixels(from + k * n, weights + k, 1, 0, n, sums);
+        for (int i = 0; i < n; i++) rounded[i] = (uint8_t)((uint16_t)(sums[i] + 64) >> 7);
+        for (int c = 0; c < channels; c++)
+            memcpy(out + (c * padded(axis->size) + x) * ROWS, rounded + c * ROWS, ROWS);
+    }
+}
+
+ALWAYS_INLINE void blend_fixed_columns(const int16_t *columns, int channels, const FixedAxis *axis, Py_ssize_t left,
+                                       Fetch *next, uint8_t *restrict out) {
+    switch (axis->taps) { /* constants, for the compiler */
+    case 1: blend_fixed_some_columns(columns, channels, axis, 1, left, next, out); return;
+    case 2: blend_fixed_some_columns(columns, channels, axis, 2, left, next, out); return;
+    case 3: blend_fixed_some_columns(columns, channels, axis, 3, left, next, out); return;
+    default: blend_fixed_some_columns(columns, channels, axis, 4, left, next, out);
+    }
+}
+
+/* 16 times 16 bytes, turned: riffled four times, as a deck of cards. */
+ALWAYS_INLINE void turn_bytes(const uint8_t *from, uint8_t *restrict to, Py_ssize_t stride) {
+    uint8_t a[ROWS * ROWS], b[ROWS * ROWS];
+    const int half = ROWS * ROWS / 2;
+    for (int i = 0; i < half; i++) a[2 * i] = from[i], a[2 * i + 1] = from[half + i];
+    for (int i = 0; i < half; i++) b[2 * i] = a[i], b[2 * i + 1] = a[half + i];
+    for (int i = 0; i < half; i++) a[2 * i] = b[i], a[2 * i + 1] = b[half + i];
+    for (int i = 0; i < half; i++) b[2 * i] = a[i], b[2 * i + 1] = a[half + i];
+    for (int r = 0; r < ROWS; r++) memcpy(to + r * stride, b + r * ROWS, ROWS);
+}
+
+/* Writes a block of rows that lie as (channels, ROWS, width), where the target has them. */
+ALWAYS_INLINE void store_bytes(const uint8_t *lines, Py_ssize_t width, const Image *target, Py_ssize_t top,
+                               Py_ssize_t count) {
+    Py_ssize_t columns = target->shape[1], channels = target->shape[2], step = target->strides[1];
+    for (Py_ssize_t r = 0; r < count; r++) {
+        uint8_t *to = (uint8_t *)target->data + (top + r) * target->strides[0];
+        const uint8_t *line = lines + r * width;
+        if (step == 3 && channels == 3 && target->strides[2] == 1) {
+            const uint8_t *second = line + ROWS * width, *third = second + ROWS * width;
+            for (Py_ssize_t x = 0; x < columns; x++)
+                to[3 * x] = line[x], to[3 * x + 1] = second[x], to[3 * x + 2] = third[x];
+            continue;
+        }
+        for (Py_ssize_t c = 0; c < channels; c++, line += ROWS * width, to += target->strides[2]) {
+            if (step == 1)
+                memcpy(to, line, columns);
+            else
+                for (Py_ssize_t x = 0; x < columns; x++) to[x * step] = line[x];
+        }
+    }
+}
+
+/* Normalises a row. What is written goes past the cache, where it would be fetched first and drive out what is read. */
+ALWAYS_INLINE void scale_past_cache(const uint8_t *from, Py_ssize_t width, float gain, float offset,
+                                    float *restrict to) {
+#ifdef __SSE2__
+    if (((uintptr_t)to & 15) == 0 && width % 4 == 0) {
+        float row[PART] __attribute__((aligned(16)));
+        for (Py_ssize_t i = 0; i < width; i += PART) {
+            Py_ssize_t part = width - i < PART ? width - i : PART;
+            scale_row(from + i, 1, part, gain, offset, row);
+            for (Py_ssize_t x = 0; x < part; x += 4) _mm_stream_ps(to + i + x, _mm_load_ps(row + x));
+        }
+        return;
+    }
+#endif
+    scale_row(from, 1, width, gain, offset, to);
+}
+
+/* The same, normalised to floats whose columns are adjacent. */
+ALWAYS_INLINE void store_floats(const uint8_t *lines, Py_ssize_t width, const Image *target, Py_ssize_t top,
+                                Py_ssize_t count, const float *gains, const float *offsets) {
+    for (Py_ssize_t c = 0; c < target->shape[2]; c++) {
+        char *to = target->data + top * target->strides[0] + c * target->strides[2];
+        for (Py_ssize_t r = 0; r < count; r++, to += target->strides[0])
+            scale_past_cache(lines + (c * ROWS + r) * width, target->shape[1], gains[c], offsets[c], (float *)to);
+    }
+}
+
+/* Resamples a picture of adjacent pixels into bytes of any strides, or into floats if there are gains and offsets. */
+FOR_EACH_CPU
+static void resample_fixed(const Image *source, const Image *target, const FixedAxis *rows, const FixedAxis *columns,
+                           const float *gains, const float *offsets, const Workspace *work) {
+    Py_ssize_t channels = source->shape[2], width = padded(columns->size), left, right;
+    inputs_of(columns, 0, columns->size, &left, &right);
+    Py_ssize_t n = (right - left) * channels;
+    const uint8_t *from = (const uint8_t *)source->data + left * channels;
+    for (Py_ssize_t top = 0; top < rows->size; top += ROWS) {
+        Py_ssize_t count = rows->size - top < ROWS ? rows->size - top : ROWS, first, last;
+        inputs_of(rows, top, top + count, &first, &last);
+        for (Py_ssize_t i = 0; i < n; i += PART) {
+            Py_ssize_t part = n - i < PART ? n - i : PART;
+            for (Py_ssize_t y = first; y < last; y++)
+                widen(from + y * source->strides[0] + i, part, work->rows + (y - first) * PART);
+            for (Py_ssize_t r = 0; r < ROWS; r++) {
+                Py_ssize_t y = top + (r < count ? r : count - 1);
+                const int16_t *weights = rows->weights + y * rows->taps;
+                const int16_t *inputs = work->rows + (rows->first[y] - first) * PART;
+                blend_fixed_rows(inputs, weights, rows->taps, padded(part), work->blended + r * PART);
+            }
+            turn(work->blended, padded(part), work->columns + i * ROWS);
+        }
+        Fetch next = {NULL, source->strides[0], 0, n, 0};
+        if (top + ROWS < rows->size && rows->first[top + ROWS] >= first) {
+            Py_ssize_t end = top + 2 * ROWS < rows->size ? top + 2 * ROWS : rows->size;
+            next.row = (const char *)from + last * source->strides[0];
+            next.rows = rows->first[end - 1] + rows->taps - last;
+        }
+        if (channels == 3) /* constants, for the compiler */
+            blend_fixed_columns(work->columns, 3, columns, left, &next, work->turned);
+        else if (channels == 1)
+            blend_fixed_columns(work->columns, 1, columns, left, &next, work->turned);
+        else
+            blend_fixed_columns(work->columns, (int)channels, columns, left, &next, work->turned);
+        for (Py_ssize_t c = 0; c < channels; c++)
+            for (Py_ssize_t x = 0; x < width; x += ROWS)
+                turn_bytes(work->turned + (c * width + x) * ROWS, work->lines + c * ROWS * width + x, width);
+        if (gains != NULL)
+            store_floats(work->lines, width, target, top, count, gains, offsets);
+        else
+            store_bytes(work->lines, width, target, top, count);
+    }
+#ifdef __SSE2__
+    if (gains != NULL) _mm_sfence(); /* before anybody is told that it is done */
+#endif
+}
+
+/* All that a picture needs besides its pixels. */
+typedef struct {
+    void *memory;
+    FixedAxis rows, columns;
+    Workspace work;
+} FixedPlan;
+
+/* Plans a picture: 1, or 0 if it has to be made in floats, or -1 without memory. `memory` is then the caller's. */
+static int plan_fixed(const Axis *rows, const Axis *columns, Py_ssize_t channels, FixedPlan *plan) {
+    plan->memory = NULL;
+    if (rows->taps > MOST_TAPS || columns->taps > MOST_TAPS) return 0;
+    plan->rows = (FixedAxis){rows->first, NULL, rows->size, rows->taps};
+    plan->columns = (FixedAxis){columns->first, NULL, columns->size, columns->taps};
+    Py_ssize_t span = 1, first, last;
+    for (Py_ssize_t top = 0; top < rows->size; top += ROWS) {
+        inputs_of(&plan->rows, top, top + ROWS < rows->size ? top + ROWS : rows->size, &first, &last);
+        span = last - first > span ? last - first : span;
+    }
+    inputs_of(&plan->columns, 0, columns->size, &first, &last);
+    Py_ssize_t sizes[] = {
+        span * PART, ROWS * PART, padded((last - first) * channels) * ROWS, rows->size * rows->taps,
+        columns->size * columns->taps, channels * padded(columns->size) * ROWS / 2,
+        channels * padded(columns->size) * ROWS / 2,
+    };
+    int16_t *parts[sizeof(sizes) / sizeof(sizes[0])];
+    Py_ssize_t total = CACHE_LINE;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) total += padded(sizes[i]) * 2 + CACHE_LINE;
+    if ((plan->memory = malloc(total)) == NULL) return -1;
+    uintptr_t place = (uintptr_t)plan->memory;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        place = (place + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE;
+        parts[i] = (int16_t *)place;
+        place += sizes[i] * 2;
+    }
+    plan->work = (Workspace){parts[0], parts[1], parts[2], (uint8_t *)parts[5], (uint8_t *)parts[6]};
+    plan->rows.weights = parts[3];
+    plan->columns.weights = parts[4];
+    return quantize(rows, &plan->rows) && quantize(columns, &plan->columns);
+}
+
+/* How the triangle resamples an axis, as `filters.py` has it; `first` and `weights` are the caller's to free.
+   -1 without memory. */
+static int plan_triangle(Py_ssize_t extent, Py_ssize_t size, double low, double high, int antialias, int reversed,
+                         Axis *axis) {
+    double scale = (high - low) / size, reach = antialias && fabs(scale) > 1 ? fabs(scale) : 1;
+    Py_ssize_t last = extent - 1, taps = 1;
+    int32_t *first = malloc(size * sizeof(int32_t));
+    for (Py_ssize_t i = 0; first != NULL && i < size; i++) {
+        double center = low + (i + 0.5) * scale - 0.5;
+        Py_ssize_t begin = (Py_ssize_t)floor(center - reach) + 1, end = (Py_ssize_t)ceil(center + reach);
+        begin = begin < 0 ? 0 : begin > last ? last : begin;
+        end = end < 1 ? 1 : end > extent ? extent : end;
+        first[reversed ? size - 1 - i : i] = (int32_t)begin;
+        taps = end - begin > taps ? end - begin : taps;
+    }
+    float *weights = calloc(size * taps, sizeof(float));
+    *axis = (Axis){first, weights, size, taps};
+    if (first == NULL || weights == NULL) return -1;
+    for (Py_ssize_t i = 0; i < size; i++) {
+        double center = low + (i + 0.5) * scale - 0.5, sum = 0;
+        Py_ssize_t begin = (Py_ssize_t)floor(center - reach) + 1, end = (Py_ssize_t)ceil(center + reach);
+        for (Py_ssize_t k = begin; k < end; k++) sum += 1 - fabs(k - center) / reach;
+        Py_ssize_t place = reversed ? size - 1 - i : i;
+        if (first[place] > extent - taps) first[place] = (int32_t)(extent - taps);
+        for (Py_ssize_t k = begin; k < end; k++) {
+            Py_ssize_t inside = k < 0 ? 0 : k > last ? last : k; /* edge pixels stand for all that are outside */
+            weights[place * taps + inside - first[place]] += (float)((1 - fabs(k - center) / reach) / sum);
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,111 @@
+/* Resampling of 8-bit pictures in floats, for weights that `_fixed_point.h` can't take, and normalising. */
+
+/* The weighted sum of up to four rows of n bytes, added to what `out` holds unless it is the first. */
+ALWAYS_INLINE void blend_some(const uint8_t *rows, Py_ssize_t stride, const float *weights, int taps, int first,
+                              Py_ssize_t n, float *restrict out) {
+    const uint8_t *a = rows, *b = rows + stride, *c = rows + 2 * stride, *d = rows + 3 * stride;
+    float w[4] = {0};
+    for (int k = 0; k < taps; k++) w[k] = weights[k];
+    for (Py_ssize_t i = 0; i < n; i++) {
+        float sum = w[0] * a[i];
+        if (taps > 1) sum += w[1] * b[i];
+        if (taps > 2) sum += w[2] * c[i];
+        if (taps > 3) sum += w[3] * d[i];
+        out[i] = first ? sum : out[i] + sum;
+    }
+}
+
+/* The weighted sum of rows of n bytes; the number of taps and `first` are constants, for the compiler. */
+ALWAYS_INLINE void blend_rows(const uint8_t *rows, Py_ssize_t stride, const float *weights, Py_ssize_t taps,
+                              Py_ssize_t n, float *restrict out) {
+    switch (taps) {
+    case 1: blend_some(rows, stride, weights, 1, 1, n, out); return;
+    case 2: blend_some(rows, stride, weights, 2, 1, n, out); return;
+    case 3: blend_some(rows, stride, weights, 3, 1, n, out); return;
+    default: blend_some(rows, stride, weights, 4, 1, n, out);
+    }
+    Py_ssize_t k = 4;
+    for (; k + 4 <= taps; k += 4) blend_some(rows + k * stride, stride, weights + k, 4, 0, n, out);
+    for (; k < taps; k++) blend_some(rows + k * stride, stride, weights + k, 1, 0, n, out);
+}
+
+/* One row of output pixels, LANES floats each; `row` may be read LANES floats beyond its end. */
+ALWAYS_INLINE void blend_columns(const float *row, Py_ssize_t channels, const Axis *axis, float *restrict out) {
+    for (Py_ssize_t x = 0; x < axis->size; x++) {
+        const float *weights = axis->weights + x * axis->taps;
+        const float *from = row + axis->first[x] * channels;
+        Pixel sum = weights[0] * *(const Pixel *)from;
+        for (Py_ssize_t k = 1; k < axis->taps; k++) sum += weights[k] * *(const Pixel *)(from + k * channels);
+        *(Pixel *)(out + x * LANES) = sum;
+    }
+}
+
+/* Rounds one channel of a row of pixels; clamped in integers, which compilers vectorise. */
+ALWAYS_INLINE void round_row(const float *pixels, Py_ssize_t width, Py_ssize_t step, uint8_t *restrict out) {
+    for (Py_ssize_t x = 0; x < width; x++) {
+        int value = (int)(pixels[x * LANES] + ROUND);
+        value = value < 0 ? 0 : value;
+        out[x * step] = (uint8_t)(value > 255 ? 255 : value);
+    }
+}
+
+/* The same for pixels whose three channels lie side by side. */
+ALWAYS_INLINE void round_rgb(const float *pixels, Py_ssize_t width, uint8_t *restrict out) {
+    for (Py_ssize_t x = 0; x < width; x++) {
+        for (int c = 0; c < 3; c++) {
+            int value = (int)(pixels[x * LANES + c] + ROUND);
+            value = value < 0 ? 0 : value;
+            out[x * 3 + c] = (uint8_t)(value > 255 ? 255 : value);
+        }
+    }
+}
+
+FOR_EACH_CPU
+static void resample(const Image *source, const Image *target, const Axis *rows, const Axis *columns, float *row,
+                     float *pixels) {
+    Py_ssize_t width = columns->size, channels = source->shape[2], step = target->strides[1];
+    for (Py_ssize_t y = 0; y < rows->size; y++) {
+        const uint8_t *from = (const uint8_t *)source->data + rows->first[y] * source->strides[0];
+        const float *weights = rows->weights + y * rows->taps;
+        blend_rows(from, source->strides[0], weights, rows->taps, source->shape[1] * channels, row);
+        if (channels == 3) /* a constant, for the compiler */
+            blend_columns(row, 3, columns, pixels);
+        else
+            blend_columns(row, channels, columns, pixels);
+        uint8_t *line = (uint8_t *)target->data + y * target->strides[0];
+        if (step == 3 && channels == 3 && target->strides[2] == 1) {
+            round_rgb(pixels, width, line);
+            continue;
+        }
+        for (Py_ssize_t c = 0; c < channels; c++) {
+            uint8_t *to = line + c * target->strides[2];
+            if (step == 1)
+                round_row(pixels + c, width, 1, to);
+            else
+                round_row(pixels + c, width, step, to);
+        }
+    }
+}
+
+FOR_EACH_CPU
+static void normalize(const Image *source, const Image *target, const float *gains, const float *offsets,
+                      float *mirrored) {
+    Py_ssize_t width = source->shape[1], step = source->strides[1];
+    for (Py_ssize_t y = 0; y < source->shape[0]; y++) {
+        for (Py_ssize_t c = 0; c < source->shape[2]; c++) {
+            const uint8_t *from = (const uint8_t *)source->data + y * source->strides[0] + c * source->strides[2];
+            float *to = (float *)(target->data + y * target->strides[0] + c * target->strides[2]);
+            float *row = mirrored ? mirrored : to;
+            if (step == 1) /* constants, for the compiler */
+                scale_row(from, 1, width, gains[c], offsets[c], row);
+            else if (step == 3)
+                scale_row(from, 3, width, gains[c], offsets[c], row);
+            else
+                scale_row(from, step, width, gains[c], offsets[c], row);
+            if (mirrored) {
+                const float *end = row + width - 1;
+                for (Py_ssize_t x = 0; x < width; x++) to[x] = end[-x];
+            }
+        }
+    }
+}

@@ -42,8 +42,13 @@ FEW = {"dali": (8, 1), "ffmpeg-alone": (8, 1), "ffmpeg-unsafe": (8, 1), "ours-cp
 """Numbers of threads of rivals that don't need all of them."""
 
 IN_ORDER_ONLY = ("ffmpeg-alone", "ffmpeg-unsafe")
-BESIDE = ("ours-by-hand", "ours-reader")
-"""Who is measured beside a training."""
+BESIDE = {
+    "ours-by-hand": ("default", "its own"),
+    "ours-reader": ("default", "its own"),
+    "torchcodec": ("default",),
+    "pynvvideocodec": ("default",),
+}
+"""Who is measured beside a training, and on which streams that runs."""
 
 Document = dict[str, Any]
 
@@ -197,8 +202,8 @@ class Comparison:
         """Measures ours beside a training in the same process."""
         if device_id(self.options) is None:
             return
-        for rival in BESIDE:
-            for stream in ("default", "its own"):
+        for rival, streams in BESIDE.items():
+            for stream in streams:
                 if rival in self.callers:
                     self._rate(rival, videos, min(8, max(self.options.threads)), True, stream)
 

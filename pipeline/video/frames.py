@@ -195,6 +195,7 @@ def read_frames(
                     with target.current():
                         for other in others:
                             made[other] = made[first]
+        lending.close()  # others may go on with the decoder while pixels are waited for
         if len(fill) not in (1, target.channels):
             raise ArgumentValueError(f"fill_value has {len(fill)} values, the frames have {target.channels} channels")
         with target.current():

@@ -1,10 +1,12 @@
 /* What decoders do for each picture of a batch, in one call for all of them. Without this module `headers.py` and
    `nvjpeg.py` do the same in Python.
 
-   `headers` trusts no number in the data: every read is checked against the end. */
+   `headers` trusts no number in the data: every read is checked against the end. `turns.py` has the module hand out
+   turns. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -170,10 +172,80 @@ static PyObject *set_regions(PyObject *module, PyObject *args) {
     return PyLong_FromLong(refused);
 }
 
+/* One call of libnvjpeg at a time for each GPU. Who waits holds no GIL, so that the next call begins when one ends. */
+#define GPUS 64
+static pthread_mutex_t turns[GPUS];
+
+static pthread_mutex_t *turn_of(int gpu) {
+    if (gpu >= 0 && gpu < GPUS) return &turns[gpu];
+    PyErr_Format(PyExc_ValueError, "there is no GPU %d", gpu);
+    return NULL;
+}
+
+static PyObject *take_turn(PyObject *module, PyObject *args) {
+    int gpu;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "i", &gpu)) return NULL;
+    pthread_mutex_t *turn = turn_of(gpu);
+    if (!turn) return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(turn);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *end_turn(PyObject *module, PyObject *args) {
+    int gpu;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "i", &gpu)) return NULL;
+    pthread_mutex_t *turn = turn_of(gpu);
+    if (!turn) return NULL;
+    pthread_mutex_unlock(turn);
+    Py_RETURN_NONE;
+}
+
+/* nvjpegDecodeBatchedInitialize: handle, state, pictures, threads, output format. */
+typedef int (*Prepare)(void *, void *, int, int, int);
+/* nvjpegDecodeBatchedEx: handle, state, addresses, sizes, images, parameters, stream. */
+typedef int (*Decode)(void *, void *, const void *, const void *, void *, const void *, void *);
+
+static void *pointer(unsigned long long address) { return (void *)(uintptr_t)address; }
+
+static PyObject *decode_in_turn(PyObject *module, PyObject *args) {
+    int gpu, count, output, prepared = 0, decoded = 0;
+    unsigned long long prepare, decode, handle, state, stream;
+    Py_buffer addresses, sizes, images, parameters;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "iKKKKiiy*y*w*y*K", &gpu, &prepare, &decode, &handle, &state, &count, &output,
+                          &addresses, &sizes, &images, &parameters, &stream))
+        return NULL;
+    pthread_mutex_t *turn = turn_of(gpu);
+    if (turn) {
+        Py_BEGIN_ALLOW_THREADS
+        pthread_mutex_lock(turn);
+        if (count) prepared = ((Prepare)(uintptr_t)prepare)(pointer(handle), pointer(state), count, 1, output);
+        if (!prepared)
+            decoded = ((Decode)(uintptr_t)decode)(pointer(handle), pointer(state), addresses.buf, sizes.buf,
+                                                  images.buf, parameters.buf, pointer(stream));
+        pthread_mutex_unlock(turn);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&addresses);
+    PyBuffer_Release(&sizes);
+    PyBuffer_Release(&images);
+    PyBuffer_Release(&parameters);
+    return turn ? Py_BuildValue("(ii)", prepared, decoded) : NULL;
+}
+
 static PyMethodDef methods[] = {
     {"headers", headers, METH_VARARGS, "headers(addresses, lengths, rows): fill a row for each JPEG."},
     {"set_regions", set_regions, METH_VARARGS,
      "set_regions(function, parameters, regions): set x, y, width, height of each; returns the first status but 0."},
+    {"take_turn", take_turn, METH_VARARGS, "take_turn(gpu): wait for the turn to call libnvjpeg."},
+    {"end_turn", end_turn, METH_VARARGS, "end_turn(gpu): let the next one have it; by the thread that took it."},
+    {"decode_in_turn", decode_in_turn, METH_VARARGS,
+     "decode_in_turn(gpu, prepare, decode, handle, state, count, output, addresses, sizes, images, parameters, stream): "
+     "call two functions of libnvjpeg in one turn, the first unless count is 0; returns both statuses."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -181,4 +253,7 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_native", "What decoders do for each picture.", -1, methods, NULL, NULL, NULL, NULL,
 };
 
-PyMODINIT_FUNC PyInit__native(void) { return PyModule_Create(&definition); }
+PyMODINIT_FUNC PyInit__native(void) {
+    for (int gpu = 0; gpu < GPUS; gpu++) pthread_mutex_init(&turns[gpu], NULL);
+    return PyModule_Create(&definition);
+}

@@ -7,4 +7,4 @@ from pipeline.native import find_compiled
 __all__ = ["compiled"]
 
 compiled = find_compiled("codecs")
-"""The module `_native`: `headers` and `set_regions`; None where it isn't there."""
+"""The module `_native`: `headers`, `set_regions` and turns; None where it isn't there."""

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from ctypes import POINTER, byref, c_int, c_uint, c_void_p
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.codecs.joined_calls import JoinedCalls
 from pipeline.codecs.missing import load_nvjpeg
 from pipeline.codecs.native import compiled
+from pipeline.codecs.turns import Turn
 from pipeline.errors import DeviceError, PipelineError
 from pipeline.kernels.errors import cuda_call, load_cupy, require_device
 from pipeline.kernels.samples import Samples
@@ -44,10 +44,6 @@ _BACKEND_HARDWARE = 3
 _OUTPUTS = {RGB: 5, BGR: 6, GRAY: 2}
 #: nvjpegImage_t: a pointer and a pitch for each of four planes.
 _IMAGE = np.dtype([("channel", "u8", 4), ("pitch", "u8", 4)])
-#: By device: a graph or a process may have several decoders, and calls of all of them must follow each other.
-_TURNS: dict[int, threading.Lock] = {}
-#: Pictures of one call, of several batches: more bring nothing.
-MOST_PICTURES = 512
 
 
 class NvjpegError(PipelineError):
@@ -58,8 +54,8 @@ class NvjpegDecoder:
     """The hardware JPEG engine of one device. Any thread may call it; calls, of all decoders, run one after the other.
 
     A call lasts about as long as the engine works: what else is to be done for a batch should be done by another
-    thread. Batches of threads that wait meanwhile are decoded by one call. Two calls at once, of any states, were seen
-    to wait for each other for ever (libnvjpeg 13.3 on an H100).
+    thread, so that the next call has been prepared when one ends. Two calls at once, of any states, were seen to wait
+    for each other for ever (libnvjpeg 13.3 on an H100).
 
     It takes baseline JPEGs of one scan, of one or three components, without 4:1:1 and 4:1:0; a batch with anything
     else fails as a whole.
@@ -80,11 +76,11 @@ class NvjpegDecoder:
         self._library = _bind(load_nvjpeg())
         require_device(device_id)
         self._handle: c_void_p | None = c_void_p()
-        self._states: dict[int, _State] = {}
-        self._made: dict[int, npt.NDArray[np.uint64]] = {}  # nvjpegDecodeParams_t, by output format
-        self._turn = _TURNS.setdefault(device_id, threading.Lock())
-        self._calls = JoinedCalls(self._turn, self._decode, _fit)
-        with load_cupy().cuda.Device(device_id):
+        self._turn = Turn(device_id)
+        self._idle: dict[int, list[_Decoding]] = {}  # by the stream's address
+        self._users = 0
+        self._changed = threading.Condition()
+        with load_cupy().cuda.Device(device_id), self._turn:
             status = self._library.nvjpegCreateEx(_BACKEND_HARDWARE, None, None, 0, byref(self._handle))
         if status:
             self._handle = None
@@ -124,56 +120,36 @@ class NvjpegDecoder:
         Raises:
             NvjpegError: when the engine refuses the batch; which of the pictures is at fault, it doesn't say.
         """
-        self._calls(_Call(pointers, lengths, starts, target, output_type, stream))
-
-    def _decode(self, calls: Sequence[_Call]) -> None:
-        """Decode batches with one call, on the stream of the first. The turn is the caller's."""
-        stream, output = calls[0].stream, _OUTPUTS[calls[0].output_type]
-        others = {int(call.stream.ptr): call.stream for call in calls if call.stream.ptr != stream.ptr}
-        images = np.zeros(sum(len(call.pointers) for call in calls), _IMAGE)
-        images["channel"][:, 0] = np.concatenate([call.target.pointers for call in calls])
-        images["pitch"][:, 0] = np.concatenate([call.target.strides[:, 0] for call in calls])
-        sources = np.concatenate([call.pointers for call in calls]).astype(np.uint64)
-        sizes = np.concatenate([call.lengths for call in calls]).astype(np.uint64)
-        starts = np.concatenate([call.starts for call in calls])
-        shapes = np.concatenate([call.target.shapes for call in calls])
-        with load_cupy().cuda.Device(self.device_id):
-            if self._handle is None:
-                raise PipelineError("the decoder is closed")
-            for other in others.values():
-                _follow(stream, other)
-            state = self._state(stream)
+        images = np.zeros(len(pointers), _IMAGE)
+        images["channel"][:, 0] = target.pointers
+        images["pitch"][:, 0] = target.strides[:, 0]
+        sources = np.ascontiguousarray(pointers, np.uint64)
+        sizes = np.ascontiguousarray(lengths, np.uint64)
+        with load_cupy().cuda.Device(self.device_id), self._use():
+            decoding = self._take(stream)
             try:
-                state.prepare(len(sources), output)
-                parameters = self._parameters(output, starts, shapes)
-                status = self._library.nvjpegDecodeBatchedEx(
-                    self._handle, state.pointer, sources.ctypes.data, sizes.ctypes.data, images.ctypes.data,
-                    parameters.ctypes.data, stream.ptr,
-                )  # fmt: skip
-                _check(status, "nvjpegDecodeBatchedEx")
+                decoding.decode(sources, sizes, images, starts, target.shapes, _OUTPUTS[output_type], stream)
             except NvjpegError:  # a state that has failed goes on failing
                 with cuda_call("cudaStreamSynchronize"):
                     stream.synchronize()  # earlier batches may use it still
-                self._states.pop(int(stream.ptr)).free()
+                decoding.free()
                 raise
-            for other in others.values():
-                _follow(other, stream)
+            self._idle.setdefault(int(stream.ptr), []).append(decoding)
 
     def close(self) -> None:
-        """Wait for the device, and free the decoder. Idempotent."""
-        with self._turn:
+        """Wait for calls and for the device, and free the decoder. Idempotent."""
+        with self._changed:
             handle, self._handle = self._handle, None
             if handle is None:
                 return
-            with load_cupy().cuda.Device(self.device_id) as device:
-                device.synchronize()
-                for state in self._states.values():
-                    state.free()
-                self._states.clear()
-                for made in self._made.values():
-                    for parameters in made.tolist():
-                        self._library.nvjpegDecodeParamsDestroy(parameters)
-                self._made.clear()
+            self._changed.wait_for(lambda: not self._users)
+        with load_cupy().cuda.Device(self.device_id) as device:
+            device.synchronize()
+            for decodings in self._idle.values():
+                for decoding in decodings:
+                    decoding.free()
+            self._idle.clear()
+            with self._turn:
                 self._library.nvjpegDestroy(handle)
 
     def __enter__(self) -> NvjpegDecoder:
@@ -184,11 +160,73 @@ class NvjpegDecoder:
     ) -> None:
         self.close()
 
-    def _state(self, stream: Any) -> _State:
-        key = int(stream.ptr)
-        if key not in self._states:
-            self._states[key] = _State(self._library, self._handle)
-        return self._states[key]
+    @contextmanager
+    def _use(self) -> Iterator[None]:
+        """Keep it open meanwhile."""
+        with self._changed:
+            if self._handle is None:
+                raise PipelineError("the decoder is closed")
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._users -= 1
+                self._changed.notify_all()
+
+    def _take(self, stream: Any) -> _Decoding:
+        """Return what nobody decodes with, of those that were used on a stream: its order keeps batches apart."""
+        idle = self._idle.get(int(stream.ptr))
+        with suppress(IndexError):
+            if idle is not None:
+                return idle.pop()
+        assert self._handle is not None
+        return _Decoding(self._library, self._handle, self._turn)
+
+
+class _Decoding:
+    """What one call of the engine needs: a state (nvjpegJpegState_t), and parameters of windows."""
+
+    def __init__(self, library: Any, handle: c_void_p, turn: Turn) -> None:
+        self._library = library
+        self._handle = handle
+        self._turn = turn
+        self._state = c_void_p()
+        self._prepared: tuple[int, int] | None = None
+        self._made: dict[int, npt.NDArray[np.uint64]] = {}  # nvjpegDecodeParams_t, by output format
+        with turn:
+            _check(library.nvjpegJpegStateCreate(handle, byref(self._state)), "nvjpegJpegStateCreate")
+
+    def decode(
+        self,
+        sources: npt.NDArray[np.uint64],
+        sizes: npt.NDArray[np.uint64],
+        images: npt.NDArray[Any],
+        starts: npt.NDArray[np.int64],
+        shapes: npt.NDArray[np.int64],
+        output: int,
+        stream: Any,
+    ) -> None:
+        """Decode a batch. Arguments as those of `NvjpegDecoder.decode`.
+
+        Raises:
+            NvjpegError: a call failed; it is to be freed then.
+        """
+        batch = (sources, sizes, images, self._parameters(output, starts, shapes))
+        prepare = (len(sources), output)
+        wanted = None if self._prepared == prepare else prepare
+        prepared, decoded = self._turn.decode(self._library, self._handle, self._state, wanted, batch, stream.ptr)
+        _check(prepared, "nvjpegDecodeBatchedInitialize")
+        _check(decoded, "nvjpegDecodeBatchedEx")
+        self._prepared = prepare
+
+    def free(self) -> None:
+        """Free it. What it was last used for may not run any more, or have failed."""
+        with self._turn:
+            self._library.nvjpegJpegStateDestroy(self._state)
+            for made in self._made.values():
+                for parameters in made.tolist():
+                    self._library.nvjpegDecodeParamsDestroy(parameters)
 
     def _parameters(
         self, output: int, starts: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64]
@@ -208,54 +246,6 @@ class NvjpegDecoder:
         _check(self._library.nvjpegDecodeParamsSetOutputFormat(made, output), "nvjpegDecodeParamsSetOutputFormat")
         assert made.value is not None
         return made.value
-
-
-@dataclass(frozen=True)
-class _Call:
-    """The arguments of `NvjpegDecoder.decode`."""
-
-    pointers: npt.NDArray[np.int64]
-    lengths: npt.NDArray[np.int64]
-    starts: npt.NDArray[np.int64]
-    target: Samples
-    output_type: DALIImageType
-    stream: Any
-
-
-def _fit(calls: Sequence[_Call]) -> bool:
-    pictures = sum(len(call.pointers) for call in calls)
-    return pictures <= MOST_PICTURES and len({call.output_type for call in calls}) == 1
-
-
-def _follow(stream: Any, other: Any) -> None:
-    """Have a stream wait for what was issued on another one so far."""
-    with cuda_call("cudaStreamWaitEvent"):
-        event = load_cupy().cuda.Event(disable_timing=True)
-        event.record(other)
-        stream.wait_event(event)
-
-
-class _State:
-    """A decoder state (nvjpegJpegState_t): intermediate buffers of the batches on one stream."""
-
-    def __init__(self, library: Any, handle: c_void_p | None) -> None:
-        self.pointer = c_void_p()
-        self._library = library
-        self._handle = handle
-        self._prepared: tuple[int, int] | None = None
-        _check(library.nvjpegJpegStateCreate(handle, byref(self.pointer)), "nvjpegJpegStateCreate")
-
-    def prepare(self, count: int, output: int) -> None:
-        """Tell libnvjpeg the size of the next batch, where it is another than the last one's."""
-        if self._prepared != (count, output):
-            self._prepared = None
-            status = self._library.nvjpegDecodeBatchedInitialize(self._handle, self.pointer, count, 1, output)
-            _check(status, "nvjpegDecodeBatchedInitialize")
-            self._prepared = (count, output)
-
-    def free(self) -> None:
-        """Free it. What it was last used for may not run any more, or have failed."""
-        self._library.nvjpegJpegStateDestroy(self.pointer)
 
 
 def _set_regions(function: Any, parameters: npt.NDArray[np.uint64], regions: npt.NDArray[np.int32]) -> int:

@@ -37,10 +37,6 @@ __all__ = ["Executor", "make_operator"]
 
 OnDone = Callable[[BatchResult], None]
 
-#: Pictures that are decoded on a GPU at once, or wait for that: twice as many as one call of the engine takes.
-_PICTURES_ON_THEIR_WAY = 1024
-_MOST_GPU_THREADS = 8
-
 
 class _Lane:
     """A queue of work and the threads that do it, in order of arrival."""
@@ -157,7 +153,7 @@ class Executor:
         self._cpu_lane = _Lane(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
         gpu_threads = self._gpu_threads() if self._device else 0
         #: Batches that it makes use of at once; more only wait.
-        self.concurrency = max(config.cpu_depth, config.gpu_depth, gpu_threads) + 1
+        self.concurrency = max(config.cpu_depth, config.gpu_depth, gpu_threads + 1) + 1
         self._gpu_lane = (
             _Lane(f"{THREAD_PREFIX}gpu-stage", gpu_threads, self._device.make_current) if self._device else None
         )
@@ -187,18 +183,14 @@ class Executor:
         self._advance(_Run(batch, on_done))
 
     def _gpu_threads(self) -> int:
-        """Return how many threads issue work for the GPU: some where one decodes while others prepare their batches.
+        """Return how many threads issue work for the GPU: two where one decodes while the other prepares a batch.
 
         That is so where all they do may be done by any thread; other operators have one thread, and batches in order.
-        Small batches have more, whose decoding is joined: a call of the engine costs the more a picture, the fewer
-        there are in it, and beside a training it waits for the GPU's other work.
         """
         steps = [step for phase in self._plan.phases if phase.device == "gpu" for step in phase.steps]
         decoding = [step for step in steps if id(step) in self._fused and step.nodes[0].device == "mixed"]
         simple = [step for step in steps if step.nodes[0].operator == "copy_to_gpu"]
-        if not decoding or len(decoding) + len(simple) < len(steps):
-            return 1
-        return min(max(2, _PICTURES_ON_THEIR_WAY // self.config.max_batch_size), _MOST_GPU_THREADS)
+        return 2 if decoding and len(decoding) + len(simple) == len(steps) else 1
 
     def _reserve(self, config: ExecutorConfig) -> None:
         """Have memory ready for the outputs of as many batches as run at once, where their size is guessed."""

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from pipeline.codecs import EncodedBatch, PictureDecoder, missing_codec_reason
-from pipeline.codecs.nvjpeg import NvjpegDecoder
 from pipeline.types import BGR, GRAY, RGB
 from tests.pipeline.codecs.test_nvimgcodec import Bytes, check_close, encode, picture, with_pillow
-from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.gpu,
@@ -125,26 +123,28 @@ def test_the_engine_is_used_by_turns_only(decoding: Decoding) -> None:
         assert fancy._codec.hw_load == 0
 
 
-def test_decoders_of_a_device_share_the_engine(decoding: Decoding) -> None:
-    if not decoding.decoder.uses_engine:
-        pytest.skip("needs a JPEG engine")
-    with NvjpegDecoder(0) as one, NvjpegDecoder(0) as other:
-        assert one._turn is other._turn
-
-
-def test_threads_share_a_decoder(decoding: Decoding) -> None:
+@pytest.mark.parametrize("streams", [1, 3])
+def test_threads_share_a_decoder(decoding: Decoding, streams: int) -> None:
+    """With batches of many sizes, of both types, and some that the engine refuses."""
     errors: list[BaseException] = []
+    shared = [decoding.cupy.cuda.Stream(non_blocking=True) for _ in range(streams)]
 
     def work(seed: int) -> None:
         try:
-            stream = decoding.cupy.cuda.Stream(non_blocking=True)
+            stream = shared[seed // 100 % streams]
             # Those that must be turned are nvImageCodec's.
             data = [encode(picture(seed + n, 120, 140), orientation=1 + 5 * (n % 2)) for n in range(8)]
-            for _ in range(20):
-                batch = decoding.decoder.decode(EncodedBatch.of(data), stream)
+            bad = data[2].copy()
+            scan = bytes(bad).index(b"\xff\xda")
+            bad[scan + 20 : -2] = 0xFF
+            for turn in range(20):
+                some = [*data[: 3 + turn % 6], *([bad] if turn % 7 == 6 else [])]
+                mode, kind = ("L", GRAY) if turn % 5 == 4 else ("RGB", RGB)
+                batch = decoding.decoder.decode(EncodedBatch.of(some), stream, output_type=kind)
                 stream.synchronize()
-                for array, one in zip(batch.arrays(), data, strict=True):
-                    check_close(array.get(), with_pillow(one))
+                for array, one in zip(batch.arrays(), some, strict=True):
+                    if one is not bad:
+                        check_close(array.get(), with_pillow(one, mode))
                 batch.release()
         except BaseException as error:  # noqa: BLE001 - reported below
             errors.append(error)
@@ -156,38 +156,3 @@ def test_threads_share_a_decoder(decoding: Decoding) -> None:
         thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
     assert not errors
-
-
-def test_batches_that_wait_for_the_engine_are_decoded_by_one_call(decoding: Decoding) -> None:
-    """Also with streams of their own, other types, and one that the engine refuses among them."""
-    if not decoding.decoder.uses_engine:
-        pytest.skip("needs a JPEG engine")
-    engine = decoding.decoder._engine
-    assert engine is not None
-    bad = encode(picture(7, 64, 80)).copy()
-    scan = bytes(bad).index(b"\xff\xda")
-    bad[scan + 20 : -2] = 0xFF
-    data = [[encode(picture(10 * n + i, 64 + 13 * i, 150 - 7 * n)) for i in range(4)] for n in range(6)]
-    data[3][2] = bad
-    types = [RGB, RGB, RGB, RGB, GRAY, GRAY]
-    made: dict[int, list[Any]] = {}
-
-    def work(number: int) -> None:
-        stream = decoding.cupy.cuda.Stream(non_blocking=True)
-        batch = decoding.decoder.decode(EncodedBatch.of(data[number]), stream, output_type=types[number])
-        stream.synchronize()
-        made[number] = [None if array is None else array.get() for array in batch.arrays()]
-        batch.release()
-
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(len(data))]
-    with engine._turn:
-        for thread in threads:
-            thread.start()
-        wait_until(lambda: len(engine._calls._waiting) == len(data))
-    for thread in threads:
-        thread.join(60)
-    assert sorted(made) == list(range(6))
-    for number, arrays in made.items():
-        for position, array in enumerate(arrays):
-            if (number, position) != (3, 2):
-                check_close(array, with_pillow(data[number][position], "L" if types[number] == GRAY else "RGB"))

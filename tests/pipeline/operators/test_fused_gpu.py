@@ -116,12 +116,3 @@ def test_errors_name_operator_and_sample() -> None:
 
     with pytest.raises(OperatorError, match=r"crop_mirror_normalize failed for sample 0.*leaves"):
         run(too_large, files())
-
-
-@pytest.mark.parametrize(("batch_size", "batches"), [(1024, 3), (256, 5), (16, 9)])
-def test_the_smaller_the_batches_the_more_are_on_their_way(batch_size: int, batches: int) -> None:
-    with Pipeline(batch_size, 2, 0) as pipe:
-        pipe.set_outputs(decode_crop(fn.external_source(name="x")))
-    pipe.build()
-    assert pipe.executor.concurrency == batches
-    pipe.close()

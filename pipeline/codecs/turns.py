@@ -1,0 +1,92 @@
+"""Whose turn it is to call libnvjpeg: one caller at a time for each GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from types import TracebackType
+from typing import Any
+
+import numpy.typing as npt
+
+from pipeline.codecs.native import compiled
+
+__all__ = ["Turn"]
+
+_LOCKS: dict[int, Any] = {}
+
+
+class Turn:
+    """The right to call libnvjpeg for a GPU, which all decoders of a process share. As a context it is held.
+
+    Where the C module is, threads that wait in `decode` hold no GIL and need none to begin: the next batch is in the
+    engine as soon as it has finished one, whatever Python does meanwhile.
+
+    Args:
+        device_id: the CUDA device.
+    """
+
+    def __init__(self, device_id: int) -> None:
+        self._device_id = device_id
+        self._lock = _LOCKS.setdefault(device_id, _CompiledLock(device_id) if compiled else threading.Lock())
+
+    def decode(
+        self,
+        library: Any,
+        handle: Any,
+        state: Any,
+        prepare: tuple[int, int] | None,
+        batch: tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]],
+        stream: int,
+    ) -> tuple[int, int]:
+        """Wait for the turn, prepare a state for a batch if that is asked for, and decode the batch.
+
+        Args:
+            library: libnvjpeg.
+            handle: its handle.
+            state: a state that nobody uses.
+            prepare: pictures of the batch and output format, or None for those of the last batch.
+            batch: arrays of the addresses, sizes, images and parameters.
+            stream: address of the stream.
+
+        Returns:
+            the statuses of `nvjpegDecodeBatchedInitialize` and, if that is 0, of `nvjpegDecodeBatchedEx`.
+        """
+        if compiled is not None:
+            functions = (library.nvjpegDecodeBatchedInitialize, library.nvjpegDecodeBatchedEx)
+            addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
+            count, output = prepare or (0, 0)
+            found: tuple[int, int] = compiled.decode_in_turn(
+                self._device_id, *addresses, handle.value, state.value, count, output, *batch, stream
+            )
+            return found
+        with self._lock:
+            if prepare is not None and (
+                status := library.nvjpegDecodeBatchedInitialize(handle, state, prepare[0], 1, prepare[1])
+            ):
+                return status, 0
+            return 0, library.nvjpegDecodeBatchedEx(handle, state, *(array.ctypes.data for array in batch), stream)
+
+    def __enter__(self) -> Turn:
+        self._lock.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
+
+class _CompiledLock:
+    """The C module's lock of a GPU."""
+
+    def __init__(self, device_id: int) -> None:
+        self._device_id = device_id
+
+    def acquire(self) -> None:
+        assert compiled is not None
+        compiled.take_turn(self._device_id)
+
+    def release(self) -> None:
+        assert compiled is not None
+        compiled.end_turn(self._device_id)

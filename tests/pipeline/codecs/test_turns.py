@@ -1,0 +1,120 @@
+"""libnvjpeg is called by one thread at a time, with the arguments that it wants: by the C module, and without it."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.codecs import turns
+from pipeline.codecs.turns import Turn
+
+pytestmark = pytest.mark.timeout(60)
+
+PREPARE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int] * 3)
+DECODE = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 7)
+HANDLE, STATE = ctypes.c_void_p(16), ctypes.c_void_p(32)
+BATCH = tuple(np.arange(count, dtype=np.uint64) for count in (3, 4, 5, 6))
+
+
+def library(prepare: Callable[..., int] = lambda *_: 0, decode: Callable[..., int] = lambda *_: 0) -> Any:
+    """What stands for libnvjpeg: functions that C can call."""
+    return SimpleNamespace(nvjpegDecodeBatchedInitialize=PREPARE(prepare), nvjpegDecodeBatchedEx=DECODE(decode))
+
+
+@pytest.fixture(params=["compiled", "python"], autouse=True)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "_LOCKS", {})
+    if request.param == "python":
+        monkeypatch.setattr(turns, "compiled", None)
+    elif turns.compiled is None:
+        pytest.skip("needs the C module")
+
+
+def test_what_is_called_and_with_what() -> None:
+    calls: list[tuple[str, tuple[int, ...]]] = []
+    made = library(
+        lambda *arguments: calls.append(("prepare", arguments)) or 0,
+        lambda *arguments: calls.append(("decode", arguments)) or 7,
+    )
+    turn = Turn(3)
+    assert turn.decode(made, HANDLE, STATE, (3, 5), BATCH, 48) == (0, 7)
+    assert turn.decode(made, HANDLE, STATE, None, BATCH, 64) == (0, 7)
+    arrays = tuple(array.ctypes.data for array in BATCH)
+    assert calls == [
+        ("prepare", (16, 32, 3, 1, 5)),
+        ("decode", (16, 32, *arrays, 48)),
+        ("decode", (16, 32, *arrays, 64)),
+    ]
+
+
+def test_nothing_is_decoded_that_could_not_be_prepared() -> None:
+    decoded: list[int] = []
+    made = library(lambda *_: 2, lambda *_: decoded.append(1) or 0)
+    assert Turn(0).decode(made, HANDLE, STATE, (3, 5), BATCH, 0) == (2, 0)
+    assert not decoded
+
+
+def test_one_at_a_time_for_each_gpu() -> None:
+    inside, go_on, other_gpu = threading.Event(), threading.Event(), threading.Event()
+    order: list[int] = []
+
+    def decode(handle: int, *_: int) -> int:
+        order.append(handle)
+        if handle == 1:
+            inside.set()
+            assert go_on.wait(50)
+        order.append(-handle)
+        return 0
+
+    made = library(decode=decode)
+
+    def call(number: int, gpu: int) -> None:
+        Turn(gpu).decode(made, ctypes.c_void_p(number), STATE, None, BATCH, 0)
+        if gpu:
+            other_gpu.set()
+
+    threads = [threading.Thread(target=call, args=(number, gpu)) for number, gpu in ((1, 0), (2, 0), (3, 1))]
+    threads[0].start()
+    assert inside.wait(50)
+    for thread in threads[1:]:
+        thread.start()
+    assert other_gpu.wait(50)  # another GPU has turns of its own
+    with Turn(2):
+        pass
+    assert order == [1, 3, -3]
+    go_on.set()
+    for thread in threads:
+        thread.join(50)
+    assert order == [1, 3, -3, -1, 2, -2]
+
+
+def test_a_turn_that_is_held_keeps_others_out() -> None:
+    order: list[str] = []
+    made = library(decode=lambda *_: order.append("decoded") or 0)
+    begun = threading.Event()
+
+    def call() -> None:
+        begun.set()
+        Turn(0).decode(made, HANDLE, STATE, None, BATCH, 0)
+
+    with Turn(0):
+        thread = threading.Thread(target=call)
+        thread.start()
+        assert begun.wait(50)
+        order.append("held")
+    thread.join(50)
+    assert order == ["held", "decoded"]
+
+
+def test_gpus_that_cannot_be() -> None:
+    if turns.compiled is None:
+        pytest.skip("needs the C module")
+    for gpu in (-1, 64):
+        with pytest.raises(ValueError, match=f"there is no GPU {gpu}"), Turn(gpu):
+            pass

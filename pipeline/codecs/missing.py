@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.metadata
 import importlib.util
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,8 @@ def missing_codec_reason() -> str | None:
     """Return why pictures can't be decoded on the GPU, or None when the libraries are there.
 
     Looks at libraries only; whether there is a GPU is another question. Loads libnvjpeg, so that nvImageCodec finds
-    it wherever pip put it: without it, nvImageCodec would decode JPEGs on the CPU and say nothing.
+    it wherever pip put it: without it, nvImageCodec would decode JPEGs on the CPU and say nothing. nvImageCodec itself
+    is not loaded, which takes a second.
     """
     if importlib.util.find_spec("nvidia") is None or importlib.util.find_spec("nvidia.nvimgcodec") is None:
         return (
@@ -26,10 +29,9 @@ def missing_codec_reason() -> str | None:
             "nvidia-nvimgcodec-cu13[nvjpeg], the one that fits the driver"
         )
     try:
-        from nvidia import nvimgcodec
-    except (ImportError, OSError) as error:
-        return f"nvImageCodec is installed but can't be loaded: {error}"
-    major = int(nvimgcodec.__cuda_version__) // 1000
+        major = _cuda_of_codec()
+    except DeviceError as error:
+        return str(error)
     if _open_nvjpeg(major) is not None:
         return None
     wheel = "nvidia-nvjpeg" if major >= 13 else f"nvidia-nvjpeg-cu{major}"
@@ -41,14 +43,29 @@ def require_codec() -> Any:
     """Return the module `nvidia.nvimgcodec`.
 
     Raises:
-        DeviceError: with `missing_codec_reason`.
+        DeviceError: with `missing_codec_reason`, or because it can't be loaded.
     """
     reason = missing_codec_reason()
     if reason is not None:
         raise DeviceError(f"can't decode pictures on the GPU: {reason}")
-    from nvidia import nvimgcodec
+    return _load_codec()
 
+
+def _load_codec() -> Any:
+    try:
+        from nvidia import nvimgcodec
+    except (ImportError, OSError) as error:
+        raise DeviceError(f"nvImageCodec is installed but can't be loaded: {error}") from error
     return nvimgcodec
+
+
+def _cuda_of_codec() -> int:
+    """Return the major version of CUDA that nvImageCodec was made for: its distribution's name has it."""
+    for major in (13, 12):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            importlib.metadata.distribution(f"nvidia-nvimgcodec-cu{major}")
+            return major
+    return int(_load_codec().__cuda_version__) // 1000
 
 
 def load_nvjpeg() -> ctypes.CDLL:
@@ -57,8 +74,10 @@ def load_nvjpeg() -> ctypes.CDLL:
     Raises:
         DeviceError: with `missing_codec_reason`.
     """
-    library = _open_nvjpeg(int(require_codec().__cuda_version__) // 1000)
-    assert library is not None  # or the codec would be missing
+    reason = missing_codec_reason()
+    library = None if reason else _open_nvjpeg(_cuda_of_codec())
+    if library is None:
+        raise DeviceError(f"can't decode pictures on the GPU: {reason}")
     return library
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -13,7 +15,7 @@ from pipeline.codecs.encoded import EncodedBatch
 from pipeline.codecs.nvimgcodec import GpuDecoder
 from pipeline.codecs.nvjpeg import NvjpegDecoder, NvjpegError
 from pipeline.codecs.stream_memory import StreamMemory
-from pipeline.errors import DeviceError, SampleFailure
+from pipeline.errors import DeviceError, PipelineError, SampleFailure
 from pipeline.kernels.samples import Samples
 from pipeline.types import GRAY, RGB, DALIImageType
 
@@ -44,14 +46,12 @@ class PictureDecoder:
         if fancy_upsampling:
             hw_load = 0.0
         self._engine = _open_engine(device_id) if hw_load > 0 else None
-        if self._engine is not None:
-            hw_load = 0.0  # nvImageCodec knows nothing of turns: its calls beside ours might hang
-        try:
-            self._codec = GpuDecoder(device_id, num_threads, hw_load, fancy_upsampling=fancy_upsampling)
-        except BaseException:
-            if self._engine is not None:
-                self._engine.close()
-            raise
+        # nvImageCodec knows nothing of turns: its calls of the engine beside ours might hang.
+        others_load = hw_load if self._engine is None else 0.0
+        self._make_codec = partial(GpuDecoder, device_id, num_threads, others_load, fancy_upsampling=fancy_upsampling)
+        self._making = threading.Lock()
+        self._codec = self._make_codec() if self._engine is None else None
+        self._closed = False
         self._memory = StreamMemory(device_id)
 
     @property
@@ -102,7 +102,10 @@ class PictureDecoder:
         """Free the decoders and idle memory; batches that aren't released keep theirs. Idempotent."""
         if self._engine is not None:
             self._engine.close()
-        self._codec.close()
+        with self._making:
+            self._closed = True
+            if self._codec is not None:
+                self._codec.close()
         self._memory.close()
 
     def __enter__(self) -> PictureDecoder:
@@ -164,7 +167,7 @@ class PictureDecoder:
     ) -> DecodedBatch:  # fmt: skip
         wanted = None if regions is None else [None if row[0] < 0 else row for row in regions[which].tolist()]
         arrays = [encoded.arrays[index] for index in which.tolist()]
-        return self._codec.decode(
+        return self._others().decode(
             arrays,
             stream,
             output_type=output_type,
@@ -172,6 +175,15 @@ class PictureDecoder:
             use_exif=use_exif,
             headers=encoded.headers[which],
         )
+
+    def _others(self) -> GpuDecoder:
+        """Return nvImageCodec's decoder: loading it takes a second, and where the engine takes all, nobody wants it."""
+        with self._making:
+            if self._closed:
+                raise PipelineError("the decoder is closed")
+            if self._codec is None:
+                self._codec = self._make_codec()
+            return self._codec
 
 
 def _open_engine(device_id: int) -> NvjpegDecoder | None:

@@ -57,6 +57,15 @@ def test_any_mixture(decoding: Decoding) -> None:
         check_close(array, with_pillow(data))
 
 
+def test_nvimgcodec_is_not_loaded_before_it_is_wanted(decoding: Decoding) -> None:
+    if not decoding.decoder.uses_engine:
+        pytest.skip("needs a JPEG engine")
+    decoding.pictures([encode(picture(1, 70, 90))])
+    assert decoding.decoder._codec is None
+    decoding.pictures([encode(picture(1, 70, 90), progressive=True)])
+    assert decoding.decoder._codec is not None
+
+
 def test_output_types(decoding: Decoding) -> None:
     data = encode(picture(1, 70, 90))
     for output_type, expected in ((BGR, with_pillow(data)[..., ::-1]), (GRAY, with_pillow(data, "L"))):
@@ -117,10 +126,10 @@ def test_memory_is_used_again(decoding: Decoding) -> None:
 
 def test_the_engine_is_used_by_turns_only(decoding: Decoding) -> None:
     """Or not at all, where chroma is interpolated."""
-    assert decoding.decoder._codec.hw_load == (0 if decoding.decoder.uses_engine else 1)
+    assert decoding.decoder._others().hw_load == (0 if decoding.decoder.uses_engine else 1)
     with PictureDecoder(0, num_threads=1, fancy_upsampling=True) as fancy:
         assert not fancy.uses_engine
-        assert fancy._codec.hw_load == 0
+        assert fancy._others().hw_load == 0
 
 
 @pytest.mark.parametrize("streams", [1, 3])

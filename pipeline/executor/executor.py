@@ -39,11 +39,16 @@ OnDone = Callable[[BatchResult], None]
 
 
 class _Lane:
-    """A queue of work and the threads that do it, in order of arrival."""
+    """A queue of work and the threads that do it, in order of arrival.
+
+    Once it is closed, whoever puts work does it: batches that are elsewhere meanwhile come to their end, too.
+    """
 
     def __init__(self, name: str, threads: int, prepare: Callable[[], None] | None = None) -> None:
         self._work: deque[Callable[[], None] | None] = deque()
         self._ready = threading.Semaphore(0)  # invariant: its value is the number of entries in _work
+        self._closed = False
+        self._lock = threading.Lock()  # held to put, so that no work comes after the threads' end
         self._prepare = prepare
         self._threads = [
             threading.Thread(target=self._loop, name=f"{name}-{index}", daemon=True) for index in range(threads)
@@ -51,13 +56,21 @@ class _Lane:
         for thread in self._threads:
             thread.start()
 
-    def put(self, work: Callable[[], None] | None) -> None:
-        self._work.append(work)
-        self._ready.release()
+    def put(self, work: Callable[[], None]) -> None:
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self._work.append(work)
+        if closed:
+            work()
+        else:
+            self._ready.release()
 
     def close(self) -> None:
-        for _ in self._threads:
-            self.put(None)
+        with self._lock:
+            self._closed = True
+            self._work.extend([None] * len(self._threads))
+        self._ready.release(len(self._threads))
         for thread in self._threads:
             thread.join()
 

@@ -1,0 +1,87 @@
+"""An executor that is closed gives the results of all batches that were begun, wherever they are just then."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import fn
+from pipeline.executor import BatchRequest, BatchResult, Executor, ExecutorConfig
+from pipeline.executor.executor import _Lane
+from pipeline.executor.plan import Phase
+from pipeline.graph import Graph
+from pipeline.tensors import TensorListCPU
+from tests.waiting import wait_until
+
+
+class Stream(nullcontext[None]):
+    """A stream whose work is done at once."""
+
+    def synchronize(self) -> None:
+        pass
+
+
+class Slot:
+    """What a batch has on a GPU."""
+
+    def __init__(self) -> None:
+        self.stream = Stream()
+
+    def record(self) -> None:
+        return None
+
+    def retire(self, keep_alive: list[Any], on_inputs_read: Any) -> None:
+        keep_alive.clear()
+
+
+class SlowDevice:
+    """Stands for a GPU that has a batch until the executor's threads for the CPU are asked to end."""
+
+    device_id = 0
+
+    def __init__(self) -> None:
+        self.reached = threading.Semaphore(0)
+        self.lane: _Lane | None = None
+
+    def acquire(self) -> Slot:
+        self.reached.release()
+        wait_until(lambda: self.lane is not None and self.lane._closed)
+        return Slot()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("visits", [1, 2])
+def test_batches_that_are_on_the_gpu_end_on_the_cpu(visits: int) -> None:
+    config = ExecutorConfig(max_batch_size=2, num_threads=1, device_id=None, seed=1, cpu_depth=2)
+    executor = Executor(Graph.of([fn.external_source(name="x") + 1]), config)
+    device: Any = SlowDevice()
+    device.lane = executor._cpu_lane
+    feed, add = Phase("cpu", executor._plan.phases[0].steps[:1]), Phase("cpu", executor._plan.phases[0].steps[1:])
+    assert feed.steps
+    assert add.steps
+    on_the_way = (Phase("gpu", ()), Phase("cpu", ())) * (visits - 1)
+    executor._plan = replace(executor._plan, phases=(feed, *on_the_way, Phase("gpu", ()), add), last_use={})
+    executor._device, executor._gpu_lane = device, _Lane("gpu-stage", 1)
+    results: list[BatchResult] = []
+    for value in range(3):
+        executor.submit(BatchRequest(2, {"x": TensorListCPU(np.full(2, value))}), results.append)
+    assert device.reached.acquire(timeout=60)
+    executor.close()
+    assert [result.error for result in results] == [None] * 3
+    assert sorted(result.outputs[0].as_array().tolist() for result in results) == [[1, 1], [2, 2], [3, 3]]
+
+
+def test_work_that_comes_to_a_closed_lane_is_done_by_whoever_brings_it() -> None:
+    lane, done = _Lane("lane", 2), []
+    lane.put(lambda: done.append(threading.current_thread().name))
+    lane.close()
+    lane.put(lambda: done.append(threading.current_thread().name))
+    assert done[0].startswith("lane-")
+    assert done[1:] == [threading.current_thread().name]

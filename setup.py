@@ -11,7 +11,7 @@ setup(
         Extension(
             f"pipeline.{folder}._native",
             [f"pipeline/{folder}/_native.c"],
-            depends=glob.glob(f"pipeline/{folder}/*.h"),
+            depends=glob.glob(f"pipeline/{folder}/*.h") + glob.glob("pipeline/*.h"),
             extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-pthread"],
             extra_link_args=["-pthread"],
             optional=True,

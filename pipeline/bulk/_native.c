@@ -14,6 +14,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../copy_past_cache.h"
+
 #define MOST_THREADS 64
 #define LONGEST_PATH 4096 /* as the kernel has it, with the zero at the end */
 #define ALIGNMENT 64      /* bytes: where files begin in a buffer */
@@ -213,8 +215,8 @@ static PyObject *gather(PyObject *module, PyObject *arguments) {
     }
     Py_BEGIN_ALLOW_THREADS
     for (Py_ssize_t i = begin; i < end; i++)
-        memcpy((char *)buffer.buf + columns[2].values[i], (const void *)(intptr_t)columns[0].values[i],
-               (size_t)columns[1].values[i]);
+        copy_past_cache((char *)buffer.buf + columns[2].values[i], (const char *)(intptr_t)columns[0].values[i],
+                        (size_t)columns[1].values[i]);
     Py_END_ALLOW_THREADS
     result = Py_NewRef(Py_None);
 release_columns:

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <structmember.h>
 
+#include "../copy_past_cache.h"
+
 #define SHIFT 6 /* places are measured in units of 64 bytes */
 #define WORTH_A_SWITCH (1 << 18) /* bytes; smaller copies take less time than another thread's turn */
 
@@ -211,7 +213,7 @@ static PyObject *places_write(Places *places, PyObject *array) {
             memcpy(to, from.buf, (size_t)from.len);
         } else {
             Py_BEGIN_ALLOW_THREADS
-            memcpy(to, from.buf, (size_t)from.len);
+            copy_past_cache(to, from.buf, (size_t)from.len);
             Py_END_ALLOW_THREADS
         }
     }

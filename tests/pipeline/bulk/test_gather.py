@@ -103,3 +103,15 @@ def test_a_number_that_is_broadcast_is_no_run() -> None:
     with pytest.raises(ValueError, match="not one run"):
         Runs.of_array(numbers)
     assert Runs.of_array(np.ascontiguousarray(numbers)).nbytes == 16
+
+
+@pytest.mark.parametrize("size", [(1 << 18) - 1, 1 << 18, (1 << 18) + 77])
+def test_large_samples_arrive_at_any_place(way: str, size: int) -> None:
+    block = np.random.default_rng(size).integers(0, 256, 2 * size + 3, np.uint8)
+    buffer = np.full(2 * size + 300, 7, np.uint8)
+    places = np.array([1, size + 202])
+    gather(in_blocks([block], [(0, 3, size), (0, size + 3, size)]), buffer, places)
+    expected = np.full_like(buffer, 7)
+    for place, sample in zip(places.tolist(), (block[3 : size + 3], block[size + 3 :]), strict=True):
+        expected[place : place + size] = sample
+    np.testing.assert_array_equal(buffer, expected)

@@ -120,3 +120,16 @@ def test_the_compiled_loop_leaks_nothing():
         use()
     gc.collect()
     assert sys.getallocatedblocks() - before < 50
+
+
+@pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
+@pytest.mark.parametrize("nbytes", [(1 << 18) - 1, 1 << 18, (1 << 18) + 77, 1_000_003])
+def test_the_compiled_loop_copies_many_bytes_and_no_more(nbytes):
+    given = np.random.default_rng(nbytes).integers(0, 256, nbytes + 5, np.uint8)[5:]  # at an odd address
+    memory = np.full(nbytes + 4096, 7, np.uint8)
+    places = compiled.Places(0, memory)
+    before = places.take(64)
+    block = places.write(given)
+    np.testing.assert_array_equal(memory[block.offset : block.offset + nbytes], given)
+    assert (memory[: before.nbytes] == 7).all()
+    assert (memory[block.offset + nbytes :] == 7).all()

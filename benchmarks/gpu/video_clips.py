@@ -26,6 +26,9 @@ CODECS = {
 }
 
 
+_BT709, _LIMITED = 1, 1  # FFmpeg's numbers
+
+
 @dataclass(frozen=True)
 class Videos:
     """Files of one codec, all alike.
@@ -75,10 +78,14 @@ def _encode(path: Path, codec: str, size: tuple[int, int], frames: int) -> None:
     with av.open(str(path), "w") as file:
         stream = file.add_stream(name, rate=25, options=options)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
-        stream.codec_context.thread_count = 0  # as many as there are cores
+        context = stream.codec_context
+        context.thread_count = 0  # as many as there are cores
+        context.colorspace = context.color_primaries = context.color_trc = _BT709  # so that nobody has to guess
+        context.color_range = _LIMITED
         for number in range(frames):
             turn = number / 40
             left, top = (int(length / 2 * (1 + wave(turn))) for length, wave in ((width, math.sin), (height, math.cos)))
             shown = photographs[number * len(photographs) // frames].crop((left, top, left + width, top + height))
-            file.mux(stream.encode(av.VideoFrame.from_image(shown)))
+            frame = av.VideoFrame.from_image(shown)
+            file.mux(stream.encode(frame.reformat(format="yuv420p", dst_colorspace=_BT709, dst_color_range=_LIMITED)))
         file.mux(stream.encode())

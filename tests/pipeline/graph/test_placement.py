@@ -72,7 +72,6 @@ def piped(graph: Callable[..., Any], **arguments: Any) -> Pipeline:
     def described() -> Any:
         return graph(fn.external_source(name="x", layout="HWC"), fn.external_source(name="way"))
 
-    # A seed, because operators on the CPU may round in another way where pictures lie otherwise in memory.
     made: Pipeline = described(**{"device_id": None, "seed": 3, **arguments})
     return made
 

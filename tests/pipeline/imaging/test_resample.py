@@ -221,9 +221,11 @@ def test_refuses_what_has_no_pixels(shape: tuple[int, ...], size: tuple[int, int
 @pytest.mark.parametrize("channels", [1, 3, 4])
 def test_planes_are_the_same_pixels(channels, mirror):
     image = np.random.default_rng(5).integers(0, 256, (301, 187, channels), np.uint8)
-    for size in ((224, 224), (50, 187), (7, 300)):
+    for size in ((224, 224), (50, 187), (7, 300), (301, 187), (333, 290)):
         plain, planar = resize(image, size), resize(image, size, planar=True)
         np.testing.assert_array_equal(planar, plain)
+        elsewhere = np.empty((channels, *size), np.uint8).transpose(1, 2, 0)
+        np.testing.assert_array_equal(resize(image[::-1][::-1], size, out=elsewhere), plain)
         options = {"mirror": mirror, "scale": [0.3] * channels, "bias": list(range(channels))}
         made = [
             crop_mirror_normalize(each, np.empty((channels, *size), np.float32), **options) for each in (plain, planar)

@@ -40,8 +40,13 @@ class Lost:
         loader: The rival's name.
         batch_size: Samples in a batch.
         pace: Samples a second that arrived.
-        share: Of the loop's time, that it could not count.
+        share: Of what the loop counts alone, that it could not count beside the loader.
         milliseconds: The same for each batch.
+        taking: Milliseconds a batch in which the loop takes it.
+        waiting: Milliseconds a batch in which the loop wants to count and doesn't run: others have the interpreter's
+            lock, or the core.
+        slower: Share of its speed that it lacks while it runs: cores that work beside it share caches and clocks. No
+            loader that works on the same machine can do without it.
     """
 
     loader: str
@@ -49,9 +54,15 @@ class Lost:
     pace: float
     share: float
     milliseconds: float
+    taking: float
+    waiting: float
+    slower: float
 
     def __str__(self) -> str:
-        taken = f"{self.share:6.1%} of its Python time, {self.milliseconds:6.2f} ms a batch"
+        parts = (
+            f"{self.taking:.2f} taking it, {self.waiting:.2f} waiting, and cores {self.slower:.1%} slower"
+        )
+        taken = f"{self.share:6.1%} of its Python time, {self.milliseconds:5.2f} ms a batch ({parts})"
         return f"  {self.loader:<26}{self.pace:>8,.0f} img/s take the loop {taken}"
 
 
@@ -79,29 +90,48 @@ def python_time(rival: Rival, setup: Setup, pace: float, seconds: float) -> Lost
         for _ in itertools.islice(stream, WARM_UP):
             pass
         time.sleep(SETTLE)
-        counted, elapsed = count_until(time.perf_counter() + seconds, at_least=COUNTS)
-        alone = counted / elapsed
-        begin, counted, batches = time.perf_counter(), 0, 0
+        alone = count_until(time.perf_counter() + seconds, at_least=COUNTS)
+        begin, batches, taking, beside = time.perf_counter(), 0, 0.0, Counted(0, 0.0, 0.0)
         while not batches or time.perf_counter() - begin < seconds:
+            before = time.perf_counter()
             next(stream)
+            taking += time.perf_counter() - before
             batches += 1
-            counted += count_until(begin + batches * setup.batch_size / pace)[0]
+            beside += count_until(begin + batches * setup.batch_size / pace)
         elapsed = time.perf_counter() - begin
-    share = 1 - counted / elapsed / alone
+    share = 1 - beside.count / elapsed / (alone.count / alone.elapsed)
     each = elapsed / batches
-    return Lost(rival.name, setup.batch_size, setup.batch_size / each, share, share * each * 1e3)
+    waiting = max(0.0, beside.elapsed - beside.running)
+    slower = 1 - (beside.count / max(beside.running, 1e-9)) / (alone.count / alone.running)
+    return Lost(
+        rival.name, setup.batch_size, setup.batch_size / each, share, share * each * 1e3, taking / batches * 1e3,
+        waiting / batches * 1e3, slower,
+    )  # fmt: skip
 
 
-def count_until(end: float, at_least: int = 0) -> tuple[int, float]:
-    """Counts until some moment, and as far as it must; gives how far it came, and in what time."""
+@dataclass(frozen=True)
+class Counted:
+    """How far a loop counted, in how many seconds, and for how many of them it ran."""
+
+    count: int
+    elapsed: float
+    running: float
+
+    def __add__(self, other: Counted) -> Counted:
+        return Counted(self.count + other.count, self.elapsed + other.elapsed, self.running + other.running)
+
+
+def count_until(end: float, at_least: int = 0) -> Counted:
+    """Counts until some moment, and as far as it must."""
     begin = now = time.perf_counter()
+    running = time.thread_time()
     counted = 0
     while now < end or counted < at_least:
         for _ in range(COUNTS):
             pass
         counted += COUNTS
         now = time.perf_counter()
-    return counted, now - begin
+    return Counted(counted, now - begin, time.thread_time() - running)
 
 
 def as_json(lost: Lost) -> dict[str, Any]:

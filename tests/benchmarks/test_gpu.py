@@ -134,6 +134,8 @@ def test_python_time_that_a_loader_takes(session: Session) -> None:
     assert lost.share <= 1
     assert lost.milliseconds == pytest.approx(lost.share * 4 / lost.pace * 1e3)
     assert "img/s take the loop" in str(lost)
+    assert min(lost.taking, lost.waiting) >= 0
+    assert lost.taking + lost.waiting < 1000 * 4 / lost.pace
     assert gil.as_json(lost)["loader"] == "ours, thread"
 
 
@@ -147,11 +149,12 @@ def test_training_beside_processes_that_count(session: Session) -> None:
 
 def test_a_loop_counts_until_its_end() -> None:
     end = time.perf_counter() + 0.02
-    counted, elapsed = gil.count_until(end, at_least=1)
-    assert counted > 0
-    assert elapsed > 0
+    counted = gil.count_until(end, at_least=1)
+    assert counted.count > 0
+    assert 0 < counted.running <= counted.elapsed + 0.001
     assert time.perf_counter() >= end
-    assert gil.count_until(end)[0] == 0
+    assert gil.count_until(end).count == 0
+    assert (counted + counted).running == 2 * counted.running
 
 
 def test_a_share_is_that_of_its_neighbours() -> None:

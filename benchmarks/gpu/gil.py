@@ -59,9 +59,7 @@ class Lost:
     slower: float
 
     def __str__(self) -> str:
-        parts = (
-            f"{self.taking:.2f} taking it, {self.waiting:.2f} waiting, and cores {self.slower:.1%} slower"
-        )
+        parts = f"{self.taking:.2f} taking it, {self.waiting:.2f} waiting, and cores {self.slower:.1%} slower"
         taken = f"{self.share:6.1%} of its Python time, {self.milliseconds:5.2f} ms a batch ({parts})"
         return f"  {self.loader:<26}{self.pace:>8,.0f} img/s take the loop {taken}"
 

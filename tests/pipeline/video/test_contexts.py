@@ -15,7 +15,7 @@ from pipeline.video.frames import Decoders
 from tests.clips import KINDS, Kind, decode_from_start, encode
 
 BEGIN = 61  # the number that the second clip's first frame shows
-SOME = [17, 3, 4, 39, 0, 1, 25]
+SOME = [0, 1, 17, 3, 4, 39, 0, 25]  # begins without a seek, and ends with frames that nobody took
 
 
 def decoded(decoder: Decoder) -> list[Any]:
@@ -88,6 +88,7 @@ def test_not_after_trouble(tmp_path: Path) -> None:
     decoder = Decoder(clip, contexts)
     decoder._trouble = ValueError("an error of FFmpeg's")
     decoder.close(reuse=True)
+    assert contexts.take(clip.encoding) is None
     Decoder(clip, contexts).close()
     assert contexts.take(clip.encoding) is None
 

@@ -17,7 +17,7 @@ from dali_proxy.ahead import Lookahead
 from dali_proxy.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from dali_proxy.failures import rebuild
-from dali_proxy.questions import Question, drained, fresh
+from dali_proxy.questions import Deadline, Question, drained, fresh
 from dali_proxy.second_half import SecondHalf
 from dali_proxy.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.transport.exchange import LocalExchange
@@ -49,8 +49,9 @@ Key = tuple[Any, ...]
 class ConsumerClient:
     """A process's connection to a server for fetching results. Thread-safe.
 
-    Threads that wait take turns at the socket: one receives for all, the others wait until it has their answer. With a
-    second half, a thread of this object receives, so that batches go on while nobody waits.
+    Threads that wait take turns at the socket: one receives for all, the others wait until it has their answer. What
+    comes next in a session is fetched early, so that it is here when somebody asks. With a second half that an executor
+    runs, a thread of this object receives, so that batches go on while nobody waits.
 
     Args:
         endpoint: which server.
@@ -87,6 +88,7 @@ class ConsumerClient:
         self.server: bytes = received.message.server
         self.waited = 0.0
         self._changed = threading.Condition()  # guards the five below
+        self._taking = threading.RLock()
         self._questions: dict[Key, Question] = {}  # that nobody has taken the answer of
         self._ahead = Lookahead()
         self._receiving = False
@@ -98,7 +100,7 @@ class ConsumerClient:
         self._talking = threading.local()  # .now: whether this thread is inside the channel, which has locks
         discard_through(self.server, self._discard)
         self._receiver: threading.Thread | None = None
-        if self._second_half is not None:  # what comes unasked for must be gone on with at once
+        if self._second_half is not None and self._second_half.waits_for_all:
             self._receiving = True
             self._receiver = threading.Thread(target=self._receive, name=f"{THREAD_PREFIX}results", daemon=True)
             self._receiver.start()
@@ -126,8 +128,10 @@ class ConsumerClient:
         if isinstance(answer, Exception):
             ticket.error = answer
             raise fresh(answer)
-        ticket.outputs = answer if self._second_half is None else self._second_half.tensors(answer)
-        return ticket.outputs
+        with self._taking:  # threads that want the same batch get the same tensors
+            if ticket.outputs is None:
+                ticket.outputs = answer.tensors()
+            return ticket.outputs
 
     @property
     def ended(self) -> bool:
@@ -183,7 +187,7 @@ class ConsumerClient:
                 raise fresh(self._end)
             asked = self._questions.setdefault(key, Question())
             new, asked.sent = not asked.sent, True
-            early = self._ahead.ask(key[1:]) if self._receiver is not None else []
+            early = self._ahead.ask(key[1:])
         try:
             if new:
                 self._send(question)
@@ -191,12 +195,13 @@ class ConsumerClient:
             asked.sent = False
             raise
         self._fetch_early(early)
-        deadline = None if self._endpoint.timeout is None else time.monotonic() + self._endpoint.timeout
+        self._go_on()
+        deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid)
         while True:
             with self._changed:
                 while asked.answer is None and (asked.coming or (self._receiving and self._end is None)):
                     self._changed.wait(_GLANCE)
-                    self._check_deadline(deadline)
+                    deadline.check()
                 if asked.answer is not None:
                     self._questions.pop(key, None)
                     return asked.answer
@@ -209,14 +214,13 @@ class ConsumerClient:
                 with self._changed:
                     self._receiving = False
                     self._changed.notify_all()
-            self._check_deadline(deadline)
+            deadline.check()
 
-    def _check_deadline(self, deadline: float | None) -> None:
-        if deadline is not None and time.monotonic() > deadline:
-            raise ProxyError(
-                f"the server (process {self._channel.peer_pid}) lives but gave no answer in "
-                f"{self._endpoint.timeout:g} s; DALIServer(timeout=...) is the limit"
-            )
+    def _go_on(self) -> None:
+        """Issue what has come for the GPU of this process, so that it is there when somebody asks."""
+        if self._second_half is not None and self._receiver is None:
+            self._receive_ready()
+            self._second_half.give_back()
 
     def _fetch_early(self, keys: Iterable[tuple[int, int]]) -> None:
         """Fetch batches that nobody has asked for."""
@@ -235,8 +239,6 @@ class ConsumerClient:
         try:
             while self._end is None:
                 self._receive_one()
-                assert self._second_half is not None  # else nobody starts this thread
-                self._second_half.give_back()
         except Exception as error:  # noqa: BLE001  # whatever it is, those who wait must hear of it
             with self._changed:
                 self._end = self._end or ProxyError(f"what the server sent can't be read: {error}")
@@ -258,11 +260,7 @@ class ConsumerClient:
     def _file(self, received: Received) -> None:
         message = received.message
         if isinstance(message, Result):
-            if self._second_half is None:
-                key = ("batch", message.client, message.seq)
-                self._answer(key, self._open(message, received.fds, self._opener.open))
-            else:
-                self._go_on(message, received.fds, self._second_half)
+            self._take(message, received.fds)
             return
         received.close_fds()
         if isinstance(message, Failure):
@@ -276,27 +274,27 @@ class ConsumerClient:
         elif isinstance(message, Goodbye):
             self._goodbye = message.reason
 
-    def _go_on(self, result: Result, fds: tuple[int, ...], second_half: SecondHalf) -> None:
+    def _take(self, result: Result, fds: tuple[int, ...]) -> None:
         key = ("batch", result.client, result.seq)
-        second_half.enter()
-        opened = self._opener.open_batches if result.prepared is None else self._opener.open_prepared
-        inputs = self._open(result, fds, opened)
-        origin = result.origin
-        assert origin is not None  # the server knows that it has one half only
         with self._changed:
             asked = self._questions.get(key)
-            if asked is not None:
+            if asked is not None and self._second_half is not None:
                 asked.coming = True
-            following = [("batch", *each) for each in unpack_keys(origin.following)]
+            following = [("batch", *each) for each in unpack_keys(result.following)]
             unasked = [(client, seq) for kind, client, seq in following if (kind, client, seq) not in self._questions]
-            early = self._ahead.note(origin.session, unasked)
+            early = self._ahead.note(result.session, unasked)
         self._fetch_early(early)
+        if self._second_half is None:
+            self._answer(key, self._open(result, fds, self._opener.receive))
+            return
+        opened = self._opener.open_batches if result.prepared is None else self._opener.open_prepared
+        inputs = self._open(result, fds, opened)
         if isinstance(inputs, Exception):
             self._answer(key, inputs)
         elif asked is not None and result.prepared is not None:
-            self._answer(key, second_half.issue(result, *inputs))
+            self._answer(key, self._second_half.issue(result, *inputs))
         elif asked is not None:
-            second_half.start(origin, result.client, result.seq, inputs, partial(self._answer, key))
+            self._second_half.start(result, inputs, partial(self._answer, key))
 
     def _open(self, result: Result, fds: tuple[int, ...], opened: Callable[[Result, tuple[int, ...]], Any]) -> Any:
         try:
@@ -331,21 +329,27 @@ class ConsumerClient:
         except ChannelClosedError as error:
             with self._changed:
                 self._changed.wait_for(lambda: not self._receiving, _GLANCE)
-                self._receive_the_rest()
+                self._receive_ready(rest=True)
                 self._end = self._end or self._explain_end(error)
             raise fresh(self._end) from error
 
-    def _receive_the_rest(self) -> None:
-        """File what the server said before it ended: why, for one. A thread that receives does so itself."""
-        if self._receiving:
-            return
+    def _receive_ready(self, *, rest: bool = False) -> None:
+        """File what has come, without waiting; the `rest` if nobody asks again. Who receives already does so itself."""
+        with self._changed:
+            if self._receiving:
+                return
+            self._receiving = True
         try:
             with self._talk():
-                rest = self._channel.receive_ready(rest=True)
+                ready = self._channel.receive_ready(rest=rest)
+            for received in ready:
+                self._file(received)
         except IPCError:
-            return
-        for received in rest:
-            self._file(received)
+            return  # the server is gone, which whoever waits is told
+        finally:
+            with self._changed:
+                self._receiving = False
+                self._changed.notify_all()
 
     @contextmanager
     def _talk(self) -> Iterator[None]:

@@ -26,10 +26,7 @@ class Moment(Protocol):
 
 
 class Lane(Protocol):
-    """Where copies and launches are issued, in order, by one thread."""
-
-    def enter(self) -> None:
-        """Make the device the calling thread's: the first method to be called, and by the thread that calls others."""
+    """Where copies and launches are issued, in order. One thread at a time."""
 
     def active(self) -> Any:
         """Return a context manager, in which the other methods may be called."""
@@ -78,31 +75,28 @@ class CudaLane:
         self._stream: Any = None  # the same stream, for CuPy and for torch
         self._torch_stream: Any = None
 
-    def enter(self) -> None:
-        """Make the GPU the calling thread's, for good: to go back to another one would make a context there."""
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Make the stream current, and its GPU."""
         import torch
 
-        if self._stream is not None:
-            return
-        with cuda_call("opening a stream"):
+        if self._torch_stream is None:
+            self._open()
+        with torch.cuda.stream(self._torch_stream):
+            yield
+
+    def _open(self) -> None:
+        import torch
+
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+        if self._device_id not in _streams:
             cuda = load_cupy().cuda
-            cuda.Device(self._device_id).use()
-            torch.cuda.init()  # type: ignore[no-untyped-call]
-            if self._device_id not in _streams:
+            with cuda_call("opening a stream"), cuda.Device(self._device_id):
                 _streams[self._device_id] = cuda.Stream(non_blocking=True)
-            self._stream = _streams[self._device_id]
+        self._stream = _streams[self._device_id]
         self._torch_stream = torch.cuda.ExternalStream(  # type: ignore[no-untyped-call]
             self._stream.ptr, device=self._device_id
         )
-
-    @contextmanager
-    def active(self) -> Iterator[None]:
-        """Make the stream current."""
-        import torch
-
-        self.enter()
-        with torch.cuda.stream(self._torch_stream):
-            yield
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
         """Return memory of the allocator's pool for this stream."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dali_proxy.cuda_lane import CudaLane, Lane, Moment
+from dali_proxy.transport.opener import host_tensors
 from dali_proxy.transport.prepared import Launched, Prepared, PreparedOutput
 from dali_proxy.transport.protocol import unpacked
 from dali_proxy.transport.slot_view import check_rows
@@ -55,7 +56,7 @@ class Issued:
 
 
 class Launcher:
-    """Issues batches, one after the other, on one thread.
+    """Issues batches, one after the other. One thread at a time.
 
     Nothing is computed here for a batch or a sample. The slot that a batch comes in goes back to the server when the
     copy has ended, as the next call or `give_back` finds.
@@ -77,11 +78,6 @@ class Launcher:
         self._copying: deque[tuple[Moment, Any]] = deque()  # slots, and memory that is copied from
         self.batches = 0
         self.seconds = 0.0
-
-    def enter(self) -> None:
-        """Make the GPU that of the calling thread, which is the one that calls `issue`."""
-        if self._lane is not None:
-            self._lane.enter()
 
     def issue(self, prepared: Prepared, arrays: Sequence[Array | list[Array]], pinned: bool) -> Issued:
         """Issue a batch; never waits for the GPU.
@@ -111,7 +107,7 @@ class Launcher:
                 "a prepared batch has no block, or more than one, or needs a GPU that the pipeline has not"
             )
         on_gpu = iter(made)
-        outputs = tuple(_tensors(next(rest)) if output is None else next(on_gpu) for output in prepared.outputs)
+        outputs = tuple(host_tensors(next(rest)) if output is None else next(on_gpu) for output in prepared.outputs)
         self.batches += 1
         self.seconds += time.perf_counter() - begin
         return Issued(outputs, memories, moment, self._lane)
@@ -213,12 +209,6 @@ def _check(prepared: Prepared, outputs: Sequence[PreparedOutput], nbytes: int) -
             good &= 0 < launch.count <= 65535 and launch.tiles > 0
     if not good:
         raise ProtocolError("what a prepared batch needs does not lie in its block")
-
-
-def _tensors(array: Array | list[Array]) -> Any:
-    import torch
-
-    return [torch.from_numpy(each) for each in array] if isinstance(array, list) else torch.from_numpy(array)
 
 
 def _address(array: Array) -> int:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections import deque
 from typing import Any, TypeVar
 
-__all__ = ["Question", "drained", "fresh"]
+from dali_proxy.errors import ProxyError
+
+__all__ = ["Deadline", "Question", "drained", "fresh"]
 
 T = TypeVar("T")
 
@@ -20,6 +23,32 @@ class Question:
         self.answer: Any = None  # set once
         self.coming = False  # the server has answered, and this process goes on with it
         self.sent = False  # it may be sent twice: the server refuses the second one
+
+
+class Deadline:
+    """How long a server may take for an answer.
+
+    Args:
+        timeout: seconds from now; None for as long as it lives.
+        pid: the server's process, for the message.
+    """
+
+    def __init__(self, timeout: float | None, pid: int) -> None:
+        self._timeout = timeout
+        self._pid = pid
+        self._end = None if timeout is None else time.monotonic() + timeout
+
+    def check(self) -> None:
+        """Raise if it has passed.
+
+        Raises:
+            ProxyError: it has.
+        """
+        if self._end is not None and time.monotonic() > self._end:
+            raise ProxyError(
+                f"the server (process {self._pid}) lives but gave no answer in {self._timeout:g} s; "
+                "DALIServer(timeout=...) is the limit"
+            )
 
 
 def fresh(error: Exception) -> Exception:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from dali_proxy.cuda_lane import CudaLane
 from dali_proxy.failures import describe, rebuild
 from dali_proxy.launcher import Issued, Launcher
 from dali_proxy.transport.labels import unpack_labels
+from dali_proxy.transport.opener import host_tensors
 from dali_proxy.transport.origin import Origin
 from dali_proxy.transport.protocol import Result
 from pipeline import Pipeline
@@ -25,10 +25,25 @@ from pipeline.tensors.gpu import TensorListGPU
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Made", "SecondHalf"]
+__all__ = ["Made", "Run", "SecondHalf"]
+
+
+class Run:
+    """Outputs that an executor has made."""
+
+    def __init__(self, outputs: Sequence[TensorList]) -> None:
+        self._outputs = outputs
+
+    def tensors(self) -> tuple[Any, ...]:
+        """Return them as a server's results are: a tensor each, or a list of tensors where shapes differ.
+
+        On a GPU, the stream that is current now waits for the data.
+        """
+        return tuple(_tensors(output) for output in self._outputs)
+
 
 #: Outputs of the pipeline, or what was raised instead.
-Made = Issued | tuple[TensorList, ...] | Exception
+Made = Issued | Run | Exception
 
 
 class SecondHalf:
@@ -65,24 +80,16 @@ class SecondHalf:
             self._pipeline.close()
             raise
 
-    def enter(self) -> None:
-        """Make the GPU that of the calling thread, before it opens what the server sent and calls `issue`."""
-        if self._launcher is not None:
-            with suppress(Exception):  # `issue` raises it again
-                self._launcher.enter()
-
-    def start(
-        self, origin: Origin, client: int, seq: int, inputs: Sequence[TensorListCPU], on_done: Callable[[Made], None]
-    ) -> None:
+    def start(self, result: Result, inputs: Sequence[TensorListCPU], on_done: Callable[[Made], None]) -> None:
         """Start a batch that was not prepared; returns at once.
 
         Args:
-            origin: which batch it is.
-            client: who submitted it.
-            seq: the client's number of it.
-            inputs: what the server made of it.
+            result: the server's message.
+            inputs: what lies in its slots.
             on_done: called once, on another thread; it must be quick and must not raise.
         """
+        origin, client, seq = result.origin, result.client, result.seq
+        assert origin is not None  # the server knows that it has one half only
         key = BatchKey(origin.epoch, origin.batch, origin.view)
         names = self._pipeline.input_names
         request = BatchRequest(origin.batch_size, dict(zip(names, inputs, strict=True)), key)
@@ -111,6 +118,11 @@ class SecondHalf:
             failed.__cause__ = error
             return _outcome(result.origin, result.client, result.seq, BatchResult(error=failed))
 
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether all batches are run here by an executor, which should have each as soon as it comes."""
+        return self._launcher is None
+
     def give_back(self) -> None:
         """Give slots back to the server that the GPU has read."""
         if self._launcher is not None:
@@ -133,18 +145,10 @@ class SecondHalf:
         if self._launcher is not None:
             self._launcher.close()
 
-    @staticmethod
-    def tensors(outputs: Issued | Sequence[TensorList]) -> tuple[Any, ...]:
-        """Return outputs as a server's results are: a tensor each, or a list of tensors where shapes differ.
-
-        On a GPU, the stream that is current now waits for the data.
-        """
-        return outputs.tensors() if isinstance(outputs, Issued) else tuple(_tensors(output) for output in outputs)
-
 
 def _outcome(origin: Origin, client: int, seq: int, made: BatchResult) -> Made:
     if made.error is None:
-        return made.outputs
+        return Run(made.outputs)
     paths = [os.fsencode(path) for path in origin.paths]
     indices = unpack_labels(origin.indices, origin.batch_size)
     return rebuild(describe(made.error, client, seq, indices, origin.worker, origin.worker_pid, paths))
@@ -155,8 +159,4 @@ def _tensors(output: TensorList) -> torch.Tensor | list[torch.Tensor]:
         from dali_proxy.transport.cuda_view import local_tensors
 
         return local_tensors(output)
-    import torch
-
-    if output.is_dense_tensor():
-        return torch.from_numpy(output.as_array())
-    return [torch.from_numpy(sample) for sample in output.samples]
+    return host_tensors(output.as_array() if output.is_dense_tensor() else list(output.samples))

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from dali_proxy.transport.labels import clip, unpack_labels
-from dali_proxy.transport.origin import Origin, pack_keys
+from dali_proxy.transport.origin import Origin
 from pipeline.executor.request import TensorList
 from pipeline.rng import BatchKey
 from pipeline.tensors import TensorListCPU
@@ -77,16 +77,14 @@ class Request:
         """Paths of the samples' files, where an input is the path of one; else empty."""
         return () if self.paths is None else tuple(path.tobytes().rstrip(b"\0") for path in self.paths.samples)
 
-    def origin(self, following: list[Request], samples: bool = True) -> Origin:
+    def origin(self, samples: bool = True) -> Origin:
         """What a consumer has to know of it that runs the second half of the pipeline.
 
         Args:
-            following: what it may fetch next.
             samples: whether it has to know the samples, for their errors.
         """
         key, worker = self.key, self.worker
         return Origin(
-            session=self.session,
             epoch=key.epoch,
             batch=key.iteration,
             view=key.view,
@@ -95,7 +93,6 @@ class Request:
             paths=tuple(clip(os.fsdecode(path)) for path in self.files) if samples else (),
             worker=worker.name,
             worker_pid=worker.pid,
-            following=pack_keys([(request.worker.client, request.seq) for request in following]),
         )
 
     @property

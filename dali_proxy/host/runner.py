@@ -17,6 +17,7 @@ from dali_proxy.host.requests import Request, State
 from dali_proxy.host.scheduler import Scheduler
 from dali_proxy.host.store import Store
 from dali_proxy.host.totals import Totals
+from dali_proxy.transport.origin import pack_keys
 from dali_proxy.transport.publisher import OutputBuffer, ResultPublisher, StagedResult
 from pipeline import Pipeline
 from pipeline.errors import PipelineError
@@ -230,9 +231,13 @@ class Runner:
         worker = request.worker
         try:
             result, fds = self._publisher.publish(consumer.account, worker.client, request.seq, staged)
-            if self._tells_origin:
-                following = self._store.following(request, 2 * AHEAD)
-                result = replace(result, origin=request.origin(following, samples=result.prepared is None))
+            following = self._store.following(request, 2 * AHEAD)
+            result = replace(
+                result,
+                origin=request.origin(samples=result.prepared is None) if self._tells_origin else None,
+                session=request.session,
+                following=pack_keys([(each.worker.client, each.seq) for each in following]),
+            )
         except IPCError as error:
             staged.discard()
             self._send(consumer, describe(error, worker.client, request.seq, (), worker.name, worker.pid))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from dali_proxy.transport.protocol import CUDA_SLOTS, OutputBatch
 from dali_proxy.transport.slot_view import Loan, check_rows
@@ -43,10 +45,10 @@ class _LentMemory:
 
     __slots__ = ("__cuda_array_interface__", "_closable", "_imported", "_loan", "_stream_ptr")
 
-    def __init__(self, imported: _Imported, loan: Loan, stream_ptr: int, closable: deque[_Imported]) -> None:
+    def __init__(self, imported: _Imported, loan: Loan, closable: deque[_Imported]) -> None:
         self._imported = imported
         self._loan = loan
-        self._stream_ptr = stream_ptr
+        self._stream_ptr: int | None = None  # of the reader, once there is one
         self._closable = closable
         imported.loans += 1
         self.__cuda_array_interface__ = {
@@ -56,12 +58,18 @@ class _LentMemory:
             "typestr": "|u1",
         }
 
+    def read_on(self, stream_ptr: int) -> None:
+        """Let a stream wait for the data."""
+        self._imported.buffer.wait_ready(stream_ptr)
+        self._stream_ptr = stream_ptr
+
     def __del__(self) -> None:
         imported = self._imported
         if not self._loan.ours:
             return
         try:
-            imported.buffer.record_free(self._stream_ptr)
+            if self._stream_ptr is not None:
+                imported.buffer.record_free(self._stream_ptr)
         except (CudaError, AttributeError, TypeError, ImportError):
             # The context is gone, or the interpreter is going: there is no stream left to wait for.
             pass
@@ -86,15 +94,15 @@ class CudaSlotView:
         self._slots: dict[int, _Imported] = {}
         self._closable: deque[_Imported] = deque()
 
-    def open(self, output: OutputBatch) -> torch.Tensor | list[torch.Tensor]:
-        """Return the tensor of a dense output, or the list of its samples. The current stream waits for the data.
+    def receive(self, output: OutputBatch) -> Callable[[], torch.Tensor | list[torch.Tensor]]:
+        """Map an output. Return what makes the tensor of a dense output, or the list of its samples, when it is called.
+
+        The stream that is current then waits for the data.
 
         Raises:
             CudaError: the memory can't be mapped.
             ProtocolError: what the server says can't be.
         """
-        import torch
-
         number = output.slot - CUDA_SLOTS
         if not 0 <= number < len(self._page) or output.generation >= RETIRED:
             raise ProtocolError(f"there is no slot {number} of generation {output.generation}")
@@ -111,19 +119,8 @@ class CudaSlotView:
         loan = Loan(self._page, number, output.generation)
         dtype, table = output.unpack()
         rows = check_rows(table, dtype.itemsize, imported.buffer.nbytes, output.dense)
-        stream_ptr = int(torch.cuda.current_stream(output.device_id).cuda_stream)
-        imported.buffer.wait_ready(stream_ptr)
-        memory = torch.as_tensor(
-            _LentMemory(imported, loan, stream_ptr, self._closable), device=f"cuda:{output.device_id}"
-        )
-        torch_dtype = getattr(torch, dtype.name)
-        tensors = []
-        for offset, *shape in rows:
-            nbytes = dtype.itemsize
-            for length in shape:
-                nbytes *= length
-            tensors.append(memory[offset : offset + nbytes].view(torch_dtype).view(shape))
-        return tensors[0] if output.dense else tensors
+        lent = _LentMemory(imported, loan, self._closable)
+        return partial(_tensors, lent, output, dtype, rows)
 
     def detach(self, slots: Sequence[int]) -> None:
         """Unmap slots that the server won't use again, once no tensor lies in them, and tell it so."""
@@ -155,6 +152,23 @@ class CudaSlotView:
             torch.cuda.synchronize(imported.buffer.device_id)
             imported.buffer.close()
             self._page[imported.number] = RETIRED  # with generation 0: it is mapped no more
+
+
+def _tensors(
+    lent: _LentMemory, output: OutputBatch, dtype: np.dtype[Any], rows: list[list[int]]
+) -> torch.Tensor | list[torch.Tensor]:
+    import torch
+
+    lent.read_on(int(torch.cuda.current_stream(output.device_id).cuda_stream))
+    memory = torch.as_tensor(lent, device=f"cuda:{output.device_id}")
+    torch_dtype = getattr(torch, dtype.name)
+    tensors = []
+    for offset, *shape in rows:
+        nbytes = dtype.itemsize
+        for length in shape:
+            nbytes *= length
+        tensors.append(memory[offset : offset + nbytes].view(torch_dtype).view(shape))
+    return tensors[0] if output.dense else tensors
 
 
 def local_tensors(output: TensorListGPU) -> torch.Tensor | list[torch.Tensor]:

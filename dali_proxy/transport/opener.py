@@ -5,7 +5,11 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from dali_proxy.transport.exchange import LocalExchange
 from dali_proxy.transport.protocol import CUDA_SLOTS, OutputBatch, Result
@@ -19,9 +23,25 @@ if TYPE_CHECKING:
 
     from dali_proxy.transport.cuda_view import CudaSlotView
 
-__all__ = ["ResultOpener"]
+__all__ = ["Opened", "ResultOpener", "host_tensors"]
 
 T = TypeVar("T")
+Take = Callable[[], "torch.Tensor | list[torch.Tensor]"]
+
+
+class Opened:
+    """The outputs of a result, mapped and lent to this process.
+
+    Args:
+        takes: of each output, makes a tensor when it is dense, else the list of its samples' tensors.
+    """
+
+    def __init__(self, takes: Sequence[Take]) -> None:
+        self._takes = takes
+
+    def tensors(self) -> tuple[Any, ...]:
+        """Return the outputs. On a GPU, the stream that is current now waits for the data."""
+        return tuple(take() for take in self._takes)
 
 
 class ResultOpener:
@@ -54,10 +74,15 @@ class ResultOpener:
             self._cuda = CudaSlotView(control_fds[1], control_nbytes)
 
     def open(self, result: Result, fds: Sequence[int] = ()) -> tuple[torch.Tensor | list[torch.Tensor], ...]:
-        """Return each output: a tensor when it is dense, else the list of its samples' tensors.
+        """Return each output; as `receive`, for whoever wants it now."""
+        return self.receive(result, fds).tensors()
+
+    def receive(self, result: Result, fds: Sequence[int] = ()) -> Opened:
+        """Map the outputs.
 
         Nothing is copied. The tensors are the user's to keep and to write to; dropping them returns their memory.
-        On a GPU, the current stream waits for the data; use on another stream must be ordered after it by the user.
+        On a GPU, the stream on which they are taken waits for the data; use on another stream must be ordered after it
+        by the user.
 
         Args:
             result: a message that wasn't opened before.
@@ -67,7 +92,7 @@ class ResultOpener:
             ChannelClosedError: this was closed.
             ProtocolError: what the server says can't be.
         """
-        return tuple(self._open_all(result, fds, self._open))
+        return Opened(self._open_all(result, fds, self._open))
 
     def open_batches(self, result: Result, fds: Sequence[int] = ()) -> list[TensorListCPU]:
         """Return each output as a batch on the CPU; as `open`, for whoever goes on computing with them."""
@@ -141,19 +166,23 @@ class ResultOpener:
             failed = None
             close_all(left)
 
-    def _open(self, output: OutputBatch, fds: Iterator[int]) -> torch.Tensor | list[torch.Tensor]:
-        import torch
-
+    def _open(self, output: OutputBatch, fds: Iterator[int]) -> Take:
         if output.device == "cpu":
-            arrays = self._cpu.open(output, fds)
-            if isinstance(arrays, list):
-                return [torch.from_numpy(each) for each in arrays]
-            tensor: torch.Tensor = torch.from_numpy(arrays)
-            return tensor
+            return partial(host_tensors, self._cpu.open(output, fds))
         if output.device == "cuda" and self._cuda is not None:
-            return self._cuda.open(output)
+            return self._cuda.receive(output)
         if output.device == "local" and self._local is not None:
             from dali_proxy.transport.cuda_view import local_tensors
 
-            return local_tensors(self._local.take(output.slot))
+            return partial(local_tensors, self._local.take(output.slot))
         raise ProtocolError(f"a result on {output.device!r} can't be opened here")
+
+
+def host_tensors(arrays: npt.NDArray[Any] | list[npt.NDArray[Any]]) -> torch.Tensor | list[torch.Tensor]:
+    """Return an array as a tensor over the same memory, and a list of them as a list."""
+    import torch
+
+    if isinstance(arrays, np.ndarray):
+        tensor: torch.Tensor = torch.from_numpy(arrays)
+        return tensor
+    return [torch.from_numpy(each) for each in arrays]

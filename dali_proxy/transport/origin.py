@@ -25,15 +25,13 @@ Key = tuple[int, int]
 
 @dataclass(frozen=True)
 class Origin:
-    """Which batch a result is, who made it, and what comes next.
+    """Which batch a result is, and who made it.
 
     Attributes:
-        session, epoch, batch, view, batch_size, indices: as in `Submit`.
+        epoch, batch, view, batch_size, indices: as in `Submit`.
         paths, worker, worker_pid: as in `Failure`, of all samples.
-        following: the next requests of the session that nobody has fetched, as `pack_keys` makes them.
     """
 
-    session: U64
     epoch: U64
     batch: U64
     view: U32
@@ -42,7 +40,6 @@ class Origin:
     paths: Annotated[tuple[Line, ...], MaxLength(MAX_SAMPLES)]
     worker: Name
     worker_pid: U32
-    following: Table = b""
 
 
 def pack_keys(keys: list[Key]) -> bytes:

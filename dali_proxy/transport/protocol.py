@@ -268,6 +268,8 @@ class Result:
         detached: slots that won't be used any more, as in `SlotsDetached`; to be forgotten first.
         origin: where it comes from, if the consumer has to know.
         prepared: what is to be done with the outputs to get those of the pipeline, if they aren't yet.
+        session: that the request was made for; 0 for none.
+        following: the next requests of the session that nobody has fetched, as `pack_keys` makes them.
     """
 
     client: U64
@@ -276,6 +278,8 @@ class Result:
     detached: tuple[U32, ...] = ()
     origin: Origin | None = None
     prepared: Prepared | None = None
+    session: U64 = 0
+    following: Table = b""
 
 
 @dataclass(frozen=True)

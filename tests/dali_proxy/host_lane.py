@@ -46,16 +46,11 @@ class HostLane:
     issued: deque[Callable[[], object]] = field(default_factory=deque)
     working: Any = field(default_factory=threading.Lock)
     is_active: bool = False
-    thread: threading.Thread | None = None
     kept: list[torch.Tensor] = field(default_factory=list)  # what was dropped may be used by what was issued before
-
-    def enter(self) -> None:
-        self.thread = threading.current_thread()
 
     @contextmanager
     def active(self) -> Iterator[None]:
         assert not self.is_active
-        assert self.thread is threading.current_thread()
         self.is_active = True
         try:
             yield

@@ -218,7 +218,6 @@ class Connected:
         self.opener = ResultOpener(fds, self.account.control_nbytes)
         self.lanes: list[HostLane] = []
         self.launcher = Launcher(0, self._open_lane)
-        self.launcher.enter()
 
     def _open_lane(self, device_id: int) -> HostLane:
         self.lanes.append(HostLane(device_id))

@@ -288,6 +288,23 @@ def test_batches_are_made_before_anybody_asks_for_them() -> None:
         assert check_first[-1].tolist() == [0, 1]
 
 
+def test_results_are_fetched_before_anybody_asks_for_them() -> None:
+    with DALIServer(affine(), mode="thread") as server:
+        loader = DataLoader(server, IndexDataset(32, server.proxy), batch_size=4, num_workers=1, prefetch_factor=8)
+        iterator = iter(loader)
+        next(iterator)
+        wait_until(lambda: server.stats().batches == 8)  # all that there are
+        for _ in range(AHEAD + 1):  # one of these is sent now, and says what follows
+            next(iterator)
+        wait_until(lambda: server.stats().waiting_results == 8 - 1 - (AHEAD + 1) - AHEAD)
+        next(iterator)  # takes one of those, so that another one is fetched
+        wait_until(lambda: server.stats().waiting_results == 8 - 2 - (AHEAD + 1) - AHEAD)
+        del iterator  # and what was fetched in vain goes
+        wait_until(lambda: not server.consumer._questions)
+        pool = server._life.host._host._publisher.pool  # type: ignore[union-attr]
+        wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # asking reads what came
+
+
 def wait_until(condition: Callable[[], bool]) -> None:
     """Wait until something holds; the time limit of the test is the deadline."""
     while not condition():

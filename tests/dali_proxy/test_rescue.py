@@ -54,7 +54,7 @@ def test_epoch_goes_on_after_the_server_died(num_workers: int) -> None:
 
 
 def test_another_thread_starts_the_server_again_while_a_result_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    open_result = ResultOpener.open
+    receive = ResultOpener.receive
 
     def open_after_a_restart(opener: ResultOpener, *args: Any) -> Any:
         monkeypatch.undo()  # once
@@ -62,12 +62,12 @@ def test_another_thread_starts_the_server_again_while_a_result_is_opened(monkeyp
         thread = threading.Thread(target=server.revive, args=(server.stops,))
         thread.start()
         thread.join()
-        return open_result(opener, *args)
+        return receive(opener, *args)
 
     with DALIServer(affine(), restart="on-failure") as server:
         loader = DataLoader(server, IndexDataset(12, server.proxy), batch_size=4, num_workers=0)
         assert len([None for _ in loader]) == 3  # the next results come in memory that is mapped already
-        monkeypatch.setattr(ResultOpener, "open", open_after_a_restart)
+        monkeypatch.setattr(ResultOpener, "receive", open_after_a_restart)
         seen = [index for batch in loader for index in check_affine(*batch)]
         assert seen == list(range(12))
         assert server.stats().restarts == 1

@@ -257,7 +257,7 @@ def test_a_slot_on_a_gpu_that_can_not_be_mapped_goes_back(handle, attach):
             device="cuda", slot=CUDA_SLOTS + slot.number, generation=generation, attach=attach, handle=handle
         )
         with pytest.raises((PipelineError, RuntimeError)):  # the latter of CuPy, where there is no GPU
-            view.open(output)
+            view.receive(output)
         assert pool.stats().lent == 0
         assert pool.stats().slots == 1, "for all that the server knows, it is mapped"
         view.detach(borrower.take_detached())
@@ -278,7 +278,7 @@ def test_an_output_on_a_gpu_that_does_not_lie_in_its_slot_gives_it_back():
         view._slots[slot.number] = _Imported(slot.number, slot.memory)
         output = good_output(device="cuda", slot=CUDA_SLOTS + slot.number, generation=generation, attach=False)
         with pytest.raises(ProtocolError, match="does not lie"):
-            view.open(replace(output, table=np.array([[0, 10**6]]).tobytes()))
+            view.receive(replace(output, table=np.array([[0, 10**6]]).tobytes()))
         assert pool.stats().lent == 0
         assert pool.allocate(100) is slot
     finally:

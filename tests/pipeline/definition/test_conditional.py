@@ -11,7 +11,7 @@ import pytest
 
 from pipeline import fn, pipeline_def
 from pipeline.definition.conditional import convert, do_not_convert
-from pipeline.errors import GraphError, PipelineError
+from pipeline.errors import GraphError, OperatorError, PipelineError
 
 PICTURES = [np.random.default_rng(number).integers(0, 100, (3, 4, 1)).astype(np.uint8) for number in range(6)]
 WAYS = np.array([0, 1, 2, 0, 2, 1], np.int32)
@@ -155,6 +155,34 @@ def test_only_the_samples_of_a_branch_run() -> None:
 
     (made,) = run("pipeline", fails_elsewhere)
     assert [sample.item() for sample in made] == WAYS.tolist()
+
+
+@pytest.mark.parametrize("operator", ["subscript", "python_function"])
+def test_errors_of_whole_batches_in_a_branch_tell_the_place_in_the_batch(operator: str) -> None:
+    def third(fn: Any, numbers: Any) -> Any:
+        if operator == "subscript":
+            return numbers[2]
+        return fn.python_function(numbers, function=lambda sample: np.array(sample[2]))
+
+    @pipeline_def(batch_size=6, num_threads=2, device_id=None, enable_conditionals=True)
+    def described() -> Any:
+        numbers, way = fn.external_source(name="numbers"), fn.external_source(name="way")
+        made = way
+        if way > 0:
+            made = way * 1 if way == 1 else third(fn, numbers)
+        return made
+
+    pipe = described()
+    try:
+        # Sample 4 is the second of the inner branch, and the third of the outer one.
+        numbers = [np.arange(length, dtype=np.int32) for length in (9, 1, 9, 1, 2, 1)]
+        with pytest.raises(OperatorError, match="for sample 4") as caught:
+            pipe.run(numbers=numbers, way=WAYS)
+        assert [failure.sample for failure in caught.value.failures] == [4]
+        (made,) = pipe.run(numbers=[np.arange(9, dtype=np.int32)] * 6, way=WAYS)
+        assert np.array_equal(made.as_array(), WAYS)
+    finally:
+        pipe.close()
 
 
 def test_variables_without_a_value_in_each_branch() -> None:

@@ -7,6 +7,7 @@ them out again and notes them in the `BatchContext` of its thread, where the pro
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -200,12 +201,17 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
 
 
 class WorkerInit:
-    """The `worker_init_fn` of the inner loader: shows the user's dataset in `get_worker_info()`, then calls theirs."""
+    """The `worker_init_fn` of the inner loader: shows the user's dataset in `get_worker_info()`, then calls theirs.
+
+    What a forked worker inherits it never collects: garbage of the training process isn't its own to end. An iterator
+    of torch's, for one, fails when it is.
+    """
 
     def __init__(self, user_init: Callable[[int], None] | None) -> None:
         self.user_init = user_init
 
     def __call__(self, worker_id: int) -> None:
+        gc.freeze()
         info = get_worker_info()
         if info is not None and isinstance(info.dataset, WrapsDataset):
             object.__setattr__(info, "dataset", info.dataset.dataset)  # torch declares it frozen

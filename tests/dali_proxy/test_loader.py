@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import sys
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -260,6 +263,40 @@ def test_worker_info_and_worker_init_fn_see_the_users_dataset(server: DALIServer
     for number, (_, _, is_shown, marked) in enumerate(loader):
         assert is_shown.all()
         assert marked.tolist() == [100 + number] * 4
+
+
+class Garbage:
+    """What only a collection ends, and only where it was made: as an iterator of torch's that somebody has dropped."""
+
+    def __init__(self) -> None:
+        self.circle = self
+        self.pid = os.getpid()
+
+    def __del__(self) -> None:
+        assert os.getpid() == self.pid, "can only end in its own process"
+
+
+class CollectingDataset(IndexDataset):
+    """Collects garbage before each sample, and yields how many things could not end."""
+
+    def __getitem__(self, index: int) -> Any:
+        failed: list[Any] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "unraisablehook", failed.append)
+            gc.collect()
+        return (*super().__getitem__(index), len(failed))
+
+
+def test_workers_leave_garbage_of_the_training_process_alone(server: DALIServer) -> None:
+    gc.disable()
+    try:
+        Garbage()
+        loader = DataLoader(server, CollectingDataset(8, server.proxy), batch_size=4, num_workers=2)
+        for images, indices, failed in loader:
+            check_affine(images, indices)
+            assert not failed.any()
+    finally:
+        gc.enable()
 
 
 @pipeline_def(num_threads=1, device_id=None, batch_size=16)

@@ -8,11 +8,11 @@
 
 #define PAST_CACHE (1 << 18) /* bytes; who copies less may well want the copy in the cache */
 
-/* Copies many bytes past the cache: memory that is only written is then not fetched first, and what the processor works
-   with stays in the cache. */
-static inline void copy_past_cache(char *to, const char *from, size_t nbytes) {
+/* Copies bytes, from `least` on past the cache: memory that is only written is then not fetched first, and what the
+   processor works with stays in the cache. */
+static inline void copy_past_cache(char *to, const char *from, size_t nbytes, size_t least) {
 #ifdef __SSE2__
-    if (nbytes >= PAST_CACHE) {
+    if (nbytes >= least) {
         size_t head = -(uintptr_t)to & 63; /* whole lines are written at once */
         memcpy(to, from, head);
         to += head, from += head, nbytes -= head;

@@ -216,7 +216,7 @@ static PyObject *gather(PyObject *module, PyObject *arguments) {
     Py_BEGIN_ALLOW_THREADS
     for (Py_ssize_t i = begin; i < end; i++)
         copy_past_cache((char *)buffer.buf + columns[2].values[i], (const char *)(intptr_t)columns[0].values[i],
-                        (size_t)columns[1].values[i]);
+                        (size_t)columns[1].values[i], PAST_CACHE);
     Py_END_ALLOW_THREADS
     result = Py_NewRef(Py_None);
 release_columns:

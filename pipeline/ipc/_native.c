@@ -13,6 +13,7 @@
 
 #define SHIFT 6 /* places are measured in units of 64 bytes */
 #define WORTH_A_SWITCH (1 << 18) /* bytes; smaller copies take less time than another thread's turn */
+#define SHARED_PAST_CACHE (1 << 14) /* bytes; another core reads the copy, later */
 
 /* Units from `start` on that are free. */
 typedef struct {
@@ -210,10 +211,10 @@ static PyObject *places_write(Places *places, PyObject *array) {
     if (block != NULL) {
         char *to = (char *)places->memory.buf + block->offset;
         if (from.len < WORTH_A_SWITCH) {
-            memcpy(to, from.buf, (size_t)from.len);
+            copy_past_cache(to, from.buf, (size_t)from.len, SHARED_PAST_CACHE);
         } else {
             Py_BEGIN_ALLOW_THREADS
-            copy_past_cache(to, from.buf, (size_t)from.len);
+            copy_past_cache(to, from.buf, (size_t)from.len, SHARED_PAST_CACHE);
             Py_END_ALLOW_THREADS
         }
     }

@@ -73,7 +73,7 @@ def test_places_may_be_dropped_in_any_order(make_places):
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
 def test_the_compiled_loop_copies_what_lies_as_it_should(array):
-    places = compiled.Places(0, np.zeros(4096, np.uint8))
+    places = compiled.Places(0, np.zeros(512 << 10, np.uint8))
     block = places.write(array)
     if not (array.flags.c_contiguous and array.dtype.isnative):
         assert block is None  # left to NumPy

@@ -76,12 +76,14 @@ ARRAYS = [
     np.array(3.5),
     np.zeros((0, 3), np.uint8),
     np.broadcast_to(np.uint8(7), (3, 3)),
+    np.arange(100_003, dtype=np.uint8)[1:],
+    np.arange(70_000, dtype=np.float32),  # larger than what is copied with the GIL
 ]
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
 def test_what_is_written_is_read(make_pair, array):
-    pair = make_pair()
+    pair = make_pair(512 * KIB)
     block = pair.ring.write(array)
     assert block.offset % 64 == 0
     native = array.dtype.newbyteorder("=")

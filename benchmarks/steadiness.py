@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch.utils.data import Dataset
 
@@ -18,6 +21,12 @@ if TYPE_CHECKING:
     from dali_proxy import DALIServer
 
 Point = dict[str, Any]
+
+TICK = 0.01
+"""Seconds of processor time that the system counts in."""
+
+PIECES = 4
+"""Two loaders that are compared take turns so often."""
 
 
 class Tiny(Dataset[Any]):
@@ -36,54 +45,83 @@ class Tiny(Dataset[Any]):
 
 
 def cost_by_length(setup: Setup, lengths: Iterable[int], rounds: int, seconds: float) -> list[Point]:
-    """Processor time for a sample in datasets of some lengths; short ones begin anew while they are measured."""
-    points = []
-    for length in lengths:
-        with _server(setup) as server:
-            batches = _endless(_loader(server, setup, length))
-            _take(batches, WARM_UP)
-            points.append({"x": length, "us": [_cost(batches, setup, seconds) for _ in range(rounds)]})
+    """Processor time for a sample in datasets of some lengths, in turn; short ones begin anew meanwhile."""
+    points: list[Point] = []
+    with ExitStack() as stack:
+        streams = []
+        for length in lengths:
+            streams.append(_endless(_loader(stack.enter_context(_server(setup)), setup, length)))
+            _take(streams[-1], WARM_UP)
+            points.append({"x": length, "us": []})
+        for _ in range(rounds):
+            for point, stream in zip(points, streams, strict=True):
+                point["us"].append(_cost(stream, setup, seconds))
     return points
 
 
 def cost_by_epoch(setup: Setup, epochs: int, batches: int) -> list[Point]:
-    """Processor time for a sample in each of some epochs, with the same workers."""
+    """Processor time for a sample in each of some epochs, with the same workers, and with workers that just began."""
     length = batches * setup.batch_size
     points = []
     with _server(setup) as server:
         loader = _loader(server, setup, length)
-        for epoch in range(epochs + 1):
-            begin = tree_cpu()
-            for _ in loader:
-                pass
-            if epoch:  # the first starts processes
-                points.append({"x": epoch, "us": [_microseconds(tree_cpu() - begin, length)]})
+        _take(iter(loader), batches)  # it starts processes
+        for epoch in range(1, epochs + 1):
+            with _server(setup) as fresh_server:
+                fresh = _loader(fresh_server, setup, length)
+                _take(iter(fresh), WARM_UP)
+                points.append(_in_turn(epoch, _pieces(loader, setup, batches), _pieces(fresh, setup, batches)))
     return points
 
 
 def cost_by_batch(setup: Setup, windows: int, batches: int) -> list[Point]:
-    """Processor time for a sample in each of some windows of one long epoch."""
+    """Processor time for a sample in each of some windows of one long epoch, and of one that just began."""
     points = []
     with _server(setup) as server:
         stream = iter(_loader(server, setup, (windows * batches + WARM_UP) * setup.batch_size))
         _take(stream, WARM_UP)
         for window in range(1, windows + 1):
-            begin = tree_cpu()
-            _take(stream, batches)
-            cost = _microseconds(tree_cpu() - begin, batches * setup.batch_size)
-            points.append({"x": window * batches, "us": [cost]})
+            with _server(setup) as fresh_server:
+                fresh = iter(_loader(fresh_server, setup, (2 * batches + WARM_UP) * setup.batch_size))
+                _take(fresh, WARM_UP)
+                old, new = _pieces(stream, setup, batches), _pieces(fresh, setup, batches)
+                points.append(_in_turn(window * batches, old, new))
         _take(stream, 1)  # the end of the epoch
     return points
 
 
 def growth(points: list[Point]) -> float:
-    """How much a sample costs in the last third of the points, in units of the first third: medians of all rounds."""
+    """How much more a sample costs in the last third of the points than in the first third: the median of all rounds.
+
+    Where a point has the cost of a loader that just began, measured in turn, its own is taken in units of that: what
+    else the machine does meanwhile slows both.
+    """
     third = max(len(points) // 3, 1)
-    first, last = (
-        torch.tensor([cost for point in part for cost in point["us"]]).median().item()
-        for part in (points[:third], points[-third:])
-    )
-    return last / first
+    costs = [[us / unit for us, unit in zip(point["us"], _units(point), strict=True)] for point in points]
+    ratios = []
+    for round_ in zip(*costs, strict=True):
+        ratios.append(statistics.median(round_[-third:]) / statistics.median(round_[:third]))
+    return statistics.median(ratios)
+
+
+def _units(point: Point) -> list[float]:
+    return point.get("fresh_us") or [1.0] * len(point["us"])
+
+
+def _pieces(source: Iterable[Any], setup: Setup, batches: int) -> Iterator[float]:
+    """Take so many batches, and measure them in pieces; of a loader, its beginning and its end count as well."""
+    sizes = [len(part) for part in np.array_split(np.arange(batches), min(PIECES, batches))]
+    begin = tree_cpu()
+    stream = source if isinstance(source, Iterator) else iter(source)
+    for number, size in enumerate(sizes, 1):
+        _take(stream, size + (number == len(sizes) and stream is not source))
+        yield _microseconds(max(tree_cpu() - begin, TICK), size * setup.batch_size)
+        begin = tree_cpu()
+
+
+def _in_turn(x: int, old: Iterator[float], fresh: Iterator[float]) -> Point:
+    costs = list(zip(old, fresh, strict=True))
+    return {"x": x, "us": [ours for ours, _ in costs], "fresh_us": [theirs for _, theirs in costs]}
 
 
 def _server(setup: Setup) -> DALIServer:

@@ -8,6 +8,7 @@ import os
 import selectors
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -163,10 +164,12 @@ class ChannelServer:
         self._channels.add(channel)
         self._selector.register(channel, _READ, partial(self._serve, channel))
         channel.on_backlog = partial(self.call_soon, partial(self._await_room, channel))
-        self.call_later(self._handshake_timeout, partial(self._expire, channel))
+        # A weak reference: who only looks whether a server is there is forgotten at once.
+        self.call_later(self._handshake_timeout, partial(self._expire, weakref.ref(channel)))
 
-    def _expire(self, channel: Channel) -> None:
-        if not channel.authenticated:
+    def _expire(self, reference: weakref.ref[Channel]) -> None:
+        channel = reference()
+        if channel is not None and not channel.authenticated:
             self.end(
                 channel,
                 ChannelTimeoutError(f"process {channel.peer_pid} did not authenticate itself in time"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.costs import measure_costs
-from benchmarks.steadiness import cost_by_epoch, growth
+from benchmarks.steadiness import PIECES, cost_by_batch, cost_by_epoch, cost_by_length, growth
 from benchmarks.targets import TARGETS
 from benchmarks.workload import Setup, prepare_pictures
 
@@ -29,6 +29,25 @@ def test_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cost_by_epoch(tmp_path: Path) -> None:
     points = cost_by_epoch(Setup("arrays-64B", tmp_path, batch_size=4, workers=1), epochs=2, batches=5)
     assert [point["x"] for point in points] == [1, 2]
+    assert all(len(point["us"]) == len(point["fresh_us"]) == PIECES for point in points)
+
+
+def test_cost_by_batch(tmp_path: Path) -> None:
+    points = cost_by_batch(Setup("arrays-64B", tmp_path, batch_size=4, workers=1), windows=1, batches=3)
+    assert [(point["x"], len(point["us"]), len(point["fresh_us"])) for point in points] == [(3, 3, 3)]
+
+
+def test_cost_by_length(tmp_path: Path) -> None:
+    points = cost_by_length(Setup("arrays-64B", tmp_path, batch_size=4, workers=1), (8, 800), rounds=2, seconds=0.01)
+    assert [(point["x"], len(point["us"])) for point in points] == [(8, 2), (800, 2)]
+
+
+def test_growth_is_none_where_new_loaders_are_as_slow() -> None:
+    noise = [1.0, 1.0, 3.0, 1.0, 2.0, 2.0]
+    steady = [{"x": 1, "us": [10 * factor] * 2, "fresh_us": [9 * factor] * 2} for factor in noise]
+    assert growth(steady) == pytest.approx(1.0)
+    grown = [{**point, "us": [cost * 1.02**age for cost in point["us"]]} for age, point in enumerate(steady)]
+    assert growth(grown) == pytest.approx(1.02**4)
 
 
 def test_growth_compares_the_last_third_with_the_first() -> None:

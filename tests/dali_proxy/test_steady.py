@@ -1,0 +1,72 @@
+"""Nothing is kept for a batch that is done: objects are counted, which no other program can disturb."""
+
+from __future__ import annotations
+
+import gc
+import mmap
+import os
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch.utils.data import get_worker_info
+
+from dali_proxy import DALIServer, DataLoader
+from tests.dali_proxy.indexed import IndexDataset, affine
+
+BATCH = 4
+BLOCK = 300  # batches
+SLACK = 300  # objects: of batches that are on their way, of epochs that ended (a few each); one a batch would be 600
+
+
+class Counting(IndexDataset):
+    """Counts the objects of its worker, a block of batches after the other, into memory that both processes have."""
+
+    def __init__(self, length: int, proxy: Callable[[Any], Any], page: mmap.mmap) -> None:
+        super().__init__(length, proxy)
+        self.page = page
+        self.calls = 0
+
+    def __getitem__(self, index: int) -> Any:
+        if self.calls % (BLOCK * BATCH) == 0 and get_worker_info() is not None:
+            struct.pack_into("qq", self.page, 16 * (self.calls // (BLOCK * BATCH)), *counted())
+        self.calls += 1
+        return super().__getitem__(index)
+
+
+def counted() -> tuple[int, int]:
+    """Objects and descriptors of this process."""
+    gc.collect()
+    return sys.getallocatedblocks(), len(os.listdir("/proc/self/fd"))
+
+
+def watched(server: DALIServer, blocks: int, epochs: int, page: mmap.mmap) -> Iterator[tuple[int, int]]:
+    """What this process has after each block of batches; its server runs on threads, and so is counted, too."""
+    dataset = Counting(blocks * BLOCK * BATCH // epochs, server.proxy, page)
+    loader = DataLoader(server, dataset, BATCH, num_workers=1, persistent_workers=True)
+    made = 0
+    for _ in range(epochs):
+        for _ in loader:
+            made += 1
+            if made % BLOCK == 0:
+                yield counted()
+
+
+def check(counts: list[tuple[int, int]]) -> None:
+    """Compare what there was after the first block with what there was after the last one."""
+    (objects, descriptors), (objects_at_end, descriptors_at_end) = counts[1], counts[-1]
+    assert objects_at_end - objects < SLACK, counts
+    assert abs(descriptors_at_end - descriptors) <= 2, counts
+
+
+def test_nothing_is_kept_of_batches() -> None:
+    with mmap.mmap(-1, 4096) as page, DALIServer(affine(), mode="thread") as server:
+        check(list(watched(server, 4, 1, page)))
+        check([struct.unpack_from("qq", page, 16 * block) for block in range(4)])
+
+
+def test_nothing_is_kept_of_epochs() -> None:
+    with mmap.mmap(-1, 4096) as page, DALIServer(affine(), mode="thread") as server:
+        check(list(watched(server, 4, 12, page)))  # of 100 batches
+        check([struct.unpack_from("qq", page, 16 * block) for block in range(4)])

@@ -25,6 +25,9 @@ Point = dict[str, Any]
 TICK = 0.01
 """Seconds of processor time that the system counts in."""
 
+GROWTH = 1.1
+"""How much more a sample may cost at the end than at the beginning before it is called growth."""
+
 PIECES = 4
 """Two loaders that are compared take turns so often."""
 
@@ -91,21 +94,26 @@ def cost_by_batch(setup: Setup, windows: int, batches: int) -> list[Point]:
 
 
 def growth(points: list[Point]) -> float:
-    """How much more a sample costs in the last third of the points than in the first third: the median of all rounds.
+    """How much a sample costs in the last third of the points, in units of the first third: medians.
 
-    Where a point has the cost of a loader that just began, measured in turn, its own is taken in units of that: what
-    else the machine does meanwhile slows both.
+    Costs are taken in units of those of a loader that just began, measured in turn, or of all points in one round:
+    what else the machine does meanwhile slows both.
     """
+    first, last = _thirds(points)
+    return statistics.median(last) / statistics.median(first)
+
+
+def has_grown(points: list[Point]) -> bool:
+    """Whether a sample costs more in the last third, by more than noise: no point of it is as cheap as one before."""
+    first, last = _thirds(points)
+    return growth(points) > GROWTH and min(last) > max(first)
+
+
+def _thirds(points: list[Point]) -> tuple[list[float], list[float]]:
+    rounds = [statistics.mean(costs) for costs in zip(*(point["us"] for point in points), strict=True)]
+    costs = [sum(point["us"]) / sum(point.get("fresh_us", rounds)) for point in points]
     third = max(len(points) // 3, 1)
-    costs = [[us / unit for us, unit in zip(point["us"], _units(point), strict=True)] for point in points]
-    ratios = []
-    for round_ in zip(*costs, strict=True):
-        ratios.append(statistics.median(round_[-third:]) / statistics.median(round_[:third]))
-    return statistics.median(ratios)
-
-
-def _units(point: Point) -> list[float]:
-    return point.get("fresh_us") or [1.0] * len(point["us"])
+    return costs[:third], costs[-third:]
 
 
 def _pieces(source: Iterable[Any], setup: Setup, batches: int) -> Iterator[float]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.costs import measure_costs
-from benchmarks.steadiness import PIECES, cost_by_batch, cost_by_epoch, cost_by_length, growth
+from benchmarks.steadiness import PIECES, cost_by_batch, cost_by_epoch, cost_by_length, growth, has_grown
 from benchmarks.targets import TARGETS
 from benchmarks.workload import Setup, prepare_pictures
 
@@ -46,8 +46,19 @@ def test_growth_is_none_where_new_loaders_are_as_slow() -> None:
     noise = [1.0, 1.0, 3.0, 1.0, 2.0, 2.0]
     steady = [{"x": 1, "us": [10 * factor] * 2, "fresh_us": [9 * factor] * 2} for factor in noise]
     assert growth(steady) == pytest.approx(1.0)
-    grown = [{**point, "us": [cost * 1.02**age for cost in point["us"]]} for age, point in enumerate(steady)]
-    assert growth(grown) == pytest.approx(1.02**4)
+    grown = [{**point, "us": [cost * 1.05**age for cost in point["us"]]} for age, point in enumerate(steady)]
+    assert growth(grown) == pytest.approx(1.05**4)
+    assert [has_grown(steady), has_grown(grown)] == [False, True]
+
+
+def test_growth_within_the_noise_is_none() -> None:
+    points = [{"x": 1, "us": [cost]} for cost in (10.0, 13.0, 10.0, 10.0, 12.0, 14.0)]
+    assert growth(points) > 1.1
+    assert not has_grown(points)
+
+
+def test_growth_takes_rounds_by_themselves() -> None:
+    assert growth([{"x": 1, "us": [10.0, 30.0]}, {"x": 2, "us": [10.0, 30.0]}, {"x": 3, "us": [11.0, 33.0]}]) == 1.1
 
 
 def test_growth_compares_the_last_third_with_the_first() -> None:

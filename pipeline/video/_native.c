@@ -1,20 +1,14 @@
 /* Planar YUV of 8 bits, as video decoders on the CPU make it, to pixels: one pass, without the GIL.
 
    The same is computed by `pixels.py` without this module, by swscale and OpenCV in several passes over memory. Colours
-   are sums of 16-bit products; a pixel is at most 1 from what floating point gives. Compilers vectorise the loops; on
-   x86-64, GCC makes a second version for AVX2. */
+   are sums of 16-bit products; a pixel is at most 1 from what floating point gives. Compilers vectorise the loops. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
-#define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v3", "default")))
-#else
-#define FOR_EACH_CPU
-#endif
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#include "../for_each_cpu.h"
 
 #define BLOCK 256 /* pixels of a row that are made at once; even, as two share chroma */
 

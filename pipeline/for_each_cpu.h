@@ -1,0 +1,8 @@
+/* Loops that compilers vectorise, for all modules in C: on x86-64, GCC makes a second version for AVX2. */
+
+#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
+#define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v3", "default")))
+#else
+#define FOR_EACH_CPU
+#endif
+#define ALWAYS_INLINE static inline __attribute__((always_inline))

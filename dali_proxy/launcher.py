@@ -172,7 +172,7 @@ class _Shaped:
 
         self.dtype, table = unpacked(output)
         rows = check_rows(table, self.dtype.itemsize, output.nbytes, output.dense)
-        torch_dtype = getattr(torch, self.dtype.name)
+        torch_dtype = getattr(torch, output.dtype)
         self.tensors: Any
         if output.dense:
             self.memory = self.tensors = lane.empty(rows[0][1:], torch_dtype)

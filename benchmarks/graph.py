@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.workload import ARRAY_SHAPES, CROP_AREA, CROP_ASPECT_RATIO, IMAGE_SIZE, MEAN, STD, Setup
+from benchmarks.workload import ARRAY_SHAPES, CROP_AREA, CROP_ASPECT_RATIO, DECODED_KINDS, IMAGE_SIZE, MEAN, STD, Setup
 
 # Without seeds of their own, numbers depend on where in the graph an operator stands, and a GPU needs more of them.
 WINDOW = {"random_area": CROP_AREA, "random_aspect_ratio": CROP_ASPECT_RATIO, "seed": 1}
@@ -39,7 +39,7 @@ def make_pipeline(library: Any, setup: Setup, **options: Any) -> Any:
         images = fn.external_source(name="images", no_copy=True)
         if setup.kind in ARRAY_SHAPES:
             return images
-        if setup.kind == "decoded":
+        if setup.kind in DECODED_KINDS:
             return _normalize(library, crop_decoded(images), setup)
         if setup.kind == "paths":
             images = fn.io.file.read(images)

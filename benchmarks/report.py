@@ -18,6 +18,7 @@ TITLES = {
     "paths": "file paths",
     "bytes": "encoded bytes",
     "decoded": "decoded pictures",
+    "decoded-one-worker": "decoded pictures, one worker",
     "arrays-60KB": "transport alone, 60 KB arrays",
     "arrays-562KB": "transport alone, 562 KB arrays",
 }

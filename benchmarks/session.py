@@ -12,7 +12,7 @@ from benchmarks.costs import measure_costs
 from benchmarks.report import as_json, table
 from benchmarks.rivals import RIVALS
 from benchmarks.runner import run_kind
-from benchmarks.workload import FILES, KINDS, Setup, prepare_pictures
+from benchmarks.workload import FILES, KINDS, ONE_WORKER_KIND, Setup, prepare_pictures
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -39,7 +39,8 @@ def measure_all(options: argparse.Namespace) -> dict[str, Any]:
     with tqdm(bar_format="{desc}", leave=False, disable=None) as line:
         say = line.set_description_str
         for kind in options.kinds:
-            setup = Setup(kind, folder, options.batch_size, options.workers, options.threads, device_id(options))
+            workers = 1 if kind == ONE_WORKER_KIND else options.workers
+            setup = Setup(kind, folder, options.batch_size, workers, options.threads, device_id(options))
             result = run_kind(rivals, setup, rounds=options.rounds, seconds=options.seconds, say=say)
             tqdm.write(table(result, options.reference) + "\n")
             results.append(result)

@@ -58,6 +58,7 @@ TARGETS = (
     Target("encoded bytes / torch at its best", 1.15, "bytes", "torch-best"),
     Target("decoded pictures / DALI's proxy", 3.0, "decoded", "nvidia-proxy"),
     Target("decoded pictures / workers' own decoding", 0.9, "decoded", "decode-only"),
+    Target("decoded, one worker / its own decoding", 0.9, "decoded-one-worker", "decode-only"),
     Target("60 KB arrays / torch", 1.5, "arrays-60KB", "torch-pillow"),
     Target("60 KB arrays / memcpy", 0.3, "arrays-60KB", "memcpy"),
     Target("562 KB arrays / torch", 1.5, "arrays-562KB", "torch-pillow"),

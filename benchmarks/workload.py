@@ -23,6 +23,12 @@ STD = (0.229 * 255, 0.224 * 255, 0.225 * 255)
 PICTURE_KINDS = ("paths", "bytes", "decoded")
 """What a dataset hands over: a file's path, its bytes, or the picture that it decoded."""
 
+ONE_WORKER_KIND = "decoded-one-worker"
+"""Pictures that a single worker decodes, so that another core is free for what follows: against its own decode rate."""
+
+DECODED_KINDS = ("decoded", ONE_WORKER_KIND)
+"""Kinds whose dataset decodes."""
+
 TRANSPORT_KINDS = ("arrays-60KB", "arrays-562KB")
 """Arrays that are handed over as they are: the transport alone."""
 
@@ -40,7 +46,7 @@ ARRAY_SHAPES = {
 READER_KIND = "reader"
 """No dataset at all: the pipeline reads the files itself."""
 
-DATASET_KINDS = (*PICTURE_KINDS, *TRANSPORT_KINDS)
+DATASET_KINDS = (*PICTURE_KINDS, ONE_WORKER_KIND, *TRANSPORT_KINDS)
 KINDS = (READER_KIND, *DATASET_KINDS)
 
 EPOCH = 1 << 22

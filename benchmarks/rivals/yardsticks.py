@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 
 from benchmarks.datasets import make_dataset
 from benchmarks.rivals.base import Batch, Rival
-from benchmarks.workload import ARRAY_SHAPES, Setup
+from benchmarks.workload import ARRAY_SHAPES, DECODED_KINDS, Setup
 
 COPIED_BYTES = 256 << 20
 """How much is copied before the same memory comes again: more than caches hold."""
@@ -22,7 +22,7 @@ class DecodeOnly(Rival):
     """torch's DataLoader whose workers decode pictures and throw them away: the workers' own decode rate."""
 
     name = "decode-only"
-    kinds = ("decoded",)
+    kinds = DECODED_KINDS
     devices = ("cpu", "cuda")
     yardstick = True
 

@@ -1,4 +1,7 @@
-/* Copies of many bytes, for all modules in C. */
+/* Copies of many bytes, for all modules in C.
+
+   Where memory is only written, the processor fetches it into its cache first, and drives out what it works with. Bytes
+   that go past the cache spare both. */
 
 #include <stdint.h>
 #include <string.h>
@@ -6,23 +9,36 @@
 #include <emmintrin.h>
 #endif
 
-#define PAST_CACHE (1 << 18) /* bytes; who copies less may well want the copy in the cache */
+#define PAST_CACHE (1 << 18) /* bytes; who writes less may well want it in the cache */
 
-/* Copies bytes, from `least` on past the cache: memory that is only written is then not fetched first, and what the
-   processor works with stays in the cache. */
-static inline void copy_past_cache(char *to, const char *from, size_t nbytes, size_t least) {
+/* Copies bytes past the cache, as far as they are whole vectors at their multiples. A line of the cache that is written
+   both ways costs more than either: what is written piece by piece should lie at multiples of 16 bytes.
+   `publish_past_cache` comes before anybody is told. */
+static inline void write_past_cache(char *to, const char *from, size_t nbytes) {
 #ifdef __SSE2__
-    if (nbytes >= least) {
-        size_t head = -(uintptr_t)to & 63; /* whole lines are written at once */
+    size_t head = -(uintptr_t)to & 15;
+    if (head < nbytes) {
         memcpy(to, from, head);
         to += head, from += head, nbytes -= head;
-        for (; nbytes >= 64; nbytes -= 64, to += 64, from += 64) {
-            __m128i line[4];
-            memcpy(line, from, sizeof(line));
-            for (int i = 0; i < 4; i++) _mm_stream_si128((__m128i *)to + i, line[i]);
-        }
-        _mm_sfence(); /* before anybody is told of it */
+        for (; nbytes >= 16; nbytes -= 16, to += 16, from += 16)
+            _mm_stream_si128((__m128i *)to, _mm_loadu_si128((const __m128i *)from));
     }
 #endif
     memcpy(to, from, nbytes);
+}
+
+static inline void publish_past_cache(void) {
+#ifdef __SSE2__
+    _mm_sfence();
+#endif
+}
+
+/* Copies bytes, from `least` on past the cache. */
+static inline void copy_past_cache(char *to, const char *from, size_t nbytes, size_t least) {
+    if (nbytes < least) {
+        memcpy(to, from, nbytes);
+        return;
+    }
+    write_past_cache(to, from, nbytes);
+    publish_past_cache();
 }

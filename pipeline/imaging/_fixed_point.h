@@ -198,30 +198,32 @@ ALWAYS_INLINE void store_bytes(const uint8_t *lines, Py_ssize_t width, const Ima
     }
 }
 
-/* Normalises a row. What is written goes past the cache, where it would be fetched first and drive out what is read. */
-ALWAYS_INLINE void scale_past_cache(const uint8_t *from, Py_ssize_t width, float gain, float offset,
-                                    float *restrict to) {
-#ifdef __SSE2__
-    if (((uintptr_t)to & 15) == 0 && width % 4 == 0) {
-        float row[PART] __attribute__((aligned(16)));
-        for (Py_ssize_t i = 0; i < width; i += PART) {
-            Py_ssize_t part = width - i < PART ? width - i : PART;
-            scale_row(from + i, 1, part, gain, offset, row);
-            for (Py_ssize_t x = 0; x < part; x += 4) _mm_stream_ps(to + i + x, _mm_load_ps(row + x));
-        }
-        return;
-    }
-#endif
-    scale_row(from, 1, width, gain, offset, to);
+/* Whether floats of a picture are written past the cache: where they are many, and rows begin where vectors do. */
+ALWAYS_INLINE int is_for_past_cache(const Image *target) {
+    const Py_ssize_t *shape = target->shape, *strides = target->strides, item = sizeof(float);
+    Py_ssize_t places = (Py_ssize_t)(intptr_t)target->data | strides[0] | strides[2] | shape[1] * item;
+    return shape[0] * shape[1] * shape[2] * item >= PAST_CACHE && places % 16 == 0;
 }
 
 /* The same, normalised to floats whose columns are adjacent. */
 ALWAYS_INLINE void store_floats(const uint8_t *lines, Py_ssize_t width, const Image *target, Py_ssize_t top,
                                 Py_ssize_t count, const float *gains, const float *offsets) {
+    int past_cache = is_for_past_cache(target);
     for (Py_ssize_t c = 0; c < target->shape[2]; c++) {
         char *to = target->data + top * target->strides[0] + c * target->strides[2];
-        for (Py_ssize_t r = 0; r < count; r++, to += target->strides[0])
-            scale_past_cache(lines + (c * ROWS + r) * width, target->shape[1], gains[c], offsets[c], (float *)to);
+        for (Py_ssize_t r = 0; r < count; r++, to += target->strides[0]) {
+            const uint8_t *line = lines + (c * ROWS + r) * width;
+            if (!past_cache) {
+                scale_row(line, 1, target->shape[1], gains[c], offsets[c], (float *)to);
+                continue;
+            }
+            for (Py_ssize_t x = 0; x < target->shape[1]; x += PART) {
+                float row[PART];
+                Py_ssize_t part = target->shape[1] - x < PART ? target->shape[1] - x : PART;
+                scale_row(line + x, 1, part, gains[c], offsets[c], row);
+                write_past_cache(to + x * sizeof(float), (const char *)row, part * sizeof(float));
+            }
+        }
     }
 }
 
@@ -268,9 +270,7 @@ static void resample_fixed(const Image *source, const Image *target, const Fixed
         else
             store_bytes(work->lines, width, target, top, count);
     }
-#ifdef __SSE2__
-    if (gains != NULL) _mm_sfence(); /* before anybody is told that it is done */
-#endif
+    publish_past_cache();
 }
 
 /* All that a picture needs besides its pixels. */

@@ -82,7 +82,8 @@ class CudaLane:
 
         if self._torch_stream is None:
             self._open()
-        with torch.cuda.stream(self._torch_stream):
+        # The loop may be in a mode for the batch that it asks for: this one is the next.
+        with torch.inference_mode(False), torch.cuda.stream(self._torch_stream):
             yield
 
     def _open(self) -> None:
@@ -108,7 +109,7 @@ class CudaLane:
         """Return pinned memory."""
         import torch
 
-        return torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+        return torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
         """Issue `cudaMemcpyAsync`."""

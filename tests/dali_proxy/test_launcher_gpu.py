@@ -155,6 +155,19 @@ def test_memory_is_bounded_and_slots_come_back() -> None:
         assert prepared(server) == 60
 
 
+def test_what_is_issued_in_a_mode_of_torchs_can_be_trained_on_outside() -> None:
+    with DALIServer(mixed(), placement="consumer") as server:
+        iterator = iter(DataLoader(server, Noise(server.proxy), BATCH))
+        with torch.inference_mode():
+            for _ in range(3):
+                next(iterator)
+        images = next(iterator)[0]
+        assert not images.is_inference()
+        weight = torch.ones(images.shape[1:], device="cuda", requires_grad=True)
+        (images * weight).sum().backward()
+        assert torch.allclose(weight.grad, images.sum(0), atol=1e-3)
+
+
 def test_a_stream_of_the_users_own_waits_for_the_data() -> None:
     with DALIServer(mixed(), placement="consumer") as server:
         expected = [on_cpu(batch) for batch in DataLoader(server, Noise(server.proxy), BATCH)]

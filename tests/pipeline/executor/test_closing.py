@@ -85,3 +85,15 @@ def test_work_that_comes_to_a_closed_lane_is_done_by_whoever_brings_it() -> None
     lane.put(lambda: done.append(threading.current_thread().name))
     assert done[0].startswith("lane-")
     assert done[1:] == [threading.current_thread().name]
+
+
+@pytest.mark.gpu
+def test_batches_that_go_to_a_gpu_and_back_end() -> None:
+    graph = Graph.of([(fn.external_source(name="x").gpu() + 1).cpu() + 1])
+    executor = Executor(graph, ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
+    results: list[BatchResult] = []
+    for value in range(20):
+        executor.submit(BatchRequest(2, {"x": TensorListCPU(np.full(2, value))}), results.append)
+    executor.close()
+    assert [result.error for result in results] == [None] * 20
+    assert sorted(result.outputs[0].as_array().tolist() for result in results) == [[n + 2] * 2 for n in range(20)]

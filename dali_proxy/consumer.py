@@ -8,8 +8,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,7 @@ from dali_proxy.ahead import Lookahead
 from dali_proxy.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from dali_proxy.failures import rebuild
-from dali_proxy.questions import Deadline, Question, drained, fresh
+from dali_proxy.questions import Deadline, Question, Talk, drained, fresh
 from dali_proxy.second_half import SecondHalf
 from dali_proxy.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.transport.exchange import LocalExchange
@@ -351,17 +350,9 @@ class ConsumerClient:
                 self._receiving = False
                 self._changed.notify_all()
 
-    @contextmanager
-    def _talk(self) -> Iterator[None]:
+    def _talk(self) -> Talk:
         """Mark this thread as being inside the channel: finalizers leave to the next message what they want to say."""
-        if getattr(self._talking, "now", False):
-            yield
-            return
-        self._talking.now = True
-        try:
-            yield
-        finally:
-            self._talking.now = False
+        return Talk(self._talking)
 
     def _discard(self, client: int, seq: int) -> None:
         """A ticket died unused. A finalizer calls this, at any place of any thread."""

@@ -38,7 +38,7 @@ from pipeline import Pipeline
 from pipeline.bulk.gather import gathered
 from pipeline.errors import PipelineError
 from pipeline.executor.request import TensorList
-from pipeline.external_source.data import check_batch
+from pipeline.external_source.data import check_batch, declares_data
 from pipeline.ipc.channel import Channel, Received
 from pipeline.ipc.channel_server import ChannelServer
 from pipeline.ipc.errors import IPCError, ProtocolError
@@ -66,6 +66,7 @@ class Host:
         self._pipeline = pipeline
         self._options = options
         self._inputs = tuple(pipeline.inputs.values())
+        self._declared = {node.index for node in self._inputs if declares_data(node)}
         self._path_inputs = {node.inputs[0].node for node in pipeline.graph.find("io.file.read")}
         self._publisher = ResultPublisher(pipeline.device_id, local)
         device_id = pipeline.executor.device_id
@@ -226,7 +227,8 @@ class Host:
                 raise ProtocolError(f"{len(batch)} samples came for a batch of {message.batch_size}")
             if node.index in self._path_inputs:  # for errors: its memory will have been reused by then
                 request.paths = gathered(batch)
-            inputs[node.name] = check_batch(batch, node, self._pipeline.max_batch_size)
+            checked = node.index in self._declared
+            inputs[node.name] = check_batch(batch, node, self._pipeline.max_batch_size) if checked else batch
         return inputs
 
     def _fetch(self, consumer: Consumer, message: Fetch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -230,11 +229,13 @@ class Runner:
             return
         worker = request.worker
         try:
-            result, fds = self._publisher.publish(consumer.account, worker.client, request.seq, staged)
             following = self._store.following(request, 2 * AHEAD)
-            result = replace(
-                result,
-                origin=request.origin(samples=result.prepared is None) if self._tells_origin else None,
+            result, fds = self._publisher.publish(
+                consumer.account,
+                worker.client,
+                request.seq,
+                staged,
+                origin=request.origin(samples=staged.prepared is None) if self._tells_origin else None,
                 session=request.session,
                 following=pack_keys([(each.worker.client, each.seq) for each in following]),
             )

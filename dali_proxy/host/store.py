@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
@@ -64,9 +63,12 @@ class Store:
     def following(self, request: Request, count: int) -> list[Request]:
         """Return the requests of the same session that come after one and were not asked for, in order."""
         place = (request.key.iteration, request.key.view)
-        members = (each for each in self._by_session.get(request.session, ()) if each.waiter is None)
-        later = ((each.key.iteration, each.key.view, each.seq, each) for each in members)
-        return [each for *_, each in heapq.nsmallest(count, (entry for entry in later if entry[:2] > place))]
+        later = []
+        for each in self._by_session.get(request.session, ()):
+            its = (each.key.iteration, each.key.view)
+            if each.waiter is None and its > place:
+                later.append((its, each.seq, each.worker.client, each))
+        return [each for *_, each in sorted(later)[:count]]  # there are few
 
     def is_closed(self, session: int) -> bool:
         """Whether a session has ended."""

@@ -187,8 +187,17 @@ class ResultPublisher:
             raise
         return StagedResult(parts, prepared(planned))
 
-    def publish(self, account: Account, client: int, seq: int, staged: StagedResult) -> tuple[Result, tuple[int, ...]]:
+    def publish(
+        self, account: Account, client: int, seq: int, staged: StagedResult, **more: Any
+    ) -> tuple[Result, tuple[int, ...]]:
         """Lend a staged result to a consumer. Return the message and its descriptors; send both at once.
+
+        Args:
+            account: the consumer's.
+            client: whose request it is the result of.
+            seq: which request.
+            staged: what `stage` returned.
+            **more: other fields of the message.
 
         Raises:
             IPCError: the consumer holds too many results, or is gone.
@@ -207,7 +216,7 @@ class ResultPublisher:
                 generation, attach = slot.pool.lend(slot, borrower)
                 lent.append((slot, borrower, attach))
                 handle = output.handle if attach else b""
-                messages.append(replace(output, generation=generation, attach=attach, handle=handle))
+                messages.append(output.lent(generation, attach, handle))
                 if attach and slot.pool is self.pool:
                     fds.append(slot.memory.fd)
         except BaseException:
@@ -215,7 +224,8 @@ class ResultPublisher:
                 slot.pool.recall(slot, borrower, attached)
             StagedResult(parts[len(messages) :]).discard()
             raise
-        return Result(client, seq, tuple(messages), account.take_detached(), prepared=staged.prepared), tuple(fds)
+        result = Result(client, seq, tuple(messages), account.take_detached(), prepared=staged.prepared, **more)
+        return result, tuple(fds)
 
     def trim(self) -> None:
         """Give up idle slots; each consumer should then be told what its `take_detached` says."""

@@ -14,7 +14,7 @@ from pipeline.tensors.gpu import TensorGPU, TensorListGPU, as_device_array
 from pipeline.tensors.layout import check_layout
 from pipeline.types import NO_TYPE, to_dali_type
 
-__all__ = ["check_batch", "own_copy", "to_batch", "to_sample"]
+__all__ = ["check_batch", "declares_data", "own_copy", "to_batch", "to_sample"]
 
 
 def to_sample(value: Any, what: str) -> Array:
@@ -73,6 +73,12 @@ def to_batch(value: Any, layout: str | None, what: str) -> TensorList:
     if array.ndim == 0 or len(array) == 0:
         raise InputError(f"{what}: a batch needs at least one sample and a batch dimension in front")
     return TensorListCPU(array, layout or "")
+
+
+def declares_data(node: GraphNode) -> bool:
+    """Tell whether an `external_source` says what it is fed, so that there is something to check."""
+    dtype, ndim, layout = (node.argument(name) for name in ("dtype", "ndim", "layout"))
+    return dtype not in (None, NO_TYPE) or ndim is not None or bool(layout)
 
 
 def check_batch(batch: TensorList, node: GraphNode, max_batch_size: int) -> TensorList:

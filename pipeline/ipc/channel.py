@@ -31,6 +31,8 @@ __all__ = ["Channel", "Received"]
 _READ_SIZE = 1 << 16
 _READS_PER_TURN = 16  # so that one client that never stops can't starve the others
 _ANCILLARY = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize)
+# Plain integers: enums take as long as a system call.
+_CLOSE_ON_EXEC, _TRUNCATED = int(socket.MSG_CMSG_CLOEXEC), int(socket.MSG_CTRUNC)
 _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
 
 
@@ -328,7 +330,7 @@ class Channel:
         """Read once. Return whether it is likely that there is more."""
         size = max(_READ_SIZE, min(self._parser.missing, 1 << 20))
         try:
-            data, ancillary, flags, _ = self._sock.recvmsg(size, _ANCILLARY, socket.MSG_CMSG_CLOEXEC)
+            data, ancillary, flags, _ = self._sock.recvmsg(size, _ANCILLARY, _CLOSE_ON_EXEC)
         except BlockingIOError:
             return False
         except OSError:  # reset by the peer, or closed by another thread
@@ -337,7 +339,7 @@ class Channel:
         for level, kind, payload in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
-        if flags & socket.MSG_CTRUNC:
+        if flags & _TRUNCATED:
             close_all(fds)
             self.close()
             raise DescriptorLimitError(

@@ -3,7 +3,7 @@
    The same is computed by `resample.py` and `normalize.py` without this module, in several passes over memory; here a
    picture goes through the registers once, in one call without the GIL. Nothing is decided here: windows, borders and
    weights other than the triangle's come from Python. Compilers vectorise the loops, which lie in `_fixed_point.h` and
-   `_floats.h`; on x86-64, GCC makes a second version for AVX2. */
+   `_floats.h`. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -13,13 +13,7 @@
 #include <string.h>
 
 #include "../copy_past_cache.h"
-
-#if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
-#define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v3", "default")))
-#else
-#define FOR_EACH_CPU
-#endif
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#include "../for_each_cpu.h"
 
 #define LANES 4 /* floats kept for a pixel while it is made, whatever its channels */
 typedef float Pixel __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));

@@ -296,7 +296,7 @@ def test_interrupt_while_a_batch_is_fetched(serve: Callable[..., DALIServer]) ->
     assert server.produce_data(batch).tolist() == [[affine_of(3)] * 3]
 
 
-@pytest.mark.parametrize("place", [Ring._take, Outgoing.put, FrameParser.feed], ids=lambda place: place.__qualname__)
+@pytest.mark.parametrize("place", [Ring.write, Outgoing.put, FrameParser.feed], ids=lambda place: place.__qualname__)
 def test_stop_by_a_signal_handler_wherever_it_comes(
     serve: Callable[..., DALIServer], place: Callable[..., Any]
 ) -> None:

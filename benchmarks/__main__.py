@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m benchmarks",
         description="Time loaders in turn on the same pictures; print tables, save JSON and a picture of the ratios.",
     )
-    # With these, everything takes eight minutes on two cores that nobody else uses.
+    # With these, everything takes nine minutes on two cores that nobody else uses.
     add_options(made, rounds=5, seconds=2.0)
     made.add_argument("--output", type=Path, default=RESULTS, help="folder of the JSON (default: benchmarks/results)")
     return made

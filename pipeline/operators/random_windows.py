@@ -109,11 +109,12 @@ class RandomWindows:
         unit = np.sqrt(heights * widths)[:, None]
         tall, wide = (np.maximum(1, (attempts * unit + 0.5).astype(np.int64)) for attempts in self._attempts)
         ratio = wide / tall
-        fits = (tall <= heights[:, None]) & (wide <= widths[:, None]) & (low * _LESS <= ratio) & (ratio <= high * _MORE)
-        # The first that fits; argmax needs a column where nothing was attempted.
-        first = np.argmax(np.pad(fits, ((0, 0), (0, 1)), constant_values=True), axis=1)
+        fits = np.ones((len(heights), tall.shape[1] + 1), np.bool_)  # argmax needs a column where nothing was attempted
+        fits[:, :-1] = (tall <= heights[:, None]) & (wide <= widths[:, None])
+        fits[:, :-1] &= (low * _LESS <= ratio) & (ratio <= high * _MORE)
+        first = np.argmax(fits, axis=1)
         windows = np.zeros((len(heights), 4), np.int64)
-        found = first < fits.shape[1]
+        found = first < tall.shape[1]
         rows = np.flatnonzero(found)
         windows[rows, 2], windows[rows, 3] = tall[rows, first[rows]], wide[rows, first[rows]]
         for row in np.flatnonzero(~found & (heights > 0) & (widths > 0)).tolist():

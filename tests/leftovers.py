@@ -125,29 +125,41 @@ def end_processes(before: Snapshot) -> None:
         time.sleep(POLL_S)
 
 
+_elders: set[tuple[str, int]] = set()
+"""Processes that began before this one, and so are none of ours: their entries in /proc, by name and inode."""
+
+
 def _processes() -> dict[ProcessKey, str]:
     parents: dict[int, int] = {}
     states: dict[int, tuple[ProcessKey, str]] = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        # The command's name, the second field, stands in brackets and may hold spaces and brackets.
-        fields = _read(f"/proc/{entry}/stat").rpartition(b")")[2].split()
-        if fields:
-            pid = int(entry)
-            parents[pid] = int(fields[1])
-            states[pid] = ProcessKey(pid, int(fields[19])), fields[0].decode()
     own = os.getpid()
+    began = int(_stat(own)[19])
+    with os.scandir("/proc") as entries:
+        for entry in entries:
+            if not entry.name.isdigit() or (entry.name, entry.inode()) in _elders:
+                continue
+            fields = _stat(int(entry.name))
+            if not fields:
+                continue
+            pid, started = int(entry.name), int(fields[19])
+            if started < began:
+                _elders.add((entry.name, entry.inode()))
+                continue
+            parents[pid] = int(fields[1])
+            states[pid] = ProcessKey(pid, started), fields[0].decode()
     kept = _session_helpers() | {own}
-    began = states[own][0].started
     mark = f"TMPDIR={os.environ['TMPDIR']}".encode() if "TMPDIR" in os.environ else None
     return {
         key: f"process {pid} (state {state}): {_command(pid).decode(errors='replace')[:200]}"
         for pid, (key, state) in states.items()
-        if key.started >= began  # older ones are none of ours
-        and pid not in kept
-        and (_descends(pid, own, parents) or _is_orphan_of_ours(pid, own, mark))
+        if pid not in kept and (_descends(pid, own, parents) or _is_orphan_of_ours(pid, own, mark))
     }
+
+
+def _stat(pid: int) -> list[bytes]:
+    """What /proc says of a process, from its state on; nothing where it is gone."""
+    # The command's name, the second field, stands in brackets and may hold spaces and brackets.
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:

@@ -86,7 +86,8 @@ class ConsumerClient:
         self._opener = ResultOpener(received.fds, received.message.control_nbytes, local, device_id)
         self.server: bytes = received.message.server
         self.waited = 0.0
-        self._changed = threading.Condition()  # guards the five below
+        self._lock = threading.RLock()  # guards the five below; quicker to take than the condition
+        self._changed = threading.Condition(self._lock)
         self._taking = threading.RLock()
         self._questions: dict[Key, Question] = {}  # that nobody has taken the answer of
         self._ahead = Lookahead()
@@ -150,7 +151,7 @@ class ConsumerClient:
         """Say that an iterator begins: what is submitted for it belongs to this process."""
         with server_errors(), self._talk():
             self._channel.send(OpenSession(session), timeout=self._endpoint.timeout)
-        with self._changed:
+        with self._lock:
             self._ahead.open(session)
 
     def close_session(self, session: int) -> None:
@@ -170,7 +171,7 @@ class ConsumerClient:
         """Disconnect. Tensors that were fetched stay valid."""
         forget_discard(self.server, self._discard)
         self._flush_if_safe()
-        with self._changed:
+        with self._lock:
             self._end = self._end or ServerClosedError("the server was stopped")
         with self._talk():
             self._channel.close()
@@ -181,7 +182,7 @@ class ConsumerClient:
         self._opener.close()
 
     def _ask(self, key: Key, question: Any) -> Any:
-        with self._changed:
+        with self._lock:
             if self._end is not None:
                 raise fresh(self._end)
             asked = self._questions.setdefault(key, Question())
@@ -197,7 +198,7 @@ class ConsumerClient:
         self._go_on()
         deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid)
         while True:
-            with self._changed:
+            with self._lock:
                 while asked.answer is None and (asked.coming or (self._receiving and self._end is None)):
                     self._changed.wait(_GLANCE)
                     deadline.check()
@@ -210,7 +211,7 @@ class ConsumerClient:
             try:
                 self._receive_one()
             finally:
-                with self._changed:
+                with self._lock:
                     self._receiving = False
                     self._changed.notify_all()
             deadline.check()
@@ -224,7 +225,7 @@ class ConsumerClient:
     def _fetch_early(self, keys: Iterable[tuple[int, int]]) -> None:
         """Fetch batches that nobody has asked for."""
         for client, seq in keys:
-            with self._changed:
+            with self._lock:
                 asked = self._questions.setdefault(("batch", client, seq), Question())
             try:
                 with self._talk():
@@ -239,9 +240,9 @@ class ConsumerClient:
             while self._end is None:
                 self._receive_one()
         except Exception as error:  # noqa: BLE001  # whatever it is, those who wait must hear of it
-            with self._changed:
+            with self._lock:
                 self._end = self._end or ProxyError(f"what the server sent can't be read: {error}")
-        with self._changed:
+        with self._lock:
             self._changed.notify_all()
 
     def _receive_one(self) -> None:
@@ -253,7 +254,7 @@ class ConsumerClient:
         except ChannelTimeoutError:
             return
         except ChannelClosedError as error:
-            with self._changed:
+            with self._lock:
                 self._end = self._end or self._explain_end(error)
 
     def _file(self, received: Received) -> None:
@@ -275,7 +276,7 @@ class ConsumerClient:
 
     def _take(self, result: Result, fds: tuple[int, ...]) -> None:
         key = ("batch", result.client, result.seq)
-        with self._changed:
+        with self._lock:
             asked = self._questions.get(key)
             if asked is not None and self._second_half is not None:
                 asked.coming = True
@@ -304,12 +305,12 @@ class ConsumerClient:
             return ProxyError(f"a batch was made, but its memory can't be opened here: {error}")
 
     def _is_coming(self, key: Key) -> bool:
-        with self._changed:
+        with self._lock:
             asked = self._questions.get(key)
             return asked is not None and asked.coming
 
     def _answer(self, key: Key, answer: Any) -> None:
-        with self._changed:
+        with self._lock:
             asked = self._questions.get(key)
             if asked is not None:  # else whoever asked has gone, and the answer with it
                 asked.answer = answer
@@ -326,7 +327,7 @@ class ConsumerClient:
                 self._flush()
                 self._channel.send(message, timeout=self._endpoint.timeout)
         except ChannelClosedError as error:
-            with self._changed:
+            with self._lock:
                 self._changed.wait_for(lambda: not self._receiving, _GLANCE)
                 self._receive_ready(rest=True)
                 self._end = self._end or self._explain_end(error)
@@ -334,7 +335,7 @@ class ConsumerClient:
 
     def _receive_ready(self, *, rest: bool = False) -> None:
         """File what has come, without waiting; the `rest` if nobody asks again. Who receives already does so itself."""
-        with self._changed:
+        with self._lock:
             if self._receiving:
                 return
             self._receiving = True
@@ -346,7 +347,7 @@ class ConsumerClient:
         except IPCError:
             return  # the server is gone, which whoever waits is told
         finally:
-            with self._changed:
+            with self._lock:
                 self._receiving = False
                 self._changed.notify_all()
 
@@ -375,13 +376,13 @@ class ConsumerClient:
         requests, sessions = drained(self._unwanted), drained(self._ended_sessions)
         try:
             if requests:
-                with self._changed:
+                with self._lock:
                     for client, seq in requests:
                         self._questions.pop(("batch", client, seq), None)
                         self._ahead.forget((client, seq))
                 self._channel.post(Release.pack(requests))
             for session in sessions:
-                with self._changed:
+                with self._lock:
                     for client, seq in self._ahead.close(session):
                         self._questions.pop(("batch", client, seq), None)
                 self._channel.post(CloseSession(session))

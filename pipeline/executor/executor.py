@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -45,8 +45,7 @@ class _Lane:
     """
 
     def __init__(self, name: str, threads: int, prepare: Callable[[], None] | None = None) -> None:
-        self._work: deque[Callable[[], None] | None] = deque()
-        self._ready = threading.Semaphore(0)  # invariant: its value is the number of entries in _work
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = False
         self._lock = threading.Lock()  # held to put, so that no work comes after the threads' end
         self._prepare = prepare
@@ -60,17 +59,15 @@ class _Lane:
         with self._lock:
             closed = self._closed
             if not closed:
-                self._work.append(work)
+                self._work.put(work)
         if closed:
             work()
-        else:
-            self._ready.release()
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            self._work.extend([None] * len(self._threads))
-        self._ready.release(len(self._threads))
+            for _ in self._threads:
+                self._work.put(None)
         for thread in self._threads:
             thread.join()
 
@@ -78,8 +75,7 @@ class _Lane:
         if self._prepare is not None:
             self._prepare()
         while True:
-            self._ready.acquire()
-            work = self._work.popleft()
+            work = self._work.get()
             if work is None:
                 return
             work()

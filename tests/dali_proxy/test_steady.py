@@ -8,6 +8,7 @@ import os
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from torch.utils.data import get_worker_info
@@ -16,8 +17,9 @@ from dali_proxy import DALIServer, DataLoader
 from tests.dali_proxy.indexed import IndexDataset, affine
 
 BATCH = 4
+BLOCKS = 5
 BLOCK = 300  # batches
-SLACK = 300  # objects: of batches that are on their way, of epochs that ended (a few each); one a batch would be 600
+SLACK = 150  # objects: of batches that are on their way, of epochs that ended (a few each); one a batch would be 300
 
 
 class Counting(IndexDataset):
@@ -54,19 +56,19 @@ def watched(server: DALIServer, blocks: int, epochs: int, page: mmap.mmap) -> It
 
 
 def check(counts: list[tuple[int, int]]) -> None:
-    """Compare what there was after the first block with what there was after the last one."""
-    (objects, descriptors), (objects_at_end, descriptors_at_end) = counts[1], counts[-1]
-    assert objects_at_end - objects < SLACK, counts
-    assert abs(descriptors_at_end - descriptors) <= 2, counts
+    """Find out whether each block of batches left something; that one of them did is no rule: modules are imported."""
+    left = [(after[0] - before[0], after[1] - before[1]) for before, after in pairwise(counts[1:])]
+    assert min(objects for objects, _ in left) < SLACK, counts
+    assert min(descriptors for _, descriptors in left) <= 0, counts
 
 
 def test_nothing_is_kept_of_batches() -> None:
     with mmap.mmap(-1, 4096) as page, DALIServer(affine(), mode="thread") as server:
-        check(list(watched(server, 4, 1, page)))
-        check([struct.unpack_from("qq", page, 16 * block) for block in range(4)])
+        check(list(watched(server, BLOCKS, 1, page)))
+        check([struct.unpack_from("qq", page, 16 * block) for block in range(BLOCKS)])
 
 
 def test_nothing_is_kept_of_epochs() -> None:
     with mmap.mmap(-1, 4096) as page, DALIServer(affine(), mode="thread") as server:
-        check(list(watched(server, 4, 12, page)))  # of 100 batches
-        check([struct.unpack_from("qq", page, 16 * block) for block in range(4)])
+        check(list(watched(server, BLOCKS, 30, page)))  # of 50 batches
+        check([struct.unpack_from("qq", page, 16 * block) for block in range(BLOCKS)])

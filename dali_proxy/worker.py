@@ -27,7 +27,7 @@ from dali_proxy.transport.protocol import AttachRing, DetachRing, InputBatch, Re
 from pipeline.ipc.completion import CompletionReader
 from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError
 from pipeline.ipc.memory import SharedBlock
-from pipeline.ipc.ring import Ring
+from pipeline.ipc.ring import Block, Ring
 
 __all__ = ["WorkerClient", "close_worker_client", "worker_client"]
 
@@ -97,20 +97,23 @@ class WorkerClient:
             RingFullError: the samples that are in use don't fit `ring_bytes_limit`.
         """
         write = self.ring.write
+        blocks: tuple[Block, ...]
+        dtypes: tuple[str, ...]
+        shapes: tuple[tuple[int, ...], ...]
         try:
-            blocks = tuple([write(array) for array in arrays])
+            if len(arrays) == 1:  # mostly; comprehensions would take longer than the rest
+                array = arrays[0]
+                blocks, dtypes, shapes = (write(array),), (_name_of(array.dtype),), (array.shape,)
+            else:
+                blocks = tuple([write(array) for array in arrays])
+                dtypes = tuple([_name_of(array.dtype) for array in arrays])
+                shapes = tuple([array.shape for array in arrays])
         except (ChannelClosedError, ChannelTimeoutError):
             with server_errors():
                 raise
         context = current_context()
-        return Sample(
-            self,
-            next(self._numbers),
-            blocks,
-            tuple([_name_of(array.dtype) for array in arrays]),
-            tuple([array.shape for array in arrays]),
-            None if context is None else context.index,
-        )
+        index = None if context is None else context.index
+        return Sample(self, next(self._numbers), blocks, dtypes, shapes, index)
 
     def submit(self, samples: Sequence[Sample]) -> Ticket:
         """Submit a batch; it is the same one when the same samples of the same batch are submitted again.

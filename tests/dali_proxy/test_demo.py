@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -27,8 +28,17 @@ def bundled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DALI_EXTRA_PATH", raising=False)
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Has torch train on one thread: several that wait for cores which others have take twice the processor's time."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.mark.slow
-@pytest.mark.usefixtures("bundled")
+@pytest.mark.usefixtures("bundled", "one_thread")
 def test_it_learns_and_says_so(tmp_path: Path, temporary_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "batch.png"
     settings = Settings(

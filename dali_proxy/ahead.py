@@ -60,6 +60,10 @@ class Lookahead:
                 return self._take(session)
         return []
 
+    def is_early(self, key: Key) -> bool:
+        """Whether a batch is fetched early, and nobody has asked for it."""
+        return any(key in early for early in self._early.values())
+
     def forget(self, key: Key) -> None:
         """Nobody wants a batch."""
         for session, early in self._early.items():

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -119,19 +120,24 @@ class ConsumerClient:
             return ticket.outputs
         if ticket.server != self.server:
             raise StaleReferenceError("the batch belongs to another server, or to an earlier start of this one")
+        key = ("batch", ticket.client, ticket.seq)
         begin = time.perf_counter()
         try:
-            answer = self._ask(("batch", ticket.client, ticket.seq), Fetch(ticket.client, ticket.seq))
+            answer = self._ask(key, Fetch(ticket.client, ticket.seq))
         finally:
             self.waited += time.perf_counter() - begin
-        ticket.claimed = True
-        if isinstance(answer, Exception):
-            ticket.error = answer
-            raise fresh(answer)
         with self._taking:  # threads that want the same batch get the same tensors
-            if ticket.outputs is None:
-                ticket.outputs = answer.tensors()
-            return ticket.outputs
+            if ticket.outputs is None and ticket.error is None:  # else this thread has perhaps asked in vain
+                ticket.claimed = True
+                if isinstance(answer, Exception):
+                    ticket.error = answer
+                else:
+                    ticket.outputs = answer.tensors()
+            self._forget(key)  # not earlier: another thread would ask the server, which has given it away
+            if ticket.outputs is not None:
+                return ticket.outputs
+        assert ticket.error is not None
+        raise fresh(ticket.error)
 
     @property
     def ended(self) -> bool:
@@ -151,8 +157,8 @@ class ConsumerClient:
         """Say that an iterator begins: what is submitted for it belongs to this process."""
         with server_errors(), self._talk():
             self._channel.send(OpenSession(session), timeout=self._endpoint.timeout)
-        with self._lock:
-            self._ahead.open(session)
+            with self._lock:
+                self._ahead.open(session)
 
     def close_session(self, session: int) -> None:
         """Say that an iterator has ended: what is left of it is cancelled. May be called by finalizers."""
@@ -163,6 +169,7 @@ class ConsumerClient:
         """Ask the server for its counters."""
         token = next(self._tokens)
         answer: dict[str, Any] = self._ask(("stats", token), StatsRequest(token))
+        self._forget(("stats", token))
         if self._second_half is not None:
             self._second_half.add_times(answer["operators"])
         return answer
@@ -182,7 +189,8 @@ class ConsumerClient:
         self._opener.close()
 
     def _ask(self, key: Key, question: Any) -> Any:
-        with self._lock:
+        """Wait for an answer, which is kept until `_forget`."""
+        with self._talk(), self._lock:  # a finalizer that closes a session must not come in between
             if self._end is not None:
                 raise fresh(self._end)
             asked = self._questions.setdefault(key, Question())
@@ -195,6 +203,8 @@ class ConsumerClient:
             asked.sent = False
             raise
         self._fetch_early(early)
+        if self._unwanted or self._ended_sessions:  # left by a finalizer: what comes early is no message of ours
+            self._flush_if_safe()
         self._go_on()
         deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid)
         while True:
@@ -203,7 +213,6 @@ class ConsumerClient:
                     self._changed.wait(_GLANCE)
                     deadline.check()
                 if asked.answer is not None:
-                    self._questions.pop(key, None)
                     return asked.answer
                 if self._end is not None:
                     raise fresh(self._end)
@@ -216,6 +225,10 @@ class ConsumerClient:
                     self._changed.notify_all()
             deadline.check()
 
+    def _forget(self, key: Key) -> None:
+        with self._lock:
+            self._questions.pop(key, None)
+
     def _go_on(self) -> None:
         """Issue what has come for the GPU of this process, so that it is there when somebody asks."""
         if self._second_half is not None and self._receiver is None:
@@ -224,15 +237,17 @@ class ConsumerClient:
 
     def _fetch_early(self, keys: Iterable[tuple[int, int]]) -> None:
         """Fetch batches that nobody has asked for."""
-        for client, seq in keys:
-            with self._lock:
-                asked = self._questions.setdefault(("batch", client, seq), Question())
-            try:
-                with self._talk():
-                    self._channel.post(Fetch(client, seq))
-            except IPCError:
-                return  # the server is gone, which whoever asks is told
-            asked.sent = True
+        for key in keys:
+            with self._talk():
+                with self._lock:
+                    if not self._ahead.is_early(key):
+                        continue  # its session has ended, or somebody asks for it
+                    asked = self._questions.setdefault(("batch", *key), Question())
+                try:
+                    self._channel.post(Fetch(*key))
+                except IPCError:
+                    return  # the server is gone, which whoever asks is told
+                asked.sent = True
 
     def _receive(self) -> None:
         """Receive for all threads until the connection ends."""
@@ -249,6 +264,8 @@ class ConsumerClient:
         """Receive and file one message; waits a moment at most. Only one thread at a time is here."""
         try:
             with self._talk():
+                if self._channel.backlog:  # the server did not read what was posted: nothing else waits for it to do so
+                    self._channel.flush()
                 received = self._channel.receive(timeout=_GLANCE)
             self._file(received)
         except ChannelTimeoutError:
@@ -260,7 +277,12 @@ class ConsumerClient:
     def _file(self, received: Received) -> None:
         message = received.message
         if isinstance(message, Result):
-            self._take(message, received.fds)
+            try:
+                self._take(message, received.fds)
+            except BaseException as error:  # a signal handler's, too: nobody must wait for what came and is gone
+                lost = ProxyError(f"a batch came, and was lost when it was received: {error!r}")
+                self._answer(("batch", message.client, message.seq), lost)
+                raise
             return
         received.close_fds()
         if isinstance(message, Failure):
@@ -276,7 +298,7 @@ class ConsumerClient:
 
     def _take(self, result: Result, fds: tuple[int, ...]) -> None:
         key = ("batch", result.client, result.seq)
-        with self._lock:
+        with self._talk(), self._lock:  # a finalizer that closes a session must not come in between
             asked = self._questions.get(key)
             if asked is not None and self._second_half is not None:
                 asked.coming = True
@@ -312,7 +334,8 @@ class ConsumerClient:
     def _answer(self, key: Key, answer: Any) -> None:
         with self._lock:
             asked = self._questions.get(key)
-            if asked is not None:  # else whoever asked has gone, and the answer with it
+            # Else whoever asked has gone, and the answer with it; or it was asked twice, and this one refuses.
+            if asked is not None and asked.answer is None:
                 asked.answer = answer
                 self._changed.notify_all()
 
@@ -342,8 +365,9 @@ class ConsumerClient:
         try:
             with self._talk():
                 ready = self._channel.receive_ready(rest=rest)
-            for received in ready:
-                self._file(received)
+            with ExitStack() as steps:  # all are filed, even if a signal handler raises
+                for received in reversed(ready):
+                    steps.callback(self._file, received)
         except IPCError:
             return  # the server is gone, which whoever waits is told
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -56,7 +57,7 @@ class Issued:
 
 
 class Launcher:
-    """Issues batches, one after the other. One thread at a time.
+    """Issues batches, one after the other. Thread-safe.
 
     Nothing is computed here for a batch or a sample. The slot that a batch comes in goes back to the server when the
     copy has ended, as the next call or `give_back` finds.
@@ -75,6 +76,7 @@ class Launcher:
 
     def __init__(self, device_id: int | None, open_lane: Callable[[int], Lane] = CudaLane) -> None:
         self._lane = None if device_id is None else open_lane(device_id)
+        self._lock = threading.RLock()  # a signal handler that closes may interrupt its holder
         self._copying: deque[tuple[Moment, Any]] = deque()  # slots, and memory that is copied from
         self.batches = 0
         self.seconds = 0.0
@@ -91,8 +93,30 @@ class Launcher:
             ProtocolError: what the server says can't be.
             CudaError: CUDA failed.
         """
+        with self._lock:
+            return self._issue(prepared, arrays, pinned)
+
+    def give_back(self) -> None:
+        """Let go of what the GPU has read; who issues a batch meanwhile does so itself."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._give_back()
+            finally:
+                self._lock.release()
+
+    def close(self) -> None:
+        """Wait for what was issued, and let go of it."""
+        with self._lock:
+            while self._copying:
+                with suppress(Exception):  # of a GPU in error: it reads nothing any more
+                    self._copying[0][0].synchronize()
+                self._copying.popleft()
+            if self._lane is not None:
+                self._lane.close()
+
+    def _issue(self, prepared: Prepared, arrays: Sequence[Array | list[Array]], pinned: bool) -> Issued:
         begin = time.perf_counter()
-        self.give_back()
+        self._give_back()
         on_cpu = prepared.outputs.count(None)
         blocks, rest = arrays[: len(arrays) - on_cpu], iter(arrays[len(arrays) - on_cpu :])
         made: list[Any] = []
@@ -112,20 +136,10 @@ class Launcher:
         self.seconds += time.perf_counter() - begin
         return Issued(outputs, memories, moment, self._lane)
 
-    def give_back(self) -> None:
-        """Let go of what the GPU has read."""
+    def _give_back(self) -> None:
         copying = self._copying
         while copying and _is_done(copying[0][0]):
             copying.popleft()
-
-    def close(self) -> None:
-        """Wait for what was issued, and let go of it."""
-        while self._copying:
-            with suppress(Exception):  # of a GPU in error: it reads nothing any more
-                self._copying[0][0].synchronize()
-            self._copying.popleft()
-        if self._lane is not None:
-            self._lane.close()
 
     def _issue_block(
         self, lane: Lane, prepared: Prepared, block: npt.NDArray[np.uint8], pinned: bool

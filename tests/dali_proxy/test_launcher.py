@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -28,6 +29,7 @@ from pipeline.kernels.errors import CudaError
 from pipeline.rng import BatchKey
 from pipeline.tensors import TensorListCPU
 from tests.dali_proxy.host_lane import HostLane
+from tests.dali_proxy.host_lane import Moment as HostMoment
 from tests.pipeline.kernels import emulator
 from tests.waiting import wait_until
 
@@ -330,3 +332,22 @@ def test_a_server_that_says_what_can_not_be_is_an_error(connected: Connected) ->
     with pytest.raises(ProtocolError, match="needs a GPU"):
         Launcher(None).issue(good, arrays, pinned=True)
     connected.launcher.issue(good, arrays, pinned=True)
+
+
+def test_a_slot_goes_back_once_though_two_threads_look() -> None:
+    """While one of them looks at a copy that has ended, the next one, which has not, must stay."""
+    launcher = Launcher(None)
+    going = HostMoment()
+
+    class Looked(HostMoment):
+        def query(self) -> bool:
+            other.start()
+            other.join(0.1)  # it has nothing to wait for
+            return True
+
+    other = threading.Thread(target=launcher.give_back)
+    launcher._copying += [(Looked(), "ended"), (going, "going")]
+    launcher.give_back()
+    assert [held for _, held in launcher._copying] == ["going"]
+    going.done = True
+    launcher.close()

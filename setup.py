@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import glob
+import runpy
 
 from setuptools import Extension, setup
+
+native = runpy.run_path("pipeline/native.py")  # the package can't be imported yet
 
 setup(
     ext_modules=[
@@ -12,10 +15,11 @@ setup(
             f"pipeline.{folder}._native",
             [f"pipeline/{folder}/_native.c"],
             depends=glob.glob(f"pipeline/{folder}/*.h") + glob.glob("pipeline/*.h"),
+            define_macros=[("SOURCES", f"{native['checksum'](folder)}u")],
             extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math", "-pthread"],
             extra_link_args=["-pthread"],
             optional=True,
         )
-        for folder in ("bulk", "codecs", "imaging", "ipc", "video")
+        for folder in native["FOLDERS"]
     ]
 )

@@ -97,13 +97,13 @@ def _findable(module: str) -> bool:
 
 
 def _compiled_loops() -> Check:
-    from pipeline.bulk import native as bulk
-    from pipeline.imaging import native as imaging
-    from pipeline.ipc import places
-    from pipeline.video import native as video
+    from pipeline.native import FOLDERS, OUT_OF_DATE, find_compiled
 
-    if all(module.compiled is not None for module in (bulk, imaging, places, video)):
+    if None not in [find_compiled(folder) for folder in FOLDERS]:
         return Check("compiled loops", "ok", "resizing, normalising, colours of videos, reading and copying of batches")
+    if OUT_OF_DATE:
+        hint = f"out of date: install again (older than their sources: {', '.join(sorted(OUT_OF_DATE))})"
+        return Check("compiled loops", "optional", hint)
     hint = (
         "not built: resizing on the CPU takes twice as long, and a GPU waits for Python; install again where there is "
         "a C compiler"

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../copy_past_cache.h"
+#include "../sources.h"
 
 #define MOST_THREADS 64
 #define LONGEST_PATH 4096 /* as the kernel has it, with the zero at the end */
@@ -229,6 +230,7 @@ release_buffer:
 static PyMethodDef functions[] = {
     {"read_files", read_files, METH_VARARGS, read_files_doc},
     {"gather", gather, METH_VARARGS, gather_doc},
+    SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
 };
 

@@ -10,6 +10,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "../sources.h"
+
 /* A row of the result: `HEADER` of headers.py. */
 typedef struct {
     int32_t height, width, components, orientation, simple, rgb;
@@ -246,6 +248,7 @@ static PyMethodDef methods[] = {
     {"decode_in_turn", decode_in_turn, METH_VARARGS,
      "decode_in_turn(gpu, prepare, decode, handle, state, count, output, addresses, sizes, images, parameters, stream): "
      "call two functions of libnvjpeg in one turn, the first unless count is 0; returns both statuses."},
+    SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
 };
 

@@ -33,7 +33,7 @@ ALWAYS_INLINE int16_t scaled(int16_t value, int16_t weight) {
 
 ALWAYS_INLINE Py_ssize_t padded(Py_ssize_t count) { return (count + ROWS - 1) / ROWS * ROWS; }
 
-/* Makes weights of 15 bits that add up to one; 0 where one is negative. */
+/* Makes weights of 15 bits that add up to one; 0 where one is negative, or those given add up to something else. */
 static int quantize(const Axis *axis, FixedAxis *fixed) {
     for (Py_ssize_t i = 0; i < axis->size; i++) {
         const float *from = axis->weights + i * axis->taps;
@@ -47,6 +47,7 @@ static int quantize(const Axis *axis, FixedAxis *fixed) {
             to[k] = (int16_t)(weight > INT16_MAX ? INT16_MAX : weight);
             if (from[k] > from[largest]) largest = k;
         }
+        if (rest < -MOST_TAPS || rest > MOST_TAPS) return 0; /* more than rounding leaves */
         int weight = to[largest] + rest;
         to[largest] = (int16_t)(weight > INT16_MAX ? INT16_MAX : weight);
     }

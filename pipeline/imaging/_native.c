@@ -14,6 +14,7 @@
 
 #include "../copy_past_cache.h"
 #include "../for_each_cpu.h"
+#include "../sources.h"
 
 #define LANES 4 /* floats kept for a pixel while it is made, whatever its channels */
 typedef float Pixel __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
@@ -71,11 +72,11 @@ static int read_axis(const Py_buffer *first, const Py_buffer *weights, Py_ssize_
     return fits ? 0 : -1;
 }
 
-/* Checks what is common to all ways to resample. */
+/* Checks what is common to all ways to resample. How far a single channel or column is from the next says nothing. */
 static int check_pictures(const Image *source, const Image *target) {
     Py_ssize_t channels = source->shape[2];
-    if (channels >= 1 && channels <= LANES && target->shape[2] == channels && source->strides[2] == 1 &&
-        source->strides[1] == channels)
+    if (channels >= 1 && channels <= LANES && target->shape[2] == channels &&
+        (source->strides[2] == 1 || channels == 1) && (source->strides[1] == channels || source->shape[1] == 1))
         return 0;
     PyErr_SetString(PyExc_ValueError, "expected 1 to 4 adjacent channels, as many in the result");
     return -1;
@@ -100,13 +101,14 @@ static int resample_any(const Image *source, const Image *target, const Axis *ro
     Py_ssize_t row = source->shape[1] * source->shape[2] + LANES;
     float *work = NULL;
     FixedPlan plan;
+    int fixed;
     Py_BEGIN_ALLOW_THREADS
-    if (plan_fixed(rows, columns, source->shape[2], &plan) > 0)
+    if ((fixed = plan_fixed(rows, columns, source->shape[2], &plan) > 0))
         resample_fixed(source, target, &plan.rows, &plan.columns, NULL, NULL, &plan.work);
     else if ((work = calloc(row + columns->size * LANES, sizeof(float))) != NULL)
         resample(source, target, rows, columns, work, work + row);
     Py_END_ALLOW_THREADS
-    int made = plan.memory != NULL || work != NULL;
+    int made = fixed || work != NULL;
     free(plan.memory);
     free(work);
     return made ? 0 : -1;
@@ -330,6 +332,7 @@ static PyMethodDef functions[] = {
     {"resample_linear", resample_linear_call, METH_VARARGS, resample_linear_doc},
     {"crop_resize_normalize", crop_resize_normalize_call, METH_VARARGS, crop_resize_normalize_doc},
     {"normalize", normalize_call, METH_VARARGS, normalize_doc},
+    SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
 };
 

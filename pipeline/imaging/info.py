@@ -151,7 +151,8 @@ def jpeg_info(view: memoryview) -> ImageInfo:
 def jpeg_segments(view: memoryview) -> Iterator[tuple[int, memoryview]]:
     """Yields the marker and the body of each segment of a JPEG; a body that the data cuts off is shorter than it says.
 
-    Where compressed data begins, what follows are no segments: whoever iterates stops at the marker 0xDA.
+    Where compressed data begins, what follows are no segments: whoever iterates stops at the marker 0xDA. Nothing comes
+    behind the marker of the end.
     """
     position, end = 2, view.nbytes
     while position + 4 <= end:
@@ -166,6 +167,8 @@ def jpeg_segments(view: memoryview) -> Iterator[tuple[int, memoryview]]:
         if marker == 0xFF or marker == 0x00 or 0xD0 <= marker <= 0xD8 or marker == 0x01:
             position += 1 if marker == 0xFF else 2
             continue
+        if marker == 0xD9:
+            return
         length = view[position + 2] << 8 | view[position + 3]
         yield marker, view[position + 4 : position + 2 + length]
         position += 2 + max(length, 2)

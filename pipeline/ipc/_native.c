@@ -10,6 +10,7 @@
 #include <structmember.h>
 
 #include "../copy_past_cache.h"
+#include "../sources.h"
 
 #define SHIFT 6 /* places are measured in units of 64 bytes */
 #define WORTH_A_SWITCH (1 << 18) /* bytes; smaller copies take less time than another thread's turn */
@@ -196,7 +197,8 @@ static PyObject *places_take(Places *places, PyObject *argument) {
 PyDoc_STRVAR(write_doc,
              "write(array)\n--\n\n"
              "Takes a place and copies an array there; None where there is no room, or where it takes more than to\n"
-             "copy the bytes as they lie: the array is not C-contiguous, or its byte order is not the machine's.");
+             "copy the bytes as they lie: the array is not C-contiguous, its byte order is not the machine's, or it\n"
+             "holds objects.");
 
 static PyObject *places_write(Places *places, PyObject *array) {
     Py_buffer from;
@@ -206,7 +208,7 @@ static PyObject *places_write(Places *places, PyObject *array) {
         return Py_NewRef(Py_None);
     }
     Block *block = NULL;
-    int plain = from.format == NULL || strchr("<>!", from.format[0]) == NULL;
+    int plain = from.format == NULL || strchr("<>!O", from.format[0]) == NULL;
     if (plain && from.len <= places->memory.len) block = take_block(places, from.len);
     if (block != NULL) {
         char *to = (char *)places->memory.buf + block->offset;
@@ -248,7 +250,11 @@ static PyType_Slot places_slots[] = {
 
 static PyType_Spec places_spec = {"pipeline.ipc._native.Places", sizeof(Places), 0, Py_TPFLAGS_DEFAULT, places_slots};
 
-static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, .m_name = "_native", .m_size = -1};
+static PyMethodDef functions[] = {SOURCES_METHOD, {NULL}};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "_native", .m_size = -1, .m_methods = functions,
+};
 
 PyMODINIT_FUNC PyInit__native(void) {
     PyObject *module = PyModule_Create(&definition);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "../for_each_cpu.h"
+#include "../sources.h"
 
 #define BLOCK 256 /* pixels of a row that are made at once; even, as two share chroma */
 
@@ -174,6 +175,7 @@ release_planes:
 
 static PyMethodDef functions[] = {
     {"convert", convert_call, METH_VARARGS, convert_doc},
+    SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
 };
 

@@ -102,6 +102,12 @@ def test_what_is_cut_off_is_not_simple(walk: Callable[..., list[tuple[int, ...]]
     assert walk(whole[: whole.size // 2].copy())[0] == (21, 33, 3, 1, 0, 0)
 
 
+def test_nothing_comes_behind_the_end(walk: Callable[..., list[tuple[int, ...]]]) -> None:
+    file = jpeg().copy()
+    file[3] = 0xD9  # in place of a segment, which can be skipped
+    assert walk(file) == [(0, 0, 0, 1, 0, 0)]
+
+
 def test_two_frames_are_no_jpeg(walk: Callable[..., list[tuple[int, ...]]]) -> None:
     whole = jpeg()
     frame = bytes(whole).index(b"\xff\xc0")

@@ -96,6 +96,35 @@ def test_normalize_gives_the_same(
 
 
 @needs_compiled
+@pytest.mark.parametrize("interp", ["linear", "cubic"])
+def test_where_a_single_channel_lies_says_nothing(interp: str) -> None:
+    plane = picture(1, 80, 90).transpose(1, 2, 0)
+    options = {"region": (40.0, 41.0, 60.0, 62.0), "interp": interp}
+    np.testing.assert_array_equal(resize(plane, (30, 40), **options), resize(plane.copy(), (30, 40), **options))
+
+
+@needs_compiled
+def test_where_a_single_column_lies_says_nothing() -> None:
+    assert compiled is not None
+    column = picture(20, 2, 3)[:, ::2]
+    made, expected = np.empty((2, 10, 5, 3), np.uint8)
+    compiled.resample_linear(column, made, 0, 0, 20, 1, True)
+    compiled.resample_linear(column.copy(), expected, 0, 0, 20, 1, True)
+    np.testing.assert_array_equal(made, expected)
+
+
+@needs_compiled
+def test_weights_are_taken_as_they_are() -> None:
+    assert compiled is not None
+    image = picture(20, 20, 3)
+    whole, less = np.empty((2, 10, 10, 3), np.uint8)
+    _, _, first, weights = plan_taps(20, 10, 0.0, 20.0, "linear", True)
+    compiled.resample(image, whole, first, weights, first, weights)
+    compiled.resample(image, less, first, weights * np.float32(0.5), first, weights)
+    assert np.abs(less - whole / 2).max() <= 1
+
+
+@needs_compiled
 def test_weights_that_leave_the_picture_are_refused() -> None:
     assert compiled is not None
     image, out = picture(20, 20, 3), np.empty((10, 10, 3), np.uint8)

@@ -88,6 +88,7 @@ def test_the_compiled_loop_copies_what_lies_as_it_should(array):
 def test_the_compiled_loop_has_no_room_or_refuses():
     places = compiled.Places(0, np.zeros(1024, np.uint8))
     assert places.write(np.zeros(1025, np.uint8)) is None
+    assert places.write(np.array([None])) is None  # addresses mean nothing elsewhere
     kept = places.write(np.ones(1000, np.uint8))
     assert kept.array[:1000].all()
     assert places.write(np.zeros(30, np.uint8)) is None

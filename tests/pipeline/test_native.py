@@ -1,0 +1,68 @@
+"""Modules in C are made use of where they were made of the sources beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from dali_proxy import doctor
+from pipeline import native
+from pipeline.native import FOLDERS, checksum, find_compiled
+
+BUILT = [folder for folder in FOLDERS if find_compiled(folder) is not None]
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "OUT_OF_DATE", set())
+
+
+@pytest.mark.parametrize("folder", BUILT)
+def test_a_module_says_what_it_was_made_of(folder: str) -> None:
+    module = find_compiled(folder)
+    assert module is not None
+    assert module.sources() == checksum(folder)
+
+
+@pytest.mark.parametrize("module", [SimpleNamespace(), SimpleNamespace(sources=lambda: 1)], ids=["before", "other"])
+def test_one_that_is_out_of_date_is_left_out(module: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "importlib", SimpleNamespace(import_module=lambda name: module))
+    assert find_compiled("imaging") is None
+    assert find_compiled("ipc") is None
+    assert sorted(native.OUT_OF_DATE) == ["imaging", "ipc"]
+
+
+def test_doctor_says_that_one_is_out_of_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    if len(BUILT) < len(FOLDERS):
+        pytest.skip("the package was installed without a C compiler")
+    (made,) = [check for check in doctor.examine() if check.name == "compiled loops"]
+    assert made.status == "ok"
+    monkeypatch.setattr(native, "checksum", lambda folder: checksum(folder) + (folder == "video"))
+    (made,) = [check for check in doctor.examine() if check.name == "compiled loops"]
+    assert made.status == "optional"
+    assert made.detail == "out of date: install again (older than their sources: video)"
+
+
+def test_sources_are_those_of_the_folder_and_shared_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "_HERE", tmp_path)
+    files = [tmp_path / "bulk/_native.c", tmp_path / "bulk/_own.h", tmp_path / "shared.h"]
+    files[0].parent.mkdir()
+    found = []
+    for path in files:
+        path.write_text("int i;")
+        found.append(checksum("bulk"))
+    for path in files:
+        path.write_text("int j;")
+        found.append(checksum("bulk"))
+    assert len(set(found)) == len(found)
+    (tmp_path / "notes.md").write_text("not C")
+    assert checksum("bulk") == found[-1]
+
+
+def test_without_a_checkout_a_module_is_what_was_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = SimpleNamespace()
+    monkeypatch.setattr(native, "importlib", SimpleNamespace(import_module=lambda name: module))
+    monkeypatch.setattr(native, "_HERE", tmp_path)
+    assert find_compiled("bulk") is module

@@ -16,6 +16,7 @@ from dali_proxy.host.options import HostOptions
 from dali_proxy.transport.exchange import LocalExchange
 from pipeline.ipc.channel import Channel
 from pipeline.ipc.errors import ChannelClosedError, IPCError
+from pipeline.ipc.forking import no_forks
 from pipeline.ipc.memory import SharedBlock
 
 __all__ = ["ProcessHost"]
@@ -46,20 +47,9 @@ class ProcessHost:
     local: LocalExchange | None = None
 
     def __init__(self, pipeline: bytes, options: HostOptions, start_timeout: float = 120.0) -> None:
-        self._control, theirs = Channel.pair(CONTROL_CODEC)
-        try:
-            with theirs:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "dali_proxy.host", str(theirs.fileno())],
-                    stdin=subprocess.DEVNULL,
-                    pass_fds=(theirs.fileno(),),
-                    env=_environment(),
-                    cwd=os.path.dirname(options.path),  # empty, so no module there has the name of another
-                    start_new_session=True,
-                )
-        except BaseException:
-            self._control.close()
-            raise
+        # A worker forked by another thread would, as long as it lives, keep a pipe open that Popen waits for.
+        with no_forks:
+            self._process = self._open(options)
         self.pid = self._process.pid
         try:
             self._start(pipeline, options, start_timeout)
@@ -92,6 +82,22 @@ class ProcessHost:
             pass  # it has ended already, or does not
         finally:
             self._kill()
+
+    def _open(self, options: HostOptions) -> subprocess.Popen[bytes]:
+        self._control, theirs = Channel.pair(CONTROL_CODEC)
+        try:
+            with theirs:
+                return subprocess.Popen(
+                    [sys.executable, "-m", "dali_proxy.host", str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=(theirs.fileno(),),
+                    env=_environment(),
+                    cwd=os.path.dirname(options.path),  # empty, so no module there has the name of another
+                    start_new_session=True,
+                )
+        except BaseException:
+            self._control.close()
+            raise
 
     def _start(self, pipeline: bytes, options: HostOptions, timeout: float) -> None:
         both = pipeline + options.planned_half

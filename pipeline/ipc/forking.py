@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from functools import partial
 from typing import Protocol
 
-__all__ = ["ForkAware", "drop_in_child", "fork_count"]
+__all__ = ["ForkAware", "drop_in_child", "fork_count", "no_forks"]
+
+no_forks = threading.RLock()
+"""While a thread holds it, no other one forks: the child would get what is open only for a moment."""
 
 
 class ForkAware(Protocol):
@@ -39,4 +43,6 @@ def _after_fork_in_child() -> None:
     _inherited.clear()
 
 
+# No Python code either, for the same reason.
+os.register_at_fork(before=no_forks.acquire, after_in_parent=no_forks.release, after_in_child=no_forks.release)
 os.register_at_fork(before=partial(_forks.append, None), after_in_child=_after_fork_in_child)

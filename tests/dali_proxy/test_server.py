@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import pickle
+import select
 import signal
 import sys
 import threading
@@ -24,6 +25,7 @@ from torch.utils.data import default_collate
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError, ServerDiedError
 from dali_proxy.errors import ProxyError, StaleReferenceError
+from dali_proxy.host import ProcessHost
 from pipeline import Pipeline, fn, pipeline_def
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError, MissingSizeError, PipelineError
 from pipeline.ipc.channel import Channel
@@ -486,3 +488,41 @@ def test_stats(serve: Callable[..., DALIServer]) -> None:
     for images, _ in loader:
         images.double().exp_()
     assert (server.stats() - before - stats).training > 0
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_another_thread_forks_while_a_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its child would keep a pipe of `Popen` open, which waits until nobody has it: two loaders could end so."""
+    told, tell = os.pipe()
+    children: list[int] = []
+    pipe, start = os.pipe, ProcessHost._start
+
+    def fork() -> None:
+        pid = os.fork()
+        if pid == 0:
+            ready, _, _ = select.select([told], [], [], 10.0)  # only where it is not told, by who waits for it
+            os._exit(0 if ready else 1)
+        children.append(pid)
+
+    def pipe_and_fork() -> tuple[int, int]:
+        made = pipe()
+        if not forking.ident:
+            forking.start()
+            forking.join(0.2)  # it has to wait
+        return made
+
+    def tell_and_start(host: ProcessHost, *arguments: Any) -> None:
+        os.write(tell, b"!")
+        start(host, *arguments)
+
+    forking = threading.Thread(target=fork)
+    monkeypatch.setattr(os, "pipe", pipe_and_fork)
+    monkeypatch.setattr(ProcessHost, "_start", tell_and_start)
+    try:
+        with DALIServer(affine()) as server:
+            run_one(server)
+        forking.join(PATIENCE_S)
+        assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
+    finally:
+        os.close(told)
+        os.close(tell)

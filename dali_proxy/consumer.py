@@ -7,7 +7,6 @@ import json
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
@@ -17,24 +16,23 @@ from dali_proxy.ahead import Lookahead
 from dali_proxy.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from dali_proxy.failures import rebuild
-from dali_proxy.questions import Deadline, Question, Talk, drained, fresh
+from dali_proxy.questions import Deadline, Question, Talk, fresh
 from dali_proxy.second_half import SecondHalf
 from dali_proxy.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.transport.exchange import LocalExchange
 from dali_proxy.transport.opener import ResultOpener
 from dali_proxy.transport.origin import unpack_keys
 from dali_proxy.transport.protocol import (
-    CloseSession,
     Failure,
     Fetch,
     Goodbye,
     OpenSession,
-    Release,
     Result,
     SlotsDetached,
     Stats,
     StatsRequest,
 )
+from dali_proxy.unwanted import Unwanted
 from pipeline.ipc.channel import Received
 from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
 from pipeline.threads import THREAD_PREFIX
@@ -96,9 +94,8 @@ class ConsumerClient:
         self._end: ProxyError | None = None
         self._goodbye = ""
         self._tokens = itertools.count()
-        self._unwanted: deque[tuple[int, int]] = deque()  # these two are filled by finalizers too
-        self._ended_sessions: deque[int] = deque()
-        self._talking = threading.local()  # .now: whether this thread is inside the channel, which has locks
+        self._unwanted = Unwanted()
+        self._talking = threading.local()  # .now: this thread is inside the channel: finalizers send nothing then
         discard_through(self.server, self._discard)
         self._receiver: threading.Thread | None = None
         if self._second_half is not None and self._second_half.waits_for_all:
@@ -155,14 +152,14 @@ class ConsumerClient:
 
     def open_session(self, session: int) -> None:
         """Say that an iterator begins: what is submitted for it belongs to this process."""
-        with server_errors(), self._talk():
+        with server_errors(), Talk(self._talking):
             self._channel.send(OpenSession(session), timeout=self._endpoint.timeout)
             with self._lock:
                 self._ahead.open(session)
 
     def close_session(self, session: int) -> None:
         """Say that an iterator has ended: what is left of it is cancelled. May be called by finalizers."""
-        self._ended_sessions.append(session)
+        self._unwanted.add_session(session)
         self._flush_if_safe()
 
     def statistics(self) -> dict[str, Any]:
@@ -180,7 +177,7 @@ class ConsumerClient:
         self._flush_if_safe()
         with self._lock:
             self._end = self._end or ServerClosedError("the server was stopped")
-        with self._talk():
+        with Talk(self._talking):
             self._channel.close()
         if self._receiver is not None:
             self._receiver.join()
@@ -190,7 +187,7 @@ class ConsumerClient:
 
     def _ask(self, key: Key, question: Any) -> Any:
         """Wait for an answer, which is kept until `_forget`."""
-        with self._talk(), self._lock:  # a finalizer that closes a session must not come in between
+        with Talk(self._talking), self._lock:  # a finalizer that closes a session must not come in between
             if self._end is not None:
                 raise fresh(self._end)
             asked = self._questions.setdefault(key, Question())
@@ -203,7 +200,7 @@ class ConsumerClient:
             asked.sent = False
             raise
         self._fetch_early(early)
-        if self._unwanted or self._ended_sessions:  # left by a finalizer: what comes early is no message of ours
+        if self._unwanted:  # left by a finalizer: what comes early is no message of ours
             self._flush_if_safe()
         self._go_on()
         deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid)
@@ -238,7 +235,7 @@ class ConsumerClient:
     def _fetch_early(self, keys: Iterable[tuple[int, int]]) -> None:
         """Fetch batches that nobody has asked for."""
         for key in keys:
-            with self._talk():
+            with Talk(self._talking):
                 with self._lock:
                     if not self._ahead.is_early(key):
                         continue  # its session has ended, or somebody asks for it
@@ -263,7 +260,7 @@ class ConsumerClient:
     def _receive_one(self) -> None:
         """Receive and file one message; waits a moment at most. Only one thread at a time is here."""
         try:
-            with self._talk():
+            with Talk(self._talking):
                 if self._channel.backlog:  # the server did not read what was posted: nothing else waits for it to do so
                     self._channel.flush()
                 received = self._channel.receive(timeout=_GLANCE)
@@ -287,7 +284,9 @@ class ConsumerClient:
         received.close_fds()
         if isinstance(message, Failure):
             key = ("batch", message.client, message.seq)
-            if not self._is_coming(key):
+            with self._lock:
+                asked = self._questions.get(key)
+            if asked is not None and not asked.coming:
                 self._answer(key, rebuild(message))
         elif isinstance(message, Stats):
             self._answer(("stats", message.token), json.loads(message.text))
@@ -298,7 +297,7 @@ class ConsumerClient:
 
     def _take(self, result: Result, fds: tuple[int, ...]) -> None:
         key = ("batch", result.client, result.seq)
-        with self._talk(), self._lock:  # a finalizer that closes a session must not come in between
+        with Talk(self._talking), self._lock:  # a finalizer that closes a session must not come in between
             asked = self._questions.get(key)
             if asked is not None and self._second_half is not None:
                 asked.coming = True
@@ -326,11 +325,6 @@ class ConsumerClient:
         except Exception as error:  # noqa: BLE001  # of CUDA's, torch's or ours: it is for whoever asked, not for this thread
             return ProxyError(f"a batch was made, but its memory can't be opened here: {error}")
 
-    def _is_coming(self, key: Key) -> bool:
-        with self._lock:
-            asked = self._questions.get(key)
-            return asked is not None and asked.coming
-
     def _answer(self, key: Key, answer: Any) -> None:
         with self._lock:
             asked = self._questions.get(key)
@@ -346,7 +340,7 @@ class ConsumerClient:
 
     def _send(self, message: Any) -> None:
         try:
-            with self._talk():
+            with Talk(self._talking):
                 self._flush()
                 self._channel.send(message, timeout=self._endpoint.timeout)
         except ChannelClosedError as error:
@@ -363,7 +357,7 @@ class ConsumerClient:
                 return
             self._receiving = True
         try:
-            with self._talk():
+            with Talk(self._talking):
                 ready = self._channel.receive_ready(rest=rest)
             with ExitStack() as steps:  # all are filed, even if a signal handler raises
                 for received in reversed(ready):
@@ -375,13 +369,9 @@ class ConsumerClient:
                 self._receiving = False
                 self._changed.notify_all()
 
-    def _talk(self) -> Talk:
-        """Mark this thread as being inside the channel: finalizers leave to the next message what they want to say."""
-        return Talk(self._talking)
-
     def _discard(self, client: int, seq: int) -> None:
         """A ticket died unused. A finalizer calls this, at any place of any thread."""
-        self._unwanted.append((client, seq))
+        self._unwanted.add_batch(client, seq)
         self._flush_if_safe()
 
     def _flush_if_safe(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
@@ -391,26 +381,20 @@ class ConsumerClient:
         if getattr(self._talking, "now", False) or is_finalizing():
             return
         try:
-            with self._talk():
+            with Talk(self._talking):
                 self._flush()
         except IPCError:
             return  # the server is gone, and with it what we wanted it to know
 
     def _flush(self) -> None:
-        requests, sessions = drained(self._unwanted), drained(self._ended_sessions)
-        try:
-            if requests:
-                with self._lock:
-                    for client, seq in requests:
-                        self._questions.pop(("batch", client, seq), None)
-                        self._ahead.forget((client, seq))
-                self._channel.post(Release.pack(requests))
-            for session in sessions:
-                with self._lock:
-                    for client, seq in self._ahead.close(session):
-                        self._questions.pop(("batch", client, seq), None)
-                self._channel.post(CloseSession(session))
-        except BaseException:  # torch's signal handler may raise anywhere; to send these twice does no harm
-            self._unwanted.extend(requests)
-            self._ended_sessions.extend(sessions)
-            raise
+        self._unwanted.tell(self._channel.post, self._forget_batches, self._forget_session)
+
+    def _forget_batches(self, batches: Iterable[tuple[int, int]]) -> None:
+        with self._lock:
+            for batch in batches:
+                self._questions.pop(("batch", *batch), None)
+                self._ahead.forget(batch)
+
+    def _forget_session(self, session: int) -> None:
+        with self._lock:
+            self._forget_batches(self._ahead.close(session))

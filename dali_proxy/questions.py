@@ -5,14 +5,11 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from collections import deque
-from typing import Any, TypeVar
+from typing import Any
 
 from dali_proxy.errors import ProxyError
 
-__all__ = ["Deadline", "Question", "Talk", "drained", "fresh"]
-
-T = TypeVar("T")
+__all__ = ["Deadline", "Question", "Talk", "fresh"]
 
 
 class Question:
@@ -57,17 +54,6 @@ def fresh(error: Exception) -> Exception:
     copied = copy.copy(error)
     copied.__cause__ = error.__cause__
     return copied
-
-
-def drained(items: deque[T]) -> list[T]:
-    """Take all items out of a deque that other threads, and finalizers, fill and drain at the same time."""
-    taken = []
-    while items:
-        try:
-            taken.append(items.popleft())
-        except IndexError:
-            break  # another thread was faster
-    return taken
 
 
 class Talk:  # a function to who uses it: as a generator, it would cost a batch several microseconds

@@ -68,7 +68,7 @@ def test_what_a_finalizer_left_is_told_though_no_question_is_sent(server: DALISe
     wait_until(lambda: server.stats().batches >= 8)
     wait_until(lambda: next(iterator) is not None and bool(server.consumer._questions))  # the next one was fetched
     consumer = server.consumer
-    consumer._unwanted.append((1 << 20, 0))
+    consumer._unwanted.add_batch(1 << 20, 0)
     next(iterator)
     assert not consumer._unwanted
 

@@ -1,0 +1,72 @@
+"""What a process doesn't want of a server any more, as finalizers tell it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from dali_proxy.transport.protocol import CloseSession, Release
+
+__all__ = ["Unwanted"]
+
+T = TypeVar("T")
+
+
+class Unwanted:
+    """Batches that nobody wants and sessions that have ended, until the server is told.
+
+    Finalizers add to it, at any place of any thread: adding takes no lock.
+    """
+
+    def __init__(self) -> None:
+        self._batches: deque[tuple[int, int]] = deque()
+        self._sessions: deque[int] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._batches or self._sessions)
+
+    def add_batch(self, client: int, seq: int) -> None:
+        """Note a batch by its client, and the client's number of it."""
+        self._batches.append((client, seq))
+
+    def add_session(self, session: int) -> None:
+        """Note a session."""
+        self._sessions.append(session)
+
+    def tell(
+        self,
+        post: Callable[[object], object],
+        forget_batches: Callable[[Sequence[tuple[int, int]]], object],
+        forget_session: Callable[[int], object],
+    ) -> None:
+        """Tell the server what was added; if something is raised, all of it is told again next time.
+
+        Args:
+            post: sends a message.
+            forget_batches: called before they are told.
+            forget_session: likewise.
+        """
+        batches, sessions = _drained(self._batches), _drained(self._sessions)
+        try:
+            if batches:
+                forget_batches(batches)
+                post(Release.pack(batches))
+            for session in sessions:
+                forget_session(session)
+                post(CloseSession(session))
+        except BaseException:  # torch's signal handler may raise anywhere; to send these twice does no harm
+            self._batches.extend(batches)
+            self._sessions.extend(sessions)
+            raise
+
+
+def _drained(items: deque[T]) -> list[T]:
+    """Take all items out of a deque that other threads, and finalizers, fill and drain at the same time."""
+    taken = []
+    while items:
+        try:
+            taken.append(items.popleft())
+        except IndexError:
+            break  # another thread was faster
+    return taken

@@ -13,6 +13,9 @@ from benchmarks.rivals.base import Batch
 from benchmarks.workload import ARRAY_SHAPES, EPOCH, IMAGE_SIZE, READER_KIND, Setup
 
 BATCHES = 8
+PICTURES = 256
+"""At least as many are looked at: means of a few say nothing, as crops differ."""
+
 TOLERANCE = 0.15
 """By how much means and deviations of two rivals may differ, in units of a normalised pixel: their crops differ."""
 
@@ -41,7 +44,8 @@ def check_stream(stream: Iterator[Batch], setup: Setup) -> Statistics | None:
     taken = []
     # Readers give the number of the file, and begin again after the last one.
     length = len(setup.files) if setup.kind == READER_KIND else EPOCH
-    for number, (images, indices) in enumerate(itertools.islice(stream, BATCHES)):
+    batches = max(BATCHES, -(-PICTURES // setup.batch_size))
+    for number, (images, indices) in enumerate(itertools.islice(stream, batches)):
         first = number * setup.batch_size
         if indices.tolist() != [index % length for index in range(first, first + setup.batch_size)]:
             raise WrongOutputError(f"batch {number} has the samples {indices.tolist()}")

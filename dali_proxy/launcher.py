@@ -19,6 +19,7 @@ from dali_proxy.transport.protocol import unpacked
 from dali_proxy.transport.slot_view import check_rows
 from pipeline.executor.memory import buffer_size
 from pipeline.ipc.errors import ProtocolError
+from pipeline.kernels.channels import CHANNEL
 from pipeline.kernels.fused import PICTURE, fused_defines, relocate
 from pipeline.tensors.cpu import Array
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = ["Issued", "Launcher"]
-
-_CHANNEL = 24  # bytes: a row of the table of channels
 
 
 class Issued:
@@ -219,7 +218,7 @@ def _check(prepared: Prepared, outputs: Sequence[PreparedOutput], nbytes: int) -
         else:
             end = launch.pictures + launch.count * PICTURE.itemsize
             good &= end <= prepared.launched_nbytes and launch.pictures % PICTURE.alignment == 0
-            good &= launch.channels_table + launch.channels * _CHANNEL <= prepared.launched_nbytes
+            good &= launch.channels_table + launch.channels * CHANNEL.itemsize <= prepared.launched_nbytes
             good &= 0 < launch.count <= 65535 and launch.tiles > 0
     if not good:
         raise ProtocolError("what a prepared batch needs does not lie in its block")

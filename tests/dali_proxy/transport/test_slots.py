@@ -243,47 +243,52 @@ def test_ragged_outputs_share_one_loan(pool):
     assert pool.stats().lent == 0
 
 
+class GpuConsumer:
+    """To whom a slot on a GPU was lent that needs its consent to go; there is no GPU."""
+
+    def __init__(self):
+        self.pool = SlotPool(SharedBlock.create, needs_consent=True)
+        self.borrower = self.pool.borrower()
+        self.view = CudaSlotView(os.dup(self.borrower.control.fd), CONTROL_NBYTES)
+        self.slot = self.pool.allocate(100)
+        self.generation, _ = self.pool.lend(self.slot, self.borrower)
+
+    def output(self, **changes):
+        return good_output(device="cuda", slot=CUDA_SLOTS + self.slot.number, generation=self.generation, **changes)
+
+
+@pytest.fixture
+def gpu_consumer():
+    made = GpuConsumer()
+    yield made
+    made.view.close()
+    made.pool.close()
+
+
 @pytest.mark.parametrize(
     ("handle", "attach"), [(bytes(192), True), (b"", True), (b"", False)], ids=["unknown", "missing", "not new"]
 )
-def test_a_slot_on_a_gpu_that_can_not_be_mapped_goes_back(handle, attach):
-    pool = SlotPool(SharedBlock.create, needs_consent=True)
-    borrower = pool.borrower()
-    view = CudaSlotView(os.dup(borrower.control.fd), CONTROL_NBYTES)
-    try:
-        slot = pool.allocate(100)
-        generation, _ = pool.lend(slot, borrower)
-        output = good_output(
-            device="cuda", slot=CUDA_SLOTS + slot.number, generation=generation, attach=attach, handle=handle
-        )
-        with pytest.raises((PipelineError, RuntimeError)):  # the latter of CuPy, where there is no GPU
-            view.receive(output)
-        assert pool.stats().lent == 0
-        assert pool.stats().slots == 1, "for all that the server knows, it is mapped"
-        view.detach(borrower.take_detached())
-        assert pool.stats().slots == 0
-    finally:
-        view.close()
-        pool.close()
+def test_a_slot_on_a_gpu_that_can_not_be_mapped_goes_back(gpu_consumer, handle, attach):
+    pool, view = gpu_consumer.pool, gpu_consumer.view
+    with pytest.raises((PipelineError, RuntimeError)):  # the latter of CuPy, where there is no GPU
+        view.receive(gpu_consumer.output(attach=attach, handle=handle))
+    assert pool.stats().lent == 0
+    assert pool.stats().slots == 1, "for all that the server knows, it is mapped"
+    view.detach(gpu_consumer.borrower.take_detached())
+    assert pool.stats().slots == 0
 
 
-def test_an_output_on_a_gpu_that_does_not_lie_in_its_slot_gives_it_back():
+def test_an_output_on_a_gpu_that_does_not_lie_in_its_slot_gives_it_back(gpu_consumer):
     """What stands for the mapped memory is never read."""
-    pool = SlotPool(SharedBlock.create, needs_consent=True)
-    borrower = pool.borrower()
-    view = CudaSlotView(os.dup(borrower.control.fd), CONTROL_NBYTES)
+    pool, view, slot = gpu_consumer.pool, gpu_consumer.view, gpu_consumer.slot
+    view._slots[slot.number] = _Imported(slot.number, slot.memory)
     try:
-        slot = pool.allocate(100)
-        generation, _ = pool.lend(slot, borrower)
-        view._slots[slot.number] = _Imported(slot.number, slot.memory)
-        output = good_output(device="cuda", slot=CUDA_SLOTS + slot.number, generation=generation, attach=False)
         with pytest.raises(ProtocolError, match="does not lie"):
-            view.receive(replace(output, table=np.array([[0, 10**6]]).tobytes()))
+            view.receive(replace(gpu_consumer.output(attach=False), table=np.array([[0, 10**6]]).tobytes()))
         assert pool.stats().lent == 0
         assert pool.allocate(100) is slot
     finally:
-        view._slots.clear()
-        pool.close()
+        view._slots.clear()  # it is no memory of a GPU
 
 
 values = st.one_of(st.integers(-10, 5000), st.integers(-(2**63), 2**63 - 1))

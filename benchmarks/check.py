@@ -32,6 +32,11 @@ class Statistics:
     std: tuple[float, ...]
 
 
+def batches_looked_at(setup: Setup) -> int:
+    """How many batches of a stream are looked at."""
+    return max(BATCHES, -(-PICTURES // setup.batch_size))
+
+
 def check_stream(stream: Iterator[Batch], setup: Setup) -> Statistics | None:
     """Takes the first batches of a stream and looks at them.
 
@@ -44,8 +49,7 @@ def check_stream(stream: Iterator[Batch], setup: Setup) -> Statistics | None:
     taken = []
     # Readers give the number of the file, and begin again after the last one.
     length = len(setup.files) if setup.kind == READER_KIND else EPOCH
-    batches = max(BATCHES, -(-PICTURES // setup.batch_size))
-    for number, (images, indices) in enumerate(itertools.islice(stream, batches)):
+    for number, (images, indices) in enumerate(itertools.islice(stream, batches_looked_at(setup))):
         first = number * setup.batch_size
         if indices.tolist() != [index % length for index in range(first, first + setup.batch_size)]:
             raise WrongOutputError(f"batch {number} has the samples {indices.tolist()}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
@@ -19,6 +18,13 @@ from benchmarks.workload import Setup
 PATIENCE = 120.0
 """Seconds that one start may take before something is wrong."""
 
+START_UPS = {
+    "first-batch": ("first_batch_seconds",),
+    "workers-ours": ("workers_start_seconds", "workers_start_later_seconds"),
+    "workers-torch": ("workers_start_torch_seconds", "workers_start_later_torch_seconds"),
+}
+"""What ``benchmarks.startup`` measures, each in an interpreter of its own, and what its figures are."""
+
 
 def measure_costs(setup: Setup, rounds: int, seconds: float, say: Callable[[str], None]) -> dict[str, list[float]]:
     """Measures all costs, on the CPU.
@@ -31,15 +37,18 @@ def measure_costs(setup: Setup, rounds: int, seconds: float, say: Callable[[str]
 
     Returns:
         One figure a round: ``server_ms_per_batch``, the processor time of the server for a batch of 64-byte arrays;
-        ``first_batch_seconds``, ``workers_start_seconds`` and ``workers_start_torch_seconds``, as ``startup`` measures
-        them; and ``workers_start_ratio``, torch's time divided by ours.
+        the seconds of ``START_UPS``; and torch's times divided by ours, ``workers_start_ratio`` and
+        ``workers_start_later_ratio``.
     """
     say("costs: the server's own work")
     costs = {"server_ms_per_batch": server_costs(setup, rounds, seconds)}
     for number in range(rounds):
         say(f"costs: start {number + 1} of {rounds}")
-        times = startup_times(setup, torch_first=number % 2 == 1)
-        times["workers_start_ratio"] = times["workers_start_torch_seconds"] / times["workers_start_seconds"]
+        times = {}
+        for what, names in sorted(START_UPS.items(), reverse=number % 2 == 1):
+            times.update(zip(names, startup_times(what, setup), strict=True))
+        for name in ("workers_start", "workers_start_later"):
+            times[f"{name}_ratio"] = times[f"{name}_torch_seconds"] / times[f"{name}_seconds"]
         for name, value in times.items():
             costs.setdefault(name, []).append(value)
     return {name: [round(value, 4) for value in values] for name, values in costs.items()}
@@ -69,19 +78,18 @@ def server_costs(setup: Setup, rounds: int, seconds: float) -> list[float]:
     return found
 
 
-def startup_times(setup: Setup, torch_first: bool) -> dict[str, float]:
+def startup_times(what: str, setup: Setup) -> list[float]:
     """Runs ``benchmarks.startup`` in a fresh interpreter.
 
     Args:
+        what: Which of its measurements.
         setup: Folder, batch size, workers and threads.
-        torch_first: Whether torch's workers are started before ours.
 
     Returns:
-        Seconds by name.
+        Seconds.
     """
     sizes = map(str, (setup.batch_size, setup.workers, setup.threads))
-    command = [sys.executable, "-m", "benchmarks.startup", str(setup.folder), *sizes, str(int(torch_first))]
+    command = [sys.executable, "-m", "benchmarks.startup", what, str(setup.folder), *sizes]
     root = Path(__file__).resolve().parents[1]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=PATIENCE, check=True)
-    times: dict[str, float] = json.loads(done.stdout)
-    return times
+    return [float(word) for word in done.stdout.split()]

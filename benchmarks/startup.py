@@ -1,43 +1,95 @@
-"""How long this project takes to start, in this fresh interpreter; ``benchmarks.costs`` runs it.
+"""How long a start takes, in this fresh interpreter, as in a script of a user's; ``benchmarks.costs`` runs it.
 
-``first_batch_seconds`` is the time from ``with DALIServer`` to the first batch of pictures; all imports came before.
-``workers_start_seconds`` and ``workers_start_torch_seconds`` are the times from ``iter(loader)`` until the last worker
-runs its ``worker_init_fn``, of our loader and of torch's.
+``python -m benchmarks.startup first-batch FOLDER BATCH_SIZE WORKERS THREADS`` prints the seconds from
+``with DALIServer`` to the first batch of pictures; all imports came before. With ``workers-ours`` or ``workers-torch``
+it prints those from ``iter(loader)`` until the last worker runs its ``worker_init_fn``: for the first time, and the
+median of later times.
 """
 
 from __future__ import annotations
 
-import json
+import itertools
+import statistics
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, Dataset
 
-import dali_proxy
-import pipeline
-from benchmarks.datasets import make_dataset
-from benchmarks.graph import make_pipeline
-from benchmarks.workload import Setup
+from benchmarks.workload import EPOCH, Setup
+
+LATER_TIMES = 5
 
 MakeLoader = Callable[[Callable[[int], None]], Any]
 
 
-def first_batch_seconds(setup: Setup) -> float:
+class TinyArrays(Dataset[tuple[Any, int]]):
+    """Pairs of the same 64 bytes and an index. It imports nothing that torch's loader or ours don't."""
+
+    def __init__(self, transform: Callable[[np.ndarray], Any]) -> None:
+        self.transform = transform
+        self.array = np.zeros((8, 8), np.uint8)
+
+    def __len__(self) -> int:
+        return EPOCH
+
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        return self.transform(self.array), index
+
+
+def first_batch(setup: Setup) -> list[float]:
     """Starts a server and loads one batch."""
+    import dali_proxy
+    import pipeline
+    from benchmarks.datasets import make_dataset
+    from benchmarks.graph import make_pipeline
+
     pipe = make_pipeline(pipeline, setup)
     begin = time.perf_counter()
     with dali_proxy.DALIServer(pipe) as server:
         dataset = make_dataset(setup, server.proxy)
-        batches = iter(dali_proxy.DataLoader(server, dataset, setup.batch_size, num_workers=setup.workers))
+        batches = iter(dali_proxy.DataLoader(server, dataset, batch_size=setup.batch_size, num_workers=setup.workers))
         next(batches)
-        return time.perf_counter() - begin
+        return [time.perf_counter() - begin]
 
 
-def workers_start_seconds(workers: int, make_loader: MakeLoader) -> float:
+def workers_ours(setup: Setup) -> list[float]:
+    """Starts workers of our loader, the first time and later."""
+    import dali_proxy
+    import pipeline
+    from benchmarks.graph import make_pipeline
+
+    with dali_proxy.DALIServer(make_pipeline(pipeline, setup)) as server:
+
+        def make_loader(note: Callable[[int], None]) -> Any:
+            dataset = TinyArrays(server.proxy)
+            return dali_proxy.DataLoader(
+                server, dataset, setup.batch_size, num_workers=setup.workers, worker_init_fn=note
+            )
+
+        return _starts(setup.workers, make_loader)
+
+
+def workers_torch(setup: Setup) -> list[float]:
+    """Starts workers of torch's loader, the first time and later."""
+
+    def make_loader(note: Callable[[int], None]) -> Any:
+        dataset = TinyArrays(torch.from_numpy)
+        return DataLoader(dataset, setup.batch_size, num_workers=setup.workers, worker_init_fn=note)
+
+    return _starts(setup.workers, make_loader)
+
+
+def _starts(workers: int, make_loader: MakeLoader) -> list[float]:
+    times = [_start(workers, make_loader) for _ in range(1 + LATER_TIMES)]
+    return [times[0], statistics.median(times[1:])]
+
+
+def _start(workers: int, make_loader: MakeLoader) -> float:
     """Starts the workers of a loader. Clocks of processes agree on Linux, so workers note when they began."""
     moments = torch.zeros(workers, dtype=torch.float64).share_memory_()
 
@@ -47,31 +99,24 @@ def workers_start_seconds(workers: int, make_loader: MakeLoader) -> float:
     loader = make_loader(note)
     begin = time.perf_counter()
     batches = iter(loader)
-    for _ in range(2 * workers):  # a batch of each worker, at least
-        next(batches)
+    for _ in itertools.islice(batches, 2 * workers):  # a batch of each worker, at least
+        pass
     return float(moments.max()) - begin
 
 
+MEASURED = {
+    "first-batch": ("bytes", first_batch),
+    "workers-ours": ("arrays-64B", workers_ours),
+    "workers-torch": ("arrays-64B", workers_torch),
+}
+"""What can be measured: the kind of samples, and the function."""
+
+
 def main() -> None:
-    """Measures everything once and prints it as JSON."""
-    folder, (batch_size, workers, threads, torch_first) = Path(sys.argv[1]), map(int, sys.argv[2:])
-    pictures = Setup("bytes", folder, batch_size, workers, threads)
-    arrays = Setup("arrays-64B", folder, batch_size, workers, threads)
-    times = {"first_batch_seconds": first_batch_seconds(pictures)}
-    with dali_proxy.DALIServer(make_pipeline(pipeline, arrays)) as server:
-
-        def ours(note: Callable[[int], None]) -> Any:
-            dataset = make_dataset(arrays, server.proxy)
-            return dali_proxy.DataLoader(server, dataset, batch_size, num_workers=workers, worker_init_fn=note)
-
-        def plain(note: Callable[[int], None]) -> Any:
-            dataset = make_dataset(arrays, torch.from_numpy)
-            return DataLoader(dataset, batch_size, num_workers=workers, worker_init_fn=note)
-
-        turns: list[tuple[str, MakeLoader]] = [("workers_start_seconds", ours), ("workers_start_torch_seconds", plain)]
-        for name, make_loader in reversed(turns) if torch_first else turns:
-            times[name] = workers_start_seconds(workers, make_loader)
-    print(json.dumps(times))
+    """Measures once and prints seconds."""
+    kind, measure = MEASURED[sys.argv[1]]
+    batch_size, workers, threads = map(int, sys.argv[3:])
+    print(*measure(Setup(kind, Path(sys.argv[2]), batch_size, workers, threads)))
 
 
 if __name__ == "__main__":

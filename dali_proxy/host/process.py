@@ -12,6 +12,7 @@ from dali_proxy.deaths import how_ended
 from dali_proxy.errors import ProxyError, ServerDiedError
 from dali_proxy.host.control import CONTROL_CODEC, PARENT_PYTHONPATH, Ready, Start, StartFailed, Stop
 from dali_proxy.host.driver_files import remove_driver_files
+from dali_proxy.host.forks import prepare_for_forks
 from dali_proxy.host.options import HostOptions
 from dali_proxy.transport.exchange import LocalExchange
 from pipeline.ipc.channel import Channel
@@ -117,6 +118,7 @@ class ProcessHost:
                 is_half=options.is_half,
             )
             self._control.send(message, (block.fd,), timeout=timeout)
+            prepare_for_forks()
             answer = self._control.receive(timeout).message
         except ChannelClosedError as error:
             how = self.how_it_ended() or str(error)

@@ -22,8 +22,9 @@ def test_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert {target.name for target in TARGETS if target.kind == "costs"} <= set(costs)
     assert all(len(rounds) == 1 for rounds in costs.values())
     assert all(value > 0 for name, (value,) in costs.items() if name != "server_ms_per_batch")  # that may be no tick
-    ours, theirs = costs["workers_start_seconds"][0], costs["workers_start_torch_seconds"][0]
-    assert costs["workers_start_ratio"][0] == pytest.approx(theirs / ours, rel=0.01)
+    for name in ("workers_start", "workers_start_later"):
+        ours, theirs = costs[f"{name}_seconds"][0], costs[f"{name}_torch_seconds"][0]
+        assert costs[f"{name}_ratio"][0] == pytest.approx(theirs / ours, rel=0.01)
 
 
 def test_cost_by_epoch(tmp_path: Path) -> None:

@@ -1,0 +1,34 @@
+"""What a loader's workers need, done in the training process while it waits for the server anyway."""
+
+from __future__ import annotations
+
+import importlib
+import linecache
+import sys
+
+__all__ = ["prepare_for_forks"]
+
+_NEEDED = (
+    "multiprocessing.popen_fork",
+    "multiprocessing.queues",
+    "multiprocessing.synchronize",
+    "numpy.random",  # torch seeds it in each worker, which would import it there: as long as a fork takes
+)
+# torch notes where a worker seeds it, with the lines of the sources that lead there.
+_READ = (
+    "multiprocessing.context",
+    "multiprocessing.process",
+    "torch.cuda",
+    "torch.random",
+    "torch.utils.data.dataloader",
+)
+
+
+def prepare_for_forks() -> None:
+    """Import and read what each forked worker would import and read for itself."""
+    for name in _NEEDED:
+        importlib.import_module(name)
+    for name in _READ:
+        module = sys.modules.get(name)
+        if module is not None and getattr(module, "__file__", None):
+            linecache.getlines(str(module.__file__))

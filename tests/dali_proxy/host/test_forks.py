@@ -1,0 +1,48 @@
+"""A worker imports nothing that the training process could have imported for it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+_SCRIPT = """
+import sys
+
+import numpy as np
+from torch.utils.data import Dataset
+
+import dali_proxy
+import pipeline
+from pipeline import fn
+
+
+class Tiny(Dataset):
+    def __init__(self, proxy):
+        self.proxy = proxy
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return self.proxy(np.zeros(8, np.uint8)), " ".join(set(sys.modules) - known)
+
+
+@pipeline.pipeline_def(batch_size=2, num_threads=1, device_id=None)
+def same():
+    return fn.external_source(name="arrays")
+
+
+with dali_proxy.DALIServer(same()) as server:
+    loader = dali_proxy.DataLoader(server, Tiny(server.proxy), batch_size=2, num_workers=2)
+    known = set(sys.modules)
+    for _, new in loader:
+        print(*new)
+"""
+
+
+def test_workers_import_nothing(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(_SCRIPT)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout.split(), done.stderr) == ([], "")

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from benchmarks.check import Statistics, check_stream
-from benchmarks.measurement import Measurement, measure
+from benchmarks.measurement import Measurement, measure, settle
 from benchmarks.rivals.base import Rival
 from benchmarks.workload import Setup
 
@@ -225,7 +225,9 @@ def _begin(serve: Callable[..., None], arguments: tuple[Any, ...], connection: C
 
 def _measure_rival(rival: Rival, setup: Setup, connection: Connection) -> None:
     with closing(rival.stream(setup)) as stream:
-        connection.send(None if rival.yardstick else check_stream(stream, setup))
+        statistics = None if rival.yardstick else check_stream(stream, setup)
+        settle()
+        connection.send(statistics)
         report = ""
         while True:
             seconds = connection.recv()
@@ -234,6 +236,7 @@ def _measure_rival(rival: Rival, setup: Setup, connection: Connection) -> None:
                 continue
             measured = measure(stream, seconds, rival.mark)
             report = rival.report()
+            settle()
             connection.send(measured)
 
 

@@ -15,6 +15,12 @@ from benchmarks.rivals.base import Batch
 WARM_UP = 10
 """Batches that are taken before the clock starts: what was prefetched while another rival ran isn't speed."""
 
+GLANCE = 0.05
+"""Seconds in which a loader that has filled its queues uses no CPU."""
+
+PATIENCE = 4.0
+"""Seconds after which it is taken to be one that never rests."""
+
 
 @dataclass(frozen=True)
 class Measurement:
@@ -65,6 +71,15 @@ def measure(stream: Iterator[Batch], seconds: float, on_begin: Callable[[], None
     elapsed = time.perf_counter() - begin
     used = tree_cpu() - tree
     return Measurement(samples, elapsed, used, max(0.0, machine_cpu() - machine - used))
+
+
+def settle() -> None:
+    """Waits until this process and those below it rest, so that what they prefetch doesn't disturb who is next."""
+    end = time.perf_counter() + PATIENCE
+    before, now = -1.0, tree_cpu()
+    while now != before and time.perf_counter() < end:
+        time.sleep(GLANCE)
+        before, now = now, tree_cpu()
 
 
 def tree_cpu() -> float:

@@ -33,13 +33,16 @@ class BatchContext:
     place: Callable[[], bytes | None] | None = None
 
 
-_thread = threading.local()
+class _Thread(threading.local):
+    context: BatchContext | None = None
+
+
+_thread = _Thread()
 
 
 def current_context() -> BatchContext | None:
     """Return the batch that this thread is making, or None (a loader that isn't ours)."""
-    context: BatchContext | None = getattr(_thread, "context", None)
-    return context
+    return _thread.context
 
 
 def set_context(context: BatchContext | None) -> None:

@@ -13,6 +13,7 @@ from dali_proxy.collate import Collate
 from dali_proxy.context import set_context
 from dali_proxy.numbering import NumberedDataset, NumberedSampler, WorkerInit
 from dali_proxy.policies import FilledBatches, LastBatchPolicy
+from dali_proxy.queues import with_direct_queues
 from dali_proxy.resume import LoaderState, SamplerState, stateful_sampler
 from dali_proxy.streams import NumberedIterableDataset
 
@@ -40,13 +41,13 @@ def inner_loader(
         "pin_memory": loader.pin_memory,
         "timeout": loader.timeout,
         "worker_init_fn": WorkerInit(loader.worker_init_fn),
-        "multiprocessing_context": loader.multiprocessing_context,
         "generator": loader.generator,
         "persistent_workers": loader.persistent_workers,
         "in_order": loader.in_order,
     }
     if loader.num_workers > 0:
         options["prefetch_factor"] = loader.prefetch_factor
+        options["multiprocessing_context"] = with_direct_queues(loader.multiprocessing_context)
     if loader.pin_memory_device:
         options["pin_memory_device"] = loader.pin_memory_device
     dataset: Any = loader.dataset

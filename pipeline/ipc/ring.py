@@ -39,7 +39,7 @@ class _Segment:
         self.ring_id = ring_id
         self.block = SharedBlock.create(nbytes)
         self.places = make_places(ring_id, self.block.array)
-        self.used_at = 0  # number of the request that was being made when it was used last
+        self.used_at = 0  # number of the last request in whose time something lay in it
 
 
 class Ring:
@@ -124,13 +124,12 @@ class Ring:
             ChannelTimeoutError: the reader didn't make room in time.
         """
         with self._lock:
-            if self._in_flight:
+            block = self._write(array)
+            if block is None and self._in_flight:
                 self._reclaim()
-            for segment in self._segments:
-                block = segment.places.write(array)
-                if block is not None:
-                    segment.used_at = self._completed + len(self._in_flight)
-                    return block
+                block = self._write(array)
+            if block is not None:
+                return block
         block = self.allocate(array.nbytes)
         dtype = array.dtype
         if not dtype.isnative:
@@ -185,11 +184,17 @@ class Ring:
         if self._closed:
             raise ChannelClosedError("the ring of shared memory is closed (or was inherited by a forked process)")
 
+    def _write(self, array: npt.NDArray[Any]) -> Block | None:
+        for segment in self._segments:
+            block = segment.places.write(array)
+            if block is not None:
+                return block
+        return None
+
     def _take(self, nbytes: int) -> Block | None:
         for segment in self._segments:
             block = segment.places.take(nbytes)
             if block is not None:
-                segment.used_at = self._completed + len(self._in_flight)
                 return block
         return None
 
@@ -241,6 +246,7 @@ class Ring:
         if nbytes < wanted:
             return False
         segment = _Segment(self._next_ring_id, nbytes)
+        segment.used_at = self._completed + len(self._in_flight)
         self._next_ring_id += 1  # first: an interrupt may come when the reader knows the number already
         self._attach(segment.ring_id, segment.block)
         segment.block.close_fd()  # the reader has it
@@ -248,8 +254,12 @@ class Ring:
         return True
 
     def _shrink(self, seq: int) -> None:
-        last = self._segments[-1] if len(self._segments) > 1 else None
-        if last is not None and last.places.used == 0 and last.used_at + _IDLE_REQUESTS < seq:
+        if len(self._segments) < 2:
+            return
+        last = self._segments[-1]
+        if last.places.used:
+            last.used_at = seq
+        elif last.used_at + _IDLE_REQUESTS < seq:
             self._segments.pop()
             last.block.close()
             self._detach(last.ring_id)

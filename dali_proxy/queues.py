@@ -1,0 +1,93 @@
+"""Queues between the training process and its workers that need no threads.
+
+Python's queues have a thread that pickles and writes, since a pipe may be full. What a loader puts fits a pipe nearly
+always, and on busy cores each batch would wait for that thread's turn, twice.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import multiprocessing
+import pickle
+import select
+from functools import partial
+from multiprocessing.context import BaseContext
+from multiprocessing.queues import Queue
+from multiprocessing.reduction import ForkingPickler
+from queue import Full
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["DirectQueue", "with_direct_queues"]
+
+_AT_ONCE = select.PIPE_BUF - 8  # bytes of a message that a pipe takes at once or not at all, its length included
+
+if TYPE_CHECKING:
+    _Queue = Queue[Any]
+else:
+    _Queue = Queue
+
+
+class DirectQueue(_Queue):
+    """`multiprocessing.Queue` whose short messages are pickled and written by whoever puts them.
+
+    A message that is long, or finds the pipe full, goes through a thread, as there; so do all that follow it, in order.
+    """
+
+    # Typeshed doesn't know these of `multiprocessing.queues.Queue`.
+    _closed: bool
+    _reader: Any
+    _sem: Any
+    _thread: Any
+    _wlock: Any
+    _writer: Any
+
+    def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        if self._closed:
+            raise ValueError(f"Queue {self!r} is closed")
+        data = ForkingPickler.dumps(obj)
+        if self._thread is None and len(data) <= _AT_ONCE:
+            if not self._sem.acquire(block, timeout):
+                raise Full
+            with self._wlock:
+                if _is_ready(self._writer, select.POLLOUT, 0):
+                    self._writer.send_bytes(data)
+                    return
+            self._sem.release()
+        super().put(_Pickled(bytes(data)), block, timeout)
+
+    def _reset(self, after_fork: bool = False) -> None:
+        super()._reset(after_fork)  # type: ignore[misc]
+        self._poll = self._has_message  # Python's makes a selector for each call
+
+    def _has_message(self, timeout: float = 0.0) -> bool:
+        return _is_ready(self._reader, select.POLLIN, timeout)
+
+
+class _Pickled:
+    """An object that was pickled; it arrives as that object."""
+
+    __slots__ = ("_data",)
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (pickle.loads, (self._data,))
+
+
+def with_direct_queues(context: BaseContext | None) -> BaseContext:
+    """Return a context like the given one, or the default one, that makes these queues."""
+    if context is None:
+        context = multiprocessing.get_context()
+    if type(context).Queue is not BaseContext.Queue or "Queue" in vars(context):
+        return context  # somebody has queues of their own
+    context = copy.copy(context)
+    context.Queue = partial(DirectQueue, ctx=context)  # type: ignore[method-assign]
+    return context
+
+
+def _is_ready(connection: Any, event: int, timeout: float) -> bool:
+    poll = select.poll()
+    poll.register(connection, event)
+    return bool(poll.poll(math.ceil(timeout * 1000)))

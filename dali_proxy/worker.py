@@ -96,24 +96,21 @@ class WorkerClient:
             ServerDiedError: the server went away while this waited for room.
             RingFullError: the samples that are in use don't fit `ring_bytes_limit`.
         """
-        write = self.ring.write
-        blocks: tuple[Block, ...]
-        dtypes: tuple[str, ...]
-        shapes: tuple[tuple[int, ...], ...]
         try:
             if len(arrays) == 1:  # mostly; comprehensions would take longer than the rest
                 array = arrays[0]
-                blocks, dtypes, shapes = (write(array),), (_name_of(array.dtype),), (array.shape,)
+                blocks: tuple[Block, ...] = (self.ring.write(array),)
+                dtypes = _names_of(array.dtype)
+                shapes: tuple[tuple[int, ...], ...] = (array.shape,)
             else:
-                blocks = tuple([write(array) for array in arrays])
-                dtypes = tuple([_name_of(array.dtype) for array in arrays])
+                blocks = tuple([self.ring.write(array) for array in arrays])
+                dtypes = _names_of(*[array.dtype for array in arrays])
                 shapes = tuple([array.shape for array in arrays])
         except (ChannelClosedError, ChannelTimeoutError):
             with server_errors():
                 raise
         context = current_context()
-        index = None if context is None else context.index
-        return Sample(self, next(self._numbers), blocks, dtypes, shapes, index)
+        return Sample(self, next(self._numbers), blocks, dtypes, shapes, None if context is None else context.index)
 
     def submit(self, samples: Sequence[Sample]) -> Ticket:
         """Submit a batch; it is the same one when the same samples of the same batch are submitted again.
@@ -211,10 +208,10 @@ class WorkerClient:
             self._channel.send(Release.pack(requests))
 
 
-@lru_cache(maxsize=64)
-def _name_of(dtype: np.dtype[Any]) -> str:
-    """Return the dtype's name; NumPy takes 5 % of the time of decoding a picture to make it."""
-    return str(dtype.name)
+@lru_cache(maxsize=256)
+def _names_of(*dtypes: np.dtype[Any]) -> tuple[str, ...]:
+    """Return the dtypes' names; NumPy takes 5 % of the time of decoding a picture to make one."""
+    return tuple([str(dtype.name) for dtype in dtypes])
 
 
 def _input(samples: Sequence[Sample], number: int) -> InputBatch:

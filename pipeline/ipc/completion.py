@@ -16,6 +16,8 @@ from pipeline.ipc.memory import SharedBlock, as_descriptor_error
 __all__ = ["CompletionReader", "CompletionWriter", "HasFileno"]
 
 _PAGE = 4096
+_COUNT, _WAITING = 0, 1  # places of 8 bytes in the page: the writer's counter, and whether the reader waits for it
+_GLANCE = 0.1  # seconds; see `CompletionReader.wait`
 _HANG_UP = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
 
 
@@ -35,7 +37,7 @@ class CompletionWriter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._page = SharedBlock.create(_PAGE)
-        self._counter = self._page.array[:8].view(np.int64)
+        self._words = self._page.array[:16].view(np.int64)
         self._begun = 0
         self._count = 0  # every request below it is completed; equals the counter in the page
         self._ahead: set[int] = set()  # completed requests above _count
@@ -78,11 +80,13 @@ class CompletionWriter:
             while self._count in self._ahead:
                 self._ahead.remove(self._count)
                 self._count += 1
-            self._counter[0] = self._count
-            try:
-                os.eventfd_write(self._doorbell, 1)
-            except BlockingIOError:
-                pass  # it rings already
+            self._words[_COUNT] = self._count
+        with self._lock:  # taken anew: the counter is written before the other word is read
+            if self._doorbell >= 0 and self._words[_WAITING]:
+                try:
+                    os.eventfd_write(self._doorbell, 1)
+                except BlockingIOError:
+                    pass  # it rings already
 
     def close(self) -> None:
         with self._lock:
@@ -105,17 +109,18 @@ class CompletionReader:
         self._doorbell = doorbell
         self._peer = peer
         try:
-            self._page = SharedBlock.attach(page, _PAGE, writable=False)
+            self._page = SharedBlock.attach(page, _PAGE)
         except BaseException:
             os.close(doorbell)
             raise
         self._page.close_fd()
-        self._counter = self._page.array[:8].data.cast("q")  # NumPy would take three times as long for a number
+        self._words = self._page.array[:16].data.cast("q")  # NumPy would take three times as long for a number
+        self._order = threading.Lock()
 
     @property
     def count(self) -> int:
         """How many requests are completed: every one numbered below it is."""
-        return self._counter[0]
+        return self._words[_COUNT]
 
     def wait(self, count: int, timeout: float | None = None) -> None:
         """Wait until at least `count` requests are completed. One thread may wait at a time.
@@ -131,11 +136,22 @@ class CompletionReader:
             if self._peer.fileno() < 0:
                 raise ChannelClosedError("the channel to the reader of the shared memory is closed")
             poll.register(self._peer.fileno(), select.POLLRDHUP)
+        self._words[_WAITING] = 1
+        try:
+            with self._order:  # the word is written before the counter is read
+                pass
+            self._await(count, poll, deadline, timeout)
+        finally:
+            self._words[_WAITING] = 0
+
+    def _await(self, count: int, poll: select.poll, deadline: float | None, timeout: float | None) -> None:
         while self.count < count:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise ChannelTimeoutError(f"request {count - 1} was not read within {timeout:g} s")
-            for fd, event in poll.poll(None if left is None else left * 1000 + 1):
+            # Locks keep reads behind writes on all processors that we know; on others a bell may be missed.
+            glance = _GLANCE if left is None else min(left, _GLANCE)
+            for fd, event in poll.poll(glance * 1000 + 1):
                 if fd == self._doorbell and event & select.POLLIN:
                     try:
                         os.eventfd_read(self._doorbell)

@@ -1,0 +1,79 @@
+"""The counter of completed requests and its doorbell."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from pipeline.ipc import completion
+from pipeline.ipc.completion import CompletionReader, CompletionWriter
+from pipeline.ipc.errors import ChannelTimeoutError
+
+
+@pytest.fixture
+def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[CompletionWriter, CompletionReader]]:
+    monkeypatch.setattr(completion, "_GLANCE", 1000.0)  # only the bell ends a wait
+    writer = CompletionWriter()
+    reader = CompletionReader(*map(os.dup, writer.fds))
+    yield writer, reader
+    reader.close()
+    writer.close()
+
+
+def _rings(writer: CompletionWriter) -> bool:
+    poll = select.poll()
+    poll.register(writer.fds[1], select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def test_the_counter_has_no_gaps(pair: tuple[CompletionWriter, CompletionReader]) -> None:
+    writer, reader = pair
+    for seq in range(3):
+        writer.begin(seq)
+    writer.complete(1)
+    assert reader.count == 0
+    writer.complete(0)
+    assert reader.count == 2
+    writer.complete(0)
+    assert reader.count == 2
+
+
+def test_nobody_is_rung_who_does_not_wait(pair: tuple[CompletionWriter, CompletionReader]) -> None:
+    writer, reader = pair
+    writer.begin(0)
+    writer.complete(0)
+    assert not _rings(writer)
+    reader.wait(1)
+
+
+@pytest.mark.timeout(30)
+def test_who_waits_is_rung(pair: tuple[CompletionWriter, CompletionReader]) -> None:
+    writer, reader = pair
+    seen = []
+
+    def complete(seq: int) -> None:
+        while not writer._words[completion._WAITING]:
+            os.sched_yield()
+        writer.complete(seq)
+
+    for seq in range(2_000):
+        writer.begin(seq)
+        thread = threading.Thread(target=complete, args=(seq,))
+        thread.start()
+        reader.wait(seq + 1)
+        seen.append(reader.count)
+        thread.join()
+    assert seen == list(range(1, 2_001))
+
+
+def test_a_wait_ends_in_time_and_leaves_no_trace(pair: tuple[CompletionWriter, CompletionReader]) -> None:
+    writer, reader = pair
+    writer.begin(0)
+    with pytest.raises(ChannelTimeoutError, match=r"request 0 was not read within 0\.01 s"):
+        reader.wait(1, 0.01)
+    writer.complete(0)
+    assert not _rings(writer)

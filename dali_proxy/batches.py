@@ -16,6 +16,8 @@ import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data import get_worker_info
 
+from dali_proxy.queues import Pickled
+
 __all__ = ["Made", "NumberedIndices", "Packed", "Unmade"]
 
 
@@ -100,25 +102,23 @@ class Unmade:
         return "" if isinstance(self.error, Exception) else str(self.error.exc_msg)
 
 
-class Packed:
-    """A batch on its way from a worker, as bytes; it arrives as the batch itself.
+class Packed(Pickled):
+    """A batch on its way from a worker.
 
-    torch would pickle it on a thread that only prints what goes wrong there (an object that can't be pickled, no
-    descriptor left for a tensor), and the training process would wait for ever. Here it is an exception of the worker.
+    torch would pickle it where nobody catches what goes wrong (an object that can't be pickled, no descriptor left for
+    a tensor): the worker would die of it, or a thread of a queue print it and leave the training process to wait for
+    ever. Here it is an exception of the worker.
 
     Args:
         made: the batch.
     """
 
-    __slots__ = ("_data",)
+    __slots__ = ()
 
     def __init__(self, made: Made | Unmade) -> None:
         file = io.BytesIO()
         _Pickler(file).dump(made)
-        self._data = file.getvalue()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return (pickle.loads, (self._data,))
+        super().__init__(file.getvalue())
 
 
 class _Pickler(pickle.Pickler):

@@ -18,7 +18,7 @@ from multiprocessing.reduction import ForkingPickler
 from queue import Full
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["DirectQueue", "with_direct_queues"]
+__all__ = ["DirectQueue", "Pickled", "with_direct_queues"]
 
 _AT_ONCE = select.PIPE_BUF - 8  # bytes of a message that a pipe takes at once or not at all, its length included
 
@@ -54,7 +54,7 @@ class DirectQueue(_Queue):
                     self._writer.send_bytes(data)
                     return
             self._sem.release()
-        super().put(_Pickled(bytes(data)), block, timeout)
+        super().put(Pickled(bytes(data)), block, timeout)
 
     def _reset(self, after_fork: bool = False) -> None:
         super()._reset(after_fork)  # type: ignore[misc]
@@ -64,8 +64,12 @@ class DirectQueue(_Queue):
         return _is_ready(self._reader, select.POLLIN, timeout)
 
 
-class _Pickled:
-    """An object that was pickled; it arrives as that object."""
+class Pickled:
+    """An object that was pickled, which arrives as that object.
+
+    Args:
+        data: the pickle.
+    """
 
     __slots__ = ("_data",)
 

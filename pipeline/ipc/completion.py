@@ -17,7 +17,7 @@ __all__ = ["CompletionReader", "CompletionWriter", "HasFileno"]
 
 _PAGE = 4096
 _COUNT, _WAITING = 0, 1  # places of 8 bytes in the page: the writer's counter, and whether the reader waits for it
-_GLANCE = 0.1  # seconds; see `CompletionReader.wait`
+_GLANCE = 0.1  # seconds between looks at the counter while waiting; see `CompletionReader._await`
 _HANG_UP = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
 
 

@@ -35,11 +35,11 @@ class Completions(Protocol):
 class _Segment:
     __slots__ = ("block", "places", "ring_id", "used_at")
 
-    def __init__(self, ring_id: int, nbytes: int) -> None:
+    def __init__(self, ring_id: int, nbytes: int, used_at: int) -> None:
         self.ring_id = ring_id
         self.block = SharedBlock.create(nbytes)
         self.places = make_places(ring_id, self.block.array)
-        self.used_at = 0  # number of the last request in whose time something lay in it
+        self.used_at = used_at  # number of the last request in whose time something lay in it
 
 
 class Ring:
@@ -245,8 +245,7 @@ class Ring:
         nbytes = (nbytes + ALIGNMENT - 1) & -ALIGNMENT
         if nbytes < wanted:
             return False
-        segment = _Segment(self._next_ring_id, nbytes)
-        segment.used_at = self._completed + len(self._in_flight)
+        segment = _Segment(self._next_ring_id, nbytes, self._completed + len(self._in_flight))
         self._next_ring_id += 1  # first: an interrupt may come when the reader knows the number already
         self._attach(segment.ring_id, segment.block)
         segment.block.close_fd()  # the reader has it

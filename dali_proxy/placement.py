@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import psutil
 
@@ -15,7 +15,7 @@ from pipeline import Pipeline
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, GraphError
 from pipeline.executor.planner import simple_parts
 from pipeline.graph.graph import Graph
-from pipeline.graph.placement import Halves, halves_by_device
+from pipeline.graph.placement import Halves, halves_by_device, on_cpu_first
 
 __all__ = [
     "CORES",
@@ -29,13 +29,15 @@ __all__ = [
     "usable_cores",
 ]
 
-Placement = Literal["server", "consumer", "auto"]
+Settled = Literal["server", "cores", "consumer"]
+Placement = Literal["server", "cores", "consumer", "auto"]
 
 #: Idle cores that make it worthwhile to decode on the CPU: five decode the 4,700 pictures a second that one GPU trains
 #: on with a ResNet-50, and the training loop has one.
 CORES = 6
 
 _WINDOW = 0.2  # seconds over which cores are watched
+_ASKED_FOR = "it was asked for"
 
 _log = logging.getLogger("dali_proxy")
 
@@ -45,11 +47,11 @@ class Choice:
     """A placement and why it was chosen.
 
     Attributes:
-        placement: "server" or "consumer".
+        placement: "server", "cores" or "consumer".
         reason: for people.
     """
 
-    placement: Literal["server", "consumer"]
+    placement: Settled
     reason: str
 
 
@@ -66,7 +68,7 @@ class Placing:
     Raises:
         ArgumentValueError: there is no such placement.
         ArgumentMismatchError: the pipeline uses no GPU, so there is nothing to place.
-        GraphError: the user wants "consumer", and an operator can't be placed so.
+        GraphError: the user wants "cores" or "consumer", and an operator can't be placed so.
     """
 
     def __init__(
@@ -81,8 +83,11 @@ class Placing:
         self.second_half: bytes | None = None
         #: The same, if the server plans what it does on the GPU; else empty.
         self.planned_half = b""
-        if wanted == "consumer":
-            self._use_halves(split(pipeline.graph), "it was asked for")
+        if wanted == "cores":
+            self._choice = Choice("cores", _ASKED_FOR)
+            self._whole = pipeline.with_graph(on_cpu_first(pipeline.graph))
+        elif wanted == "consumer":
+            self._use_halves(split(pipeline.graph), _ASKED_FOR)
 
     @property
     def placement(self) -> Placement:
@@ -135,8 +140,9 @@ def check_placement(placement: Any, pipeline: Pipeline) -> Placement:
         ArgumentValueError: there is no such placement.
         ArgumentMismatchError: the pipeline uses no GPU, so there is nothing to place.
     """
-    if placement not in ("server", "consumer", "auto"):
-        raise ArgumentValueError(f'DALIServer: placement must be "server", "consumer" or "auto", not {placement!r}')
+    if placement not in get_args(Placement):
+        known = '"server", "cores", "consumer" or "auto"'
+        raise ArgumentValueError(f"DALIServer: placement must be {known}, not {placement!r}")
     if placement != "server" and pipeline.device_id is None:
         raise ArgumentMismatchError(
             f"DALIServer: placement={placement!r} says where the GPU's part of a pipeline runs, and this pipeline has "

@@ -91,13 +91,14 @@ class DALIServer:
             next. `dali_proxy.DataLoader` then makes the batches anew that were lost with it, in this process, and goes
             on: no batch is lost or doubled, and random numbers are the same. Batches of iterable datasets can't be made
             again. With "never", everybody who waits gets a `ServerDiedError`.
-        placement: where the stages of a pipeline with a GPU run. "server" runs all of it in the server. "consumer" has
-            the server decode on its CPU threads and use no GPU; whoever fetches results copies the pictures to the GPU
-            and runs the GPU's operators, in its own process. Pixels are the same within the decoders' rounding. "auto"
-            chooses when the server first starts: "consumer" if enough cores are idle; see `placement` and `stats`.
+        placement: where the stages of a pipeline with a GPU run. "server" runs all of it in the server. "cores" does,
+            too, and decodes on the server's CPU threads what would be decoded on the GPU. "consumer" has the server
+            decode on its CPU threads and use no GPU; whoever fetches results copies the pictures to the GPU and runs
+            the GPU's operators, in its own process. Pixels are the same within the decoders' rounding. "auto" chooses
+            when the server first starts: "consumer" if enough cores are idle; see `placement` and `stats`.
 
     Raises:
-        GraphError: the pipeline has no input, or an operator can't be placed as ``placement="consumer"`` says.
+        GraphError: the pipeline has no input, or an operator can't be placed as `placement` says.
         ArgumentMismatchError: a placement is given for a pipeline without a `device_id`.
         MissingSizeError: the pipeline has no batch size or no number of threads.
 
@@ -187,7 +188,7 @@ class DALIServer:
 
     @property
     def placement(self) -> Placement:
-        """Where the stages run, "server" or "consumer"; "auto" until the server has started once."""
+        """Where the stages run, "server", "cores" or "consumer"; "auto" until the server has started once."""
         return self._placing.placement
 
     @property

@@ -116,7 +116,7 @@ class ServerStats:
             nothing is in flight; it is in no other wait.
         training: time that passed between batches in loops over loaders of this process.
         operators: times of the pipeline's steps, by their names.
-        placement: where they run, "server" or "consumer"; see `DALIServer`.
+        placement: where they run, "server", "cores" or "consumer"; see `DALIServer`.
         placement_reason: why; empty when nobody has asked for a placement.
     """
 

@@ -149,7 +149,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _is_server(name: str) -> bool:
-    return name in ("ours, process", "ours, process, server")
+    return name in ("ours, process", "ours, process, server", "ours, process, cores")
 
 
 def _rounds_of(share: dict[str, Any]) -> list[float]:

@@ -29,6 +29,7 @@ HALF = {"kind": READER_KIND, "dtype": "float16", "layout": "HWC"}
 VARIANTS: tuple[Variant, ...] = (
     *((Ours(), {"kind": kind}) for kind in (*PICTURE_KINDS, READER_KIND)),
     (Ours(), HALF),
+    (Ours("decoded on cores", placement="cores"), {"kind": "paths"}),
     (Ours("placed with the consumer", placement="consumer"), {"kind": "paths"}),
 )
 TINY: tuple[Variant, ...] = ((Ours(), HALF),)

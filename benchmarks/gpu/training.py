@@ -35,6 +35,9 @@ REPLAY = "CUDA graph"
 REPLAYED = (64, 32)
 """Batch sizes that are trained on both ways."""
 
+LAST = ("ours, thread", "nvidia-proxy")
+"""Share the interpreter's lock with the training, which small batches make them pay for: measured if there is time."""
+
 KIND = "paths"
 RESIDENT = 4
 """Batches that stay on the GPU to compare with."""
@@ -141,24 +144,34 @@ def measure_training(
         for name, helper in list(helpers.items()):  # none imports while another one trains
             with session.guarded(f"training from {name}"):
                 helper.wait()
-        for batch_size in batch_sizes:
-            for name, helper in list(helpers.items()):
-                what = f"training, batch {batch_size}, {name}"
-                if not session.budget.allows(what):
-                    continue
-                session.say(what)
-                setup = session.of_kind(KIND, batch_size=batch_size)
-                helper.begin(setup, rounds, seconds)
-                try:
-                    shares: list[Share] = helper.end(4 * (rounds + 1) * (seconds + SETTLE))
-                except RivalError as error:
-                    session.fail(what, str(error))
-                    if not error.told:  # it hangs, or is gone
-                        helpers.pop(name).close()
-                    continue
-                yield from shares
+        for batch_size, name in in_turn(list(batch_sizes), list(helpers)):
+            what = f"training, batch {batch_size}, {name}"
+            if name not in helpers or not session.budget.allows(what):
+                continue
+            session.say(what)
+            setup = session.of_kind(KIND, batch_size=batch_size)
+            helpers[name].begin(setup, rounds, seconds)
+            try:
+                shares: list[Share] = helpers[name].end(4 * (rounds + 1) * (seconds + SETTLE))
+            except RivalError as error:
+                session.fail(what, str(error))
+                if not error.told:  # it hangs, or is gone
+                    helpers.pop(name).close()
+                continue
+            yield from shares
         for helper in helpers.values():
             helper.let_go()
+
+
+def in_turn(batch_sizes: Sequence[int], loaders: Sequence[str]) -> list[tuple[int, str]]:
+    """Batch sizes and loaders, in the order in which they are measured: what is `LAST` with small batches comes last.
+
+    Example:
+        >>> in_turn([256, 64], ["ours, thread", "torch-best"])
+        [(256, 'ours, thread'), (256, 'torch-best'), (64, 'torch-best'), (64, 'ours, thread')]
+    """
+    pairs = list(itertools.product(batch_sizes, loaders))
+    return sorted(pairs, key=lambda pair: pair[0] != batch_sizes[0] and pair[1] in LAST)
 
 
 def train_from(rival: Rival, network: str, setup: Setup, rounds: int, seconds: float) -> list[Share]:

@@ -11,8 +11,8 @@ from benchmarks.graph import make_pipeline, make_reader_pipeline
 from benchmarks.rivals.base import Batch, Rival
 from benchmarks.workload import ARRAY_SHAPES, ONE_WORKER_KIND, PICTURE_KINDS, READER_KIND, Setup
 
-PLACEMENTS = ("server", "consumer")
-"""Where the GPU's part can run; "auto" is one of them."""
+PLACEMENTS = ("server", "cores", "consumer")
+"""Where the stages can run; "auto" is one of them."""
 
 
 class Ours(Rival):

@@ -165,9 +165,10 @@ def test_a_share_is_that_of_its_neighbours() -> None:
 
 def test_every_mode_of_ours_is_trained_with() -> None:
     names = [rival.name for rival in modes_of_ours(0)]
-    assert names == ["ours, process, server", "ours, process, consumer", "ours, thread"]
+    assert names == ["ours, process, server", "ours, process, cores", "ours, process, consumer", "ours, thread"]
     without_gpu = [rival.name for rival in modes_of_ours(None)]
-    assert [sum(map(goals._is_server, some)) for some in (names, without_gpu)] == [1, 1]
+    assert [sum(map(goals._is_server, some)) for some in (names, without_gpu)] == [2, 1]
+    assert set(training.LAST) < {rival.name for rival in training.loaders(0)}
 
 
 def test_sizes_are_measured_and_a_failure_is_told(session: Session) -> None:

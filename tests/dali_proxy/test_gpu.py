@@ -20,6 +20,7 @@ from pipeline import errors, fn, pipeline_def
 pytestmark = pytest.mark.gpu
 
 BATCH = 8
+PLACED = [("process", "server"), ("thread", "server"), ("process", "cores"), ("process", "consumer")]
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +86,11 @@ def test_the_gpu_gives_what_the_cpu_gives(pictures: Any, mode: str, random: bool
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("mode", ["process", "thread"])
+@pytest.mark.parametrize("placement", ["cores", "consumer"])
 @pytest.mark.parametrize("random", [False, True])
-def test_the_consumer_makes_what_the_server_makes(pictures: Any, mode: str, random: bool) -> None:
+def test_every_placement_makes_the_same(pictures: Any, mode: str, placement: Any, random: bool) -> None:
     expected = epoch(pictures, "mixed", mode, random=random)
-    found = epoch(pictures, "mixed", mode, placement="consumer", random=random)
+    found = epoch(pictures, "mixed", mode, placement=placement, random=random)
     assert len(expected) == len(found)
     worst = 0.0
     for (images, indices, _), (other, other_indices, kind) in zip(expected, found, strict=True):
@@ -132,7 +134,7 @@ def test_with_the_consumer_pictures_are_copied_from_the_memory_that_the_server_w
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("placement", ["server", "consumer"])
+@pytest.mark.parametrize("placement", ["server", "cores", "consumer"])
 def test_batches_go_on_when_the_server_was_killed(pictures: Any, placement: Any) -> None:
     pipe = image_pipe("mixed", device_id=0)
     expected = [images for images, _, _ in epoch(pictures, "mixed", "process", placement=placement)]
@@ -170,7 +172,7 @@ def test_with_the_consumer_an_error_on_the_gpu_names_operator_line_and_dataset_i
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("mode", "placement"), [("process", "server"), ("thread", "server"), ("process", "consumer")])
+@pytest.mark.parametrize(("mode", "placement"), PLACED)
 def test_work_of_the_training_and_of_the_pipeline_do_not_overwrite_each_other(
     pictures: Any, mode: str, placement: Any
 ) -> None:
@@ -209,7 +211,7 @@ class Two(Encoded):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("mode", "placement"), [("process", "server"), ("thread", "server"), ("process", "consumer")])
+@pytest.mark.parametrize(("mode", "placement"), PLACED)
 def test_ragged_outputs(pictures: Any, mode: str, placement: Any) -> None:
     def outputs(ragged: Any) -> list[Any]:
         loader = dali_proxy.DataLoader(server, Two(pictures, server.proxy), BATCH, num_workers=1, ragged=ragged)
@@ -276,7 +278,7 @@ def test_going_on_in_the_middle_of_an_epoch(pictures: Any) -> None:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize(("mode", "placement"), [("process", "server"), ("thread", "server"), ("process", "consumer")])
+@pytest.mark.parametrize(("mode", "placement"), PLACED)
 def test_a_corrupt_picture_costs_its_batch_only(pictures: Any, mode: str, placement: Any) -> None:
     damaged = list(pictures)
     damaged[BATCH + 2] = damaged[BATCH + 2][:200]

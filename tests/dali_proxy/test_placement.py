@@ -176,9 +176,9 @@ def test_a_pipeline_of_the_cpu_alone_can_be_placed_too() -> None:
 
 
 def test_arguments_that_can_not_be_used() -> None:
-    with pytest.raises(ArgumentValueError, match='placement must be "server", "consumer" or "auto", not \'gpu\''):
+    with pytest.raises(ArgumentValueError, match='"server", "cores", "consumer" or "auto", not \'gpu\''):
         DALIServer(affine(device_id=0), placement="gpu")  # type: ignore[arg-type]
-    for placement in ("consumer", "auto"):
+    for placement in ("cores", "consumer", "auto"):
         with pytest.raises(ArgumentMismatchError, match="device_id=None"):
             DALIServer(affine(), placement=placement)  # type: ignore[arg-type]
     assert DALIServer(affine()).placement == "server"
@@ -190,14 +190,26 @@ def on_gpu() -> Any:
     return fn.crop_mirror_normalize(fn.resize(images, size=(8, 8)), mirror=fn.random.coin_flip())
 
 
-def test_a_gpu_that_is_missing_here_is_an_error_of_start(mode: Any) -> None:
+@pytest.mark.parametrize("placement", ["cores", "consumer"])
+def test_a_gpu_that_is_missing_here_is_an_error_of_start(mode: Any, placement: Any) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is one")
-    server = DALIServer(on_gpu(), mode=mode, placement="consumer")
+    server = DALIServer(on_gpu(), mode=mode, placement=placement)
     with pytest.raises(DeviceError):
         server.start()
     assert not server.running
     assert server.pid is None
+
+
+def test_with_cores_the_server_runs_all_of_it_and_decodes_on_the_cpu() -> None:
+    placing = Placing("cores", on_gpu())
+    runs = placing.settle()
+    assert (placing.placement, placing.second_half, runs.device_id) == ("cores", None, 0)
+    assert not decodes_pictures(runs.graph)
+    devices = {node.operator: node.device for node in runs.graph.nodes}
+    assert devices["decoders.image_random_crop"] == "cpu"
+    assert devices["copy_to_gpu"] == devices["resize"] == devices["crop_mirror_normalize"] == "gpu"
+    assert "placement=cores" in repr(DALIServer(on_gpu(), placement="cores"))
 
 
 def test_what_can_not_be_placed_is_an_error_at_once() -> None:

@@ -39,7 +39,8 @@ SCORE = re.compile(r"^(?:accuracy|IoU|recall) +([\d.]+)%", re.MULTILINE)
 
 def run(name: str, *arguments: str) -> str:
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(EXAMPLES.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     environment.pop("DALI_EXTRA_PATH", None)  # the same pictures everywhere
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=290, check=False)
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"

@@ -42,8 +42,9 @@ DIFFERENCES = {
     "format of DALI's own, are refused.",
     "readers.numpy": "On the GPU, files are read into the host's memory and copied; DALI can read them by way of GDS.",
     "readers.video": "Codecs may differ from file to file, and frame numbers and timestamps don't need labels; DALI "
-    "refuses both. In a `file_list`, a start at the very time of a frame takes that frame; DALI, which calculates in "
-    "float32, often takes the next one.",
+    "refuses both. Frame rates may vary; DALI often fails at such a video, with `skip_vfr_check` as well. In a "
+    "`file_list`, a start at the very time of a frame takes that frame; DALI, which calculates in float32, often takes "
+    "the next one.",
     "reductions.*": "FLOAT16, FLOAT64 and BOOL are taken. The minimum of infinities and NaN, or of nothing, is "
     "infinity; DALI gives the largest finite number. A mean whose shape doesn't fit is refused; DALI reads beyond it.",
     "reinterpret, reshape": "Extents of 0 are taken where sizes agree. Without `layout`, a shape with another number "

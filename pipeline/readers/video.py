@@ -38,7 +38,8 @@ VIDEO_READER_ARGUMENTS = (
     Argument(
         "step",
         Kind.INT,
-        "Frames from the begin of a sequence to the begin of the next one; `sequence_length` unless it is positive.",
+        "Frames from the begin of a sequence to the begin of the next one; `sequence_length * stride` unless it is "
+        "positive.",
         -1,
     ),
     Argument("stride", Kind.INT, "Frames from one frame of a sequence to its next one.", 1),
@@ -106,7 +107,6 @@ class VideoLoader(SequenceLoader):
         if given("normalized") and given("dtype") is not FLOAT:
             raise ArgumentValueError("argument 'normalized' needs dtype=FLOAT: values of 0 to 1 are no integers")
         self.outputs = _outputs(given)
-        self._step: int = given("step") if given("step") > 0 else given("sequence_length")
 
     def list_format(self) -> ListFormat:
         frames: bool = self.node.argument("file_list_frame_num")

@@ -31,8 +31,6 @@ _CHANGED = {
     "True; of each, and -1 for those that were added, for 'sequence'.",
     "enable_timestamps": "A further output with the seconds at which each frame is shown, float64, and -1 for those "
     "that were added.",
-    "step": "Frames from the begin of a sequence to the begin of the next one; `sequence_length * stride` unless it is "
-    "positive.",
 }
 
 _ARGUMENTS = (
@@ -102,7 +100,6 @@ class UniformVideoLoader(SequenceLoader):
         given = node.argument
         self.outputs = describe_outputs(given)
         self.fill = check_fill(node)
-        self._step: int = given("step") if given("step") > 0 else given("sequence_length") * given("stride")
 
     def list_format(self) -> ListFormat:
         given = self.node.argument

@@ -69,6 +69,7 @@ class SequenceLoader(Loader):
             raise ArgumentValueError("argument 'image_type' must be RGB, BGR, GRAY or YCbCr, not ANY_DATA")
         self._length: int = given("sequence_length")
         self._stride: int = given("stride")
+        self._step: int = given("step") if given("step") > 0 else self._length * self._stride
         self._videos: list[VideoFile] = []
         self._clips: list[Clip] = []
         self._starts = np.empty((0, 2), np.int64)  # of each sequence: the video's number, and the first frame

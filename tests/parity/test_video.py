@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import pipeline
-from tests.clips import KINDS, VARYING, Kind, encode, needs_nvdec, number_of
+from tests.clips import KINDS, encode, needs_nvdec, number_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.parity, needs_nvdec]
 
@@ -99,12 +99,6 @@ def test_shuffled_sequences_are_the_same_set(files: list[str]) -> None:
 def test_lists_of_parts(line: str, options: dict[str, bool], files: list[str], tmp_path: Path) -> None:
     (tmp_path / "list.txt").write_text(f"{files[0]} {line}\n{files[2]} 1\n")
     compare(*both(file_list=str(tmp_path / "list.txt"), sequence_length=3, **options))
-
-
-def test_a_varying_frame_rate(tmp_path: Path) -> None:
-    encode(tmp_path / "varying.mp4", Kind("libx264", "keyint=12:scenecut=0:bframes=3", times=VARYING), size=SIZE)
-    arguments: dict[str, Any] = {"sequence_length": 4, "skip_vfr_check": True, "labels": [], "enable_frame_num": True}
-    compare(*both(filenames=[str(tmp_path / "varying.mp4")], **arguments))
 
 
 @pytest.mark.parametrize(

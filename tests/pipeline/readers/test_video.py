@@ -38,7 +38,7 @@ def sequences(count: int, length: int, step: int, stride: int, pad: bool = False
     made, first = [], 0
     while first + (length - 1) * stride < count:
         made.append([first + stride * number for number in range(length)])
-        first += step if step > 0 else length
+        first += step if step > 0 else length * stride
     if pad and first < count:
         frames = [first + stride * number for number in range(length)]
         made.append([frame if frame < count else -1 for frame in frames])
@@ -90,7 +90,9 @@ def test_every_sequence_comes_once(length: int, step: int, stride: int, clips: C
 
 
 def test_frames_equal_those_of_ffmpeg(clips: Clips) -> None:
-    pipe = reading(batch_size=3, filenames=paths(clips, *MIXED), sequence_length=7, stride=2, random_shuffle=True)
+    pipe = reading(
+        batch_size=3, filenames=paths(clips, *MIXED), sequence_length=7, step=7, stride=2, random_shuffle=True
+    )
     everything = {str(path): decode_from_start(path) for path in map(clips.path, MIXED)}
     seen = set()
     for _ in range(pipe.epoch_size("r") // 3):

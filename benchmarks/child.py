@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
+import os
+import signal
 import traceback
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -87,6 +90,7 @@ class Helper:
         """
         timeout = seconds + self.grace
         if not self._connection.poll(timeout):
+            self._tell_where_it_is()
             raise RivalError(f"{self.name} gave no answer in {timeout:.0f} s")
         try:
             answer = self._connection.recv()
@@ -97,6 +101,12 @@ class Helper:
             error.told = True
             raise error
         return answer
+
+    def _tell_where_it_is(self) -> None:
+        """Has the process print the stacks of its threads."""
+        assert self._process.pid is not None
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGUSR1)
 
     def family(self) -> list[psutil.Process]:
         """The process and all that it started, as far as they live."""
@@ -214,6 +224,7 @@ class Caller(Helper):
 def _begin(serve: Callable[..., None], arguments: tuple[Any, ...], connection: Connection) -> None:
     # A spawned process hands its own start method on. Workers start as they do in a user's script.
     multiprocessing.set_start_method(None, force=True)
+    faulthandler.register(signal.SIGUSR1)
     try:
         serve(*arguments, connection)
     except (EOFError, BrokenPipeError):  # whoever asks has what it wanted

@@ -224,7 +224,7 @@ def fail_or_sleep(bound: int, seconds: float) -> float:
     return bound + seconds
 
 
-def test_a_caller_survives_errors_and_ends_what_hangs() -> None:
+def test_a_caller_survives_errors_and_ends_what_hangs(capfd: pytest.CaptureFixture[str]) -> None:
     with Caller("sleeper", fail_or_sleep, 1, grace=60) as caller:
         caller.begin(-1)
         with pytest.raises(RivalError, match="no such time") as caught:
@@ -237,6 +237,9 @@ def test_a_caller_survives_errors_and_ends_what_hangs() -> None:
         with pytest.raises(RivalError, match="gave no answer") as caught:
             caller.end()
         assert not caught.value.told
+        told = ""
+        while "in fail_or_sleep" not in told:  # where it hangs
+            told += capfd.readouterr().err
 
 
 def test_memory_is_what_the_driver_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,8 +123,21 @@ def encode(
     size: tuple[int, int] | None = None,
     color: Any = None,
     begin: int = 0,
+    first: int = 0,
+    sound: bool = False,
 ) -> None:
-    """Write a video of `count` frames, which show numbers from `begin` on."""
+    """Write a video of `count` frames, which show numbers from `begin` on.
+
+    Args:
+        path: where.
+        kind: how.
+        count: number of frames.
+        size: height and width.
+        color: its colour space and range.
+        begin: what the first frame shows.
+        first: time stamp of the first frame; an MP4 has an edit list that leaves out those below zero.
+        sound: write silence, too, as the first stream.
+    """
     import av
 
     size = size or kind.size or SIZE
@@ -134,6 +147,7 @@ def encode(
     if extra:
         options[extra] = kind.extra + (":log-level=none" if kind.codec == "libx265" else "")
     with av.open(str(path), "w", container_options=kind.muxer) as file:
+        voice = file.add_stream("aac", rate=8000, layout="mono") if sound else None
         stream = file.add_stream(kind.codec, rate=25, options=options)
         context = stream.codec_context
         stream.height, stream.width = size
@@ -150,10 +164,16 @@ def encode(
         for number in range(count):
             shown = picture(begin + number, size)
             frame = av.VideoFrame.from_ndarray(shown, "rgb24").reformat(format=kind.pixels)
-            frame.pts = kind.times[number] if kind.times else number
+            frame.pts = kind.times[number] if kind.times else number + first
             frame.time_base = rate
             file.mux(stream.encode(frame))
         file.mux(stream.encode())
+        if voice is not None:
+            for number in range(count * 320 // 1024):
+                silence = av.AudioFrame.from_ndarray(np.zeros((1, 1024), np.float32), "fltp", "mono")
+                silence.rate, silence.pts = 8000, number * 1024
+                file.mux(voice.encode(silence))
+            file.mux(voice.encode())
     if kind.before:
         data = path.read_bytes()
         path.write_bytes(data[: data.rindex(kind.before)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -167,10 +168,9 @@ def _words(line: str) -> list[str]:
 
 def _is_number(word: str) -> bool:
     try:
-        float(word)
+        return math.isfinite(float(word))
     except ValueError:
         return False
-    return True
 
 
 @dataclass(frozen=True)

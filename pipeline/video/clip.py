@@ -25,6 +25,11 @@ from pipeline.video.whole import whole
 __all__ = ["Clip"]
 
 _FROM_MEMORY = 1 << 20  # bytes that FFmpeg asks for at a time
+# FFmpeg also takes texts and pictures for videos, and reads files and addresses that playlists name.
+_CONTAINERS = (
+    "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,flv,live_flv,asf,ogg,mxf,nut,dv,rm,wtv,ivf,gif,"
+    "h261,h263,h264,hevc,vvc,m4v,av1,obu,mjpeg,vc1,dirac,yuv4mpegpipe"
+)
 _told_reasons: set[str] = set()
 
 
@@ -159,8 +164,9 @@ class Clip:
             probe: let FFmpeg decode a frame or more, to know what its decoder must be told. It takes 20 ms of 1080p.
             options: for PyAV.
         """
+        options["options"] = {"format_whitelist": _CONTAINERS, "protocol_whitelist": "file"}
         if not probe:
-            options["options"] = {"skip_frame": "all"}
+            options["options"]["skip_frame"] = "all"
         source: Any = self._source
         if isinstance(source, str):
             if os.path.isdir(source):
@@ -170,15 +176,18 @@ class Clip:
             raise DecodeError("there are no bytes")
         else:
             source = io.BytesIO(np.ascontiguousarray(source).reshape(-1).view(np.uint8).data)
-        container = self._av.open(source, buffer_size=_FROM_MEMORY, **options)
         try:
-            if not container.streams.video:
+            container = self._av.open(source, buffer_size=_FROM_MEMORY, **options)
+        except self._av.ArgumentError as error:
+            raise DecodeError("it is no container of videos, or a damaged one") from error
+        try:
+            stream = container.streams.best("video")  # no cover picture, where there is a video
+            if stream is None:
                 raise DecodeError("it has no video")
-            stream = container.streams.video[0]
             stream.codec_context.thread_count = 1  # videos are decoded side by side
             for other in container.streams:
-                if other is not stream:
-                    other.discard = "all"
+                if other is not stream and hasattr(other, "discard"):  # PyAV has it from 17.1 on
+                    other.discard = self._av.stream.Discard.all
         except BaseException:
             container.close()
             raise
@@ -191,7 +200,9 @@ class Clip:
             entries = stream.index_entries
             if not container.format.name.startswith("mov") or len(entries) != stream.frames:
                 return 0
-            return 0 if any(entry.is_discard for entry in entries) else len(entries)
+            if any(entry.is_discard for entry in entries) or not (entries and entries[0].is_keyframe):
+                return 0
+            return len(entries)
 
     def _make_index(self) -> FrameIndex:
         container, stream = self._open()

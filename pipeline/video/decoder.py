@@ -114,7 +114,7 @@ class Decoder:
         packets = self._container.demux(self._stream)
         for packet in packets:
             if packet.is_keyframe and packet.size:
-                landed = self._index.number(packet.pts)
+                landed = frame if packet.is_discard else self._index.number(packet.pts)  # all before it is passed over
                 if landed is None or landed > frame:
                     return False
                 self._frames = self._decode_on(packets, packet)

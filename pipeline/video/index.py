@@ -26,7 +26,8 @@ class FrameIndex:
 
     Attributes:
         times: the time stamp of each frame, ascending, in units of `time_base`.
-        keys: numbers of the frames at which decoding may begin, ascending.
+        keys: numbers of the frames at which decoding may begin, ascending: key frames, and what is shown first of those
+            behind a key frame that an edit list leaves out.
         time_base: seconds of a unit.
         seekable: whether time stamps tell frames apart. If not, frames are counted from the start of the video.
     """
@@ -81,12 +82,20 @@ def index_packets(packets: Iterable[Any], time_base: Fraction, may_be_decode_ord
     """
     times: list[int] = []
     keys: list[int] = []
-    count, seen_key, reordered = 0, False, not may_be_decode_order
+    count, seen_key, hidden, reordered = 0, False, False, not may_be_decode_order
+    first: int | None = None  # shown first of the frames behind a key frame that isn't shown
     for packet in packets:
-        if not packet.size or packet.is_discard:  # discarded: an edit list leaves it out
+        if not packet.size:
+            continue
+        if packet.is_keyframe:
+            seen_key = True
+            if first is not None:
+                keys.append(first)
+                first = None
+            hidden = packet.is_discard
+        if packet.is_discard:  # an edit list leaves it out; others are made from it
             continue
         count += 1
-        seen_key = seen_key or packet.is_keyframe
         if not seen_key:  # what comes before can't be decoded
             continue
         if packet.pts is None:
@@ -95,6 +104,10 @@ def index_packets(packets: Iterable[Any], time_base: Fraction, may_be_decode_ord
         times.append(packet.pts)
         if packet.is_keyframe:
             keys.append(packet.pts)
+        elif hidden:
+            first = packet.pts if first is None else min(first, packet.pts)
+    if first is not None:
+        keys.append(first)
     if not times:
         raise DecodeError("it has no frames" if not count else "it has no key frame to begin decoding at")
     if not reordered:

@@ -268,6 +268,7 @@ def test_wrong_lists(clips: Clips, tmp_path: Path) -> None:
     for text, message in (
         ("clip.mp4\n", "line 1: a path, a label, and at most a start and an end are expected, not 'clip.mp4'"),
         ("a.mp4 1\n\nb.mp4 x 1.5 2\n", "line 3"),
+        ("a.mp4 1 2 inf\n", "line 1"),
         ("\n", "names no files"),
     ):
         (tmp_path / "list.txt").write_text(text)

@@ -10,6 +10,7 @@ from typing import Any
 import av
 import numpy as np
 import pytest
+from PIL import Image
 
 from pipeline.errors import DecodeError, PipelineError
 from pipeline.types import DALIImageType
@@ -17,7 +18,7 @@ from pipeline.video.clip import Clip
 from pipeline.video.decoder import Decoder
 from pipeline.video.frames import Decoders, read_frames
 from pipeline.video.pixels import Pixels
-from tests.clips import COUNT, KINDS, VARYING, Clips, decode_from_start, number_of
+from tests.clips import COUNT, KINDS, VARYING, Clips, decode_from_start, encode, number_of
 
 RANDOM = np.random.default_rng(6).permutation(COUNT).tolist()
 #: Files that have no time stamps to tell frames by.
@@ -47,6 +48,54 @@ def test_any_frame_is_exactly_that_frame(name: str, clips: Clips) -> None:
         np.testing.assert_array_equal(planes(frame), expected[wanted], f"frame {wanted}")
         assert number_of(frame.to_ndarray(format="rgb24")) == wanted
     decoder.close()
+
+
+@pytest.mark.parametrize("name", ["h264.mp4", "hevc.mkv", "h264.ts", "mpeg4.avi"])
+def test_sound_is_passed_over(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    encode(path, KINDS[name], sound=True)
+    with av.open(str(path)) as file:
+        assert len(file.streams) == 2
+    for clip in (Clip(str(path)), Clip(np.fromfile(path, np.uint8))):
+        assert clip.count == len(clip.index) == COUNT
+        decoder = Decoder(clip)
+        for wanted in RANDOM:
+            ((_, frame),) = decoder.decode([wanted])
+            assert number_of(frame.to_ndarray(format="rgb24")) == wanted
+        decoder.close()
+
+
+@pytest.mark.parametrize("first", [-3, -12, -15])
+@pytest.mark.parametrize("name", ["h264.mp4", "h264_open_gop.mp4", "hevc.mkv", "mpeg4.mp4"])
+def test_an_edit_list_that_begins_behind_a_key_frame(name: str, first: int, tmp_path: Path) -> None:
+    """As a video that was trimmed without encoding it again: the first frames are there to be decoded, not shown."""
+    path = tmp_path / "trimmed.mp4"
+    encode(path, KINDS[name], first=first)
+    expected = [planes(frame) for frame in decode_from_start(path)]
+    clip = Clip(str(path))
+    assert clip.count == len(clip.index) == len(expected) == COUNT + first
+    assert clip.index.keys[0] == 0
+    decoder = Decoder(clip)
+    container = decoder._container
+    for wanted in [*(number for number in RANDOM if number < len(expected)), *range(len(expected)), 0]:
+        ((_, frame),) = decoder.decode([wanted])
+        np.testing.assert_array_equal(planes(frame), expected[wanted], f"frame {wanted}")
+        assert number_of(frame.to_ndarray(format="rgb24")) == wanted - first
+    assert decoder._container is container, "a seek is enough"
+    decoder.close()
+
+
+def test_an_mp4_that_begins_with_no_key_frame(clips: Clips, tmp_path: Path) -> None:
+    path = tmp_path / "cut.mp4"
+    with av.open(str(clips.path("h264_no_b.avi"))) as source, av.open(str(path), "w") as cut:
+        stream = cut.add_stream_from_template(source.streams.video[0])
+        for number, packet in enumerate(source.demux(video=0)):
+            if number >= 5 and packet.size:
+                packet.stream = stream
+                cut.mux(packet)
+    clip = Clip(str(path))
+    assert clip.count == len(clip.index) == COUNT - 12
+    assert [number_of(frame.to_ndarray(format="rgb24")) for _, frame in Decoder(clip).decode([0, 20])] == [12, 32]
 
 
 @pytest.mark.parametrize("name", ["h264_open_gop.mp4", "hevc_open_gop.mp4", "h264_refresh.mkv", "vp9.webm"])
@@ -189,6 +238,35 @@ def test_any_name_of_a_file(name: str, clips: Clips, tmp_path: Path, monkeypatch
     (tmp_path / name).write_bytes(clips.path("mjpeg.avi").read_bytes())
     for path in (name, str(tmp_path / name)):
         assert len(Clip(path).index) == COUNT
+
+
+SESSION = b"v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 0.0.0.0\nt=0 0\nm=video 0 RTP/AVP 96\na=rtpmap:96 H264/90000\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("notes.txt", b"Of the clips in this folder\n" * 30),
+        ("notes.nfo", b"Of the clips in this folder\n" * 30),
+        ("list.ffconcat", b"ffconcat version 1.0\nfile clip.avi\n"),
+        ("list.m3u8", b"#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:2.4,\nclip.avi\n#EXT-X-ENDLIST\n"),
+        ("session.mp4", SESSION),
+        ("picture.png", b""),
+        ("picture.jpg", b""),
+    ],
+)
+def test_texts_pictures_and_what_names_other_files_are_no_videos(
+    name: str, data: bytes, clips: Clips, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "clip.avi").write_bytes(clips.path("mjpeg.avi").read_bytes())
+    if not data:
+        Image.new("RGB", (40, 30)).save(tmp_path / name)
+        data = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(data)
+    for source in (str(tmp_path / name), np.frombuffer(data, np.uint8)):
+        with pytest.raises(DecodeError, match=r"can't be decoded: (it is no container of videos|Invalid data)"):
+            assert Clip(source).index
 
 
 def test_what_is_no_video(tmp_path: Path) -> None:

@@ -16,7 +16,10 @@ WARM_UP = 10
 """Batches that are taken before the clock starts: what was prefetched while another rival ran isn't speed."""
 
 GLANCE = 0.05
-"""Seconds in which a loader that has filled its queues uses no CPU."""
+"""Seconds between two looks at what a loader uses of the CPU, which is counted in steps of 0.01."""
+
+GLANCES = 3
+"""Looks in a row that find nothing more used: it has filled its queues."""
 
 PATIENCE = 4.0
 """Seconds after which it is taken to be one that never rests."""
@@ -76,10 +79,12 @@ def measure(stream: Iterator[Batch], seconds: float, on_begin: Callable[[], None
 def settle() -> None:
     """Waits until this process and those below it rest, so that what they prefetch doesn't disturb who is next."""
     end = time.perf_counter() + PATIENCE
-    before, now = -1.0, tree_cpu()
-    while now != before and time.perf_counter() < end:
+    before, still = -1.0, 0
+    while still < GLANCES and time.perf_counter() < end:
+        now = tree_cpu()
+        still = still + 1 if now == before else 0
+        before = now
         time.sleep(GLANCE)
-        before, now = now, tree_cpu()
 
 
 def tree_cpu() -> float:

@@ -1,4 +1,4 @@
-"""Queues between the training process and its workers that need no threads.
+"""Queues between the training process and its workers that mostly need no threads.
 
 Python's queues have a thread that pickles and writes, since a pipe may be full. What a loader puts fits a pipe nearly
 always, and on busy cores each batch would wait for that thread's turn, twice.
@@ -9,18 +9,22 @@ from __future__ import annotations
 import copy
 import math
 import multiprocessing
+import os
 import pickle
 import select
+import weakref
 from functools import partial
 from multiprocessing.context import BaseContext
 from multiprocessing.queues import Queue
 from multiprocessing.reduction import ForkingPickler
+from multiprocessing.util import Finalize
 from queue import Full
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["DirectQueue", "Pickled", "with_direct_queues"]
 
 _AT_ONCE = select.PIPE_BUF - 8  # bytes of a message that a pipe takes at once or not at all, its length included
+_PATIENCE = 0.05  # seconds to wait for others that write: a thread of theirs may wait for room, which takes any time
 
 if TYPE_CHECKING:
     _Queue = Queue[Any]
@@ -31,7 +35,8 @@ else:
 class DirectQueue(_Queue):
     """`multiprocessing.Queue` whose short messages are pickled and written by whoever puts them.
 
-    A message that is long, or finds the pipe full, goes through a thread, as there; so do all that follow it, in order.
+    A message that is long, or finds the pipe full or others writing to it, goes through a thread, as there; so do all
+    that follow it, in order.
     """
 
     # Typeshed doesn't know these of `multiprocessing.queues.Queue`.
@@ -49,19 +54,22 @@ class DirectQueue(_Queue):
         if self._thread is None and len(data) <= _AT_ONCE:
             if not self._sem.acquire(block, timeout):
                 raise Full
-            with self._wlock:
-                if _is_ready(self._writer, select.POLLOUT, 0):
-                    self._writer.send_bytes(data)
-                    return
+            if self._wlock.acquire(block, _PATIENCE):
+                try:
+                    if _is_ready(self._writer, select.POLLOUT):
+                        self._writer.send_bytes(data)
+                        return
+                finally:
+                    self._wlock.release()
             self._sem.release()
+        if self._thread is None:
+            Finalize(None, _give_up_alone, (weakref.ref(self), os.getppid()), exitpriority=0)
         super().put(Pickled(bytes(data)), block, timeout)
 
     def _reset(self, after_fork: bool = False) -> None:
         super()._reset(after_fork)  # type: ignore[misc]
-        self._poll = self._has_message  # Python's makes a selector for each call
-
-    def _has_message(self, timeout: float = 0.0) -> bool:
-        return _is_ready(self._reader, select.POLLIN, timeout)
+        # Python's makes a selector for each call. A method of this object would keep it until the garbage is collected.
+        self._poll = partial(_is_ready, self._reader, select.POLLIN)
 
 
 class Pickled:
@@ -91,7 +99,17 @@ def with_direct_queues(context: BaseContext | None) -> BaseContext:
     return context
 
 
-def _is_ready(connection: Any, event: int, timeout: float) -> bool:
+def _give_up_alone(queue: weakref.ref[DirectQueue], parent: int) -> None:
+    """As a process ends: don't wait until everything is written if the parent, which would read it, is gone.
+
+    Python's queues wait for ever then: their own process has the pipe's other end open, too.
+    """
+    alive = queue()
+    if alive is not None and multiprocessing.parent_process() is not None and os.getppid() != parent:
+        alive.cancel_join_thread()
+
+
+def _is_ready(connection: Any, event: int, timeout: float = 0.0) -> bool:
     poll = select.poll()
     poll.register(connection, event)
-    return bool(poll.poll(math.ceil(timeout * 1000)))
+    return bool(poll.poll(max(0, math.ceil(timeout * 1000))))  # less than 0 would be for ever

@@ -40,15 +40,18 @@ class Unwanted:
         forget_batches: Callable[[Sequence[tuple[int, int]]], object],
         forget_session: Callable[[int], object],
     ) -> None:
-        """Tell the server what was added; if something is raised, all of it is told again next time.
+        """Tell the server what was added; if something is raised, it is told again next time.
 
         Args:
             post: sends a message.
             forget_batches: called before they are told.
             forget_session: likewise.
         """
-        batches, sessions = _drained(self._batches), _drained(self._sessions)
+        batches: list[tuple[int, int]] = []
+        sessions: list[int] = []
         try:
+            _drain(self._batches, batches)
+            _drain(self._sessions, sessions)
             if batches:
                 forget_batches(batches)
                 post(Release.pack(batches))
@@ -61,12 +64,10 @@ class Unwanted:
             raise
 
 
-def _drained(items: deque[T]) -> list[T]:
-    """Take all items out of a deque that other threads, and finalizers, fill and drain at the same time."""
-    taken = []
+def _drain(items: deque[T], taken: list[T]) -> None:
+    """Move all items of a deque, which other threads and finalizers fill and drain at the same time, into a list."""
     while items:
         try:
             taken.append(items.popleft())
         except IndexError:
             break  # another thread was faster
-    return taken

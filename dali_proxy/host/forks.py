@@ -8,14 +8,14 @@ import sys
 
 __all__ = ["prepare_for_forks"]
 
-_NEEDED = (
+_MODULES = (
     "multiprocessing.popen_fork",
     "multiprocessing.queues",
     "multiprocessing.synchronize",
     "numpy.random",  # torch seeds it in each worker, which would import it there: as long as a fork takes
 )
 # torch notes where a worker seeds it, with the lines of the sources that lead there.
-_READ = (
+_SOURCES = (
     "multiprocessing.context",
     "multiprocessing.process",
     "torch.cuda",
@@ -26,9 +26,9 @@ _READ = (
 
 def prepare_for_forks() -> None:
     """Import and read what each forked worker would import and read for itself."""
-    for name in _NEEDED:
+    for name in _MODULES:
         importlib.import_module(name)
-    for name in _READ:
+    for name in _SOURCES:
         module = sys.modules.get(name)
         if module is not None and getattr(module, "__file__", None):
             linecache.getlines(str(module.__file__))

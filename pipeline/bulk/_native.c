@@ -20,8 +20,8 @@
 #define MOST_THREADS 64
 #define LONGEST_PATH 4096 /* as the kernel has it, with the zero at the end */
 #define ALIGNMENT 64      /* bytes: where files begin in a buffer */
-#define LARGE_BATCH (1 << 20) /* bytes; more than a core's cache would hold until somebody reads them */
-#define PAST_CACHE_OF_LARGE (1 << 12) /* bytes of a sample in a large batch; copies at least so large go past the cache */
+#define LARGE_BATCH (1 << 20) /* bytes of one call; more than a core's cache would hold until somebody reads them */
+#define PAST_CACHE_OF_LARGE (1 << 12) /* bytes of a sample in such a call; copies at least so large go past the cache */
 #define LARGEST_FILE ((int64_t)1 << 40) /* bytes; a sparse file may claim so many that a sum of sizes wraps around */
 
 /* A column that a caller lent: `count` integers, one a sample. */
@@ -209,7 +209,7 @@ static PyObject *gather(PyObject *module, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "nnw*OOO", &begin, &end, &buffer, &given[0], &given[1], &given[2])) return NULL;
     if (borrow_all(given, columns, 3, 0) < 0) goto release_buffer;
     if (check_range(begin, end, columns[0].count) < 0) goto release_columns;
-    size_t total = 0; /* no further than to a large batch, so that it never wraps around */
+    size_t total = 0; /* no further than LARGE_BATCH, so that it never wraps around */
     for (Py_ssize_t i = begin; i < end; i++) {
         int64_t size = columns[1].values[i], place = columns[2].values[i];
         if (size < 0 || place < 0 || place > buffer.len || size > buffer.len - place) {

@@ -136,9 +136,10 @@ class CompletionReader:
             if self._peer.fileno() < 0:
                 raise ChannelClosedError("the channel to the reader of the shared memory is closed")
             poll.register(self._peer.fileno(), select.POLLRDHUP)
-        self._words[_WAITING] = 1
         try:
-            with self._order:  # the word is written before the counter is read
+            with self._order:
+                self._words[_WAITING] = 1
+            with self._order:  # taken anew: the word is written before the counter is read
                 pass
             self._await(count, poll, deadline, timeout)
         finally:
@@ -149,7 +150,7 @@ class CompletionReader:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise ChannelTimeoutError(f"request {count - 1} was not read within {timeout:g} s")
-            # Locks keep reads behind writes on all processors that we know; on others a bell may be missed.
+            # Locks keep reads behind writes on the processors that we know; where they don't, a bell may be missed.
             glance = _GLANCE if left is None else min(left, _GLANCE)
             for fd, event in poll.poll(glance * 1000 + 1):
                 if fd == self._doorbell and event & select.POLLIN:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
+import os
+import select
+import signal
 import threading
 from multiprocessing.context import BaseContext
 from multiprocessing.queues import Queue
+from multiprocessing.reduction import ForkingPickler
 from queue import Empty
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch.multiprocessing
 
 import dali_proxy
 import pipeline
-from dali_proxy.queues import DirectQueue, with_direct_queues
+from dali_proxy.queues import _AT_ONCE, DirectQueue, with_direct_queues
 from pipeline import fn
 
 METHODS = ("fork", "spawn", "forkserver")
@@ -57,6 +63,19 @@ def test_short_messages_need_no_thread() -> None:
     assert [queue.get() for _ in range(100)] == list(range(100))
 
 
+def test_what_a_pipe_takes_at_once_and_what_it_does_not() -> None:
+    """POSIX promises for PIPE_BUF bytes that they are taken at once or not at all; four or twelve tell the length."""
+    overhead = len(ForkingPickler.dumps(b"x" * 1000)) - 1000
+    for size, threads in ((_AT_ONCE - overhead, 0), (_AT_ONCE - overhead + 1, 1)):
+        queue = _make()
+        queue.put(b"x" * size)
+        assert len(_feeders()) == threads
+        assert len(queue.get(timeout=30)) == size
+        queue.close()
+        queue.join_thread()
+    assert _AT_ONCE + 4 <= select.PIPE_BUF
+
+
 @pytest.mark.parametrize("size", [10, 4000, 4078, 4080, 4096, 5000, 200_000])
 def test_every_size_arrives_in_order(size: int) -> None:
     queue = _make()
@@ -76,6 +95,82 @@ def test_a_full_pipe_does_not_block() -> None:
     assert [queue.get(timeout=30)[0] for _ in range(5_000)] == list(range(5_000))
     queue.close()
     queue.join_thread()
+
+
+def test_a_message_waits_for_nobody_who_has_the_lock() -> None:
+    """As the thread of another process has while it waits for room in the pipe."""
+    queue = _make()
+    queue.put(0)
+    held, freed = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with queue._wlock:
+            held.set()
+            freed.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    for number in range(1, 4):  # would wait for ever
+        queue.put(number)
+    freed.set()
+    assert [queue.get(timeout=30) for _ in range(4)] == [0, 1, 2, 3]
+    holder.join()
+    queue.close()
+    queue.join_thread()
+
+
+def _put_much(queue: Any, begun: Any) -> None:
+    queue.put("x" * 1_000_000)  # more than a pipe holds, and nobody reads
+    begun.send(os.getpid())
+    os.read(0, 1)  # the end of the parent's
+
+
+def _start_who_puts_much(begun: Any) -> None:
+    context = with_direct_queues(multiprocessing.get_context("fork"))
+    context.Process(target=_put_much, args=(context.Queue(), begun)).start()  # type: ignore[attr-defined]
+    os.read(0, 1)
+
+
+@pytest.mark.timeout(60)
+def test_who_waits_for_room_ends_when_its_parent_was_killed() -> None:
+    mine, theirs = multiprocessing.get_context("fork").Pipe(duplex=False)
+    read, write = os.pipe()
+    parent = os.fork()
+    if not parent:
+        os.close(write)
+        os.dup2(read, 0)
+        _start_who_puts_much(theirs)
+        os._exit(1)
+    worker = psutil.Process(mine.recv())
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    os.close(write)  # now the worker's function returns
+    worker.wait(30)
+    os.close(read)
+
+
+def test_time_that_is_over_is_not_for_ever() -> None:
+    queue = _make()
+    assert not queue._poll(-1.0)  # as of a `get` whose time was over before it looked
+    assert not queue._poll(0.0)
+    queue.put(1)
+    assert queue._poll(-1.0)
+
+
+def test_a_queue_that_is_dropped_leaves_nothing_open() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(os.listdir("/proc/self/fd"))
+        for number in range(5):
+            queue = _make()
+            queue.put(number)
+            queue.close()
+        del queue
+        assert len(os.listdir("/proc/self/fd")) == before
+    finally:
+        gc.enable()
 
 
 def test_what_cannot_be_pickled_is_told_to_who_puts_it() -> None:

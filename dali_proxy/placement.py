@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ __all__ = [
     "decodes_pictures",
     "idle_cores",
     "usable_cores",
+    "uses_engine",
+    "warn_of_engine",
 ]
 
 Settled = Literal["server", "cores", "consumer"]
@@ -175,6 +178,26 @@ def choose(idle: float, num_threads: int) -> Choice:
 def decodes_pictures(graph: Graph) -> bool:
     """Tell whether a graph decodes pictures on the GPU."""
     return any(node.device == "mixed" and node.operator.startswith("decoders.image") for node in graph.nodes)
+
+
+def uses_engine(graph: Graph) -> bool:
+    """Tell whether a graph decodes pictures with the GPU's JPEG engine."""
+    return any(
+        node.device == "mixed" and node.operator.startswith("decoders.image") and node.argument("hw_decoder_load") != 0
+        for node in graph.nodes
+    )
+
+
+def warn_of_engine(mode: str, placement: Placement, graph: Graph) -> None:
+    """Warn the user of a `DALIServer` that is being made if the JPEG engine would decode beside the training."""
+    if mode == "thread" and placement == "server" and uses_engine(graph):
+        warnings.warn(
+            'DALIServer(mode="thread") decodes with the JPEG engine in the process that trains, where the GPU '
+            'has stopped for ever in some runs (docs/reliability.md, "Known problems"). It never did with '
+            'mode="process"; placement="cores" and hw_decoder_load=0 use no engine',
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def idle_cores() -> float:

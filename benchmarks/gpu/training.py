@@ -146,13 +146,14 @@ def measure_training(
                 helper.wait()
         for batch_size, name in in_turn(list(batch_sizes), list(helpers)):
             what = f"training, batch {batch_size}, {name}"
-            if name not in helpers or not session.budget.allows(what):
+            helper = helpers.get(name)
+            if helper is None or not session.budget.allows(what):
                 continue
             session.say(what)
             setup = session.of_kind(KIND, batch_size=batch_size)
-            helpers[name].begin(setup, rounds, seconds)
+            helper.begin(setup, rounds, seconds)
             try:
-                shares: list[Share] = helpers[name].end(4 * (rounds + 1) * (seconds + SETTLE))
+                shares: list[Share] = helper.end(4 * (rounds + 1) * (seconds + SETTLE))
             except RivalError as error:
                 session.fail(what, str(error))
                 if not error.told:  # it hangs, or is gone

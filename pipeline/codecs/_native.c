@@ -174,7 +174,7 @@ static PyObject *set_regions(PyObject *module, PyObject *args) {
     return PyLong_FromLong(refused);
 }
 
-/* One call of libnvjpeg at a time for each GPU. Who waits holds no GIL, so that the next call begins when one ends. */
+/* One batch in libnvjpeg at a time for each GPU. Who waits holds no GIL, so that the next one begins when one ends. */
 #define GPUS 64
 static pthread_mutex_t turns[GPUS];
 
@@ -210,25 +210,31 @@ static PyObject *end_turn(PyObject *module, PyObject *args) {
 typedef int (*Prepare)(void *, void *, int, int, int);
 /* nvjpegDecodeBatchedEx: handle, state, addresses, sizes, images, parameters, stream. */
 typedef int (*Decode)(void *, void *, const void *, const void *, void *, const void *, void *);
+/* cuEventRecord: event, stream. cuEventSynchronize: event. */
+typedef int (*Record)(void *, void *);
+typedef int (*Wait)(void *);
 
 static void *pointer(unsigned long long address) { return (void *)(uintptr_t)address; }
 
 static PyObject *decode_in_turn(PyObject *module, PyObject *args) {
-    int gpu, count, output, prepared = 0, decoded = 0;
-    unsigned long long prepare, decode, handle, state, stream;
+    int gpu, count, output, prepared = 0, decoded = 0, waited = 0;
+    unsigned long long prepare, decode, record, wait, handle, state, stream, event;
     Py_buffer addresses, sizes, images, parameters;
     (void)module;
-    if (!PyArg_ParseTuple(args, "iKKKKiiy*y*w*y*K", &gpu, &prepare, &decode, &handle, &state, &count, &output,
-                          &addresses, &sizes, &images, &parameters, &stream))
+    if (!PyArg_ParseTuple(args, "iKKKKKKiiy*y*w*y*KK", &gpu, &prepare, &decode, &record, &wait, &handle, &state,
+                          &count, &output, &addresses, &sizes, &images, &parameters, &stream, &event))
         return NULL;
     pthread_mutex_t *turn = turn_of(gpu);
     if (turn) {
         Py_BEGIN_ALLOW_THREADS
         pthread_mutex_lock(turn);
         if (count) prepared = ((Prepare)(uintptr_t)prepare)(pointer(handle), pointer(state), count, 1, output);
-        if (!prepared)
+        if (!prepared) {
             decoded = ((Decode)(uintptr_t)decode)(pointer(handle), pointer(state), addresses.buf, sizes.buf,
                                                   images.buf, parameters.buf, pointer(stream));
+            waited = ((Record)(uintptr_t)record)(pointer(event), pointer(stream));
+            if (!waited) waited = ((Wait)(uintptr_t)wait)(pointer(event));
+        }
         pthread_mutex_unlock(turn);
         Py_END_ALLOW_THREADS
     }
@@ -236,7 +242,7 @@ static PyObject *decode_in_turn(PyObject *module, PyObject *args) {
     PyBuffer_Release(&sizes);
     PyBuffer_Release(&images);
     PyBuffer_Release(&parameters);
-    return turn ? Py_BuildValue("(ii)", prepared, decoded) : NULL;
+    return turn ? Py_BuildValue("(iii)", prepared, decoded, waited) : NULL;
 }
 
 static PyMethodDef methods[] = {
@@ -246,8 +252,9 @@ static PyMethodDef methods[] = {
     {"take_turn", take_turn, METH_VARARGS, "take_turn(gpu): wait for the turn to call libnvjpeg."},
     {"end_turn", end_turn, METH_VARARGS, "end_turn(gpu): let the next one have it; by the thread that took it."},
     {"decode_in_turn", decode_in_turn, METH_VARARGS,
-     "decode_in_turn(gpu, prepare, decode, handle, state, count, output, addresses, sizes, images, parameters, stream): "
-     "call two functions of libnvjpeg in one turn, the first unless count is 0; returns both statuses."},
+     "decode_in_turn(gpu, prepare, decode, record, wait, handle, state, count, output, addresses, sizes, images, "
+     "parameters, stream, event): call two functions of libnvjpeg in one turn, the first unless count is 0, and wait "
+     "for what the second one began; returns the statuses of all three."},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
 };

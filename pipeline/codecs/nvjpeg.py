@@ -53,9 +53,9 @@ class NvjpegError(PipelineError):
 class NvjpegDecoder:
     """The hardware JPEG engine of one device. Any thread may call it; calls, of all decoders, run one after the other.
 
-    A call lasts about as long as the engine works: what else is to be done for a batch should be done by another
-    thread, so that the next call has been prepared when one ends. Two calls at once, of any states, were seen to wait
-    for each other for ever (libnvjpeg 13.3 on an H100).
+    A call lasts as long as the GPU decodes: what else is to be done for a batch should be done by another thread, so
+    that the next call has been prepared when one ends. Two batches under way at once, of any states, were seen to wait
+    for each other for ever, and so was a batch on a stream that waited for a training (libnvjpeg 13.3 on an H100).
 
     It takes baseline JPEGs of one scan, of one or three components, without 4:1:1 and 4:1:0; a batch with anything
     else fails as a whole.
@@ -73,11 +73,11 @@ class NvjpegDecoder:
 
     def __init__(self, device_id: int) -> None:
         self.device_id = device_id
-        self._library = _bind(load_nvjpeg())
+        self._library, self._driver = _bind(load_nvjpeg()), _bind_driver()
         require_device(device_id)
         self._handle: c_void_p | None = c_void_p()
         self._turn = Turn(device_id)
-        self._idle: dict[int, list[_Decoding]] = {}  # by the stream's address
+        self._idle: list[_Decoding] = []
         self._users = 0
         self._changed = threading.Condition()
         with load_cupy().cuda.Device(device_id), self._turn:
@@ -105,11 +105,10 @@ class NvjpegDecoder:
         output_type: DALIImageType,
         stream: Any,
     ) -> None:
-        """Decode windows of a batch of JPEGs; their pixels are there in the stream's order.
+        """Decode windows of a batch of JPEGs. It waits for the stream's work before, and returns when they are decoded.
 
         Args:
-            pointers: (N,) host addresses of the JPEGs' bytes. They may change once the stream has passed this. From
-                pinned memory, decoding is a third faster.
+            pointers: (N,) host addresses of the JPEGs' bytes. From pinned memory, decoding is a third faster.
             lengths: (N,) their sizes in bytes.
             starts: (N, 2), the first row and column of each window.
             target: uint8 HWC pictures of the windows' sizes on the device, packed pixels, rows maybe padded. The
@@ -119,6 +118,7 @@ class NvjpegDecoder:
 
         Raises:
             NvjpegError: when the engine refuses the batch; which of the pictures is at fault, it doesn't say.
+            CudaError: when CUDA fails.
         """
         images = np.zeros(len(pointers), _IMAGE)
         images["channel"][:, 0] = target.pointers
@@ -126,28 +126,24 @@ class NvjpegDecoder:
         sources = np.ascontiguousarray(pointers, np.uint64)
         sizes = np.ascontiguousarray(lengths, np.uint64)
         with load_cupy().cuda.Device(self.device_id), self._use():
-            decoding = self._take(stream)
+            decoding = self._take()
             try:
                 decoding.decode(sources, sizes, images, starts, target.shapes, _OUTPUTS[output_type], stream)
-            except NvjpegError:  # a state that has failed goes on failing
-                with cuda_call("cudaStreamSynchronize"):
-                    stream.synchronize()  # earlier batches may use it still
+            except BaseException:  # a state that has failed goes on failing
                 decoding.free()
                 raise
-            self._idle.setdefault(int(stream.ptr), []).append(decoding)
+            self._idle.append(decoding)
 
     def close(self) -> None:
-        """Wait for calls and for the device, and free the decoder. Idempotent."""
+        """Wait for calls, and free the decoder. Idempotent."""
         with self._changed:
             handle, self._handle = self._handle, None
             if handle is None:
                 return
             self._changed.wait_for(lambda: not self._users)
-        with load_cupy().cuda.Device(self.device_id) as device:
-            device.synchronize()
-            for decodings in self._idle.values():
-                for decoding in decodings:
-                    decoding.free()
+        with load_cupy().cuda.Device(self.device_id):
+            for decoding in self._idle:
+                decoding.free()
             self._idle.clear()
             with self._turn:
                 self._library.nvjpegDestroy(handle)
@@ -174,26 +170,25 @@ class NvjpegDecoder:
                 self._users -= 1
                 self._changed.notify_all()
 
-    def _take(self, stream: Any) -> _Decoding:
-        """Return what nobody decodes with, of those that were used on a stream: its order keeps batches apart."""
-        idle = self._idle.get(int(stream.ptr))
+    def _take(self) -> _Decoding:
+        """Return what nobody decodes with."""
         with suppress(IndexError):
-            if idle is not None:
-                return idle.pop()
+            return self._idle.pop()
         assert self._handle is not None
-        return _Decoding(self._library, self._handle, self._turn)
+        return _Decoding(self._library, self._driver, self._handle, self._turn)
 
 
 class _Decoding:
-    """What one call of the engine needs: a state (nvjpegJpegState_t), and parameters of windows."""
+    """What one call of the engine needs: a state (nvjpegJpegState_t), parameters of windows, and an event."""
 
-    def __init__(self, library: Any, handle: c_void_p, turn: Turn) -> None:
-        self._library = library
+    def __init__(self, library: Any, driver: Any, handle: c_void_p, turn: Turn) -> None:
+        self._library, self._driver = library, driver
         self._handle = handle
         self._turn = turn
         self._state = c_void_p()
         self._prepared: tuple[int, int] | None = None
         self._made: dict[int, npt.NDArray[np.uint64]] = {}  # nvjpegDecodeParams_t, by output format
+        self._event = load_cupy().cuda.Event(block=True, disable_timing=True)
         with turn:
             _check(library.nvjpegJpegStateCreate(handle, byref(self._state)), "nvjpegJpegStateCreate")
 
@@ -211,17 +206,26 @@ class _Decoding:
 
         Raises:
             NvjpegError: a call failed; it is to be freed then.
+            CudaError: so did a call of CUDA.
         """
+        with cuda_call("cudaEventSynchronize"):  # the turn is others' while this waits, for the training maybe
+            self._event.record(stream)
+            self._event.synchronize()
         batch = (sources, sizes, images, self._parameters(output, starts, shapes))
         prepare = (len(sources), output)
         wanted = None if self._prepared == prepare else prepare
-        prepared, decoded = self._turn.decode(self._library, self._handle, self._state, wanted, batch, stream.ptr)
+        prepared, decoded, waited = self._turn.decode(
+            self._library, self._driver, self._handle, self._state, wanted, batch, stream.ptr, self._event.ptr
+        )
+        if waited:
+            with cuda_call("cudaEventSynchronize"):  # fails again, and says why
+                stream.synchronize()
         _check(prepared, "nvjpegDecodeBatchedInitialize")
         _check(decoded, "nvjpegDecodeBatchedEx")
         self._prepared = prepare
 
     def free(self) -> None:
-        """Free it. What it was last used for may not run any more, or have failed."""
+        """Free it."""
         with self._turn:
             self._library.nvjpegJpegStateDestroy(self._state)
             for made in self._made.values():
@@ -282,6 +286,20 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
             raise DeviceError(f"libnvjpeg is too old: it has no {name}")
         function.argtypes, function.restype = arguments, c_int
     return library
+
+
+def _bind_driver() -> ctypes.CDLL:
+    """Declare the functions of libcuda that are called.
+
+    Raises:
+        DeviceError: when there is no libcuda.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise DeviceError(f"no CUDA driver: {error}") from error
+    driver.cuEventRecord.argtypes, driver.cuEventSynchronize.argtypes = [c_void_p] * 2, [c_void_p]
+    return driver
 
 
 def _check(status: int, function: str) -> None:

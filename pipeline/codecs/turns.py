@@ -1,4 +1,4 @@
-"""Whose turn it is to call libnvjpeg: one caller at a time for each GPU."""
+"""Whose turn it is to decode with libnvjpeg: one batch at a time for each GPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ _LOCKS: dict[int, Any] = {}
 
 
 class Turn:
-    """The right to call libnvjpeg for a GPU, which all decoders of a process share. As a context it is held.
+    """The right to use libnvjpeg on a GPU, which all decoders of a process share. As a context it is held.
+
+    A turn lasts until the GPU has decoded the batch, not only until the call returns: with two batches under way the
+    GPU can stop for ever (docs/decisions-gpu.md).
 
     Where the C module is, threads that wait in `decode` hold no GIL and need none to begin: the next batch is in the
     engine as soon as it has finished one, whatever Python does meanwhile.
@@ -33,39 +36,48 @@ class Turn:
     def decode(
         self,
         library: Any,
+        driver: Any,
         handle: Any,
         state: Any,
         prepare: tuple[int, int] | None,
         batch: tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]],
         stream: int,
-    ) -> tuple[int, int]:
-        """Wait for the turn, prepare a state for a batch if that is asked for, and decode the batch.
+        event: int,
+    ) -> tuple[int, int, int]:
+        """Wait for the turn, prepare a state for a batch if that is asked for, decode the batch, and wait for the GPU.
 
         Args:
             library: libnvjpeg.
-            handle: its handle.
+            driver: libcuda.
+            handle: libnvjpeg's handle.
             state: a state that nobody uses.
             prepare: pictures of the batch and output format, or None for those of the last batch.
             batch: arrays of the addresses, sizes, images and parameters.
             stream: address of the stream.
+            event: address of an event to record on it.
 
         Returns:
-            the statuses of `nvjpegDecodeBatchedInitialize` and, if that is 0, of `nvjpegDecodeBatchedEx`.
+            the statuses of `nvjpegDecodeBatchedInitialize`; if that is 0, of `nvjpegDecodeBatchedEx`; and of waiting.
         """
         if compiled is not None:
-            functions = (library.nvjpegDecodeBatchedInitialize, library.nvjpegDecodeBatchedEx)
+            functions = (
+                library.nvjpegDecodeBatchedInitialize, library.nvjpegDecodeBatchedEx,
+                driver.cuEventRecord, driver.cuEventSynchronize,
+            )  # fmt: skip
             addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
             count, output = prepare or (0, 0)
-            found: tuple[int, int] = compiled.decode_in_turn(
-                self._device_id, *addresses, handle.value, state.value, count, output, *batch, stream
+            found: tuple[int, int, int] = compiled.decode_in_turn(
+                self._device_id, *addresses, handle.value, state.value, count, output, *batch, stream, event
             )
             return found
         with self._lock:
             if prepare is not None and (
                 status := library.nvjpegDecodeBatchedInitialize(handle, state, prepare[0], 1, prepare[1])
             ):
-                return status, 0
-            return 0, library.nvjpegDecodeBatchedEx(handle, state, *(array.ctypes.data for array in batch), stream)
+                return status, 0, 0
+            decoded = library.nvjpegDecodeBatchedEx(handle, state, *(array.ctypes.data for array in batch), stream)
+            waited = driver.cuEventRecord(event, stream) or driver.cuEventSynchronize(event)
+            return 0, decoded, waited
 
     def __enter__(self) -> Turn:
         self._lock.acquire()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -15,7 +14,7 @@ import psutil
 from pipeline import Pipeline
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, GraphError
 from pipeline.executor.planner import simple_parts
-from pipeline.graph.graph import Graph, GraphNode
+from pipeline.graph.graph import Graph
 from pipeline.graph.placement import Halves, halves_by_device, on_cpu_first
 
 __all__ = [
@@ -28,7 +27,6 @@ __all__ = [
     "decodes_pictures",
     "idle_cores",
     "usable_cores",
-    "warn_of_engine",
 ]
 
 Settled = Literal["server", "cores", "consumer"]
@@ -176,25 +174,7 @@ def choose(idle: float, num_threads: int) -> Choice:
 
 def decodes_pictures(graph: Graph) -> bool:
     """Tell whether a graph decodes pictures on the GPU."""
-    return any(_picture_decoders(graph))
-
-
-def warn_of_engine(mode: str, placement: Placement, graph: Graph) -> None:
-    """Warn the user of a `DALIServer` that is being made if the JPEG engine would decode beside the training."""
-    beside_training = mode == "thread" and placement == "server"
-    if beside_training and any(node.argument("hw_decoder_load") != 0 for node in _picture_decoders(graph)):
-        warnings.warn(
-            'DALIServer(mode="thread") decodes with the JPEG engine in the process that trains, where the GPU '
-            'has stopped for ever in some runs (docs/reliability.md, "Known problems"). It never did with '
-            'mode="process"; placement="cores" and hw_decoder_load=0 use no engine',
-            RuntimeWarning,
-            stacklevel=3,
-        )
-
-
-def _picture_decoders(graph: Graph) -> Iterator[GraphNode]:
-    """Give the nodes that decode pictures on the GPU."""
-    return (node for node in graph.nodes if node.device == "mixed" and node.operator.startswith("decoders.image"))
+    return any(node.device == "mixed" and node.operator.startswith("decoders.image") for node in graph.nodes)
 
 
 def idle_cores() -> float:

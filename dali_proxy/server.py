@@ -20,7 +20,7 @@ from dali_proxy.folders import is_refused, new_folder, remove_dead_folders
 from dali_proxy.host import HostOptions, ProcessHost, ThreadHost
 from dali_proxy.interrupts import unheard
 from dali_proxy.nvidia.adopt import adopt, is_nvidia_pipeline
-from dali_proxy.placement import Placement, Placing, warn_of_engine
+from dali_proxy.placement import Placement, Placing
 from dali_proxy.telemetry import LoopTimes, Losses, ServerStats
 from dali_proxy.worker import close_worker_client
 from pipeline import Pipeline
@@ -142,7 +142,6 @@ class DALIServer:
         self.mode = mode
         self.restart = restart
         self._placing = Placing(placement, pipeline, self._split)
-        warn_of_engine(mode, placement, pipeline.graph)
         self.stops = 0  # how often its user stopped it
         self.loop_times = LoopTimes()
         self.losses = Losses()

@@ -97,7 +97,8 @@ class Executor:
     """Runs batches through a graph.
 
     CPU phases of up to `cpu_depth` batches share one thread pool; GPU phases are issued in order, each batch on one
-    of `gpu_streams` CUDA streams, with no host synchronisation. A batch that fails is a result like any other.
+    of `gpu_streams` CUDA streams, without waiting for the GPU unless an operator does. A batch that fails is a
+    result like any other.
 
     Args:
         graph: what to run.

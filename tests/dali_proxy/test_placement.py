@@ -7,7 +7,6 @@ import os
 import pickle
 import signal
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -200,22 +199,6 @@ def test_a_gpu_that_is_missing_here_is_an_error_of_start(mode: Any, placement: A
         server.start()
     assert not server.running
     assert server.pid is None
-
-
-@pipeline_def(batch_size=4, num_threads=8, device_id=0)
-def without_engine() -> Any:
-    return fn.decoders.image(fn.external_source(name="encoded"), device="mixed", hw_decoder_load=0.0)
-
-
-def test_who_decodes_with_the_engine_beside_the_training_is_warned() -> None:
-    with pytest.warns(RuntimeWarning, match="stopped for ever") as told:
-        DALIServer(on_gpu(), mode="thread")
-    assert told[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        DALIServer(on_gpu())
-        DALIServer(on_gpu(), mode="thread", placement="cores")
-        DALIServer(without_engine(), mode="thread")
 
 
 def test_with_cores_the_server_runs_all_of_it_and_decodes_on_the_cpu() -> None:

@@ -6,6 +6,7 @@ Names are loaded when they are first used, so that the server's own process neve
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -89,12 +90,23 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     module = _MODULES.get(name)
     if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     value = getattr(importlib.import_module(f"{__name__}.{module}"), name)
     globals()[name] = value
     return value
+
+
+def _version() -> str:
+    from importlib import metadata  # it takes its time to import, and hardly anybody asks
+
+    try:
+        return metadata.version("dali-proxy")
+    except metadata.PackageNotFoundError:  # a checkout that is on the path, and not installed
+        return "unknown"
 
 
 def __dir__() -> list[str]:

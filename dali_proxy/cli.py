@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import dali_proxy
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand.
@@ -39,6 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parser() -> argparse.ArgumentParser:
     """Make the parser of the command line."""
     top = argparse.ArgumentParser(prog="dali-proxy", description="Data loading for PyTorch with a pipeline of its own.")
+    top.add_argument("--version", action="version", version=f"dali-proxy {dali_proxy.__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     purpose = "train a small network on real pictures, in under two minutes"
@@ -58,7 +61,8 @@ def parser() -> argparse.ArgumentParser:
     )
     script.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as for python -m")
     script.add_argument("script", metavar="SCRIPT", help="the script; its `import nvidia.dali` gives our modules")
-    script.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="what the script gets")
+    rest = script.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="what the script gets")
+    rest.required = False  # or the error of a missing SCRIPT names it, too
 
     purpose = "say what this machine has and what is missing"
     commands.add_parser("doctor", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")

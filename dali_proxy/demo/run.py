@@ -37,10 +37,12 @@ def run_demo(settings: Settings | None = None) -> Summary:
         The figures that it printed.
 
     Raises:
-        FileNotFoundError: No photographs were found to cut pictures from.
-        ValueError: The device is not a known name.
+        FileNotFoundError: No photographs were found to cut pictures from, or the folder of the picture is missing.
+        ValueError: The device is not a known name, or can't be used.
     """
     settings = settings or Settings()
+    if not settings.picture.absolute().parent.is_dir():
+        raise FileNotFoundError(f"there is no folder for the picture {settings.picture}")
     begin = time.perf_counter()
     steps = Steps(settings, _device_id(settings.device))
     with _pictures(settings) as folder:
@@ -75,6 +77,9 @@ def _device_id(name: str) -> int | None:
     kind, _, number = name.partition(":")
     if kind != "cuda" or not number.isdigit():
         raise ValueError(f"unknown device {name!r}: say auto, cpu or cuda:0")
+    problem = gpu_problem(int(number))
+    if problem is not None:
+        raise ValueError(f"{name} can't be used: {problem}")
     print(f"Device: {name}.")
     return int(number)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import dali_proxy
 from dali_proxy.doctor import Check, examine, gpu_problem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +53,27 @@ def test_an_unknown_device_is_one_line_and_no_traceback() -> None:
     done = run("demo", "--device", "tpu")
     assert done.returncode == 1
     assert done.stderr.strip() == "dali-proxy demo: unknown device 'tpu': say auto, cpu or cuda:0"
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["demo", "--device", "cuda:99"], 1, "dali-proxy demo: cuda:99 can't be used: "),
+        (["demo", "--picture", "nowhere/batch.png"], 1, "dali-proxy demo: there is no folder for the picture nowhere/"),
+        (["run"], 2, "dali-proxy run: error: the following arguments are required: SCRIPT"),
+    ],
+)
+def test_what_cannot_be_done_is_said_at_once(words: list[str], status: int, said: str) -> None:
+    done = run(*words)
+    assert (done.returncode, done.stdout) == (status, "")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(said)
+    assert "ARGUMENT" not in last
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"dali-proxy {dali_proxy.__version__}\n"
+    assert dali_proxy.__version__ == "unknown" or dali_proxy.__version__[0].isdigit()
 
 
 def test_ctrl_c_is_one_line_and_no_traceback(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from dali_proxy.endpoint import Endpoint, input_specs
+from dali_proxy.endpoint import Endpoint, check_limits, input_specs
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from dali_proxy.folders import is_refused, new_folder, remove_dead_folders
 from dali_proxy.host import HostOptions, ProcessHost, ThreadHost
@@ -101,6 +101,7 @@ class DALIServer:
         GraphError: the pipeline has no input, or an operator can't be placed as `placement` says.
         ArgumentMismatchError: a placement is given for a pipeline without a `device_id`.
         MissingSizeError: the pipeline has no batch size or no number of threads.
+        ArgumentValueError: an argument has a value that it can't have.
 
     Example:
         >>> with DALIServer(image_pipe(batch_size=64, num_threads=2, device_id=None)) as server:  # doctest: +SKIP
@@ -124,8 +125,7 @@ class DALIServer:
         restart: Literal["never", "on-failure"] = "never",
         placement: Placement = "server",
     ) -> None:
-        if is_nvidia_pipeline(pipeline):
-            pipeline = adopt(pipeline)
+        pipeline = adopt(pipeline) if is_nvidia_pipeline(pipeline) else pipeline
         if not isinstance(pipeline, Pipeline):
             hint = ": call it, as in DALIServer(image_pipe(batch_size=64, ...))" if callable(pipeline) else ""
             raise ArgumentTypeError(f"DALIServer needs a Pipeline, not {type(pipeline).__name__}{hint}")
@@ -136,6 +136,7 @@ class DALIServer:
         for name, size in (("batch_size", pipeline.max_batch_size), ("num_threads", pipeline.num_threads)):
             if size < 1:
                 raise MissingSizeError(f"DALIServer: the pipeline has no {name}: pass {name}= (1 or more) to it")
+        check_limits(timeout, ring_bytes=ring_bytes, ring_bytes_limit=ring_bytes_limit, unclaimed_bytes=unclaimed_bytes)
         inputs = input_specs(pipeline)
         self.pipeline = pipeline
         self.deterministic = deterministic

@@ -97,6 +97,9 @@ def test_bad_arguments() -> None:
         DALIServer(affine(batch_size=-1))
     with pytest.raises(ArgumentValueError, match="mode"):
         DALIServer(affine(), mode="fork")  # type: ignore[arg-type]
+    for wrong in ({"timeout": 0}, {"timeout": "1"}, {"ring_bytes": "1 GB"}, {"unclaimed_bytes": 0}):
+        with pytest.raises(ArgumentValueError, match=f"{next(iter(wrong))} must be"):
+            DALIServer(affine(), **wrong)  # type: ignore[arg-type]
 
 
 def test_missing_gpu_is_an_error_of_start(mode: str) -> None:

@@ -116,7 +116,7 @@ class ConsumerClient:
         if ticket.outputs is not None:
             return ticket.outputs
         if ticket.server != self.server:
-            raise StaleReferenceError("the batch belongs to another server, or to an earlier start of this one")
+            raise StaleReferenceError("the batch is of an earlier start of the server, or of another server's proxy")
         key = ("batch", ticket.client, ticket.seq)
         begin = time.perf_counter()
         try:

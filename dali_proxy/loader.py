@@ -91,7 +91,10 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         self.last_batch_padded = bool(last_batch_padded)
         self.on_error = check_on_error(on_error)
         self.ragged = check_ragged(ragged)
-        options = _OF_TORCH.bind(dataset, *args, **kwargs).arguments
+        try:
+            options = _OF_TORCH.bind(dataset, *args, **kwargs).arguments
+        except TypeError as error:
+            raise TypeError(f"DataLoader {error}") from None
         if self.last_batch_policy is not None:
             iterable = isinstance(dataset, IterableDataset)
             options["drop_last"] = loader_drops_last(self.last_batch_policy, options, iterable)
@@ -282,7 +285,7 @@ class LoaderIterator(Iterator[Any]):
                 self.progress.note(made.numbered.batch, made.place)
                 continue
             except LOST as error:
-                raise (error if self._restarts else self._server.explain(error))  # noqa: B904  # has it as its context
+                raise (error if self._restarts else self._explained(error))  # noqa: B904  # which has it as its context
             except Exception as error:  # noqa: BLE001  # it is raised again, or a better one
                 raise self._explained(error)  # noqa: B904  # which has it as its context
             self.progress.note(made.numbered.batch, made.place)

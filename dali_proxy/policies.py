@@ -44,7 +44,8 @@ def check_policy(value: Any) -> LastBatchPolicy:
         return value
     if isinstance(value, enum.Enum) and type(value).__name__ == LastBatchPolicy.__name__:
         return LastBatchPolicy[value.name]
-    raise ArgumentMismatchError(f"last_batch_policy is a LastBatchPolicy, not {value!r}")
+    known = ", ".join(map(str, LastBatchPolicy))
+    raise ArgumentMismatchError(f"last_batch_policy must be one of {known}, not {value!r}")
 
 
 def batch_count(samples: int, batch_size: int, policy: LastBatchPolicy) -> int:

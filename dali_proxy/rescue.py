@@ -128,8 +128,8 @@ class Rescue:
         """Warn about what a policy has left out since the last report: nobody should miss that data is missing."""
         if self._first_bad and not callable(self._on_error):
             warnings.warn(
-                f"on_error={self._on_error!r}: of {self._losses.skipped} samples left out and "
-                f"{self._losses.replaced} replaced so far, the last epoch's first: {self._first_bad}",
+                f"on_error={self._on_error!r}: {self._losses.skipped} samples left out and "
+                f"{self._losses.replaced} replaced so far; the first one in this epoch: {self._first_bad}",
                 RuntimeWarning,
                 stacklevel=4,
             )

@@ -63,7 +63,8 @@ class PipelineArguments:
         for name in _INTEGERS:
             value = getattr(self, name)
             if isinstance(value, bool) or not (hasattr(value, "__index__") or (value is None and name == "device_id")):
-                raise ArgumentTypeError(f"Pipeline: {name} must be int, not {type(value).__name__}")
+                wanted = "int, or None for no GPU" if name == "device_id" else "int"
+                raise ArgumentTypeError(f"Pipeline: {name} must be {wanted}, not {type(value).__name__} ({value!r})")
         if self.py_start_method not in ("fork", "spawn"):
             raise ArgumentValueError(
                 f'Pipeline: py_start_method must be "fork" or "spawn", not {self.py_start_method!r}'

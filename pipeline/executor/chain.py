@@ -277,7 +277,8 @@ def describe_failure(
     reason = str(error) if isinstance(error, PipelineError) else f"{type(error).__name__}: {error}"
     where = f" for sample {failures[0].sample}" if failures else ""
     where += f" ({source})" if source else ""
-    more = f" (and {len(failures) - 1} more samples of this batch)" if len(failures) > 1 else ""
+    others = len(failures) - 1
+    more = f" (and {others} more sample{'s' * (others > 1)} of this batch)" if others > 0 else ""
     at = f"\n  at {node.location}" if node.location.line else ""
     return OperatorError.type_for(error)(
         f"{node.display} failed{where}: {reason}{more}{at}",

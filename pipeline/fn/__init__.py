@@ -7,6 +7,7 @@ Example:
     'cpu'
 """
 
+import sys
 from typing import Any
 
 from pipeline.operators import all_schemas, fill_namespace, make_function
@@ -22,4 +23,5 @@ globals().update(
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(f"module {__name__!r} has no operator {name!r}")
+    # With name and obj, Python asks "Did you mean: 'resize'?" beneath the traceback.
+    raise AttributeError(f"module {__name__!r} has no operator {name!r}", name=name, obj=sys.modules[__name__])

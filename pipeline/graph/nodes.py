@@ -204,7 +204,8 @@ def _check_call(
     if len(given) < least or (len(given) > len(schema.inputs) and not schema.variadic):
         names = ", ".join(declared.name for declared in schema.inputs) or "none"
         most = "any number of" if schema.variadic else str(len(schema.inputs))
-        raise ArgumentMismatchError(f"takes {least} to {most} inputs ({names}), {len(given)} given")
+        count = most if most == str(least) else f"{least} to {most}"
+        raise ArgumentMismatchError(f"takes {count} input{'s' * (count != '1')} ({names}), {len(given)} given")
     nodes = [as_node(value, f"input {position}") for position, value in enumerate(given)]
     device = _choose_device(schema, arguments.pop("device", None), nodes)
     nodes = [_place(schema, device, position, node) for position, node in enumerate(nodes)]

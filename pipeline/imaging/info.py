@@ -111,8 +111,8 @@ def open_image(view: memoryview) -> Image.Image:
     try:
         return Image.open(io.BytesIO(view))
     except UnidentifiedImageError as error:
-        start = bytes(view[:8]).hex(" ")
-        raise DecodeError(f"not a picture in a known format: {view.nbytes} bytes that begin with {start}") from error
+        start = bytes(view[:16])  # a path, a page of HTML and zeros are known at sight
+        raise DecodeError(f"not a picture in a known format: {view.nbytes} bytes that begin with {start!r}") from error
     except (OSError, ValueError, SyntaxError, struct.error, Image.DecompressionBombError) as error:
         raise DecodeError(f"the picture's header is damaged: {error}") from error
 

@@ -50,6 +50,7 @@ _ENUMS: dict[Kind, type[DALIDataType] | type[DALIImageType] | type[DALIInterpTyp
     Kind.IMAGE_TYPE: DALIImageType,
     Kind.INTERP: DALIInterpType,
 }
+_MEMBERS = {Kind.DTYPE: "types.FLOAT", Kind.IMAGE_TYPE: "types.RGB", Kind.INTERP: "types.INTERP_LINEAR"}
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,8 @@ class Argument:
         return self._check_int(value) if self.kind is Kind.INT else self._check_float(value)
 
     def _refuse(self, value: Any) -> ArgumentMismatchError:
-        return ArgumentMismatchError(
-            f"argument {self.name!r} must be {self.kind.value}, not {type(value).__name__} ({value!r})"
-        )
+        wanted = self.kind.value + (f", as {_MEMBERS[self.kind]}" if self.kind in _MEMBERS else "")
+        return ArgumentMismatchError(f"argument {self.name!r} must be {wanted}, not {type(value).__name__} ({value!r})")
 
     def _sequence(self, value: Any) -> list[Any]:
         if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__"):

@@ -22,7 +22,7 @@ from torch.utils.data import (
     default_collate,
 )
 
-from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError
+from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError, StaleReferenceError
 from pipeline import fn, pipeline_def
 from tests.dali_proxy.indexed import (
     BatchedIndexDataset,
@@ -34,6 +34,7 @@ from tests.dali_proxy.indexed import (
     TwoInputDataset,
     TwoViewsDataset,
     WatchfulDataset,
+    affine,
     affine_of,
     check_affine,
     decoded,
@@ -256,6 +257,14 @@ def test_batch_that_fails(serve: Callable[..., DALIServer], num_workers: int) ->
     assert server.stats().errors == 1
 
 
+def test_proxy_of_another_server(serve: Callable[..., DALIServer], monkeypatch: pytest.MonkeyPatch) -> None:
+    server, other = serve(affine()), serve(affine())
+    loader = DataLoader(server, IndexDataset(8, other.proxy), batch_size=8, num_workers=1)
+    monkeypatch.setattr(server, "explain", lambda gone: pytest.fail("nobody died, and nobody's end is waited for"))
+    with pytest.raises(StaleReferenceError, match="or of another server's proxy"):
+        next(iter(loader))
+
+
 def test_worker_info_and_worker_init_fn_see_the_users_dataset(server: DALIServer) -> None:
     dataset = WatchfulDataset(8, server.proxy)
     loader = DataLoader(server, dataset, batch_size=4, num_workers=2, worker_init_fn=mark_dataset)
@@ -403,7 +412,7 @@ def test_arguments_are_torchs(server: DALIServer) -> None:
     dataset = IndexDataset(8, server.proxy)
     with pytest.raises(ValueError, match="persistent_workers"):
         DataLoader(server, dataset, persistent_workers=True)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="DataLoader got an unexpected keyword argument 'no_such_argument'"):
         DataLoader(server, dataset, no_such_argument=1)
     with pytest.raises(TypeError, match="DALIServer"):
         DataLoader(dataset, dataset, batch_size=4)  # type: ignore[arg-type]

@@ -138,7 +138,7 @@ def test_contradictions(server: DALIServer) -> None:
         DataLoader(server, dataset, batch_size=None, last_batch_policy=DROP)
     with pytest.raises(errors.ArgumentMismatchError, match="last_batch_padded says how"):
         DataLoader(server, dataset, last_batch_padded=True)
-    with pytest.raises(errors.ArgumentMismatchError, match="LastBatchPolicy, not 'FILL'"):
+    with pytest.raises(errors.ArgumentMismatchError, match=r"must be one of LastBatchPolicy.FILL, .*, not 'FILL'"):
         DataLoader(server, dataset, last_batch_policy="FILL")  # type: ignore[arg-type]
     for stream in (IndexStream(7, server.proxy), IterableWrapper(range(7))):
         with pytest.raises(errors.ArgumentMismatchError, match="needs a data set with indices"):

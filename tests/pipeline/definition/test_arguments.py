@@ -66,7 +66,7 @@ def test_properties_equal_dali() -> None:
     [
         ({"batch_size": 2.5}, TypeError, "batch_size must be int"),
         ({"seed": "a"}, TypeError, "seed must be int"),
-        ({"device_id": "a"}, TypeError, "device_id must be int"),
+        ({"device_id": "cpu"}, TypeError, "device_id must be int, or None for no GPU, not str"),
         ({"bytes_per_sample": "a"}, TypeError, "bytes_per_sample must be int"),
         ({"bytes_per_sample": -1}, ValueError, "bytes_per_sample must be 0 or more"),
         ({"max_streams": 0}, ValueError, "max_streams must be 1 or more"),

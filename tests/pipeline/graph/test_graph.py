@@ -63,10 +63,11 @@ def test_nodes_of_another_pipeline_are_refused_where_the_pipeline_has_some_of_it
     [
         (lambda: fn.random.uniform(rnage=(0, 1)), errors.ArgumentTypeError, "unknown argument 'rnage'"),
         (lambda: fn.random.uniform(range="wide"), errors.ArgumentTypeError, "'range' must be float or list of float"),
-        (lambda: fn.random.uniform(dtype="float"), errors.ArgumentTypeError, "'dtype' must be DALIDataType"),
+        (lambda: fn.random.uniform(dtype="float"), errors.ArgumentTypeError, "must be DALIDataType, as types.FLOAT"),
         (lambda: fn.random.coin_flip(probability=[0.5]), errors.ArgumentTypeError, "'probability' must be float"),
         (lambda: fn.random.coin_flip(device="tpu"), errors.ArgumentValueError, "device must be one of cpu"),
         (lambda: fn.random.coin_flip(1, 2, 3), errors.ArgumentTypeError, "takes 0 to 1 inputs"),
+        (lambda: fn.resize(size=(2, 2)), errors.ArgumentTypeError, r"takes 1 input \(data\), 0 given"),
         (lambda: fn.external_source(name=3), errors.ArgumentTypeError, "'name' must be str"),
         (lambda: fn.external_source(name="x") + "1", errors.ArgumentTypeError, "str"),
         (lambda: fn.external_source(name="x", layout=5), errors.ArgumentTypeError, "'layout' must be layout str"),
@@ -76,6 +77,12 @@ def test_bad_calls_are_refused_at_once_and_name_the_line(call: Any, kind: type[E
     with pytest.raises(kind, match=message) as caught:
         call()
     assert "test_graph.py" in str(caught.value)
+
+
+def test_python_can_say_what_a_misspelt_operator_was_meant_to_be() -> None:
+    with pytest.raises(AttributeError, match="no operator 'rezise'") as caught:
+        _ = fn.rezise
+    assert (caught.value.name, caught.value.obj) == ("rezise", fn)
 
 
 def test_a_gpu_node_is_no_input_of_a_cpu_operator() -> None:

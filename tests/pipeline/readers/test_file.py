@@ -187,7 +187,7 @@ def test_a_file_that_vanishes_costs_its_batch_alone(tmp_path: Path) -> None:
         pipe.run()
     text = str(caught.value)
     assert f"fn.readers.file (name='r') failed for sample 0: can't read the file {files[2]!r}: No such file" in text
-    assert "(and 1 more samples of this batch)" in text
+    assert "(and 1 more sample of this batch)" in text
     assert "data.py" in text  # the line that made the reader
     assert [failure.sample for failure in caught.value.failures] == [0, 1]
     assert take(pipe, 1) == [[4, 5]]

@@ -1,7 +1,9 @@
-"""What MkDocs runs while it builds the site: writes the list of operators from their declarations."""
+"""What MkDocs runs while it builds the site: writes the list of operators, takes pictures of results along."""
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 from pipeline.operators import all_schemas
@@ -16,6 +18,15 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
         return markdown
     shown = sorted((schema for schema in all_schemas() if not schema.hidden), key=lambda schema: schema.name)
     return markdown.replace(MARK, "\n\n".join(map(describe, shown)))
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Take along what pages show and name of the results of benchmarks, which lie outside of the documents."""
+    results = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
+    there = Path(config["site_dir"]) / "benchmarks" / "results"
+    there.mkdir(parents=True, exist_ok=True)
+    for file in (*results.glob("*.png"), *results.glob("*.md")):
+        shutil.copy(file, there)
 
 
 def describe(schema: OperatorSchema) -> str:

@@ -22,9 +22,8 @@ __all__ = ["as_input_array"]
 _TAKEN = frozenset(each for dtype in DTYPES.values() for each in (dtype, dtype.newbyteorder()))
 
 _HINTS: dict[type, str] = {
-    str: "for a file, pass its content; fn.io.file.read takes a path as np.frombuffer(path.encode(), np.uint8)",
-    os.PathLike: "pass the content, path.read_bytes(); fn.io.file.read takes a path as "
-    "np.frombuffer(os.fsencode(path), np.uint8)",
+    str: "for a file, pass its content, or for fn.io.file.read its path as bytes, os.fsencode(path)",
+    os.PathLike: "pass the content, path.read_bytes(), or for fn.io.file.read the path as bytes, os.fsencode(path)",
     dict: "give each value an input of its own (keyword arguments)",
     type(None): "return a value for every sample, or leave the proxy out for this one",
 }

@@ -177,13 +177,16 @@ class Clip:
         else:
             source = io.BytesIO(np.ascontiguousarray(source).reshape(-1).view(np.uint8).data)
         try:
-            container = self._av.open(source, buffer_size=_FROM_MEMORY, **options)
+            # Titles may be in any encoding.
+            container = self._av.open(source, buffer_size=_FROM_MEMORY, metadata_errors="replace", **options)
         except self._av.ArgumentError as error:
             raise DecodeError("it is no container of videos, or a damaged one") from error
         try:
             stream = container.streams.best("video")  # no cover picture, where there is a video
             if stream is None:
                 raise DecodeError("it has no video")
+            if stream.codec_context is None:
+                raise DecodeError("FFmpeg knows no decoder for it")
             stream.codec_context.thread_count = 1  # videos are decoded side by side
             for other in container.streams:
                 if other is not stream and hasattr(other, "discard"):  # PyAV has it from 17.1 on

@@ -93,7 +93,7 @@ class Decoder:
 
     def _ways_to(self, frame: int) -> Iterator[int | None]:
         """Give positions in the index's `keys` from which a frame may be reached, and None for the video's start."""
-        if self._index.seekable:
+        if self._index.seekable and self._index.keys[0] <= frame:
             last = self._index.key_before(frame)
             yield from range(last, max(-1, last - _TRIES), -1)
         yield None

@@ -85,17 +85,39 @@ def test_an_edit_list_that_begins_behind_a_key_frame(name: str, first: int, tmp_
     decoder.close()
 
 
-def test_an_mp4_that_begins_with_no_key_frame(clips: Clips, tmp_path: Path) -> None:
-    path = tmp_path / "cut.mp4"
-    with av.open(str(clips.path("h264_no_b.avi"))) as source, av.open(str(path), "w") as cut:
-        stream = cut.add_stream_from_template(source.streams.video[0])
-        for number, packet in enumerate(source.demux(video=0)):
-            if number >= 5 and packet.size:
+def leave_out(first: int, source: Path, path: Path) -> None:
+    """Write a video that lacks the first packets of another one."""
+    with av.open(str(source)) as whole, av.open(str(path), "w") as cut:
+        stream = cut.add_stream_from_template(whole.streams.video[0])
+        for number, packet in enumerate(whole.demux(video=0)):
+            if number >= first and packet.size:
                 packet.stream = stream
                 cut.mux(packet)
-    clip = Clip(str(path))
+
+
+def test_an_mp4_that_begins_with_no_key_frame(clips: Clips, tmp_path: Path) -> None:
+    leave_out(5, clips.path("h264_no_b.avi"), tmp_path / "cut.mp4")
+    clip = Clip(str(tmp_path / "cut.mp4"))
     assert clip.count == len(clip.index) == COUNT - 12
     assert [number_of(frame.to_ndarray(format="rgb24")) for _, frame in Decoder(clip).decode([0, 20])] == [12, 32]
+
+
+def test_what_is_shown_before_the_first_key_frame_takes_no_seek(
+    clips: Clips, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No key frame leads there, and the search from a later one would go on to the end of the video."""
+    leave_out(3, clips.path("mpeg4.mp4"), tmp_path / "cut.mp4")
+    clip = Clip(str(tmp_path / "cut.mp4"))
+    assert clip.index.keys[0] == 2
+    decoder = Decoder(clip)
+    seeks: list[int] = []
+    seek = decoder._seek
+    monkeypatch.setattr(decoder, "_seek", lambda key: seeks.append(key) or seek(key))  # type: ignore[func-returns-value]
+    for wanted in (20, 0, 20, 1):
+        ((_, frame),) = decoder.decode([wanted])
+        assert number_of(frame.to_ndarray(format="rgb24")) == wanted + 10
+    assert seeks == [1, 1]
+    decoder.close()
 
 
 @pytest.mark.parametrize("name", ["h264_open_gop.mp4", "hevc_open_gop.mp4", "h264_refresh.mkv", "vp9.webm"])
@@ -289,6 +311,29 @@ def test_what_is_no_video(tmp_path: Path) -> None:
         assert Clip("/none").index
     with pytest.raises(DecodeError, match="0 encoded bytes can't be decoded: there are no bytes"):
         assert Clip(np.empty(0, np.uint8)).index
+
+
+@pytest.mark.parametrize("name", ["titled.mp4", "titled.mkv", "titled.avi"])
+def test_a_title_in_any_encoding(name: str, clips: Clips, tmp_path: Path) -> None:
+    with av.open(str(clips.path("mpeg4.mp4"))) as source, av.open(str(tmp_path / name), "w") as copy:
+        copy.metadata["title"] = "Cafe"
+        stream = copy.add_stream_from_template(source.streams.video[0])
+        for packet in source.demux(video=0):
+            if packet.size:
+                packet.stream = stream
+                copy.mux(packet)
+    data = (tmp_path / name).read_bytes()
+    assert b"Cafe" in data
+    (tmp_path / name).write_bytes(data.replace(b"Cafe", "Café".encode("latin-1")))
+    assert len(Clip(str(tmp_path / name)).index) == COUNT
+
+
+def test_a_codec_that_nobody_knows(clips: Clips, tmp_path: Path) -> None:
+    (tmp_path / "secret.mp4").write_bytes(clips.bytes("h264.mp4").tobytes().replace(b"avc1", b"what"))
+    clip = Clip(str(tmp_path / "secret.mp4"))
+    for look in (lambda: clip.count, lambda: clip.index):
+        with pytest.raises(DecodeError, match=r"secret.mp4' can't be decoded: FFmpeg knows no decoder for it"):
+            look()
 
 
 @pytest.mark.parametrize("name", ["h264.mp4", "av1.mp4", "vp9.webm"])

@@ -62,14 +62,17 @@ class DirectQueue(_Queue):
                 finally:
                     self._wlock.release()
             self._sem.release()
-        if self._thread is None:
-            Finalize(None, _give_up_alone, (weakref.ref(self), os.getppid()), exitpriority=0)
         super().put(Pickled(bytes(data)), block, timeout)
 
     def _reset(self, after_fork: bool = False) -> None:
         super()._reset(after_fork)  # type: ignore[misc]
+        self._born_of = os.getppid()  # as early as this process has the queue
         # Python's makes a selector for each call. A method of this object would keep it until the garbage is collected.
         self._poll = partial(_is_ready, self._reader, select.POLLIN)
+
+    def _start_thread(self) -> None:
+        super()._start_thread()  # type: ignore[misc]
+        Finalize(self, _give_up_alone, (weakref.ref(self),), exitpriority=0)
 
 
 class Pickled:
@@ -99,13 +102,17 @@ def with_direct_queues(context: BaseContext | None) -> BaseContext:
     return context
 
 
-def _give_up_alone(queue: weakref.ref[DirectQueue], parent: int) -> None:
+def _give_up_alone(queue: weakref.ref[DirectQueue]) -> None:
     """As a process ends: don't wait until everything is written if the parent, which would read it, is gone.
 
     Python's queues wait for ever then: their own process has the pipe's other end open, too.
     """
-    alive = queue()
-    if alive is not None and multiprocessing.parent_process() is not None and os.getppid() != parent:
+    alive, parent = queue(), multiprocessing.parent_process()
+    if alive is None or parent is None:
+        return
+    # Neither tells by itself: processes forked beside this one keep the pipe open by which Python sees that the parent
+    # lives, and a forkserver, whose child this process may be, outlives the parent.
+    if os.getppid() != alive._born_of or not parent.is_alive():
         alive.cancel_join_thread()
 
 

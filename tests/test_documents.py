@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -11,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.clips import Clips
+from tests.environment import ROOT, with_project
 
-ROOT = Path(__file__).resolve().parent.parent
 MAPPED = ("pipeline", "dali_proxy")
 
 
@@ -31,7 +30,7 @@ def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: C
     run = subprocess.run(
         [sys.executable, "-W", "error::SyntaxWarning", "script.py"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=with_project(),
         capture_output=True,
         text=True,
         timeout=290,

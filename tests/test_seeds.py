@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -12,8 +11,8 @@ import pytest
 from PIL import Image
 
 from tests.clips import COUNT, KINDS, encode, needs_nvdec
+from tests.environment import ROOT, with_project
 
-ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "tests" / "seeds"
 
 #: What a script says about devices, and what it says where there is no GPU.
@@ -34,11 +33,10 @@ def run(folder: Path, script: str, device: str) -> list[str]:
         for theirs, ours in ON_THE_CPU:
             text = text.replace(theirs, ours)
     (folder / script).write_text(text)
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     done = subprocess.run(
         [sys.executable, "-m", "dali_proxy", "run", script],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
+        env=with_project(),
         capture_output=True,
         text=True,
         timeout=290,

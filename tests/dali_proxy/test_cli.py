@@ -12,8 +12,7 @@ import pytest
 
 import dali_proxy
 from dali_proxy.doctor import Check, examine, gpu_problem
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.environment import ROOT, with_project
 
 
 def run(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
@@ -80,7 +79,7 @@ def test_ctrl_c_is_one_line_and_no_traceback(tmp_path: Path) -> None:
     demo = subprocess.Popen(
         [sys.executable, "-u", "-m", "dali_proxy.cli", "demo"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=with_project(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -6,11 +6,14 @@ import gc
 import multiprocessing
 import os
 import select
-import signal
+import subprocess
+import sys
 import threading
 from multiprocessing.context import BaseContext
 from multiprocessing.queues import Queue
 from multiprocessing.reduction import ForkingPickler
+from multiprocessing.util import _finalizer_registry  # type: ignore[attr-defined]
+from pathlib import Path
 from queue import Empty
 from typing import Any
 
@@ -23,6 +26,8 @@ import dali_proxy
 import pipeline
 from dali_proxy.queues import _AT_ONCE, DirectQueue, with_direct_queues
 from pipeline import fn
+from tests.environment import with_project
+from tests.waiting import PATIENCE_S
 
 METHODS = ("fork", "spawn", "forkserver")
 
@@ -120,34 +125,65 @@ def test_a_message_waits_for_nobody_who_has_the_lock() -> None:
     queue.join_thread()
 
 
-def _put_much(queue: Any, begun: Any) -> None:
-    queue.put("x" * 1_000_000)  # more than a pipe holds, and nobody reads
-    begun.send(os.getpid())
-    os.read(0, 1)  # the end of the parent's
+_PARENT = """
+import multiprocessing
+import os
+import sys
+
+from dali_proxy.queues import with_direct_queues
 
 
-def _start_who_puts_much(begun: Any) -> None:
-    context = with_direct_queues(multiprocessing.get_context("fork"))
-    context.Process(target=_put_much, args=(context.Queue(), begun)).start()  # type: ignore[attr-defined]
-    os.read(0, 1)
+def put_much(queue, when, until):
+    if when == "before":
+        queue.put("x" * 1_000_000)  # more than a pipe holds, and nobody reads
+    print(os.getpid(), flush=True)
+    with open(until) as end:
+        end.read()
+    if when == "after":
+        queue.put("x" * 1_000_000)
 
 
-@pytest.mark.timeout(60)
-def test_who_waits_for_room_ends_when_its_parent_was_killed() -> None:
-    mine, theirs = multiprocessing.get_context("fork").Pipe(duplex=False)
-    read, write = os.pipe()
-    parent = os.fork()
-    if not parent:
-        os.close(write)
-        os.dup2(read, 0)
-        _start_who_puts_much(theirs)
-        os._exit(1)
-    worker = psutil.Process(mine.recv())
-    os.kill(parent, signal.SIGKILL)
-    os.waitpid(parent, 0)
-    os.close(write)  # now the worker's function returns
-    worker.wait(30)
-    os.close(read)
+if __name__ == "__main__":
+    method, *arguments = sys.argv[1:]
+    context = with_direct_queues(multiprocessing.get_context(method))
+    queue = context.Queue()
+    process = context.Process(target=put_much, args=(queue, *arguments))
+    process.start()
+    process.join()
+"""
+
+
+@pytest.mark.parametrize(("method", "when"), [("fork", "before"), *((method, "after") for method in METHODS)])
+def test_who_waits_for_room_ends_when_its_parent_was_killed(method: str, when: str, tmp_path: Path) -> None:
+    (tmp_path / "parent.py").write_text(_PARENT)
+    until = str(tmp_path / "until")
+    os.mkfifo(until)
+    with subprocess.Popen(
+        [sys.executable, str(tmp_path / "parent.py"), method, when, until],
+        env=with_project(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,  # of semaphores that its end leaves to others
+    ) as parent:
+        assert parent.stdout is not None
+        worker = psutil.Process(int(parent.stdout.readline()))
+        with open(until, "w"):  # the worker goes on when it is closed
+            parent.kill()
+            parent.wait()
+        worker.wait(PATIENCE_S)
+
+
+def test_finalizers_of_queues_go_with_them() -> None:
+    gc.collect()
+    before = len(_finalizer_registry)
+    for _ in range(5):
+        queue = _make()
+        queue.put("x" * 5000)  # by a thread
+        assert len(queue.get(timeout=30)) == 5000
+        queue.close()
+        queue.join_thread()
+    del queue
+    gc.collect()
+    assert len(_finalizer_registry) <= before
 
 
 def test_time_that_is_over_is_not_for_ever() -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.environment import with_project
 from tests.waiting import PATIENCE_S
-
-ROOT = Path(__file__).resolve().parents[2]
 
 EXAMPLE = """
 import glob
@@ -101,7 +100,7 @@ def script(tmp_path: Path, folder: Path, *parts: str) -> list[str]:
 
 def environment() -> dict[str, str]:
     # torch says so where there are fewer processors than workers.
-    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore:This DataLoader will create:UserWarning"}
+    return with_project(PYTHONWARNINGS="ignore:This DataLoader will create:UserWarning")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -10,16 +9,15 @@ from pathlib import Path
 
 from dali_proxy import DALIServer, DataLoader
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
+from tests.environment import ROOT, with_project
 from tests.soak import slow_consumer
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_faults_while_two_loaders_train() -> None:
     run = subprocess.run(
         [sys.executable, "-m", "tests.soak", "--seconds=5", "--every=0.6", "--restarts=1", "--seed=31", "--workers=1"],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env=with_project(),
         capture_output=True,
         text=True,
         timeout=170,

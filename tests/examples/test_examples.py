@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -18,8 +17,9 @@ from PIL import Image
 
 import dali_proxy
 from tests.clips import needs_nvdec
+from tests.environment import ROOT, with_project
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = ROOT / "examples"
 
 # Less than each does by default, and enough to see that it learns: the arguments, and what its score must reach.
 RUNS: dict[str, tuple[str, float]] = {
@@ -39,8 +39,7 @@ SCORE = re.compile(r"^(?:accuracy|IoU|recall) +([\d.]+)%", re.MULTILINE)
 
 def run(name: str, *arguments: str) -> str:
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
-    path = os.pathsep.join([str(EXAMPLES.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    environment = with_project(OMP_NUM_THREADS="1")
     environment.pop("DALI_EXTRA_PATH", None)  # the same pictures everywhere
     ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=290, check=False)
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"

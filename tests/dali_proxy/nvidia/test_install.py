@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.environment import ROOT, with_project
 
 
 def python(code: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process of its own."""
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
         [sys.executable, *words, "-c", code],
-        env={**os.environ, "PYTHONPATH": path, **environment},
+        env=with_project(**environment),
         capture_output=True,
         text=True,
         timeout=150,

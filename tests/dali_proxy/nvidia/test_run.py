@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.environment import with_project
 
 WORDS = """
 import sys
@@ -53,11 +52,10 @@ if __name__ == "__main__":
 
 
 def run(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
         [sys.executable, "-m", "dali_proxy", "run", *words],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
+        env=with_project(),
         capture_output=True,
         text=True,
         timeout=150,

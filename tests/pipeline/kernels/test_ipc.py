@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from pipeline.kernels.ipc import BufferHandle, ExportedBuffer, ImportedBuffer
+from tests.environment import with_project
 
 ROUNDS, ELEMENTS = 20, 1 << 20
 
@@ -54,13 +53,11 @@ def test_cupy_has_the_calls() -> None:
 def test_two_processes_take_turns() -> None:
     import cupy
 
-    root = Path(__file__).parents[3]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
     stream = cupy.cuda.Stream(non_blocking=True)
     with (
         ExportedBuffer(0, 4 * ELEMENTS) as buffer,
         subprocess.Popen(
-            [sys.executable, "-c", _READER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+            [sys.executable, "-c", _READER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=with_project()
         ) as reader,
     ):
         assert reader.stdin is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import queue
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from pipeline.executor.batch import Batch
 from pipeline.executor.chain import Blame, ChainRunner
 from pipeline.executor.device import Device, open_device
 from pipeline.executor.frames import by_frames
+from pipeline.executor.lane import Lane
 from pipeline.executor.memory import BufferPool
 from pipeline.executor.memory_statistics import MemoryStatistics
 from pipeline.executor.parts import part_of
@@ -36,50 +36,6 @@ from pipeline.threads import THREAD_PREFIX
 __all__ = ["Executor", "make_operator"]
 
 OnDone = Callable[[BatchResult], None]
-
-
-class _Lane:
-    """A queue of work and the threads that do it, in order of arrival.
-
-    Once it is closed, whoever puts work does it: batches that are elsewhere meanwhile come to their end, too.
-    """
-
-    def __init__(self, name: str, threads: int, prepare: Callable[[], None] | None = None) -> None:
-        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._closed = False
-        self._lock = threading.Lock()  # held to put, so that no work comes after the threads' end
-        self._prepare = prepare
-        self._threads = [
-            threading.Thread(target=self._loop, name=f"{name}-{index}", daemon=True) for index in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
-
-    def put(self, work: Callable[[], None]) -> None:
-        with self._lock:
-            closed = self._closed
-            if not closed:
-                self._work.put(work)
-        if closed:
-            work()
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            for _ in self._threads:
-                self._work.put(None)
-        for thread in self._threads:
-            thread.join()
-
-    def _loop(self) -> None:
-        if self._prepare is not None:
-            self._prepare()
-        while True:
-            work = self._work.get()
-            if work is None:
-                return
-            work()
-            del work  # with the batch that it was for
 
 
 class _Run:
@@ -160,12 +116,12 @@ class Executor:
             f"{THREAD_PREFIX}cpu",
             nearest_cores(config.device_id if self._device else None) if config.set_affinity else (),
         )
-        self._cpu_lane = _Lane(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
+        self._cpu_lane = Lane(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
         gpu_threads = self._gpu_threads() if self._device else 0
         #: Batches that it makes use of at once; more only wait.
         self.concurrency = max(config.cpu_depth, config.gpu_depth, gpu_threads + 1) + 1
         self._gpu_lane = (
-            _Lane(f"{THREAD_PREFIX}gpu-stage", gpu_threads, self._device.make_current) if self._device else None
+            Lane(f"{THREAD_PREFIX}gpu-stage", gpu_threads, self._device.make_current) if self._device else None
         )
 
     def _sample_operator(self, index: int) -> SampleOperator[Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline import fn
 from pipeline.executor import BatchRequest, BatchResult, Executor, ExecutorConfig
-from pipeline.executor.executor import _Lane
+from pipeline.executor.lane import Lane
 from pipeline.executor.plan import Phase
 from pipeline.graph import Graph
 from pipeline.tensors import TensorListCPU
@@ -46,7 +46,7 @@ class SlowDevice:
 
     def __init__(self) -> None:
         self.reached = threading.Semaphore(0)
-        self.lane: _Lane | None = None
+        self.lane: Lane | None = None
 
     def acquire(self) -> Slot:
         self.reached.release()
@@ -68,7 +68,7 @@ def test_batches_that_are_on_the_gpu_end_on_the_cpu(visits: int) -> None:
     assert add.steps
     on_the_way = (Phase("gpu", ()), Phase("cpu", ())) * (visits - 1)
     executor._plan = replace(executor._plan, phases=(feed, *on_the_way, Phase("gpu", ()), add), last_use={})
-    executor._device, executor._gpu_lane = device, _Lane("gpu-stage", 1)
+    executor._device, executor._gpu_lane = device, Lane("gpu-stage", 1)
     results: list[BatchResult] = []
     for value in range(3):
         executor.submit(BatchRequest(2, {"x": TensorListCPU(np.full(2, value))}), results.append)
@@ -79,7 +79,7 @@ def test_batches_that_are_on_the_gpu_end_on_the_cpu(visits: int) -> None:
 
 
 def test_work_that_comes_to_a_closed_lane_is_done_by_whoever_brings_it() -> None:
-    lane, done = _Lane("lane", 2), []
+    lane, done = Lane("lane", 2), []
     lane.put(lambda: done.append(threading.current_thread().name))
     lane.close()
     lane.put(lambda: done.append(threading.current_thread().name))

@@ -1,0 +1,60 @@
+"""Threads that take batches from stage to stage."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+
+__all__ = ["Lane"]
+
+
+class Lane:
+    """A queue of work and the threads that do it, in order of arrival.
+
+    Once it is closed, whoever puts work does it: batches that are elsewhere meanwhile come to their end, too.
+
+    Args:
+        name: of the threads.
+        threads: how many.
+        prepare: called by each before its first work.
+    """
+
+    def __init__(self, name: str, threads: int, prepare: Callable[[], None] | None = None) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._closed = False
+        self._lock = threading.Lock()  # held to put, so that no work comes after the threads' end
+        self._prepare = prepare
+        self._threads = [
+            threading.Thread(target=self._loop, name=f"{name}-{index}", daemon=True) for index in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def put(self, work: Callable[[], None]) -> None:
+        """Have a thread do it, or do it if there are none any more."""
+        with self._lock:
+            closed = self._closed
+            if not closed:
+                self._work.put(work)
+        if closed:
+            work()
+
+    def close(self) -> None:
+        """Have all work done, and end the threads."""
+        with self._lock:
+            self._closed = True
+            for _ in self._threads:
+                self._work.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _loop(self) -> None:
+        if self._prepare is not None:
+            self._prepare()
+        while True:
+            work = self._work.get()
+            if work is None:
+                return
+            work()
+            del work  # with the batch that it was for

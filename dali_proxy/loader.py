@@ -74,7 +74,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     def __init__(
         self,
         dali_server: DALIServer,
-        dataset: Any,
+        dataset: Any = None,  # a call like torch's, with a dataset alone, gets past Python's own check to the one below
         *args: Any,
         last_batch_policy: LastBatchPolicy | None = None,
         last_batch_padded: bool = False,
@@ -87,6 +87,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
                 "DataLoader needs a DALIServer first, as in DataLoader(server, dataset, ...), "
                 f"not {type(dali_server).__name__}"
             )
+        if dataset is None:
+            raise ArgumentTypeError("DataLoader needs a dataset, as in DataLoader(server, dataset, ...)")
         self.last_batch_policy = None if last_batch_policy is None else check_policy(last_batch_policy)
         self.last_batch_padded = bool(last_batch_padded)
         self.on_error = check_on_error(on_error)

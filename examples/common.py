@@ -102,7 +102,7 @@ def class_folders(data: Path | None) -> Iterator[tuple[Path, Path]]:
     with temporary_folder() as folder:
         crops = Crops(photographs=6, train_per_photograph=32, held_out_per_photograph=10)
         total = crops.photographs * (crops.train_per_photograph + crops.held_out_per_photograph)
-        for _ in tqdm(write_crops(folder, crops), "writing JPEGs", total, unit="picture"):
+        for _ in tqdm(write_crops(folder, crops), "writing JPEGs", total, unit="picture", disable=None):
             pass
         yield folder / "train", folder / "held_out"
 
@@ -124,7 +124,7 @@ class Meter:
     """
 
     def __init__(self, epochs: int, steps: int | None, *, bar: bool = True) -> None:
-        self.bar = tqdm(total=steps and epochs * steps, desc="training", unit="batch", disable=not bar)
+        self.bar = tqdm(total=steps and epochs * steps, desc="training", unit="batch", disable=None if bar else True)
         self.losses: list[torch.Tensor] = []
         self.samples = 0
         self.begin = 0.0

@@ -30,7 +30,7 @@ def write_scenes(folder: Path, seed: int = 0) -> None:
         with Image.open(path) as opened:
             photographs.append(opened.convert("RGB"))
     textures, backgrounds = photographs[-len(CLASSES) :], photographs[: -len(CLASSES)]
-    with tqdm(total=TRAIN + VAL, desc="writing scenes", unit="picture") as bar:
+    with tqdm(total=TRAIN + VAL, desc="writing scenes", unit="picture", disable=None) as bar:
         for split, count, choice in (("train", TRAIN, backgrounds[:-2]), ("val", VAL, backgrounds[-2:])):
             (folder / split / "images").mkdir(parents=True)
             (folder / split / "masks").mkdir()

@@ -72,7 +72,7 @@ def validation_pipe(device: str, files: list[str]):
 def write_clips(folder: Path, seed: int) -> None:
     """Write train/*.mp4 and val/*.mp4."""
     photographs = list(photograph_paths(PHOTOGRAPHS).values())
-    for number in tqdm(range(CLIPS), "writing clips", unit="clip"):
+    for number in tqdm(range(CLIPS), "writing clips", unit="clip", disable=None):
         split = "train" if number % 4 else "val"
         (folder / split).mkdir(exist_ok=True)
         with Image.open(photographs[number % PHOTOGRAPHS]) as photograph:

@@ -414,7 +414,9 @@ def test_arguments_are_torchs(server: DALIServer) -> None:
         DataLoader(server, dataset, persistent_workers=True)
     with pytest.raises(TypeError, match="DataLoader got an unexpected keyword argument 'no_such_argument'"):
         DataLoader(server, dataset, no_such_argument=1)
-    with pytest.raises(TypeError, match="DALIServer"):
-        DataLoader(dataset, dataset, batch_size=4)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="needs a DALIServer first"):
+        DataLoader(dataset, batch_size=4)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="needs a dataset"):
+        DataLoader(server, batch_size=4)
     loader = DataLoader(server, dataset, 4, False, SequentialSampler(dataset))
     assert (loader.batch_size, loader.num_workers) == (4, 0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import repeat, starmap
 from typing import TypeVar
 
 from dali_proxy.transport.protocol import CloseSession, Release
@@ -11,6 +13,10 @@ from dali_proxy.transport.protocol import CloseSession, Release
 __all__ = ["Unwanted"]
 
 T = TypeVar("T")
+
+
+def _forget_nothing(what: object) -> None:
+    """What a process does that remembers nothing of them."""
 
 
 class Unwanted:
@@ -37,8 +43,8 @@ class Unwanted:
     def tell(
         self,
         post: Callable[[object], object],
-        forget_batches: Callable[[Sequence[tuple[int, int]]], object],
-        forget_session: Callable[[int], object],
+        forget_batches: Callable[[Sequence[tuple[int, int]]], object] = _forget_nothing,
+        forget_session: Callable[[int], object] = _forget_nothing,
     ) -> None:
         """Tell the server what was added; if something is raised, it is told again next time.
 
@@ -66,8 +72,6 @@ class Unwanted:
 
 def _drain(items: deque[T], taken: list[T]) -> None:
     """Move all items of a deque, which other threads and finalizers fill and drain at the same time, into a list."""
-    while items:
-        try:
-            taken.append(items.popleft())
-        except IndexError:
-            break  # another thread was faster
+    with suppress(IndexError):  # another thread was faster
+        # All in C: a signal handler that raises between taking an item and keeping it would lose it.
+        taken.extend(starmap(items.popleft, repeat((), len(items))))

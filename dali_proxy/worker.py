@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -23,7 +22,8 @@ from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError
 from dali_proxy.samples import Sample
 from dali_proxy.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.transport.labels import pack_labels
-from dali_proxy.transport.protocol import AttachRing, DetachRing, InputBatch, Release, Submit
+from dali_proxy.transport.protocol import AttachRing, DetachRing, InputBatch, Submit
+from dali_proxy.unwanted import Unwanted
 from pipeline.ipc.completion import CompletionReader
 from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError
 from pipeline.ipc.memory import SharedBlock
@@ -77,8 +77,8 @@ class WorkerClient:
         # The requests of the batches that are being made, by batch and numbers of samples: outputs of one pipeline are
         # collated one after the other, and belong to one request. An entry ends with its ticket.
         self._recent: weakref.WeakValueDictionary[_Batch, Ticket] = weakref.WeakValueDictionary()
-        self._unwanted: deque[tuple[int, int]] = deque()  # filled by finalizers
-        discard_through(self.server, self._discard, preferred=False)  # a consumer's is prompter
+        self._unwanted = Unwanted()
+        discard_through(self.server, self._unwanted.add_batch, preferred=False)  # a consumer's is prompter
 
     @property
     def alive(self) -> bool:
@@ -132,7 +132,7 @@ class WorkerClient:
 
     def close(self) -> None:
         """Disconnect. What was submitted stays valid."""
-        forget_discard(self.server, self._discard)
+        forget_discard(self.server, self._unwanted.add_batch)
         self._channel.close()
         self.ring.close()
         self._completions.close()
@@ -146,7 +146,8 @@ class WorkerClient:
                 if context is not None:
                     session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
                     context.requests += 1
-                self._flush_unwanted()
+                if self._unwanted:
+                    self._unwanted.tell(self._channel.send)
                 self._channel.send(
                     Submit(
                         seq=seq,
@@ -197,15 +198,6 @@ class WorkerClient:
 
     def _detach(self, ring_id: int) -> None:
         self._channel.send(DetachRing(ring_id))
-
-    def _discard(self, client: int, seq: int) -> None:
-        self._unwanted.append((client, seq))  # a finalizer calls this: it takes no lock
-
-    def _flush_unwanted(self) -> None:
-        if self._unwanted:
-            count = len(self._unwanted)
-            requests = [self._unwanted.popleft() for _ in range(count)]
-            self._channel.send(Release.pack(requests))
 
 
 @lru_cache(maxsize=256)

@@ -57,10 +57,22 @@ def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) 
     ]
     if not dead:
         return None
+    advice = _advice(workers)
     _end(workers)
-    died = WorkerDiedError(f"{'; '.join(dead)}. The batches that it was making are lost: begin the epoch again")
+    died = WorkerDiedError(f"{'; '.join(dead)}. The batches that it was making are lost: begin the epoch again{advice}")
     died.__cause__ = error
     return died
+
+
+def _advice(workers: Sequence[BaseProcess]) -> str:
+    """What to do besides, where a worker ended by itself."""
+    ended = [worker for worker in workers if (worker.exitcode or 0) > 0]
+    if not ended:
+        return ""
+    advice = ". What it printed says why it ended"
+    if getattr(ended[0], "_start_method", "fork") == "fork":  # multiprocessing has no public name for it
+        return advice
+    return f'{advice}; a script whose workers don\'t fork needs `if __name__ == "__main__":` above what starts its loop'
 
 
 def _end(workers: Sequence[BaseProcess]) -> None:

@@ -17,10 +17,16 @@ _MODULES = (
 # torch notes where a worker seeds it, with the lines of the sources that lead there.
 _SOURCES = (
     "multiprocessing.context",
+    "multiprocessing.popen_fork",
     "multiprocessing.process",
     "torch.cuda",
+    "torch.cuda.random",
+    "torch.mtia",
     "torch.random",
+    "torch.utils.data._utils.worker",
     "torch.utils.data.dataloader",
+    "torch.xpu",
+    "torch.xpu.random",
 )
 
 

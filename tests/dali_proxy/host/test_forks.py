@@ -1,4 +1,4 @@
-"""A worker imports nothing that the training process could have imported for it."""
+"""A worker imports nothing, and reads no source, that the training process could have imported or read for it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.environment import with_project
+
 _SCRIPT = """
+import linecache
 import sys
 
 import numpy as np
@@ -25,7 +28,8 @@ class Tiny(Dataset):
         return 4
 
     def __getitem__(self, index):
-        return self.proxy(np.zeros(8, np.uint8)), " ".join(set(sys.modules) - known)
+        new = {*sys.modules, *linecache.cache} - known
+        return self.proxy(np.zeros(8, np.uint8)), " ".join(new)
 
 
 @pipeline.pipeline_def(batch_size=2, num_threads=1, device_id=None)
@@ -35,14 +39,17 @@ def same():
 
 with dali_proxy.DALIServer(same()) as server:
     loader = dali_proxy.DataLoader(server, Tiny(server.proxy), batch_size=2, num_workers=2)
-    known = set(sys.modules)
+    known = {*sys.modules, *linecache.cache, __file__}
+    known.add(sys.modules[type(loader).__module__].__file__)  # imported when the server has started
     for _, new in loader:
         print(*new)
 """
 
 
-def test_workers_import_nothing(tmp_path: Path) -> None:
+def test_workers_import_and_read_nothing(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(_SCRIPT)
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, str(script)], env=with_project(), capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.stdout.split(), done.stderr) == ([], "")

@@ -26,7 +26,7 @@ from pipeline.operators.registry import lookup
 from pipeline.operators.schema import REQUIRED, Kind, OperatorSchema
 from pipeline.types import Constant
 
-__all__ = ["DataNode", "OperatorCall", "apply_operator", "as_node", "explained"]
+__all__ = ["DataNode", "OperatorCall", "apply_operator", "as_node", "check_call", "explained"]
 
 _ORDER = itertools.count()
 
@@ -165,12 +165,8 @@ def apply_operator(
     Raises:
         GraphError: when the call doesn't fit the declaration; the message names the operator and the user's line.
     """
-    schema = lookup(name)
-    location = SourceLocation.of_caller()
-    try:
-        call = _check_call(schema, inputs, dict(arguments), location, twin)
-    except GraphError as error:
-        raise explained(error, schema, location) from error.__cause__
+    call = check_call(lookup(name), inputs, arguments, twin)
+    schema = call.schema
     device = schema.output_device or ("cpu" if call.device == "cpu" else "gpu")
     count = schema.output_count(call.arguments, len(call.inputs))
     nodes = tuple(DataNode(call.name or schema.name, device, call, index) for index in range(count))
@@ -179,6 +175,17 @@ def apply_operator(
     if not nodes:
         return None
     return nodes[0] if count == 1 else nodes
+
+
+def check_call(
+    schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapping[str, Any], twin: OperatorCall | None = None
+) -> OperatorCall:
+    """Return what `apply_operator` would add to the graph. Takes and raises the same."""
+    location = SourceLocation.of_caller()
+    try:
+        return _check_call(schema, inputs, dict(arguments), location, twin)
+    except GraphError as error:
+        raise explained(error, schema, location) from error.__cause__
 
 
 def explained(error: GraphError, schema: OperatorSchema, location: SourceLocation) -> GraphError:

@@ -6,7 +6,7 @@ import inspect
 from dataclasses import replace
 from typing import Any
 
-from pipeline.graph.nodes import apply_operator
+from pipeline.graph.nodes import apply_operator, check_call
 from pipeline.operators.functions import make_function
 from pipeline.operators.registry import register
 from pipeline.operators.resize import FILTER_ARGUMENTS
@@ -21,6 +21,7 @@ _OF_READER = {argument.name for argument in VIDEO_READER_ARGUMENTS}
 
 def video_resize(*, name: str | None = None, device: str | None = None, **arguments: Any) -> Any:
     """Add the two operators to the graph; users see the documentation of the schema below."""
+    check_call(VIDEO_RESIZE, (), {"name": name, "device": device, **arguments})  # errors name what the user called
     of_reader = {key: value for key, value in arguments.items() if key in _OF_READER or key == "seed"}
     of_resize = {key: value for key, value in arguments.items() if key not in of_reader}
     read = apply_operator("readers.video", (), {"name": name, "device": device, **of_reader})

@@ -241,6 +241,20 @@ def test_resized(clips: Clips) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ({}, "argument 'sequence_length' is required"),
+        ({"sequence_length": 2, "resize_x": "wide"}, "argument 'resize_x' must be float, not str"),
+        ({"sequence_length": 2, "width": 3}, "unknown argument 'width'; its arguments are: .*filenames.*resize_x"),
+    ],
+)
+def test_a_wrong_call_names_the_operator_that_was_called(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(errors.GraphError, match=f"^fn.readers.video_resize: {message}") as caught:
+        reading(operator="video_resize", filenames=["a.mp4"], **{"sequence_length": None, **arguments})
+    assert "test_video.py" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
         ({"sequence_length": 41}, "no sequences of 41 frames, 1 apart, in the 1 videos, the longest of which has 40"),
         ({"sequence_length": 0}, "'sequence_length' must be 1 or more"),
         ({"stride": 0}, "'stride' must be 1 or more"),

@@ -36,16 +36,23 @@ def make_parser(
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="your pictures; without it some are made")
     parser.add_argument("--device", default="auto", type=choose_device, help="auto, cpu, cuda:0, ... (%(default)s)")
-    parser.add_argument("--epochs", default=epochs, type=int, help="(%(default)s)")
-    parser.add_argument("--batch-size", default=batch_size, type=int, help="(%(default)s)")
-    parser.add_argument("--image-size", default=image_size, type=int, help="what the network sees (%(default)s)")
+    parser.add_argument("--epochs", default=epochs, type=positive, help="(%(default)s)")
+    parser.add_argument("--batch-size", default=batch_size, type=positive, help="(%(default)s)")
+    parser.add_argument("--image-size", default=image_size, type=positive, help="what the network sees (%(default)s)")
     if workers:
         parser.add_argument("--num-workers", default=2, type=int, help="processes of the dataset (%(default)s)")
-    parser.add_argument("--num-threads", default=2, type=int, help="threads of the pipeline (%(default)s)")
+    parser.add_argument("--num-threads", default=2, type=positive, help="threads of the pipeline (%(default)s)")
     parser.add_argument("--learning-rate", default=3e-3, type=float, help="(%(default)s)")
     parser.add_argument("--seed", default=0, type=int, help="of network, order and augmentation (%(default)s)")
     parser.add_argument("--picture", type=Path, metavar="FILE", help="save one augmented batch as a picture")
     return parser
+
+
+def positive(word: str) -> int:
+    """Read a number of 1 or more."""
+    if not word.isdecimal() or int(word) < 1:
+        raise argparse.ArgumentTypeError(f"{word!r} is no number of 1 or more")
+    return int(word)
 
 
 def choose_device(name: str) -> torch.device:

@@ -51,7 +51,7 @@ def on_cpu_first(graph: Graph) -> Graph:
     """Return a graph with a CPU operator and a copy to the GPU in place of each that takes data to the GPU.
 
     Raises:
-        GraphError: an operator has no version for the CPU, or reads data sets on the GPU; it names it and the line.
+        GraphError: an operator that takes data to the GPU has no version for the CPU; it names it and the line.
     """
     nodes: list[GraphNode] = []
     moved: dict[Edge, Edge] = {}

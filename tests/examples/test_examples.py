@@ -37,11 +37,15 @@ pytestmark = pytest.mark.timeout(300)
 SCORE = re.compile(r"^(?:accuracy|IoU|recall) +([\d.]+)%", re.MULTILINE)
 
 
-def run(name: str, *arguments: str) -> str:
+def start(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
     environment = with_project(OMP_NUM_THREADS="1")
     environment.pop("DALI_EXTRA_PATH", None)  # the same pictures everywhere
-    ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=290, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=290, check=False)
+
+
+def run(name: str, *arguments: str) -> str:
+    ended = start(name, *arguments)
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
     return ended.stdout
 
@@ -108,6 +112,12 @@ def test_video_superres_beats_bicubic_enlargement(device: str, tmp_path: Path) -
     with Image.open(picture) as sheet:
         assert sheet.width == 3 * 196 + 4  # input, output, truth
         assert np.asarray(sheet).std() > 20
+
+
+def test_a_number_that_makes_no_sense_is_one_line() -> None:
+    ended = start("video_superres", "--epochs", "0")
+    assert ended.returncode == 2
+    assert ended.stderr.endswith("error: argument --epochs: '0' is no number of 1 or more\n")
 
 
 def test_the_same_seed_gives_the_same_losses_with_fewer_workers_and_threads(

@@ -1,0 +1,30 @@
+"""Waiting until what was measured rests."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+
+from benchmarks import measurement
+from benchmarks.measurement import settle
+
+
+@pytest.fixture(autouse=True)
+def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measurement, "GLANCE", 0.0)
+
+
+def test_three_looks_in_a_row_that_find_nothing_used_are_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measurement, "PATIENCE", math.inf)
+    looks = iter([1.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0, 4.0])
+    settle(looks.__next__)
+    assert list(looks) == [4.0]
+
+
+def test_what_never_rests_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measurement, "PATIENCE", 0.1)
+    used = itertools.count()
+    settle(lambda: float(next(used)))
+    assert next(used) > 0

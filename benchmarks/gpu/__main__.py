@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
     add("--only", nargs="+", choices=PARTS, default=usual, help="parts to run (default: %(default)s)")
     add("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="what datasets hand over (default: all)")
     add("--rounds", type=int, default=3, help="measurements of each rival (default: %(default)s)")
-    add("--seconds", type=float, default=1.2, help="length of one measurement (default: %(default)s)")
+    add("--seconds", type=float, default=1.0, help="length of one measurement (default: %(default)s)")
     add("--limit", type=float, default=450.0, help="seconds after which nothing starts any more (default: %(default)s)")
     add("--batch-size", type=int, default=256, help="samples in a batch (default: %(default)s)")
     add("--workers", type=int, default=max(2, cores - 2), help="dataset worker processes (default: %(default)s)")

@@ -16,6 +16,7 @@ from dali_proxy.host.driver_files import remove_driver_files
 from dali_proxy.host.host import Host
 from dali_proxy.host.options import HostOptions
 from pipeline import Pipeline
+from pipeline.codecs import nobody_trains_here
 from pipeline.ipc.channel import Channel, Received
 from pipeline.ipc.errors import ChannelClosedError, IPCError
 from pipeline.ipc.memory import SharedBlock
@@ -34,6 +35,7 @@ def main() -> int:
     received = control.receive(timeout=60)
     start = received.message
     _become_like_parent(start)
+    nobody_trains_here()
     try:
         pipeline, planned_half = _read(received)
         host = Host(

@@ -232,8 +232,8 @@ static PyObject *decode_in_turn(PyObject *module, PyObject *args) {
         if (!prepared) {
             decoded = ((Decode)(uintptr_t)decode)(pointer(handle), pointer(state), addresses.buf, sizes.buf,
                                                   images.buf, parameters.buf, pointer(stream));
-            waited = ((Record)(uintptr_t)record)(pointer(event), pointer(stream));
-            if (!waited) waited = ((Wait)(uintptr_t)wait)(pointer(event));
+            if (event) waited = ((Record)(uintptr_t)record)(pointer(event), pointer(stream));
+            if (event && !waited) waited = ((Wait)(uintptr_t)wait)(pointer(event));
         }
         pthread_mutex_unlock(turn);
         Py_END_ALLOW_THREADS
@@ -254,7 +254,7 @@ static PyMethodDef methods[] = {
     {"decode_in_turn", decode_in_turn, METH_VARARGS,
      "decode_in_turn(gpu, prepare, decode, record, wait, handle, state, count, output, addresses, sizes, images, "
      "parameters, stream, event): call two functions of libnvjpeg in one turn, the first unless count is 0, and wait "
-     "for what the second one began; returns the statuses of all three."},
+     "for what the second one began unless event is 0; returns the statuses of all three."},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
 };

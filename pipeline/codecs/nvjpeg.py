@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pipeline.codecs.missing import load_nvjpeg
 from pipeline.codecs.native import compiled
-from pipeline.codecs.turns import Turn
+from pipeline.codecs.turns import Turn, training_beside
 from pipeline.errors import DeviceError, PipelineError
 from pipeline.kernels.errors import cuda_call, load_cupy, require_device
 from pipeline.kernels.samples import Samples
@@ -53,9 +53,10 @@ class NvjpegError(PipelineError):
 class NvjpegDecoder:
     """The hardware JPEG engine of one device. Any thread may call it; calls, of all decoders, run one after the other.
 
-    A call lasts as long as the GPU decodes: what else is to be done for a batch should be done by another thread, so
-    that the next call has been prepared when one ends. Two batches under way at once, of any states, were seen to wait
-    for each other for ever, and so was a batch on a stream that waited for a training (libnvjpeg 13.3 on an H100).
+    A call lasts about as long as the engine works: what else is to be done for a batch should be done by another
+    thread, so that the next call has been prepared when one ends. Two calls at once, of any states, were seen to wait
+    for each other for ever, and so was a call beside a training that replays a CUDA graph (libnvjpeg 13.3 on an H100):
+    where a training may be in this process, a call begins on an idle stream and lasts until the batch is decoded.
 
     It takes baseline JPEGs of one scan, of one or three components, without 4:1:1 and 4:1:0; a batch with anything
     else fails as a whole.
@@ -77,7 +78,7 @@ class NvjpegDecoder:
         require_device(device_id)
         self._handle: c_void_p | None = c_void_p()
         self._turn = Turn(device_id)
-        self._idle: list[_Decoding] = []
+        self._idle: dict[int, list[_Decoding]] = {}  # by the stream's address
         self._users = 0
         self._changed = threading.Condition()
         with load_cupy().cuda.Device(device_id), self._turn:
@@ -105,10 +106,11 @@ class NvjpegDecoder:
         output_type: DALIImageType,
         stream: Any,
     ) -> None:
-        """Decode windows of a batch of JPEGs. It waits for the stream's work before, and returns when they are decoded.
+        """Decode windows of a batch of JPEGs; their pixels are there in the stream's order.
 
         Args:
-            pointers: (N,) host addresses of the JPEGs' bytes. From pinned memory, decoding is a third faster.
+            pointers: (N,) host addresses of the JPEGs' bytes. They may change once the stream has passed this. From
+                pinned memory, decoding is a third faster.
             lengths: (N,) their sizes in bytes.
             starts: (N, 2), the first row and column of each window.
             target: uint8 HWC pictures of the windows' sizes on the device, packed pixels, rows maybe padded. The
@@ -126,24 +128,28 @@ class NvjpegDecoder:
         sources = np.ascontiguousarray(pointers, np.uint64)
         sizes = np.ascontiguousarray(lengths, np.uint64)
         with load_cupy().cuda.Device(self.device_id), self._use():
-            decoding = self._take()
+            decoding = self._take(stream)
             try:
                 decoding.decode(sources, sizes, images, starts, target.shapes, _OUTPUTS[output_type], stream)
-            except BaseException:  # a state that has failed goes on failing
+            except NvjpegError:  # a state that has failed goes on failing
+                with cuda_call("cudaStreamSynchronize"):
+                    stream.synchronize()  # earlier batches may use it still
                 decoding.free()
                 raise
-            self._idle.append(decoding)
+            self._idle.setdefault(int(stream.ptr), []).append(decoding)
 
     def close(self) -> None:
-        """Wait for calls, and free the decoder. Idempotent."""
+        """Wait for calls and for the device, and free the decoder. Idempotent."""
         with self._changed:
             handle, self._handle = self._handle, None
             if handle is None:
                 return
             self._changed.wait_for(lambda: not self._users)
-        with load_cupy().cuda.Device(self.device_id):
-            for decoding in self._idle:
-                decoding.free()
+        with load_cupy().cuda.Device(self.device_id) as device:
+            device.synchronize()
+            for decodings in self._idle.values():
+                for decoding in decodings:
+                    decoding.free()
             self._idle.clear()
             with self._turn:
                 self._library.nvjpegDestroy(handle)
@@ -170,16 +176,18 @@ class NvjpegDecoder:
                 self._users -= 1
                 self._changed.notify_all()
 
-    def _take(self) -> _Decoding:
-        """Return what nobody decodes with."""
+    def _take(self, stream: Any) -> _Decoding:
+        """Return what nobody decodes with, of those that were used on a stream: its order keeps batches apart."""
+        idle = self._idle.get(int(stream.ptr))
         with suppress(IndexError):
-            return self._idle.pop()
+            if idle is not None:
+                return idle.pop()
         assert self._handle is not None
         return _Decoding(self._library, self._driver, self._handle, self._turn)
 
 
 class _Decoding:
-    """What one call of the engine needs: a state (nvjpegJpegState_t), parameters of windows, and an event."""
+    """What one call of the engine needs: a state (nvjpegJpegState_t), parameters of windows, maybe an event."""
 
     def __init__(self, library: Any, driver: Any, handle: c_void_p, turn: Turn) -> None:
         self._library, self._driver = library, driver
@@ -188,7 +196,7 @@ class _Decoding:
         self._state = c_void_p()
         self._prepared: tuple[int, int] | None = None
         self._made: dict[int, npt.NDArray[np.uint64]] = {}  # nvjpegDecodeParams_t, by output format
-        self._event = load_cupy().cuda.Event(block=True, disable_timing=True)
+        self._event = load_cupy().cuda.Event(block=True, disable_timing=True) if training_beside() else None
         with turn:
             _check(library.nvjpegJpegStateCreate(handle, byref(self._state)), "nvjpegJpegStateCreate")
 
@@ -208,14 +216,16 @@ class _Decoding:
             NvjpegError: a call failed; it is to be freed then.
             CudaError: so did a call of CUDA.
         """
-        with cuda_call("cudaEventSynchronize"):  # the turn is others' while this waits, for the training maybe
-            self._event.record(stream)
-            self._event.synchronize()
+        if self._event is not None:
+            with cuda_call("cudaEventSynchronize"):  # the turn is others' while this waits, for the training maybe
+                self._event.record(stream)
+                self._event.synchronize()
         batch = (sources, sizes, images, self._parameters(output, starts, shapes))
         prepare = (len(sources), output)
         wanted = None if self._prepared == prepare else prepare
+        event = 0 if self._event is None else self._event.ptr
         prepared, decoded, waited = self._turn.decode(
-            self._library, self._driver, self._handle, self._state, wanted, batch, stream.ptr, self._event.ptr
+            self._library, self._driver, self._handle, self._state, wanted, batch, stream.ptr, event
         )
         if waited:
             with cuda_call("cudaEventSynchronize"):  # fails again, and says why
@@ -225,7 +235,7 @@ class _Decoding:
         self._prepared = prepare
 
     def free(self) -> None:
-        """Free it."""
+        """Free it. What it was last used for may not run any more, or have failed."""
         with self._turn:
             self._library.nvjpegJpegStateDestroy(self._state)
             for made in self._made.values():

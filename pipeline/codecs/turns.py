@@ -11,16 +11,28 @@ import numpy.typing as npt
 
 from pipeline.codecs.native import compiled
 
-__all__ = ["Turn"]
+__all__ = ["Turn", "nobody_trains_here", "training_beside"]
 
 _LOCKS: dict[int, Any] = {}
+_anybody_trains = True
+
+
+def nobody_trains_here() -> None:
+    """Note that this process is a server's: batches needn't wait for the GPU (see `Turn`)."""
+    global _anybody_trains
+    _anybody_trains = False
+
+
+def training_beside() -> bool:
+    """Tell whether there may be a training in this process."""
+    return _anybody_trains
 
 
 class Turn:
     """The right to use libnvjpeg on a GPU, which all decoders of a process share. As a context it is held.
 
-    A turn lasts until the GPU has decoded the batch, not only until the call returns: with two batches under way the
-    GPU can stop for ever (docs/decisions-gpu.md).
+    Where a training may be in the same process, a turn lasts until the GPU has decoded the batch, not only until the
+    call returns: beside a CUDA graph the GPU can stop for ever otherwise (docs/decisions-gpu.md).
 
     Where the C module is, threads that wait in `decode` hold no GIL and need none to begin: the next batch is in the
     engine as soon as it has finished one, whatever Python does meanwhile.
@@ -44,7 +56,7 @@ class Turn:
         stream: int,
         event: int,
     ) -> tuple[int, int, int]:
-        """Wait for the turn, prepare a state for a batch if that is asked for, decode the batch, and wait for the GPU.
+        """Wait for the turn, prepare a state for a batch if that is asked for, and decode the batch.
 
         Args:
             library: libnvjpeg.
@@ -54,7 +66,7 @@ class Turn:
             prepare: pictures of the batch and output format, or None for those of the last batch.
             batch: arrays of the addresses, sizes, images and parameters.
             stream: address of the stream.
-            event: address of an event to record on it.
+            event: address of an event to record on it and to wait for before the turn ends; 0 for not waiting.
 
         Returns:
             the statuses of `nvjpegDecodeBatchedInitialize`; if that is 0, of `nvjpegDecodeBatchedEx`; and of waiting.
@@ -76,7 +88,7 @@ class Turn:
             ):
                 return status, 0, 0
             decoded = library.nvjpegDecodeBatchedEx(handle, state, *(array.ctypes.data for array in batch), stream)
-            waited = driver.cuEventRecord(event, stream) or driver.cuEventSynchronize(event)
+            waited = event and (driver.cuEventRecord(event, stream) or driver.cuEventSynchronize(event))
             return 0, decoded, waited
 
     def __enter__(self) -> Turn:

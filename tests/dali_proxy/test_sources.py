@@ -13,6 +13,7 @@ from torch.utils.data import Dataset
 
 from dali_proxy import BatchError, DALIServer, DataLoader
 from pipeline import Pipeline, fn
+from pipeline.codecs.turns import training_beside
 from pipeline.errors import SerializationError
 from pipeline.types import SampleInfo
 
@@ -75,6 +76,18 @@ def test_an_error_of_a_source_arrives_with_its_batch(serve: Callable[..., DALISe
     with pytest.raises(BatchError, match="LookupError: no sixth"):
         next(loader)
     assert next(loader)[1].tolist() == [8, 9, 10, 11]
+
+
+def training_is_possible(info: SampleInfo) -> Any:
+    return np.int64(training_beside())
+
+
+@pytest.mark.parametrize(("mode", "possible"), [("process", 0), ("thread", 1)])
+def test_a_servers_process_knows_that_nobody_trains_there(mode: Any, possible: int) -> None:
+    """Where somebody may, decoders of JPEGs wait for the GPU; waiting costs a training elsewhere time."""
+    with DALIServer(pipe_with(training_is_possible, batch=False), mode=mode) as server:
+        (batch, *_) = DataLoader(server, Numbers(server), batch_size=BATCH_SIZE, num_workers=1)
+    assert batch[1].tolist() == [possible] * BATCH_SIZE
 
 
 def test_workers_end_with_the_server() -> None:

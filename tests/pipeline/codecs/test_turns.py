@@ -72,10 +72,17 @@ def test_nothing_is_decoded_that_could_not_be_prepared() -> None:
     assert not decoded
 
 
+def test_without_an_event_nobody_waits() -> None:
+    waited: list[int] = []
+    cuda = driver(lambda *_: waited.append(1) or 4, lambda *_: waited.append(1) or 4)
+    assert Turn(0).decode(library(), cuda, HANDLE, STATE, None, BATCH, 64, 0) == (0, 0, 0)
+    assert not waited
+
+
 def test_an_event_that_could_not_be_recorded_is_not_waited_for() -> None:
     waited: list[int] = []
     cuda = driver(lambda *_: 4, lambda *_: waited.append(1) or 0)
-    assert Turn(0).decode(library(), cuda, HANDLE, STATE, None, BATCH, 0, 0) == (0, 0, 4)
+    assert Turn(0).decode(library(), cuda, HANDLE, STATE, None, BATCH, 64, 80) == (0, 0, 4)
     assert not waited
 
 

@@ -18,7 +18,7 @@ from multiprocessing.context import BaseContext
 from multiprocessing.queues import Queue
 from multiprocessing.reduction import ForkingPickler
 from multiprocessing.util import Finalize
-from queue import Full
+from queue import Empty, Full
 from typing import TYPE_CHECKING, Any
 
 __all__ = ["DirectQueue", "Pickled", "with_direct_queues"]
@@ -36,11 +36,12 @@ class DirectQueue(_Queue):
     """`multiprocessing.Queue` whose short messages are pickled and written by whoever puts them.
 
     A message that is long, or finds the pipe full or others writing to it, goes through a thread, as there; so do all
-    that follow it, in order.
+    that follow it, in order. A worker that finds nothing to get, and nobody who would put it, ends.
     """
 
     # Typeshed doesn't know these of `multiprocessing.queues.Queue`.
     _closed: bool
+    _opid: int  # of the process that made it
     _reader: Any
     _sem: Any
     _thread: Any
@@ -63,6 +64,23 @@ class DirectQueue(_Queue):
                     self._wlock.release()
             self._sem.release()
         super().put(Pickled(bytes(data)), block, timeout)
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        try:
+            return super().get(block, timeout)
+        except Empty:
+            if self.is_alone():  # torch sees it only where workers are children of who started them
+                raise SystemExit from None
+            raise
+
+    def is_alone(self) -> bool:
+        """Tell whether this process is a worker, and who started it is gone."""
+        parent = multiprocessing.parent_process()
+        if parent is None or os.getpid() == self._opid:
+            return False
+        # Neither tells by itself: processes forked beside this one keep the pipe open by which Python sees that the
+        # parent lives, and a forkserver, whose child this process may be, outlives the parent.
+        return os.getppid() != self._born_of or not parent.is_alive()
 
     def _reset(self, after_fork: bool = False) -> None:
         super()._reset(after_fork)  # type: ignore[misc]
@@ -107,12 +125,8 @@ def _give_up_alone(queue: weakref.ref[DirectQueue]) -> None:
 
     Python's queues wait for ever then: their own process has the pipe's other end open, too.
     """
-    alive, parent = queue(), multiprocessing.parent_process()
-    if alive is None or parent is None:
-        return
-    # Neither tells by itself: processes forked beside this one keep the pipe open by which Python sees that the parent
-    # lives, and a forkserver, whose child this process may be, outlives the parent.
-    if os.getppid() != alive._born_of or not parent.is_alive():
+    alive = queue()
+    if alive is not None and alive.is_alone():
         alive.cancel_join_thread()
 
 

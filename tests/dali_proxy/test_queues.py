@@ -129,11 +129,12 @@ _PARENT = """
 import multiprocessing
 import os
 import sys
+from queue import Empty
 
 from dali_proxy.queues import with_direct_queues
 
 
-def put_much(queue, when, until):
+def wait_long(queue, when, until):
     if when == "before":
         queue.put("x" * 1_000_000)  # more than a pipe holds, and nobody reads
     print(os.getpid(), flush=True)
@@ -141,20 +142,27 @@ def put_much(queue, when, until):
         end.read()
     if when == "after":
         queue.put("x" * 1_000_000)
+    while when == "getting":
+        try:
+            queue.get(timeout=0.01)
+        except Empty:
+            pass
 
 
 if __name__ == "__main__":
     method, *arguments = sys.argv[1:]
     context = with_direct_queues(multiprocessing.get_context(method))
     queue = context.Queue()
-    process = context.Process(target=put_much, args=(queue, *arguments))
+    process = context.Process(target=wait_long, args=(queue, *arguments))
     process.start()
     process.join()
 """
 
 
-@pytest.mark.parametrize(("method", "when"), [("fork", "before"), *((method, "after") for method in METHODS)])
-def test_who_waits_for_room_ends_when_its_parent_was_killed(method: str, when: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("method", "when"), [("fork", "before"), *((method, "after") for method in METHODS), ("forkserver", "getting")]
+)
+def test_a_worker_ends_when_its_parent_was_killed(method: str, when: str, tmp_path: Path) -> None:
     (tmp_path / "parent.py").write_text(_PARENT)
     until = str(tmp_path / "until")
     os.mkfifo(until)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +13,7 @@ from dali_proxy.transport.opener import ResultOpener
 from dali_proxy.transport.protocol import CODEC, Fetch, SlotsDetached, Stats, StatsRequest, Welcome
 from pipeline.ipc.channel import Channel
 from pipeline.ipc.errors import ChannelClosedError
+from tests.environment import with_project
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(120)]
 
@@ -25,6 +24,7 @@ from dali_proxy.transport.protocol import CODEC, Fetch, SlotsDetached, Stats, We
 from dali_proxy.transport.publisher import ResultPublisher
 from pipeline.ipc.channel import Channel
 from pipeline.ipc.errors import ChannelClosedError
+from tests.environment import with_project
 from pipeline.tensors.gpu import TensorListGPU
 
 publisher = ResultPublisher(0)
@@ -62,11 +62,9 @@ except ChannelClosedError:
 class Server:
     def __init__(self) -> None:
         self.channel, theirs = Channel.pair(CODEC)
-        root = str(Path(__file__).parents[3])
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([root, os.environ.get("PYTHONPATH", "")])}
         with theirs:
             command = [sys.executable, "-c", _SERVER, str(theirs.fileno())]
-            self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment)
+            self.process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=with_project())
         received = self.channel.receive(60)
         assert isinstance(received.message, Welcome)
         self.opener = ResultOpener(received.fds, received.message.control_nbytes)

@@ -126,16 +126,18 @@ class CompletionReader:
         """Wait until at least `count` requests are completed. One thread may wait at a time.
 
         Raises:
-            ChannelClosedError: the peer is gone.
+            ChannelClosedError: the peer is gone, or this is closed.
             ChannelTimeoutError: it takes longer than `timeout` seconds.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
+        doorbell = self._doorbell
+        peer = None if self._peer is None else self._peer.fileno()
+        if doorbell < 0 or (peer is not None and peer < 0):
+            raise ChannelClosedError("the channel to the reader of the shared memory is closed")
         poll = select.poll()
-        poll.register(self._doorbell, select.POLLIN)
-        if self._peer is not None:
-            if self._peer.fileno() < 0:
-                raise ChannelClosedError("the channel to the reader of the shared memory is closed")
-            poll.register(self._peer.fileno(), select.POLLRDHUP)
+        poll.register(doorbell, select.POLLIN)
+        if peer is not None:
+            poll.register(peer, select.POLLRDHUP)
         try:
             with self._order:
                 self._words[_WAITING] = 1

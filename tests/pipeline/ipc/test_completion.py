@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.ipc import completion
 from pipeline.ipc.completion import CompletionReader, CompletionWriter
-from pipeline.ipc.errors import ChannelTimeoutError
+from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError
 
 
 @pytest.fixture
@@ -77,3 +77,11 @@ def test_a_wait_ends_in_time_and_leaves_no_trace(pair: tuple[CompletionWriter, C
         reader.wait(1, 0.01)
     writer.complete(0)
     assert not _rings(writer)
+
+
+def test_waiting_for_what_is_closed_says_so(pair: tuple[CompletionWriter, CompletionReader]) -> None:
+    writer, reader = pair
+    writer.begin(0)
+    reader.close()
+    with pytest.raises(ChannelClosedError, match="is closed"):
+        reader.wait(1)

@@ -42,7 +42,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("normalize", {"axes": []}, "at least one axis"),
     ("normalize", {"mean": 1.0, "stddev": 2.0, "axes": [0]}, "axes have no meaning"),
     ("normalize", {"batch": True, "axes": [1]}, "must be the same"),
-    ("full_like", {}, "2 to 2 inputs"),
+    ("full_like", {}, "takes 2 inputs"),
 ]
 
 

@@ -48,7 +48,7 @@ def test_both_forms_read_the_same(form: type, jpeg_folder: Path) -> None:
 
 def test_both_forms_name_the_samples_that_fail(form: type, jpeg_folder: Path) -> None:
     good = path_of(next(jpeg_folder.rglob("*.jpg")))
-    with pytest.raises(errors.OperatorError, match=r"for sample 17: .*no-a.*1 more samples") as caught:
+    with pytest.raises(errors.OperatorError, match=r"for sample 17: .*no-a.*1 more sample ") as caught:
         read([good] * 17 + [path_of("/no-a"), good, path_of("/no-b")])
     assert [failure.sample for failure in caught.value.failures] == [17, 19]
     with pytest.raises(errors.OperatorError, match="must be an array of uint8"):

@@ -37,7 +37,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_to_the_end(iterator: Any) -> list[int]:
-    return [index for batch in iterator for index in check_affine(*batch)]
+    batches = list(iterator)  # no code of ours in between, in which torch's handler of SIGCHLD would raise
+    return [index for batch in batches for index in check_affine(*batch)]
 
 
 # Workers --------------------------------------------------------------------------------------------------------

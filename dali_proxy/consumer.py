@@ -16,7 +16,7 @@ from dali_proxy.ahead import Lookahead
 from dali_proxy.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from dali_proxy.failures import rebuild
-from dali_proxy.questions import Deadline, Question, Talk, fresh
+from dali_proxy.questions import Deadline, Question, Talk, fresh, without_frames
 from dali_proxy.second_half import SecondHalf
 from dali_proxy.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.transport.exchange import LocalExchange
@@ -323,7 +323,7 @@ class ConsumerClient:
         except ChannelClosedError as error:  # by another thread, which stops the server or starts it again
             return self._end or self._explain_end(error)
         except Exception as error:  # noqa: BLE001  # of CUDA's, torch's or ours: it is for whoever asked, not for this thread
-            return ProxyError(f"a batch was made, but its memory can't be opened here: {error}")
+            return without_frames(ProxyError(f"a batch was made, but its memory can't be opened here: {error}"), error)
 
     def _answer(self, key: Key, answer: Any) -> None:
         with self._lock:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dali_proxy.errors import ProxyError
 
-__all__ = ["Deadline", "Question", "Talk", "fresh"]
+__all__ = ["Deadline", "Question", "Talk", "fresh", "without_frames"]
 
 
 class Question:
@@ -54,6 +54,12 @@ def fresh(error: Exception) -> Exception:
     copied = copy.copy(error)
     copied.__cause__ = error.__cause__
     return copied
+
+
+def without_frames(error: Exception, cause: Exception) -> Exception:
+    """Return an error that is to be kept, with its cause, but not the frames of that: who keeps it is in them."""
+    error.__cause__ = cause.with_traceback(None)
+    return error
 
 
 class Talk:  # a function to who uses it: as a generator, it would cost a batch several microseconds

@@ -8,12 +8,24 @@ from typing import Any
 import pytest
 
 from dali_proxy.deaths import dead_worker
+from dali_proxy.errors import ProxyError
 
 
 def ended(code: int, start_method: str) -> Any:
     return SimpleNamespace(
         pid=7, exitcode=code, _start_method=start_method, kill=lambda: None, join=lambda timeout: None
     )
+
+
+def test_torchs_word_is_heard_where_it_was_raised_inside_of_us() -> None:
+    """Its handler of SIGCHLD raises wherever the process is, as in the opening of a result."""
+    torchs = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
+    ours = ProxyError("a batch was made, but its memory can't be opened here")
+    assert dead_worker([ended(-9, "fork")], ours) is None
+    ours.__cause__ = torchs
+    for error in (torchs, ours):
+        assert "worker 0 (pid 7) was killed by SIGKILL" in str(dead_worker([ended(-9, "fork")], error))
+    assert dead_worker([], ours) is None
 
 
 @pytest.mark.parametrize(

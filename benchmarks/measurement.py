@@ -76,22 +76,6 @@ def measure(stream: Iterator[Batch], seconds: float, on_begin: Callable[[], None
     return Measurement(samples, elapsed, used, max(0.0, machine_cpu() - machine - used))
 
 
-def settle(used: Callable[[], float] | None = None) -> None:
-    """Waits until this process and those below it rest, so that what they prefetch doesn't disturb who is next.
-
-    Args:
-        used: Says how many seconds of the CPU they have used; `tree_cpu` unless given.
-    """
-    used = used or tree_cpu
-    end = time.perf_counter() + PATIENCE
-    before, still = -1.0, 0
-    while still < GLANCES and time.perf_counter() < end:
-        now = used()
-        still = still + 1 if now == before else 0
-        before = now
-        time.sleep(GLANCE)
-
-
 def tree_cpu() -> float:
     """Seconds of the CPU, user and system, that this process and its living descendants have used."""
     me = psutil.Process()
@@ -103,6 +87,21 @@ def tree_cpu() -> float:
             continue
         total += times.user + times.system
     return total
+
+
+def settle(used: Callable[[], float] = tree_cpu) -> None:
+    """Waits until this process and those below it rest, so that what they prefetch doesn't disturb who is next.
+
+    Args:
+        used: Says how many seconds of the CPU they have used.
+    """
+    end = time.perf_counter() + PATIENCE
+    before, still = -1.0, 0
+    while still < GLANCES and time.perf_counter() < end:
+        now = used()
+        still = still + 1 if now == before else 0
+        before = now
+        time.sleep(GLANCE)
 
 
 def machine_cpu() -> float:

@@ -33,6 +33,22 @@ SIZE = (48, 64)
 VARYING = [int(time) for time in np.cumsum([20 + number * 37 % 50 for number in range(COUNT)])]
 
 
+def remux(source: Path, target: Path, *, first: int = 0, title: str = "", turned: float = 0) -> None:
+    """Copy the packets of a video, from the `first` on, and note a title, or how frames are to be turned."""
+    import av
+
+    with av.open(str(source)) as whole, av.open(str(target), "w") as copy:
+        if title:
+            copy.metadata["title"] = title
+        stream = copy.add_stream_from_template(whole.streams.video[0])
+        if turned:
+            stream.set_display_rotation(turned)
+        for number, packet in enumerate(whole.demux(video=0)):
+            if number >= first and packet.size:
+                packet.stream = stream
+                copy.mux(packet)
+
+
 @dataclass(frozen=True)
 class Kind:
     """How a clip is encoded; `extra` are options of x264 and x265, `before` is where the file is made to end."""

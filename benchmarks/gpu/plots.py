@@ -77,7 +77,7 @@ def _draw_rates(axes: Any, document: dict[str, Any]) -> None:
     axes.set_yticks(ticks, labels, fontsize=9)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.2 * axes.get_xlim()[1])
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
+    axes.xaxis.set_major_formatter(_in_thousands)
     axes.set_xlabel(f"pictures/s, batches of {document['setup']['batch_size']} (line: range of the rounds)")
     axes.set_title("Throughput", fontsize=11)
     axes.grid(axis="x", alpha=0.3)
@@ -119,6 +119,10 @@ def _draw_training(axes: Any, document: dict[str, Any]) -> None:
     axes.grid(axis="x", alpha=0.3)
 
 
+def _in_thousands(value: float, _: Any) -> str:
+    return f"{value / 1000:g}k" if value >= 1000 else f"{value:g}"
+
+
 def _curves(document: dict[str, Any]) -> dict[str, list[tuple[int, float]]]:
     """Our rates by what is varied."""
     curves: dict[str, list[tuple[int, float]]] = {}
@@ -146,7 +150,7 @@ def _draw_sizes(axes: Any, name: str, points: list[tuple[int, float]]) -> None:
     axes.minorticks_off()
     axes.margins(x=0.15)
     axes.set_ylim(0, 1.2 * max(rates))
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value / 1000:g}k" if value >= 1000 else f"{value:g}")
+    axes.yaxis.set_major_formatter(_in_thousands)
     axes.set_xlabel(f"{name}{' in pixels' if 'width' in name else ''}")
     axes.set_ylabel("pictures/s")
     axes.set_title(f"dali-proxy by {name}", fontsize=11)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, errors, fn, types
-from tests.clips import COUNT, VARYING, Clips, decode_from_start, number_of
+from tests.clips import COUNT, VARYING, Clips, decode_from_start, number_of, remux
 
 MIXED = ("h264.mp4", "vp9.webm", "h264_varying.mkv")
 
@@ -355,16 +355,8 @@ def test_going_on_from_a_checkpoint(clips: Clips) -> None:
 def test_a_noted_rotation_is_not_applied(clips: Clips, tmp_path: Path) -> None:
     """Nor is it by DALI: frames are as they were encoded, whatever a phone noted of how it was held."""
     dali = pytest.importorskip("nvidia.dali")
-    import av
-
     path = tmp_path / "rotated.mp4"
-    with av.open(str(clips.path("vp9.mp4"))) as source, av.open(str(path), "w") as target:
-        stream = target.add_stream_from_template(source.streams.video[0])
-        stream.set_display_rotation(90)
-        for packet in source.demux(video=0):
-            if packet.size:
-                packet.stream = stream
-                target.mux(packet)
+    remux(clips.path("vp9.mp4"), path, turned=90)
     assert decode_from_start(path)[0].rotation == 90
     pipe = reading(filenames=[str(path)], sequence_length=5, batch_size=1)
     oracle = dali.Pipeline(batch_size=1, num_threads=1, device_id=None)

@@ -18,7 +18,7 @@ from pipeline.video.clip import Clip
 from pipeline.video.decoder import Decoder
 from pipeline.video.frames import Decoders, read_frames
 from pipeline.video.pixels import Pixels
-from tests.clips import COUNT, KINDS, VARYING, Clips, decode_from_start, encode, number_of
+from tests.clips import COUNT, KINDS, VARYING, Clips, decode_from_start, encode, number_of, remux
 
 RANDOM = np.random.default_rng(6).permutation(COUNT).tolist()
 #: Files that have no time stamps to tell frames by.
@@ -85,18 +85,8 @@ def test_an_edit_list_that_begins_behind_a_key_frame(name: str, first: int, tmp_
     decoder.close()
 
 
-def leave_out(first: int, source: Path, path: Path) -> None:
-    """Write a video that lacks the first packets of another one."""
-    with av.open(str(source)) as whole, av.open(str(path), "w") as cut:
-        stream = cut.add_stream_from_template(whole.streams.video[0])
-        for number, packet in enumerate(whole.demux(video=0)):
-            if number >= first and packet.size:
-                packet.stream = stream
-                cut.mux(packet)
-
-
 def test_an_mp4_that_begins_with_no_key_frame(clips: Clips, tmp_path: Path) -> None:
-    leave_out(5, clips.path("h264_no_b.avi"), tmp_path / "cut.mp4")
+    remux(clips.path("h264_no_b.avi"), tmp_path / "cut.mp4", first=5)
     clip = Clip(str(tmp_path / "cut.mp4"))
     assert clip.count == len(clip.index) == COUNT - 12
     assert [number_of(frame.to_ndarray(format="rgb24")) for _, frame in Decoder(clip).decode([0, 20])] == [12, 32]
@@ -106,7 +96,7 @@ def test_what_is_shown_before_the_first_key_frame_takes_no_seek(
     clips: Clips, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No key frame leads there, and the search from a later one would go on to the end of the video."""
-    leave_out(3, clips.path("mpeg4.mp4"), tmp_path / "cut.mp4")
+    remux(clips.path("mpeg4.mp4"), tmp_path / "cut.mp4", first=3)
     clip = Clip(str(tmp_path / "cut.mp4"))
     assert clip.index.keys[0] == 2
     decoder = Decoder(clip)
@@ -315,13 +305,7 @@ def test_what_is_no_video(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["titled.mp4", "titled.mkv", "titled.avi"])
 def test_a_title_in_any_encoding(name: str, clips: Clips, tmp_path: Path) -> None:
-    with av.open(str(clips.path("mpeg4.mp4"))) as source, av.open(str(tmp_path / name), "w") as copy:
-        copy.metadata["title"] = "Cafe"
-        stream = copy.add_stream_from_template(source.streams.video[0])
-        for packet in source.demux(video=0):
-            if packet.size:
-                packet.stream = stream
-                copy.mux(packet)
+    remux(clips.path("mpeg4.mp4"), tmp_path / name, title="Cafe")
     data = (tmp_path / name).read_bytes()
     assert b"Cafe" in data
     (tmp_path / name).write_bytes(data.replace(b"Cafe", "Café".encode("latin-1")))

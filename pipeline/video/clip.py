@@ -18,7 +18,7 @@ from pipeline.errors import DecodeError, DeviceError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.video.contexts import Contexts
 from pipeline.video.index import FrameIndex, count_frames, index_packets
-from pipeline.video.missing import require_av
+from pipeline.video.missing import any_title, require_av
 from pipeline.video.nvdec import Encoding, acceleration, cuda_current, refusal, require_nvdec
 from pipeline.video.whole import whole
 
@@ -177,8 +177,7 @@ class Clip:
         else:
             source = io.BytesIO(np.ascontiguousarray(source).reshape(-1).view(np.uint8).data)
         try:
-            # Titles may be in any encoding.
-            container = self._av.open(source, buffer_size=_FROM_MEMORY, metadata_errors="replace", **options)
+            container = self._av.open(source, buffer_size=_FROM_MEMORY, **any_title(self._av), **options)
         except self._av.ArgumentError as error:
             raise DecodeError("it is no container of videos, or a damaged one") from error
         try:

@@ -1,4 +1,4 @@
-"""Finds the library that decodes videos, and says what is missing."""
+"""Finds the library that decodes videos, says what is missing, and knows how its versions differ."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from pipeline.errors import DeviceError
 
-__all__ = ["require_av"]
+__all__ = ["any_title", "require_av"]
 
 
 @cache
@@ -24,3 +24,9 @@ def require_av() -> Any:
             f"videos are decoded by PyAV, which can't be imported ({error}): pip install 'dali-proxy[video]'"
         ) from error
     return av
+
+
+@cache
+def any_title(av: Any) -> dict[str, str]:
+    """Return the options of ``av.open`` with which titles may be in any encoding: PyAV needs none from 19 on."""
+    return {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,7 +20,10 @@ GLANCE = 0.05
 """Seconds between two looks at what a loader uses of the CPU, which is counted in steps of 0.01."""
 
 GLANCES = 3
-"""Looks in a row that find nothing more used: it has filled its queues."""
+"""Looks in a row that find it resting: it has filled its queues."""
+
+IDLE = 0.02
+"""Seconds of the CPU, between two looks, that many idle processes use by looking whether there is work."""
 
 PATIENCE = 4.0
 """Seconds after which it is taken to be one that never rests."""
@@ -96,10 +100,10 @@ def settle(used: Callable[[], float] = tree_cpu) -> None:
         used: Says how many seconds of the CPU they have used.
     """
     end = time.perf_counter() + PATIENCE
-    before, still = -1.0, 0
+    before, still = -math.inf, 0
     while still < GLANCES and time.perf_counter() < end:
         now = used()
-        still = still + 1 if now == before else 0
+        still = still + 1 if now - before <= IDLE else 0
         before = now
         time.sleep(GLANCE)
 

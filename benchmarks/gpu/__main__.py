@@ -24,7 +24,7 @@ from benchmarks.rivals.ours import Ours
 from benchmarks.session import RESULTS, command, device_id
 from benchmarks.workload import Setup, prepare_pictures
 
-PARTS = ("pixels", "throughput", "timeline", "training", "sizes", "gil", "neighbours", "mps")
+PARTS = ("pixels", "throughput", "timeline", "sizes", "training", "gil", "neighbours", "mps")
 ON_REQUEST = ("gil", "neighbours", "mps")
 """Parts for which there is no time beside the others."""
 
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> bool:
     session = Session(setup, options.rounds, options.seconds, budget, say)
     document = _empty(session, options)
     parts = {
-        "pixels": _pixels, "throughput": _throughput, "timeline": _timeline, "training": _training, "sizes": _sizes,
+        "pixels": _pixels, "throughput": _throughput, "timeline": _timeline, "sizes": _sizes, "training": _training,
         "gil": _gil, "neighbours": _neighbours, "mps": _mps,
     }  # fmt: skip
     for name in PARTS:

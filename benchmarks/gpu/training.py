@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import statistics
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from benchmarks.child import Caller, RivalError
 from benchmarks.gpu.session import Session
 from benchmarks.gpu.trainer import Step, Trainer, trainer_of
 from benchmarks.graph import make_pipeline
+from benchmarks.measurement import PATIENCE, settle
 from benchmarks.rivals.base import Batch, Rival
 from benchmarks.rivals.nvidia_proxy import NvidiaProxy
 from benchmarks.rivals.ours import modes_of_ours
@@ -41,9 +41,6 @@ LAST = ("ours, thread", "nvidia-proxy")
 KIND = "paths"
 RESIDENT = 4
 """Batches that stay on the GPU to compare with."""
-
-SETTLE = 0.7
-"""Seconds that a loader gets to fill its queues, before it is measured how fast training is without it."""
 
 START = 30.0
 """Seconds that opening a loader and choosing cuDNN's kernels may take, beyond what is measured."""
@@ -120,10 +117,10 @@ def measure_training(
     rounds: int = 1,
     network: str = "resnet50",
 ) -> Iterator[Share]:
-    """Trains from each loader in turn, each in a process of its own.
+    """Trains from each loader in turn, in one process; from NVIDIA's, which has CUDA libraries of its own, in another.
 
     Args:
-        session: What to measure, how long: each loader trains for as many seconds as two measurements have.
+        session: What to measure, how long: each loader trains for as many seconds as one measurement has.
         rivals: The loaders.
         batch_sizes: The batch sizes, the most important one first.
         rounds: How often training from the loader is measured.
@@ -132,36 +129,55 @@ def measure_training(
     Yields:
         What was measured of each loader and batch size that there was time for.
     """
-    seconds = 2 * session.seconds
-    with ExitStack() as stack:
-        helpers: dict[str, Caller] = {}
-        for rival in rivals:
-            if session.setup.device.split(":")[0] not in rival.devices or (reason := rival.unavailable()):
-                session.say(f"  {rival.name} left out: {reason}")
-                continue
-            helper = Caller(f"training from {rival.name}", train_from, rival, network, grace=START)
-            helpers[rival.name] = stack.enter_context(helper)
-        for name, helper in list(helpers.items()):  # none imports while another one trains
-            with session.guarded(f"training from {name}"):
-                helper.wait()
-        for batch_size, name in in_turn(list(batch_sizes), list(helpers)):
+    taking_part = {}
+    for rival in rivals:
+        if session.setup.device.split(":")[0] not in rival.devices or (reason := rival.unavailable()):
+            session.say(f"  {rival.name} left out: {reason}")
+        else:
+            taking_part[rival.name] = rival
+    with _Processes() as processes:
+        for process in [processes.of(rival) for rival in taking_part.values()]:  # none imports while another one trains
+            with session.guarded(f"the start of {process.name}"):
+                process.wait()
+        for batch_size, name in in_turn(list(batch_sizes), list(taking_part)):
             what = f"training, batch {batch_size}, {name}"
-            helper = helpers.get(name)
-            if helper is None or not session.budget.allows(what):
+            rival = taking_part.get(name)
+            if rival is None or not session.budget.allows(what):
                 continue
             session.say(what)
-            setup = session.of_kind(KIND, batch_size=batch_size)
-            helper.begin(setup, rounds, seconds)
+            process = processes.of(rival)
+            process.begin(rival, network, session.of_kind(KIND, batch_size=batch_size), rounds, session.seconds)
             try:
-                shares: list[Share] = helper.end(4 * (rounds + 1) * (seconds + SETTLE))
+                shares: list[Share] = process.end(4 * (rounds + 1) * (session.seconds + PATIENCE))
             except RivalError as error:
                 session.fail(what, str(error))
                 if not error.told:  # it hangs, or is gone
-                    helpers.pop(name).close()
+                    processes.end(rival)
+                    del taking_part[name]
                 continue
             yield from shares
-        for helper in helpers.values():
-            helper.let_go()
+
+
+class _Processes(ExitStack):
+    """Processes that train. In each, cuDNN chooses its kernels once for a batch size, which takes 5 to 14 s."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._running: dict[str, Caller] = {}
+
+    def of(self, rival: Rival) -> Caller:
+        """The process that trains from a loader; a new one after `end`."""
+        whose = self._whose(rival)
+        if whose not in self._running:
+            self._running[whose] = self.enter_context(Caller(f"training from {whose}", train_from, grace=START))
+        return self._running[whose]
+
+    def end(self, rival: Rival) -> None:
+        """Ends the process that trains from a loader."""
+        self._running.pop(self._whose(rival)).close()
+
+    def _whose(self, rival: Rival) -> str:
+        return "NVIDIA's loader" if isinstance(rival, NvidiaProxy) else "ours and torch's"
 
 
 def in_turn(batch_sizes: Sequence[int], loaders: Sequence[str]) -> list[tuple[int, str]]:
@@ -201,11 +217,11 @@ def _share(
 ) -> Share:
     trainer, launches, step = training
     kept = itertools.cycle(resident)
-    trainer.rate(kept, seconds / 4, warm_up=8, step=step)  # cuDNN chooses its kernels
+    trainer.rate(kept, seconds / 4, warm_up=8, step=step)  # cuDNN chooses its kernels the first time
     rates, alone, cores, cores_alone, report = [], [], [], [], ""
 
     def rest() -> None:
-        time.sleep(SETTLE)
+        settle()
         rate, used = trainer.rate(kept, seconds / 2, warm_up=2, step=step)
         alone.append(rate)
         cores_alone.append(used)

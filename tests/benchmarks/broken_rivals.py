@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -50,6 +51,16 @@ class Raising(Broken):
         for number in range(batches_looked_at(setup) + 2):
             yield self.good_batch(setup, number)
         raise OSError("the disk is gone")
+
+
+class Vanishing(Broken):
+    """Ends its process."""
+
+    name = "vanishing"
+
+    def stream(self, setup: Setup) -> Iterator[Batch]:
+        os._exit(3)
+        yield self.good_batch(setup, 0)
 
 
 class Shuffling(Broken):

@@ -26,6 +26,7 @@ from benchmarks.rivals.decoder import DecoderAlone
 from benchmarks.rivals.ours import Ours, modes_of_ours
 from benchmarks.runner import run_kind
 from benchmarks.workload import Setup, prepare_pictures
+from tests.benchmarks.broken_rivals import Vanishing
 
 pytestmark = pytest.mark.timeout(180)  # processes start, which takes long on a busy machine
 
@@ -127,6 +128,14 @@ def test_training_from_a_loader(session: Session) -> None:
     assert "samples/s" in share.report
     assert "batch    4" in str(share)
     assert training.as_json(share)["share"] == pytest.approx(share.share, abs=1e-4)
+
+
+def test_training_goes_on_after_a_loader_that_ends_its_process(session: Session) -> None:
+    rivals = [Vanishing(), Ours("ours, process")]
+    shares = list(training.measure_training(session, rivals, batch_sizes=[4, 2], network="tiny"))
+    assert [(share.loader, share.batch_size) for share in shares] == [("ours, process", 4), ("ours, process", 2)]
+    assert list(session.failures) == ["training, batch 4, vanishing"]  # and is not asked again
+    assert "died" in session.failures["training, batch 4, vanishing"]
 
 
 def test_python_time_that_a_loader_takes(session: Session) -> None:
@@ -298,7 +307,7 @@ def test_the_command_saves_what_it_has_when_time_is_over(
     monkeypatch.setattr(sys, "argv", ["gpu", *words])
     assert command_line.main() == 0
     printed = capsys.readouterr().out
-    assert "Left out, as 0 s were over: pixels; throughput; timeline; training; sizes" in printed
+    assert "Left out, as 0 s were over: pixels; throughput; timeline; sizes; training" in printed
     (saved,) = tmp_path.glob("*-gpu.json")
     assert str(tmp_path) not in saved.read_text()
 

@@ -16,9 +16,9 @@ def no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measurement, "GLANCE", 0.0)
 
 
-def test_three_looks_in_a_row_that_find_nothing_used_are_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_looks_in_a_row_that_find_hardly_anything_used_are_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measurement, "PATIENCE", math.inf)
-    looks = iter([1.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 3.0, 4.0])
+    looks = iter([1.0, 2.0, 2.01, 2.02, 3.0, 3.01, 3.02, 3.03, 4.0])
     settle(looks.__next__)
     assert list(looks) == [4.0]
 

@@ -148,14 +148,15 @@ class Executor:
         self._advance(_Run(batch, on_done))
 
     def _gpu_threads(self) -> int:
-        """Return how many threads issue work for the GPU: two where one decodes while the other prepares a batch.
+        """Return how many threads issue work for the GPU.
 
+        Two where one decodes, or brings pictures together that are to be copied, while the other prepares a batch.
         That is so where all they do may be done by any thread; other operators have one thread, and batches in order.
         """
         steps = [step for phase in self._plan.phases if phase.device == "gpu" for step in phase.steps]
-        decoding = [step for step in steps if id(step) in self._fused and step.nodes[0].device == "mixed"]
-        simple = [step for step in steps if step.nodes[0].operator == "copy_to_gpu"]
-        return 2 if decoding and len(decoding) + len(simple) == len(steps) else 1
+        fused = [step for step in steps if id(step) in self._fused]
+        copies = [step for step in steps if step.nodes[0].operator == "copy_to_gpu"]
+        return 2 if fused and len(fused) + len(copies) == len(steps) else 1
 
     def _reserve(self, config: ExecutorConfig) -> None:
         """Have memory ready for the outputs of as many batches as run at once, where their size is guessed."""

@@ -104,6 +104,19 @@ def test_copies_and_work_on_a_gpu_overlap_with_work_on_the_cpu(jpeg_folder: Path
         assert any(a.batch != b.batch and a.overlaps(b) for a in on_gpu for b in on_cpu), name
 
 
+@pytest.mark.gpu
+def test_pictures_of_two_batches_are_brought_to_the_gpu_at_once(jpeg_folder: Path) -> None:
+    images = fn.decoders.image(fn.external_source(name="x")).gpu()
+    graph = Graph.of([fn.crop_mirror_normalize(fn.random_resized_crop(images, size=(64, 64)))])
+    with Executor(graph, replace(CONFIG, device_id=0)) as executor:
+        executor.trace = trace = Trace()
+        run(executor, encoded(jpeg_folder), 60, at_once=4)
+        spans = trace.spans()
+    copies = [span for span in spans if span.name == "copy_to_gpu" and span.lane.startswith("dali-gpu-stage")]
+    assert len(copies) == 60
+    assert {span.lane for span in copies} == {"dali-gpu-stage-0", "dali-gpu-stage-1"}
+
+
 def test_a_thousand_batches_allocate_nothing_new(jpeg_folder: Path) -> None:
     data = encoded(jpeg_folder)
     with Executor(image_graph(), CONFIG) as executor:

@@ -51,10 +51,10 @@ class Goal:
     def __str__(self) -> str:
         bound = f"{'<=' if self.below else '>='} {self.bound:g}"
         if self.figure is None:
-            return f"  {self.title:<52}{bound:>9}{'-':>10}  {self.note}"
+            return f"  {self.title:<60}{bound:>9}{'-':>10}  {self.note}"
         spread = f"{self.figure.low:.2f}..{self.figure.high:.2f}"
         answer = "yes" if self.reached else "NO"
-        return f"  {self.title:<52}{bound:>9}{self.figure.median:>10.3f}  {spread:<14}{answer:<5}{self.note}".rstrip()
+        return f"  {self.title:<60}{bound:>9}{self.figure.median:>10.3f}  {spread:<14}{answer:<5}{self.note}".rstrip()
 
 
 def goals(document: dict[str, Any]) -> list[Goal]:
@@ -72,7 +72,7 @@ def summary(document: dict[str, Any]) -> str:
             ratio = f"{entry['reference_ratio']:.2f} x" if "reference_ratio" in entry else ""
             title = f"{KIND_TITLES.get(kind, kind)}: {name}"
             lines.append(f"  {title:<32}{entry['rate']:>10,.0f}{_cores_of(entry):>8.1f}{shown:>9}  {ratio}".rstrip())
-    lines += ["", f"{'goal':<54}{'must be':>9}{'measured':>10}  {'range':<14}reached"]
+    lines += ["", f"{'goal':<62}{'must be':>9}{'measured':>10}  {'range':<14}reached"]
     lines += [str(goal) for goal in goals(document)]
     return "\n".join(lines)
 
@@ -126,13 +126,15 @@ def _cores(document: dict[str, Any]) -> Iterator[Goal]:
 def _shares(document: dict[str, Any]) -> Iterator[Goal]:
     shares = document.get("training", {}).get("shares", [])
     why = document.get("training", {}).get("missing") or "not measured"
-    replayed = {size: bound for size, bound in BEST_SHARES.items() if size in REPLAYED}
     for title, bounds, launches, belongs in (
         ("our best mode", BEST_SHARES, EAGER, _is_ours),
-        ("server in its process, same GPU", SERVER_SHARES, EAGER, _is_server),
-        ("our best mode, CUDA graph", replayed, REPLAY, _is_ours),
+        ("server in its process", SERVER_SHARES, EAGER, _is_server),
+        ("our best mode, CUDA graph", BEST_SHARES, REPLAY, _is_ours),
+        ("server in its process, CUDA graph", SERVER_SHARES, REPLAY, _is_server),
     ):
         for batch_size, bound in bounds.items():
+            if launches == REPLAY and batch_size not in REPLAYED:
+                continue
             of_size = [one for one in shares if one["batch_size"] == batch_size and one["launches"] == launches]
             found = [one for one in of_size if belongs(one["loader"])]
             name = f"training's share, batch {batch_size}: {title}"

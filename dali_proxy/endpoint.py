@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from dali_proxy.transport.protocol import CODEC, Hello, Welcome
-from pipeline.errors import ArgumentValueError, GraphError
+from pipeline.errors import GraphError
 from pipeline.ipc.channel import Channel, Received
 from pipeline.ipc.connecting import connect
 from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError
@@ -17,7 +17,7 @@ from pipeline.types import to_numpy_type
 if TYPE_CHECKING:
     from pipeline import Pipeline
 
-__all__ = ["Endpoint", "InputSpec", "check_limits", "input_specs", "open_channel", "server_errors"]
+__all__ = ["Endpoint", "InputSpec", "input_specs", "open_channel", "server_errors"]
 
 
 @dataclass(frozen=True)
@@ -81,23 +81,6 @@ def input_specs(pipeline: Pipeline) -> tuple[InputSpec, ...]:
             "use fn.external_source(name=...) with no source"
         )
     return tuple(specs)
-
-
-def check_limits(timeout: float | None, **sizes: int) -> None:
-    """Refuse what no server can keep to.
-
-    Args:
-        timeout: seconds, or None.
-        **sizes: numbers of bytes, by the names of their arguments.
-
-    Raises:
-        ArgumentValueError: one of them is 0, negative or no number.
-    """
-    for name, size in sizes.items():
-        if not isinstance(size, int) or size < 1:
-            raise ArgumentValueError(f"DALIServer: {name} must be a number of bytes, 1 or more, not {size!r}")
-    if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
-        raise ArgumentValueError(f"DALIServer: timeout must be seconds, more than 0, or None, not {timeout!r}")
 
 
 def open_channel(endpoint: Endpoint, role: str, name: str) -> tuple[Channel, Received]:

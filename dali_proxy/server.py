@@ -14,17 +14,18 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from dali_proxy.endpoint import Endpoint, check_limits, input_specs
+from dali_proxy.endpoint import Endpoint, input_specs
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from dali_proxy.folders import is_refused, new_folder, remove_dead_folders
 from dali_proxy.host import HostOptions, ProcessHost, ThreadHost
 from dali_proxy.interrupts import unheard
+from dali_proxy.limits import check_limits, check_sizes
 from dali_proxy.nvidia.adopt import adopt, is_nvidia_pipeline
 from dali_proxy.placement import Placement, Placing
 from dali_proxy.telemetry import LoopTimes, Losses, ServerStats
 from dali_proxy.worker import close_worker_client
 from pipeline import Pipeline
-from pipeline.errors import ArgumentTypeError, ArgumentValueError, MissingSizeError, PipelineError
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 from pipeline.graph.placement import halves_by_device
 from pipeline.threads import Ending
 
@@ -133,9 +134,7 @@ class DALIServer:
             raise ArgumentValueError(f'DALIServer: mode must be "process" or "thread", not {mode!r}')
         if restart not in ("never", "on-failure"):
             raise ArgumentValueError(f'DALIServer: restart must be "never" or "on-failure", not {restart!r}')
-        for name, size in (("batch_size", pipeline.max_batch_size), ("num_threads", pipeline.num_threads)):
-            if size < 1:
-                raise MissingSizeError(f"DALIServer: the pipeline has no {name}: pass {name}= (1 or more) to it")
+        check_sizes(pipeline)
         check_limits(timeout, ring_bytes=ring_bytes, ring_bytes_limit=ring_bytes_limit, unclaimed_bytes=unclaimed_bytes)
         inputs = input_specs(pipeline)
         self.pipeline = pipeline

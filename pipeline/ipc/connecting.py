@@ -7,7 +7,7 @@ import socket
 import struct
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from pipeline.ipc.authentication import ClientHandshake, ServerHandshake, check_peer
 from pipeline.ipc.channel import Channel
@@ -66,13 +66,16 @@ class Listener:
         self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._sock = _new_socket()
         try:
-            if os.path.exists(path):
-                os.unlink(path)
-            with _short_path(path) as short:
+            # It gets its name when it listens: a socket that refuses connections is taken for one of a dead server.
+            nameless = path + ".new"
+            with suppress(FileNotFoundError):
+                os.unlink(nameless)
+            with _short_path(nameless) as short:
                 self._sock.bind(short)
-            os.chmod(path, 0o600)
+            os.chmod(nameless, 0o600)
             self._sock.listen(128)
             self._sock.setblocking(False)
+            os.rename(nameless, path)
         except OSError as error:
             self.close(unlink=False)
             raise as_descriptor_error(error, f"could not listen at {path}") from error

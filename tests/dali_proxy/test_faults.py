@@ -8,7 +8,6 @@ import pickle
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -27,7 +26,6 @@ import torch.utils.data._utils
 from torch.utils.data import default_collate
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ProxyError, ServerDiedError, WorkerDiedError
-from dali_proxy.folders import new_folder, remove_dead_folders
 from pipeline import fn, pipeline_def, types
 from pipeline.ipc.errors import RingFullError
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
@@ -330,28 +328,6 @@ def test_socket_folder_that_is_removed() -> None:
             raise server.end_error() or AssertionError
         assert run_to_the_end(loader) == list(range(40))  # it was started again
         assert os.path.exists(server.endpoint.path)
-
-
-def test_folders_of_dead_servers_are_removed() -> None:
-    folders = [Path(new_folder()) for _ in range(3)]
-    for folder in folders:
-        folder.mkdir(mode=0o700)
-    of_the_user = Path(f"{tempfile.gettempdir()}/dali-proxy-data")
-    of_the_user.mkdir()
-    os.utime(of_the_user, (0, 0))
-    with socket.socket(socket.AF_UNIX) as dead, socket.socket(socket.AF_UNIX) as alive:
-        dead.bind(str(folders[0] / "socket"))
-        alive.bind(str(folders[1] / "socket"))
-        alive.listen()
-        dead.close()
-        remove_dead_folders()
-        assert [folder.exists() for folder in folders] == [False, True, True]  # the third is about to start
-        os.utime(folders[2], (0, 0))
-        remove_dead_folders()
-    assert [folder.exists() for folder in folders] == [False, True, False]
-    remove_dead_folders()
-    assert not folders[1].exists()
-    of_the_user.rmdir()
 
 
 # The training process -------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ class LookupTableCpu(SampleOperator[None]):
 
     def _positions(self, data: Array) -> Array:
         last = len(self._table) - 1
-        return np.where((data >= 0) & (data < last), data, last).astype(np.intp)
+        return np.where((data >= 0) & (data < last), data.astype(np.intp), last)
 
 
 @implements(LOOKUP_TABLE, "gpu")

@@ -174,7 +174,8 @@ static PyObject *set_regions(PyObject *module, PyObject *args) {
     return PyLong_FromLong(refused);
 }
 
-/* One batch in libnvjpeg at a time for each GPU. Who waits holds no GIL, so that the next one begins when one ends. */
+/* One batch in libnvjpeg at a time for each GPU. Who waits holds no GIL, so that the next one begins when one ends. Who
+   has the turn may take it again: garbage is collected meanwhile, and another decoder is maybe closed with it. */
 #define GPUS 64
 static pthread_mutex_t turns[GPUS];
 
@@ -184,27 +185,65 @@ static pthread_mutex_t *turn_of(int gpu) {
     return NULL;
 }
 
-static PyObject *take_turn(PyObject *module, PyObject *args) {
+/* A turn that Python holds, as a context. It is taken and given up here: where Python code did so, a KeyboardInterrupt
+   could come between that and the block, and nobody would give it up. */
+typedef struct {
+    PyObject_HEAD
+    pthread_mutex_t *mutex;
+} HeldTurn;
+
+static PyObject *held_new(PyTypeObject *type, PyObject *args, PyObject *named) {
     int gpu;
-    (void)module;
+    (void)named;
     if (!PyArg_ParseTuple(args, "i", &gpu)) return NULL;
-    pthread_mutex_t *turn = turn_of(gpu);
-    if (!turn) return NULL;
+    pthread_mutex_t *mutex = turn_of(gpu);
+    HeldTurn *made = mutex ? (HeldTurn *)type->tp_alloc(type, 0) : NULL;
+    if (made) made->mutex = mutex;
+    return (PyObject *)made;
+}
+
+static void held_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyObject *held_enter(PyObject *self, PyObject *nothing) {
+    pthread_mutex_t *mutex = ((HeldTurn *)self)->mutex;
+    (void)nothing;
     Py_BEGIN_ALLOW_THREADS
-    pthread_mutex_lock(turn);
+    pthread_mutex_lock(mutex);
     Py_END_ALLOW_THREADS
+    if (PyErr_CheckSignals()) { /* who was interrupted while it waited has no turn */
+        pthread_mutex_unlock(mutex);
+        return NULL;
+    }
+    return Py_NewRef(self);
+}
+
+static PyObject *held_exit(PyObject *self, PyObject *args) {
+    (void)args;
+    pthread_mutex_unlock(((HeldTurn *)self)->mutex);
     Py_RETURN_NONE;
 }
 
-static PyObject *end_turn(PyObject *module, PyObject *args) {
-    int gpu;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "i", &gpu)) return NULL;
-    pthread_mutex_t *turn = turn_of(gpu);
-    if (!turn) return NULL;
-    pthread_mutex_unlock(turn);
-    Py_RETURN_NONE;
-}
+static PyMethodDef held_methods[] = {
+    {"__enter__", held_enter, METH_NOARGS, "Wait for the turn to call libnvjpeg."},
+    {"__exit__", held_exit, METH_VARARGS, "Let the next one have it; by the thread that took it."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot held_slots[] = {
+    {Py_tp_doc, "HeldTurn(gpu): as a context, the right to call libnvjpeg."},
+    {Py_tp_new, held_new},
+    {Py_tp_dealloc, held_dealloc},
+    {Py_tp_methods, held_methods},
+    {0, NULL},
+};
+
+static PyType_Spec held_spec = {
+    "pipeline.codecs._native.HeldTurn", sizeof(HeldTurn), 0, Py_TPFLAGS_DEFAULT, held_slots,
+};
 
 /* nvjpegDecodeBatchedInitialize: handle, state, pictures, threads, output format. */
 typedef int (*Prepare)(void *, void *, int, int, int);
@@ -249,8 +288,6 @@ static PyMethodDef methods[] = {
     {"headers", headers, METH_VARARGS, "headers(addresses, lengths, rows): fill a row for each JPEG."},
     {"set_regions", set_regions, METH_VARARGS,
      "set_regions(function, parameters, regions): set x, y, width, height of each; returns the first status but 0."},
-    {"take_turn", take_turn, METH_VARARGS, "take_turn(gpu): wait for the turn to call libnvjpeg."},
-    {"end_turn", end_turn, METH_VARARGS, "end_turn(gpu): let the next one have it; by the thread that took it."},
     {"decode_in_turn", decode_in_turn, METH_VARARGS,
      "decode_in_turn(gpu, prepare, decode, record, wait, handle, state, count, output, addresses, sizes, images, "
      "parameters, stream, event): call two functions of libnvjpeg in one turn, the first unless count is 0, and wait "
@@ -264,6 +301,13 @@ static struct PyModuleDef definition = {
 };
 
 PyMODINIT_FUNC PyInit__native(void) {
-    for (int gpu = 0; gpu < GPUS; gpu++) pthread_mutex_init(&turns[gpu], NULL);
-    return PyModule_Create(&definition);
+    pthread_mutexattr_t again;
+    pthread_mutexattr_init(&again);
+    pthread_mutexattr_settype(&again, PTHREAD_MUTEX_RECURSIVE);
+    for (int gpu = 0; gpu < GPUS; gpu++) pthread_mutex_init(&turns[gpu], &again);
+    pthread_mutexattr_destroy(&again);
+    PyObject *module = PyModule_Create(&definition), *held = PyType_FromSpec(&held_spec);
+    if (!module || !held || PyModule_AddType(module, (PyTypeObject *)held) < 0) Py_CLEAR(module);
+    Py_XDECREF(held);
+    return module;
 }

@@ -44,7 +44,8 @@ class EncodedBatch:
 
     @classmethod
     def of(cls, arrays: Sequence[Bytes]) -> EncodedBatch:
-        """Describe arrays."""
+        """Describe arrays: one-dimensional, of uint8. Those that aren't contiguous are copied."""
+        arrays = [np.ascontiguousarray(array) for array in arrays]
         pointers = np.array([array.ctypes.data for array in arrays], np.int64)
         return cls(pointers, np.array([array.nbytes for array in arrays], np.int64), lambda: arrays, arrays)
 

@@ -23,7 +23,11 @@ def missing_codec_reason() -> str | None:
     it wherever pip put it: without it, nvImageCodec would decode JPEGs on the CPU and say nothing. nvImageCodec itself
     is not loaded, which takes a second.
     """
-    if importlib.util.find_spec("nvidia") is None or importlib.util.find_spec("nvidia.nvimgcodec") is None:
+    try:
+        codec = importlib.util.find_spec("nvidia.nvimgcodec")
+    except ModuleNotFoundError:  # there is no `nvidia` either
+        codec = None
+    if codec is None:
         return (
             "nvImageCodec is not installed: install nvidia-nvimgcodec-cu12[nvjpeg] or "
             "nvidia-nvimgcodec-cu13[nvjpeg], the one that fits the driver"

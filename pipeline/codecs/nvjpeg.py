@@ -21,7 +21,7 @@ from pipeline.codecs.missing import load_nvjpeg
 from pipeline.codecs.native import compiled
 from pipeline.codecs.turns import Turn, training_beside
 from pipeline.errors import DeviceError, PipelineError
-from pipeline.kernels.errors import cuda_call, load_cupy, require_device
+from pipeline.kernels.errors import CudaError, cuda_call, load_cupy, require_device
 from pipeline.kernels.samples import Samples
 from pipeline.types import BGR, GRAY, RGB, DALIImageType
 
@@ -81,21 +81,11 @@ class NvjpegDecoder:
         self._idle: dict[int, list[_Decoding]] = {}  # by the stream's address
         self._users = 0
         self._changed = threading.Condition()
-        with load_cupy().cuda.Device(device_id), self._turn:
+        with load_cupy().cuda.Device(device_id), self._turn.held:
             status = self._library.nvjpegCreateEx(_BACKEND_HARDWARE, None, None, 0, byref(self._handle))
         if status:
             self._handle = None
             raise DeviceError(f"device {device_id} has no JPEG engine that libnvjpeg can use: {_words(status)}")
-
-    @property
-    def engines(self) -> int:
-        """How many engines the device has."""
-        engines, cores = c_uint(), c_uint()
-        _check(
-            self._library.nvjpegGetHardwareDecoderInfo(self._handle, byref(engines), byref(cores)),
-            "nvjpegGetHardwareDecoderInfo",
-        )
-        return engines.value
 
     def decode(
         self,
@@ -127,8 +117,8 @@ class NvjpegDecoder:
         images["pitch"][:, 0] = target.strides[:, 0]
         sources = np.ascontiguousarray(pointers, np.uint64)
         sizes = np.ascontiguousarray(lengths, np.uint64)
-        with load_cupy().cuda.Device(self.device_id), self._use():
-            decoding = self._take(stream)
+        with load_cupy().cuda.Device(self.device_id), self._use() as handle:
+            decoding = self._take(handle, stream)
             try:
                 decoding.decode(sources, sizes, images, starts, target.shapes, _OUTPUTS[output_type], stream)
             except NvjpegError:  # a state that has failed goes on failing
@@ -139,19 +129,20 @@ class NvjpegDecoder:
             self._idle.setdefault(int(stream.ptr), []).append(decoding)
 
     def close(self) -> None:
-        """Wait for calls and for the device, and free the decoder. Idempotent."""
+        """Wait for calls and for the device, and free the decoder, unless the device is in error. Idempotent."""
         with self._changed:
             handle, self._handle = self._handle, None
             if handle is None:
                 return
             self._changed.wait_for(lambda: not self._users)
-        with load_cupy().cuda.Device(self.device_id) as device:
+        # Of a GPU in error nothing can be freed any more, and whoever closes has other things to end.
+        with suppress(CudaError), cuda_call("cudaDeviceSynchronize"), load_cupy().cuda.Device(self.device_id) as device:
             device.synchronize()
             for decodings in self._idle.values():
                 for decoding in decodings:
                     decoding.free()
             self._idle.clear()
-            with self._turn:
+            with self._turn.held:
                 self._library.nvjpegDestroy(handle)
 
     def __enter__(self) -> NvjpegDecoder:
@@ -163,27 +154,27 @@ class NvjpegDecoder:
         self.close()
 
     @contextmanager
-    def _use(self) -> Iterator[None]:
-        """Keep it open meanwhile."""
+    def _use(self) -> Iterator[c_void_p]:
+        """Keep it open meanwhile, also when `close` comes."""
         with self._changed:
-            if self._handle is None:
+            handle = self._handle
+            if handle is None:
                 raise PipelineError("the decoder is closed")
             self._users += 1
         try:
-            yield
+            yield handle
         finally:
             with self._changed:
                 self._users -= 1
                 self._changed.notify_all()
 
-    def _take(self, stream: Any) -> _Decoding:
+    def _take(self, handle: c_void_p, stream: Any) -> _Decoding:
         """Return what nobody decodes with, of those that were used on a stream: its order keeps batches apart."""
         idle = self._idle.get(int(stream.ptr))
         with suppress(IndexError):
             if idle is not None:
                 return idle.pop()
-        assert self._handle is not None
-        return _Decoding(self._library, self._driver, self._handle, self._turn)
+        return _Decoding(self._library, self._driver, handle, self._turn)
 
 
 class _Decoding:
@@ -197,7 +188,7 @@ class _Decoding:
         self._prepared: tuple[int, int] | None = None
         self._made: dict[int, npt.NDArray[np.uint64]] = {}  # nvjpegDecodeParams_t, by output format
         self._event = load_cupy().cuda.Event(block=True, disable_timing=True) if training_beside() else None
-        with turn:
+        with turn.held:
             _check(library.nvjpegJpegStateCreate(handle, byref(self._state)), "nvjpegJpegStateCreate")
 
     def decode(
@@ -236,11 +227,11 @@ class _Decoding:
 
     def free(self) -> None:
         """Free it. What it was last used for may not run any more, or have failed."""
-        with self._turn:
+        made = [parameters for each in self._made.values() for parameters in each.tolist()]
+        with self._turn.held:
             self._library.nvjpegJpegStateDestroy(self._state)
-            for made in self._made.values():
-                for parameters in made.tolist():
-                    self._library.nvjpegDecodeParamsDestroy(parameters)
+            for parameters in made:
+                self._library.nvjpegDecodeParamsDestroy(parameters)
 
     def _parameters(
         self, output: int, starts: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64]
@@ -281,7 +272,6 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
     for name, arguments in {
         "nvjpegCreateEx": [c_int, pointer, pointer, c_uint, POINTER(pointer)],
         "nvjpegDestroy": [pointer],
-        "nvjpegGetHardwareDecoderInfo": [pointer, POINTER(c_uint), POINTER(c_uint)],
         "nvjpegJpegStateCreate": [pointer, POINTER(pointer)],
         "nvjpegJpegStateDestroy": [pointer],
         "nvjpegDecodeBatchedInitialize": [pointer, pointer, c_int, c_int, c_int],

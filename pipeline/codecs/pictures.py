@@ -23,6 +23,9 @@ __all__ = ["PictureDecoder"]
 
 Regions = npt.NDArray[np.int64]
 
+#: A block of 8 x 8 pixels takes two bits of baseline coding at least: the codes of its mean and of its end.
+_PIXELS_PER_BYTE = 256
+
 
 class PictureDecoder:
     """A decoder of one GPU. Any thread may call it.
@@ -122,6 +125,8 @@ class PictureDecoder:
             return np.zeros(len(encoded), np.bool_)
         headers = encoded.headers
         easy: npt.NDArray[np.bool_] = headers["simple"] != 0
+        # A damaged size may be gigabytes. Memory that was made for it would be kept.
+        easy &= headers["height"].astype(np.int64) * headers["width"] <= encoded.lengths * _PIXELS_PER_BYTE
         if use_exif:
             easy &= headers["orientation"] == 1
         if regions is not None:

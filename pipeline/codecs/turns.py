@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from types import TracebackType
 from typing import Any
 
 import numpy.typing as npt
@@ -29,7 +28,7 @@ def training_beside() -> bool:
 
 
 class Turn:
-    """The right to use libnvjpeg on a GPU, which all decoders of a process share. As a context it is held.
+    """The right to use libnvjpeg on a GPU, which all decoders of a process share.
 
     Where a training may be in the same process, a turn lasts until the GPU has decoded the batch, not only until the
     call returns: beside a CUDA graph the GPU can stop for ever otherwise (docs/decisions-gpu.md).
@@ -39,11 +38,14 @@ class Turn:
 
     Args:
         device_id: the CUDA device.
+
+    Attributes:
+        held: the right as a context, for calls that decode nothing. The same thread may enter it again.
     """
 
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
-        self._lock = _LOCKS.setdefault(device_id, _CompiledLock(device_id) if compiled else threading.Lock())
+        self.held = _LOCKS.setdefault(device_id, compiled.HeldTurn(device_id) if compiled else threading.RLock())
 
     def decode(
         self,
@@ -82,7 +84,7 @@ class Turn:
                 self._device_id, *addresses, handle.value, state.value, count, output, *batch, stream, event
             )
             return found
-        with self._lock:
+        with self.held:
             if prepare is not None and (
                 status := library.nvjpegDecodeBatchedInitialize(handle, state, prepare[0], 1, prepare[1])
             ):
@@ -90,27 +92,3 @@ class Turn:
             decoded = library.nvjpegDecodeBatchedEx(handle, state, *(array.ctypes.data for array in batch), stream)
             waited = event and (driver.cuEventRecord(event, stream) or driver.cuEventSynchronize(event))
             return 0, decoded, waited
-
-    def __enter__(self) -> Turn:
-        self._lock.acquire()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._lock.release()
-
-
-class _CompiledLock:
-    """The C module's lock of a GPU."""
-
-    def __init__(self, device_id: int) -> None:
-        self._device_id = device_id
-
-    def acquire(self) -> None:
-        assert compiled is not None
-        compiled.take_turn(self._device_id)
-
-    def release(self) -> None:
-        assert compiled is not None
-        compiled.end_turn(self._device_id)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import sys
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pipeline.codecs import nvjpeg
+from pipeline.codecs import missing_codec_reason, nvjpeg
 from pipeline.errors import DeviceError
 
 
@@ -15,3 +16,18 @@ def test_a_libnvjpeg_without_the_batched_call_is_no_engine() -> None:
     old: Any = SimpleNamespace(nvjpegCreateEx=SimpleNamespace())
     with pytest.raises(DeviceError, match="too old: it has no nvjpegDestroy"):
         nvjpeg._bind(old)
+
+
+def test_nothing_of_nvidias_is_said_where_our_own_nvidia_stands_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`dali-proxy run` makes a package `nvidia` where there is none."""
+    made = ModuleType("nvidia")
+    made.__path__ = []
+    monkeypatch.setitem(sys.modules, "nvidia", made)
+    monkeypatch.delitem(sys.modules, "nvidia.nvimgcodec", raising=False)
+    assert str(missing_codec_reason.__wrapped__()).startswith("nvImageCodec is not installed")
+
+
+def test_without_a_package_of_nvidias_the_codec_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "nvidia", None)  # an import of it fails
+    monkeypatch.delitem(sys.modules, "nvidia.nvimgcodec", raising=False)
+    assert str(missing_codec_reason.__wrapped__()).startswith("nvImageCodec is not installed")

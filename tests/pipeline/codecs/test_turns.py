@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import signal
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -137,7 +139,7 @@ def test_one_at_a_time_for_each_gpu() -> None:
     for thread in threads[1:]:
         thread.start()
     assert other_gpu.wait(50)  # another GPU has turns of its own
-    with Turn(2):
+    with Turn(2).held:
         pass
     assert order == [1, 3, -3]
     go_on.set()
@@ -155,7 +157,7 @@ def test_a_turn_that_is_held_keeps_others_out() -> None:
         begun.set()
         Turn(0).decode(made, driver(), HANDLE, STATE, None, BATCH, 0, 0)
 
-    with Turn(0):
+    with Turn(0).held:
         thread = threading.Thread(target=call)
         thread.start()
         assert begun.wait(50)
@@ -164,9 +166,86 @@ def test_a_turn_that_is_held_keeps_others_out() -> None:
     assert order == ["held", "decoded"]
 
 
+class Interrupted(Exception):
+    """What a signal raises in the main thread, as Ctrl-C does."""
+
+
+@pytest.fixture
+def interrupting() -> Iterator[None]:
+    """SIGUSR1 raises, and a thread keeps the GIL until it waits for something else."""
+
+    def interrupt(*_: object) -> None:
+        raise Interrupted
+
+    before, interval = signal.signal(signal.SIGUSR1, interrupt), sys.getswitchinterval()
+    sys.setswitchinterval(1000)
+    yield
+    sys.setswitchinterval(interval)
+    signal.signal(signal.SIGUSR1, before)
+
+
+def is_free(gpu: int) -> bool:
+    """Tell whether another thread can have the turn."""
+    had = threading.Event()
+
+    def take() -> None:
+        with Turn(gpu).held:
+            had.set()
+
+    threading.Thread(target=take, daemon=True).start()
+    return had.wait(20)
+
+
+@pytest.mark.usefixtures("interrupting")
+def test_a_turn_is_given_up_by_who_is_interrupted_while_it_waits() -> None:
+    inside, waited_for = threading.Event(), threading.Event()
+
+    def decode(*_: int) -> int:
+        inside.set()
+        assert waited_for.wait(50)
+        signal.raise_signal(signal.SIGUSR1)  # the main thread has let go of the GIL, so it waits for the turn
+        return 0
+
+    made = library(decode=decode)
+    thread = threading.Thread(target=lambda: Turn(5).decode(made, driver(), HANDLE, STATE, None, BATCH, 0, 0))
+    thread.start()
+    assert inside.wait(50)
+    turn = Turn(5)
+
+    def take() -> None:
+        waited_for.set()
+        with turn.held:
+            sum(range(3))  # here or before, the signal is seen
+
+    with pytest.raises(Interrupted):
+        take()
+    thread.join(50)
+    assert is_free(5)
+
+
+def test_who_has_the_turn_may_take_it_again() -> None:
+    """Garbage is collected meanwhile, and another decoder is maybe closed with it."""
+    done = threading.Event()
+
+    def twice() -> None:
+        with Turn(6).held, Turn(6).held:
+            pass
+        done.set()
+
+    threading.Thread(target=twice, daemon=True).start()
+    assert done.wait(20)
+    assert is_free(6)
+
+
+def test_a_turn_is_given_up_after_an_error() -> None:
+    with pytest.raises(ZeroDivisionError), Turn(0).held:
+        _ = 1 // 0
+    assert is_free(0)
+
+
 def test_gpus_that_cannot_be() -> None:
     if turns.compiled is None:
         pytest.skip("needs the C module")
     for gpu in (-1, 64):
-        with pytest.raises(ValueError, match=f"there is no GPU {gpu}"), Turn(gpu):
-            pass
+        with pytest.raises(ValueError, match=f"there is no GPU {gpu}"):
+            Turn(gpu)

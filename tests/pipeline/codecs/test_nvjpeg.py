@@ -1,0 +1,124 @@
+"""What the JPEG engine's decoder does around its calls, with functions in place of libnvjpeg's, CUDA's and CuPy's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline.codecs import nvjpeg
+from pipeline.codecs.nvjpeg import NvjpegDecoder, NvjpegError
+from pipeline.codecs.turns import Turn
+from pipeline.kernels.errors import CudaError
+from pipeline.kernels.samples import Samples
+from pipeline.types import RGB
+from tests.pipeline.codecs.test_set_regions import PROTOTYPE
+from tests.pipeline.codecs.test_turns import driver, library
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.timeout(60)
+
+GPU = 7
+
+
+class Engine:
+    """A decoder, what stands for its libraries, and what these were asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.calls: list[str] = []
+        self.status = 0  # of decoding
+        self.synchronize: Callable[[], None] = lambda: None
+
+        def made(*arguments: Any) -> int:
+            arguments[-1]._obj.value = 32  # a pointer to the new thing is the last argument
+            return 0
+
+        calls = library(decode=lambda *_: self.calls.append("decode") or self.status)
+        calls.nvjpegCreateEx = calls.nvjpegJpegStateCreate = calls.nvjpegDecodeParamsCreate = made
+        calls.nvjpegDecodeParamsSetOutputFormat = calls.nvjpegDecodeParamsDestroy = lambda *_: 0
+        calls.nvjpegDecodeParamsSetROI = PROTOTYPE(lambda *_: 0)
+        calls.nvjpegJpegStateDestroy = lambda state: self.calls.append("free")
+        calls.nvjpegDestroy = lambda handle: self.calls.append("destroy")
+        event = SimpleNamespace(ptr=80, record=lambda stream: None, synchronize=lambda: None)
+        device = SimpleNamespace(synchronize=lambda: self.synchronize())
+        cuda = SimpleNamespace(Device=lambda _: nullcontext(device), Event=lambda **_: event)
+        for name, value in {
+            "load_nvjpeg": lambda: None,
+            "_bind": lambda _: calls,
+            "_bind_driver": driver,
+            "require_device": lambda _: None,
+            "load_cupy": lambda: SimpleNamespace(cuda=cuda),
+            "cuda_call": lambda _: nullcontext(),
+        }.items():
+            monkeypatch.setattr(nvjpeg, name, value)
+        self.decoder = NvjpegDecoder(GPU)
+
+    def decode(self, stream: Any) -> None:
+        """Decode a batch of two pictures."""
+        shapes = np.array([[4, 5, 3], [6, 7, 3]])
+        target, _ = Samples.packed(1 << 20, shapes, np.uint8)
+        some = np.array([1 << 12, 1 << 13])
+        self.decoder.decode(some, some, np.zeros((2, 2), np.int64), target, RGB, stream)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    return Engine(monkeypatch)
+
+
+STREAM = SimpleNamespace(ptr=48, synchronize=lambda: None)
+
+
+def test_a_state_is_used_again_and_freed_at_the_end(engine: Engine) -> None:
+    for _ in range(2):
+        engine.decode(STREAM)
+    engine.decoder.close()
+    engine.decoder.close()
+    assert engine.calls == ["decode", "decode", "free", "destroy"]
+
+
+def test_a_state_that_failed_is_freed_at_once(engine: Engine) -> None:
+    engine.status = 8
+    with pytest.raises(NvjpegError, match=r"nvjpegDecodeBatchedEx failed: internal error \(status 8\)"):
+        engine.decode(STREAM)
+    engine.status = 0
+    engine.decode(STREAM)
+    engine.decoder.close()
+    assert engine.calls == ["decode", "free", "decode", "free", "destroy"]
+
+
+def test_a_batch_that_has_begun_is_decoded_though_the_decoder_is_closed_meanwhile(engine: Engine) -> None:
+    closing = threading.Thread(target=engine.decoder.close)
+
+    class Stream:
+        """Is asked for its address once the batch has begun."""
+
+        @property
+        def ptr(self) -> int:
+            if not closing.ident:
+                closing.start()
+                wait_until(lambda: engine.decoder._handle is None)
+            return 48
+
+    engine.decode(Stream())
+    closing.join(50)
+    assert engine.calls == ["decode", "free", "destroy"]
+
+
+def test_a_decoder_of_a_lost_gpu_is_closed(engine: Engine) -> None:
+    """Whoever closes it has other things to end; libnvjpeg isn't called any more."""
+
+    def lost() -> None:
+        raise CudaError("cudaDeviceSynchronize", "the GPU is lost")
+
+    engine.decode(STREAM)
+    engine.synchronize = lost
+    engine.decoder.close()
+    assert engine.calls == ["decode"]
+    with Turn(GPU).held:
+        pass

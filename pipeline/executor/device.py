@@ -142,3 +142,4 @@ class Device:
             keep_alive.clear()
             if callback is not None:
                 callback()
+            del entry, event, keep_alive, callback  # nothing of the last batch is kept while this waits

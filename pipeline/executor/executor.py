@@ -81,13 +81,12 @@ class Executor:
         self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
         kernels = None if self._device is None else self._device.kernels
         setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed, kernels)
+        self._operators: dict[int, Any] = {}
         try:
-            self._operators = {
-                node.index: by_frames(graph, node, make_operator(node, graph, setup)) for node in graph.nodes
-            }
+            for node in graph.nodes:
+                self._operators[node.index] = by_frames(graph, node, make_operator(node, graph, setup))
         except BaseException:
-            if self._device is not None:
-                self._device.close()  # its thread would keep it for ever
+            self._free()  # decoders have memory on a GPU, and its thread would keep it for ever
             raise
         #: What reads data sets.
         self.readers = ReaderGroup(graph, self._operators)
@@ -187,6 +186,10 @@ class Executor:
         if self._gpu_lane is not None:
             self._gpu_lane.close()
         self._pool.close()
+        self._free()
+
+    def _free(self) -> None:
+        """Let go of what operators opened, and of the device."""
         for operator in self._operators.values():
             closing = getattr(operator, "close", None)
             if closing is not None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import tarfile
 import threading
 from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from pipeline import fn
+from pipeline import fn, types
+from pipeline.errors import ArgumentValueError
 from pipeline.executor import BatchRequest, BatchResult, Executor, ExecutorConfig
 from pipeline.executor.lane import Lane
 from pipeline.executor.plan import Phase
@@ -97,3 +101,15 @@ def test_batches_that_go_to_a_gpu_and_back_end() -> None:
     executor.close()
     assert [result.error for result in results] == [None] * 20
     assert sorted(result.outputs[0].as_array().tolist() for result in results) == [[n + 2] * 2 for n in range(20)]
+
+
+def test_what_operators_opened_is_closed_when_a_later_one_cannot_be_made(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "shard.tar", "w") as archive:
+        archive.addfile(tarfile.TarInfo("0.jpg"))
+    encoded = fn.readers.webdataset(paths=str(tmp_path / "shard.tar"), ext="jpg")
+    graph = Graph.of([fn.decoders.image(encoded, dtype=types.FLOAT64)])
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(ArgumentValueError, match="dtype") as caught:
+        Executor(graph, ExecutorConfig(max_batch_size=1, num_threads=1, device_id=None, seed=1))
+    assert os.listdir("/proc/self/fd") == before
+    del caught  # whose frames have the operators

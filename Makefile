@@ -46,7 +46,7 @@ format: $(DEV) ## mend what ruff can mend by itself
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(DEV) ## compare with torch's DataLoader and NVIDIA DALI on the CPU, in nine minutes
+bench: $(DEV) ## compare with torch's DataLoader and NVIDIA DALI on the CPU, in eight minutes
 	$(BIN)/python -m benchmarks $(ARGS)
 
 bench-check: $(DEV) ## compare ratios with the last committed results; fails if something got worse

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pipeline.kernels import KernelContext
 from pipeline.kernels.errors import cuda_call, load_cupy
+from pipeline.kernels.streams import new_stream
 
 if TYPE_CHECKING:
     import torch
@@ -93,7 +94,7 @@ class CudaLane:
         if self._device_id not in _streams:
             cuda = load_cupy().cuda
             with cuda_call("opening a stream"), cuda.Device(self._device_id):
-                _streams[self._device_id] = cuda.Stream(non_blocking=True)
+                _streams[self._device_id] = new_stream()
         self._stream = _streams[self._device_id]
         self._torch_stream = torch.cuda.ExternalStream(  # type: ignore[no-untyped-call]
             self._stream.ptr, device=self._device_id

@@ -12,8 +12,8 @@ from typing import Any
 from pipeline.errors import DeviceError
 from pipeline.executor.request import ExecutorConfig
 from pipeline.graph.graph import Graph
-from pipeline.ipc.forking import drop_in_child
 from pipeline.kernels import KernelContext
+from pipeline.kernels.streams import new_stream
 from pipeline.threads import THREAD_PREFIX
 
 __all__ = ["Device", "StreamSlot", "open_device"]
@@ -49,9 +49,6 @@ def open_device(graph: Graph, config: ExecutorConfig) -> Device:
     return Device(config.device_id, config.gpu_streams, config.stream_priority)
 
 
-_INHERITED: list[Any] = []  # streams of the process that forked this one
-
-
 class StreamSlot:
     """A CUDA stream that batches take in turn. Work of one batch is in order on it; so is work of the next."""
 
@@ -59,11 +56,6 @@ class StreamSlot:
         self.stream = stream
         self.name = f"GPU {device.device_id} stream {number}"
         self._device = device
-        drop_in_child(self)
-
-    def drop_inherited(self) -> None:
-        """Keep the stream for ever: CUDA doesn't work in a forked child, and destroying a stream there is an error."""
-        _INHERITED.append(self.stream)
 
     def record(self) -> Any:
         """Return an event that happens when all work issued so far is done."""
@@ -97,10 +89,7 @@ class Device:
         self._cupy = cupy
         self.device_id = device_id
         with cupy.cuda.Device(device_id):
-            self._slots = [
-                StreamSlot(cupy.cuda.Stream(non_blocking=True, priority=priority), self, number)
-                for number in range(max(1, streams))
-            ]
+            self._slots = [StreamSlot(new_stream(priority), self, number) for number in range(max(1, streams))]
         #: Runs the kernels of all operators.
         self.kernels = KernelContext(device_id)
         self._turns = itertools.count()

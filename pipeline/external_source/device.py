@@ -13,6 +13,7 @@ from pipeline.errors import ArgumentTypeError
 from pipeline.executor.request import TensorList
 from pipeline.external_source.data import own_copy
 from pipeline.graph.graph import GraphNode
+from pipeline.kernels.streams import new_stream
 from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["stream_handle", "take_over"]
@@ -100,7 +101,7 @@ def _internal_stream(device_id: int) -> Any:
     import cupy
 
     with cupy.cuda.Device(device_id):
-        return cupy.cuda.Stream(non_blocking=True)
+        return new_stream()
 
 
 @lru_cache(maxsize=1)

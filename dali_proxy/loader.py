@@ -32,6 +32,7 @@ from dali_proxy.resume import LoaderState, Progress, SamplerState, sampler_with_
 from dali_proxy.server import DALIServer
 from dali_proxy.streams import Pause
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
+from pipeline.ipc.forking import no_forks
 
 __all__ = ["DataLoader", "LoaderIterator"]
 
@@ -258,11 +259,13 @@ class LoaderIterator(Iterator[Any]):
         generator = self._inner_loader.generator
         if not start.seeded and start.kind != "datapipe":  # what a new iterator draws is then no part of the order
             self._inner_loader.generator = copy_of(generator)
-        with interrupts_later():
+        # Whoever draws random numbers holds a lock of torch's generator, which workers want first of all: one that
+        # another thread forked just then would wait for it for ever.
+        with interrupts_later(), no_forks:
             inner = iter(self._inner_loader)
-        self._inner_loader.generator = generator
-        if self._sampler is not None and self._sampler.items is not None:
-            self._sampler.items.begin()  # it draws random numbers now, and not at the first `next`
+            self._inner_loader.generator = generator
+            if self._sampler is not None and self._sampler.items is not None:
+                self._sampler.items.begin()  # it draws random numbers now, and not at the first `next`
         if start.kind == "datapipe":  # nobody but the pipes knows where they are: they begin anew
             for _ in islice(inner, start.batches):
                 pass

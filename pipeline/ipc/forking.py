@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from contextlib import suppress
 from functools import partial
 from typing import Protocol
 
 __all__ = ["ForkAware", "drop_in_child", "fork_count", "no_forks"]
 
 no_forks = threading.RLock()
-"""While a thread holds it, no other one forks: the child would get what is open only for a moment."""
+"""While a thread holds it, no other one forks: the child would get what is open only for a moment, or a lock that is
+taken for ever."""
 
 
 class ForkAware(Protocol):
@@ -38,6 +40,9 @@ def fork_count() -> int:
 
 
 def _after_fork_in_child() -> None:
+    with suppress(RuntimeError):  # it isn't held any more: its holder may fork, and lives on in the child
+        while True:
+            no_forks.release()
     for thing in list(_inherited):
         thing.drop_inherited()
     _inherited.clear()

@@ -1,0 +1,50 @@
+"""Loops that begin in several threads at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from dali_proxy import DALIServer, DataLoader
+from pipeline import fn, pipeline_def
+from tests.dali_proxy.indexed import IndexDataset
+
+
+@pipeline_def(num_threads=1, device_id=None, batch_size=4)
+def identity() -> Any:
+    return fn.external_source(name="x") + 0
+
+
+class Drawing(torch.utils.data.Sampler[int]):
+    """Draws for a millisecond, with torch's default generator."""
+
+    def __len__(self) -> int:
+        return 8
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(torch.randperm(200_000)[:8].tolist())
+
+
+def test_workers_are_not_forked_while_another_loop_draws_its_order() -> None:
+    """They would inherit the generator's lock, and torch's first step in a worker is to take it."""
+    over = threading.Event()
+    with DALIServer(identity()) as server:
+        dataset = IndexDataset(8, server.proxy)
+
+        def begin_loops() -> None:
+            loader = DataLoader(server, dataset, batch_size=4, num_workers=0, sampler=Drawing())
+            while not over.is_set():
+                iter(loader).close()
+
+        other = threading.Thread(target=begin_loops)
+        other.start()
+        try:
+            for _ in range(40):
+                loader = DataLoader(server, dataset, 4, num_workers=2, timeout=30, multiprocessing_context="fork")
+                assert len(list(loader)) == 2
+        finally:
+            over.set()
+            other.join()

@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
+
+from mkdocs.structure.files import File, Files
 
 from pipeline.operators import all_schemas
 from pipeline.operators.schema import REQUIRED, Argument, OperatorSchema
 
 MARK = "<!-- operators -->"
+RESULTS = "benchmarks/results"
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Take along what pages show and name of the results of benchmarks, which lie outside of the documents."""
+    results = Path(__file__).resolve().parents[1] / RESULTS
+    for file in (*results.glob("*.png"), *results.glob("2*.md")):
+        files.append(File.generated(config, f"{RESULTS}/{file.name}", abs_src_path=str(file)))
+    return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put the operators where a page has `MARK`."""
+    """Put the operators where a page has `MARK`, and have links lead to the results that were taken along."""
+    markdown = markdown.replace(f"](../{RESULTS}/", f"]({RESULTS}/").replace("](../../docs/", "](../../")
     if MARK not in markdown:
         return markdown
     shown = sorted((schema for schema in all_schemas() if not schema.hidden), key=lambda schema: schema.name)
     return markdown.replace(MARK, "\n\n".join(map(describe, shown)))
-
-
-def on_post_build(config: Any, **_: Any) -> None:
-    """Take along what pages show and name of the results of benchmarks, which lie outside of the documents."""
-    results = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
-    there = Path(config["site_dir"]) / "benchmarks" / "results"
-    there.mkdir(parents=True, exist_ok=True)
-    for file in (*results.glob("*.png"), *results.glob("*.md")):
-        shutil.copy(file, there)
 
 
 def describe(schema: OperatorSchema) -> str:

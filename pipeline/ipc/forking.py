@@ -1,4 +1,4 @@
-"""What a forked child must drop of its parent's: one hook for all objects that ask for it."""
+"""What a forked child must drop of its parent's, and what it must keep: one hook for all objects that ask for it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import threading
 import weakref
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
-__all__ = ["ForkAware", "drop_in_child", "fork_count", "no_forks"]
+__all__ = ["ForkAware", "drop_in_child", "fork_count", "keep_in_child", "no_forks"]
 
 no_forks = threading.RLock()
 """While a thread holds it, no other one forks: the child would get what is open only for a moment, or a lock that is
@@ -27,11 +27,22 @@ class ForkAware(Protocol):
 # that runs in the parent is no Python code: a list grows by an item at each fork.
 _forks: list[None] = []
 _inherited: weakref.WeakSet[ForkAware] = weakref.WeakSet()
+_to_keep: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_kept: list[Any] = []
 
 
 def drop_in_child(thing: ForkAware) -> None:
     """Have `thing.drop_inherited()` called in every child that this process forks while `thing` lives."""
     _inherited.add(thing)
+
+
+def keep_in_child(thing: Any) -> None:
+    """Have every child that this process forks while `thing` lives keep it for ever: destroying it is an error there.
+
+    Args:
+        thing: something that can have weak references. In this process it lives no longer for that.
+    """
+    _to_keep[id(thing)] = thing
 
 
 def fork_count() -> int:
@@ -43,6 +54,7 @@ def _after_fork_in_child() -> None:
     with suppress(RuntimeError):  # it isn't held any more: its holder may fork, and lives on in the child
         while True:
             no_forks.release()
+    _kept.extend(_to_keep.values())
     for thing in list(_inherited):
         thing.drop_inherited()
     _inherited.clear()

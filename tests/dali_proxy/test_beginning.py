@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import torch
 
 from dali_proxy import DALIServer, DataLoader
-from pipeline import fn, pipeline_def
-from tests.dali_proxy.indexed import IndexDataset
-
-
-@pipeline_def(num_threads=1, device_id=None, batch_size=4)
-def identity() -> Any:
-    return fn.external_source(name="x") + 0
+from tests.dali_proxy.indexed import IndexDataset, affine
 
 
 class Drawing(torch.utils.data.Sampler[int]):
@@ -31,7 +24,7 @@ class Drawing(torch.utils.data.Sampler[int]):
 def test_workers_are_not_forked_while_another_loop_draws_its_order() -> None:
     """They would inherit the generator's lock, and torch's first step in a worker is to take it."""
     over = threading.Event()
-    with DALIServer(identity()) as server:
+    with DALIServer(affine()) as server:
         dataset = IndexDataset(8, server.proxy)
 
         def begin_loops() -> None:

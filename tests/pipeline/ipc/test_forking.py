@@ -1,15 +1,15 @@
-"""What CUDA made is never destroyed in a forked child."""
+"""What forked children keep of their parent's."""
 
 from __future__ import annotations
 
 import gc
 import os
 
-from pipeline.kernels.streams import keep_in_children
+from pipeline.ipc.forking import keep_in_child
 
 
 class Made:
-    """Says when it is destroyed, as a stream of CuPy's would by an error."""
+    """Says when it is destroyed, as a CUDA stream would by an error."""
 
     def __init__(self, ends: int) -> None:
         self.ends = ends
@@ -21,7 +21,7 @@ class Made:
 def test_a_child_keeps_what_its_parent_made_and_the_parent_does_not() -> None:
     reader, writer = os.pipe()
     made = [Made(writer), Made(writer)]
-    keep_in_children(made[0])
+    keep_in_child(made[0])
     child = os.fork()
     if not child:
         made.pop(0)

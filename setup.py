@@ -7,7 +7,7 @@ import runpy
 
 from setuptools import Extension, setup
 
-native = runpy.run_path("pipeline/native.py")  # the package can't be imported yet
+native = runpy.run_path("pipeline/_native.py")  # the package can't be imported yet
 
 setup(
     ext_modules=[

@@ -25,7 +25,7 @@ from PIL import Image
 
 from benchmarks.crop import random_window
 from benchmarks.workload import IMAGE_SIZE, MEAN, STD, prepare_pictures
-from pipeline.imaging import crop_mirror_normalize, decode, resize
+from pipeline._imaging import crop_mirror_normalize, decode, resize
 
 PICTURES = 200
 ROUNDS = 3

@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from benchmarks.workload import prepare_pictures
 from dali_proxy import DALIServer, DataLoader
-from dali_proxy.demo.pipes import training_pipe
+from dali_proxy._demo.pipes import training_pipe
 
 
 class Encoded(Dataset[Any]):

@@ -20,12 +20,12 @@ import av
 import numpy as np
 from PIL import Image
 
-from dali_proxy.demo.data import photograph_paths
+from dali_proxy._demo.data import photograph_paths
 from pipeline import Pipeline, fn
+from pipeline._video.clip import Clip
+from pipeline._video.frames import Decoders, read_frames
+from pipeline._video.targets import target_for
 from pipeline.types import RGB
-from pipeline.video.clip import Clip
-from pipeline.video.frames import Decoders, read_frames
-from pipeline.video.targets import target_for
 
 SIZE = (640, 360)
 FRAMES = 240
@@ -160,7 +160,7 @@ def readers_of(path: Path, codec: str, shuffle: bool) -> dict[str, Reader]:
     made = {"PyAV by hand, 1 thread": by_hand(path)}
     if importlib.util.find_spec("torchcodec") is not None:
         made["torchcodec, 1 thread"] = torchcodec(path)
-    made["pipeline.video, 1 thread"] = primitive(path)
+    made["pipeline._video, 1 thread"] = primitive(path)
     made["readers.video, num_threads=1"] = ours(path, 1, shuffle)
     made["readers.video, num_threads=2"] = ours(path, 2, shuffle)
     if importlib.util.find_spec("nvidia.dali") is not None and codec != "h264":  # which it leaves to the GPU

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from dali_proxy.demo.data import photograph_paths
+from dali_proxy._demo.data import photograph_paths
 
 IMAGE_SIZE = 224
 CROP_AREA = (0.08, 1.0)

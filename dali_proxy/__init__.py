@@ -10,6 +10,15 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dali_proxy._common.policies import LastBatchPolicy
+    from dali_proxy._consumer.interop import feed_ndarray, to_torch_tensor, to_torch_type
+    from dali_proxy._iterators import DALIClassificationIterator, DALIGenericIterator, DALIRaggedIterator
+    from dali_proxy._loader.loader import DataLoader
+    from dali_proxy._nvidia.install import install_as_nvidia_dali
+    from dali_proxy._server.server import DALIServer
+    from dali_proxy._server.telemetry import OperatorTimes, ServerStats
+    from dali_proxy._worker.placeholders import BatchRef, SampleRef
+    from dali_proxy._worker.proxy import Proxy
     from dali_proxy.errors import (
         BatchError,
         BatchSizeError,
@@ -22,15 +31,6 @@ if TYPE_CHECKING:
         StaleReferenceError,
         WorkerDiedError,
     )
-    from dali_proxy.interop import feed_ndarray, to_torch_tensor, to_torch_type
-    from dali_proxy.iterators import DALIClassificationIterator, DALIGenericIterator, DALIRaggedIterator
-    from dali_proxy.loader import DataLoader
-    from dali_proxy.nvidia.install import install_as_nvidia_dali
-    from dali_proxy.policies import LastBatchPolicy
-    from dali_proxy.proxy import Proxy
-    from dali_proxy.refs import BatchRef, SampleRef
-    from dali_proxy.server import DALIServer
-    from dali_proxy.telemetry import OperatorTimes, ServerStats
 
 __all__ = [
     "BatchError",
@@ -62,30 +62,30 @@ __all__ = [
 
 _MODULES = {
     "BatchError": "errors",
-    "BatchRef": "refs",
+    "BatchRef": "_worker.placeholders",
     "BatchSizeError": "errors",
-    "DALIClassificationIterator": "iterators",
-    "DALIGenericIterator": "iterators",
-    "DALIRaggedIterator": "iterators",
-    "DALIServer": "server",
-    "DataLoader": "loader",
-    "LastBatchPolicy": "policies",
-    "OperatorTimes": "telemetry",
+    "DALIClassificationIterator": "_iterators",
+    "DALIGenericIterator": "_iterators",
+    "DALIRaggedIterator": "_iterators",
+    "DALIServer": "_server.server",
+    "DataLoader": "_loader.loader",
+    "LastBatchPolicy": "_common.policies",
+    "OperatorTimes": "_server.telemetry",
     "PlaceholderError": "errors",
-    "Proxy": "proxy",
+    "Proxy": "_worker.proxy",
     "ProxyCallError": "errors",
     "ProxyError": "errors",
-    "SampleRef": "refs",
+    "SampleRef": "_worker.placeholders",
     "SampleTypeError": "errors",
     "ServerClosedError": "errors",
     "ServerDiedError": "errors",
-    "ServerStats": "telemetry",
+    "ServerStats": "_server.telemetry",
     "StaleReferenceError": "errors",
     "WorkerDiedError": "errors",
-    "feed_ndarray": "interop",
-    "install_as_nvidia_dali": "nvidia.install",
-    "to_torch_tensor": "interop",
-    "to_torch_type": "interop",
+    "feed_ndarray": "_consumer.interop",
+    "install_as_nvidia_dali": "_nvidia.install",
+    "to_torch_tensor": "_consumer.interop",
+    "to_torch_type": "_consumer.interop",
 }
 
 

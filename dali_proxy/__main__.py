@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from dali_proxy.cli import main
+from dali_proxy._cli import main
 
 sys.exit(main())

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pipeline.operators.functions import make_class, make_function
-from pipeline.operators.registry import lookup
+from pipeline._declaration.registry import lookup
+from pipeline._operator_api.functions import make_class, make_function
 
 __all__ = ["TorchPythonFunction", "torch_python_function"]
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from docs.differences import ARGUMENTS
-from pipeline.operators import all_schemas
-from pipeline.operators.schema import REQUIRED, Argument
+from pipeline._catalog import all_schemas
+from pipeline._declaration.schema import REQUIRED, Argument
 
 __all__ = ["differences", "look_up_arguments", "rows"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from mkdocs.structure.files import File, Files
 
-from pipeline.operators import all_schemas
-from pipeline.operators.schema import REQUIRED, Argument, OperatorSchema
+from pipeline._catalog import all_schemas
+from pipeline._declaration.schema import REQUIRED, Argument, OperatorSchema
 
 MARK = "<!-- operators -->"
 RESULTS = "benchmarks/results"

@@ -17,7 +17,7 @@ from typing import Any
 
 from docs.arguments import look_up_arguments, rows
 from docs.differences import DIFFERENCES
-from pipeline.operators import all_schemas
+from pipeline._catalog import all_schemas
 from tests.parity.exceptions import EXCEPTIONS
 from tests.parity.tolerances import EXACT, TOLERANCES
 

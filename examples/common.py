@@ -16,8 +16,8 @@ from PIL import Image
 from tqdm import tqdm
 
 import dali_proxy
-from dali_proxy.demo.data import Crops, write_crops
-from dali_proxy.doctor import gpu_problem
+from dali_proxy._demo.data import Crops, write_crops
+from dali_proxy._doctor import gpu_problem
 
 MEAN = (0.485 * 255, 0.456 * 255, 0.406 * 255)
 STD = (0.229 * 255, 0.224 * 255, 0.225 * 255)

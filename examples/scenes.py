@@ -16,7 +16,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 from tqdm import tqdm
 
-from dali_proxy.demo.data import photograph_paths
+from dali_proxy._demo.data import photograph_paths
 
 CLASSES = ("first", "second", "third")
 SIZE = (240, 180)  # width and height of a scene in pixels

@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 import common
 import dali_proxy
-from dali_proxy.demo.data import photograph_paths
+from dali_proxy._demo.data import photograph_paths
 from networks import SuperResolution
 from pipeline import fn, pipeline_def, types
 

@@ -1,7 +1,7 @@
 """Describe, compile and run pipelines that load data, with operators in the tradition of NVIDIA DALI."""
 
 from pipeline import errors, fn, math, ops, tensors, types
-from pipeline.definition import Pipeline, pipeline_def
-from pipeline.graph import DataNode, newaxis
+from pipeline._definition import Pipeline, pipeline_def
+from pipeline._graph import DataNode, newaxis
 
 __all__ = ["DataNode", "Pipeline", "errors", "fn", "math", "newaxis", "ops", "pipeline_def", "tensors", "types"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pipeline.graph.nodes import DataNode, apply_operator
+from pipeline._graph.nodes import DataNode, apply_operator
 
 __all__ = [
     "abs",

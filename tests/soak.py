@@ -201,7 +201,7 @@ class Faults:
         workers = [
             child
             for child in psutil.Process().children()
-            if child.pid != pid and "dali_proxy.host" not in child.cmdline()
+            if child.pid != pid and "dali_proxy._host" not in child.cmdline()
         ]
         if not workers:
             raise ProcessLookupError

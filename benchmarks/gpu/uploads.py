@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.executor.pool import ThreadPool
-from pipeline.ipc.memory import SharedBlock
-from pipeline.ipc.ring_reader import RingReader
-from pipeline.kernels.pinned import PinnedMemory
-from pipeline.operators.upload import upload
+from pipeline._concurrency.thread_pool import ThreadPool
+from pipeline._ipc.memory import SharedBlock
+from pipeline._ipc.ring_reader import RingReader
+from pipeline._kernels.pinned import PinnedMemory
+from pipeline._operator_api.upload import upload
 from pipeline.tensors.cpu import TensorListCPU
 
 SEGMENT = 1 << 30

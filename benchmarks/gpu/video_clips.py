@@ -9,7 +9,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from dali_proxy.demo.data import photograph_paths
+from dali_proxy._demo.data import photograph_paths
 
 LENGTH = 16
 """Frames of a sequence."""

@@ -207,18 +207,18 @@ class OursByHand(ByHand):
     """`read_frames`, with decoders that are kept."""
 
     def __init__(self, device_id: int | None) -> None:
-        from pipeline.kernels import KernelContext
-        from pipeline.video.frames import Decoders
+        from pipeline._kernels import KernelContext
+        from pipeline._video.frames import Decoders
 
         super().__init__(device_id)
         self._kernels = None if device_id is None else KernelContext(device_id)
         self._decoders = Decoders(64)
 
     def open(self, path: str) -> Callable[[int], Any]:
+        from pipeline._video.clip import Clip
+        from pipeline._video.frames import read_frames
+        from pipeline._video.targets import target_for
         from pipeline.types import RGB
-        from pipeline.video.clip import Clip
-        from pipeline.video.frames import read_frames
-        from pipeline.video.targets import target_for
 
         clip = Clip(path, self.device_id)
 
@@ -318,7 +318,7 @@ class FfmpegAlone(ByHand):
     def open(self, path: str) -> Callable[[int], Any]:
         import av
 
-        from pipeline.video.nvdec import acceleration, cuda_current
+        from pipeline._video.nvdec import acceleration, cuda_current
 
         hardware = None if self.device_id is None else acceleration(self.device_id)
         with nullcontext() if self.device_id is None else cuda_current(self.device_id):
@@ -395,10 +395,10 @@ def _closed(pipe: Any) -> Iterator[Any]:
 
 def _truth(path: str, sequence: int) -> Any:
     """Returns a sequence as our decoder on the CPU makes it, which the tests compare with FFmpeg's frames."""
+    from pipeline._video.clip import Clip
+    from pipeline._video.frames import Decoders, read_frames
+    from pipeline._video.targets import target_for
     from pipeline.types import RGB
-    from pipeline.video.clip import Clip
-    from pipeline.video.frames import Decoders, read_frames
-    from pipeline.video.targets import target_for
 
     clip = Clip(path)
     frames = range(sequence * LENGTH, (sequence + 1) * LENGTH)

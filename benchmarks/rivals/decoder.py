@@ -31,7 +31,7 @@ class DecoderAlone(Rival):
 
     def unavailable(self) -> str | None:
         """It needs the codec."""
-        from pipeline.codecs import missing_codec_reason
+        from pipeline._codecs import missing_codec_reason
 
         return missing_codec_reason()
 
@@ -65,7 +65,7 @@ def open_decoder(setup: Setup) -> Iterator[tuple[Callable[[Pictures], Any], Deco
     Gives a function that makes of pictures what the decoder takes, and one that decodes that and returns when the last
     batch but ``IN_FLIGHT`` is done.
     """
-    from pipeline.codecs import EncodedBatch, GpuDecoder, PictureDecoder
+    from pipeline._codecs import EncodedBatch, GpuDecoder, PictureDecoder
 
     if setup.device_id is None:
         with GpuDecoder(None, setup.threads) as codec:

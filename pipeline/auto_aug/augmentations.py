@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._graph import DataNode, apply_operator
 from pipeline.auto_aug.core.augmentation import Augmentation, augmentation
 from pipeline.errors import ArgumentValueError
-from pipeline.graph import DataNode, apply_operator
 
 __all__ = [
     "auto_contrast",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pipeline._graph import DataNode, apply_operator
 from pipeline.auto_aug.core.augmentation import Augmentation
 from pipeline.errors import ArgumentValueError
-from pipeline.graph import DataNode, apply_operator
 from pipeline.types import DALIDataType
 
 __all__ = ["apply_suite", "draw", "options", "without"]

@@ -10,7 +10,7 @@ Example:
 import sys
 from typing import Any
 
-from pipeline.operators import all_schemas, fill_namespace, make_function
+from pipeline._catalog import all_schemas, fill_namespace, make_function
 
 globals().update(
     fill_namespace(

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._kernels.samples import Samples
 from pipeline.errors import InputError, InputTypeError, RaggedError, SampleIndexError
-from pipeline.kernels.samples import Samples
 from pipeline.tensors.dlpack import opened
 from pipeline.tensors.layout import check_layout, common_layout
 from pipeline.types import DALIDataType, to_dali_type

@@ -6,8 +6,8 @@ import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pipeline._kernels.samples import Samples
 from pipeline.errors import InputError, InputTypeError, RaggedError
-from pipeline.kernels.samples import Samples
 from pipeline.tensors.cpu import TensorCPU, TensorListCPU, position_of, shortly
 from pipeline.tensors.dlpack import opened
 from pipeline.tensors.layout import check_layout, common_layout

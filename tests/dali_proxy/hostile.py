@@ -13,8 +13,8 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from dali_proxy.endpoint import Endpoint
-from dali_proxy.transport.protocol import (
+from dali_proxy._transport.endpoint import Endpoint
+from dali_proxy._transport.protocol import (
     CODEC,
     DTYPES,
     AttachRing,
@@ -28,9 +28,9 @@ from dali_proxy.transport.protocol import (
     StatsRequest,
     Submit,
 )
-from pipeline.ipc.authentication import ClientHandshake
-from pipeline.ipc.frames import encode_frame
-from pipeline.ipc.memory import SharedBlock
+from pipeline._ipc.authentication import ClientHandshake
+from pipeline._ipc.frames import encode_frame
+from pipeline._ipc.memory import SharedBlock
 
 NUMBERS = (
     0, 1, 2, 3, 7, 8, 15, 16, 17, 63, 64, 255, 256, 4095, 4096, 65535, 65536, 2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**32,
@@ -295,7 +295,7 @@ def use_up_numbers(endpoint: Endpoint, count: int) -> None:
 
 def hostile_result(rng: random.Random) -> tuple[int, bytes]:
     """What a broken server may send to a consumer: a result with places and shapes that may be impossible."""
-    from dali_proxy.transport.protocol import OutputBatch, Result
+    from dali_proxy._transport.protocol import OutputBatch, Result
 
     outputs = []
     for _ in range(rng.randrange(1, 3)):

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import dali_proxy
-from dali_proxy.doctor import Check, examine, gpu_problem
+from dali_proxy._doctor import Check, examine, gpu_problem
 from tests.environment import ROOT, with_project
 
 
 def run(*words: str, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dali_proxy.cli", *words]
+    command = [sys.executable, "-m", "dali_proxy._cli", *words]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=150, check=False)
 
 
@@ -77,7 +77,7 @@ def test_version() -> None:
 
 def test_ctrl_c_is_one_line_and_no_traceback(tmp_path: Path) -> None:
     demo = subprocess.Popen(
-        [sys.executable, "-u", "-m", "dali_proxy.cli", "demo"],
+        [sys.executable, "-u", "-m", "dali_proxy._cli", "demo"],
         cwd=tmp_path,
         env=with_project(),
         stdout=subprocess.PIPE,

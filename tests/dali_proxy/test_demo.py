@@ -11,13 +11,13 @@ import pytest
 import torch
 from PIL import Image
 
-from dali_proxy.demo import Settings, run_demo
-from dali_proxy.demo.compare import Comparison, EndlessSampler, compare
-from dali_proxy.demo.data import CROP_SIZE, HELD_OUT_BAND, Crops, crop_box, photograph_paths, write_crops
-from dali_proxy.demo.dataset import CropDataset
-from dali_proxy.demo.picture import batch_picture, denormalised
-from dali_proxy.demo.pillow import PillowAugment
-from dali_proxy.demo.pipes import IMAGE_SIZE, MEAN, STD
+from dali_proxy._demo import Settings, run_demo
+from dali_proxy._demo.compare import Comparison, EndlessSampler, compare
+from dali_proxy._demo.data import CROP_SIZE, HELD_OUT_BAND, Crops, crop_box, photograph_paths, write_crops
+from dali_proxy._demo.dataset import CropDataset
+from dali_proxy._demo.picture import batch_picture, denormalised
+from dali_proxy._demo.pillow import PillowAugment
+from dali_proxy._demo.pipes import IMAGE_SIZE, MEAN, STD
 
 CROPS = Crops(photographs=4, train_per_photograph=16, held_out_per_photograph=8)
 

@@ -27,7 +27,7 @@ from torch.utils.data import default_collate
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ProxyError, ServerDiedError, WorkerDiedError
 from pipeline import fn, pipeline_def, types
-from pipeline.ipc.errors import RingFullError
+from pipeline._ipc.errors import RingFullError
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
 from tests.waiting import PATIENCE_S, soon, wait_until
 

@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dali_proxy import DALIServer
-from dali_proxy.transport.opener import ResultOpener
-from dali_proxy.transport.protocol import (
+from dali_proxy._transport.opener import ResultOpener
+from dali_proxy._transport.protocol import (
     CODEC,
     AttachRing,
     CloseSession,
@@ -28,10 +28,10 @@ from dali_proxy.transport.protocol import (
     Result,
     Submit,
 )
-from pipeline.ipc.authentication import ClientHandshake
-from pipeline.ipc.errors import IPCError
-from pipeline.ipc.frames import MAX_BODY, encode_frame
-from pipeline.ipc.memory import SharedBlock
+from pipeline._ipc.authentication import ClientHandshake
+from pipeline._ipc.errors import IPCError
+from pipeline._ipc.frames import MAX_BODY, encode_frame
+from pipeline._ipc.memory import SharedBlock
 from tests.dali_proxy.hostile import Attacker, hostile_result, strange_fd, use_up_numbers
 from tests.dali_proxy.indexed import affine, affine_of, sample
 from tests.waiting import PATIENCE_S, wait_until

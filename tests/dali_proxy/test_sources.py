@@ -13,7 +13,7 @@ from torch.utils.data import Dataset
 
 from dali_proxy import BatchError, DALIServer, DataLoader
 from pipeline import Pipeline, fn
-from pipeline.codecs.turns import training_beside
+from pipeline._codecs.turns import training_beside
 from pipeline.errors import SerializationError
 from pipeline.types import SampleInfo
 

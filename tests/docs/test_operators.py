@@ -8,7 +8,7 @@ import pytest
 
 from docs import arguments, operators
 from docs.differences import ARGUMENTS
-from pipeline.operators import all_schemas
+from pipeline._catalog import all_schemas
 from tests.parity.test_parity import CASES
 
 

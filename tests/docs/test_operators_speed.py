@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.operators.cases import CASES, LEFT_OUT
 from docs import operators, operators_speed, slower
-from pipeline.operators import all_schemas
+from pipeline._catalog import all_schemas
 
 
 def test_the_page_is_not_stale() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
+from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 
 _RANDOM = "random: distributions are tested in tests/pipeline/{}"
 _OWN = "compared with DALI in tests/pipeline/{}"

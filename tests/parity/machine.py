@@ -12,8 +12,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from docs.operators import NAMES
-from pipeline.operators.registry import lookup
-from pipeline.operators.schema import OperatorSchema
+from pipeline._declaration.registry import lookup
+from pipeline._declaration.schema import OperatorSchema
 from tests.parity.drawing import Array, Call, Draw, Type
 from tests.parity.tolerances import EXACT, TOLERANCES
 from tests.pipeline.operators.both import Output, difference, run_dali, run_ours

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, seed
 from hypothesis import strategies as st
 
-from pipeline.operators.registry import lookup
+from pipeline._declaration.registry import lookup
 from tests.parity.machine import CASES, compare, draw_call, record, run_here
 from tests.parity.test_parity import options
 

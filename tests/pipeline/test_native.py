@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from dali_proxy import doctor
-from pipeline import native
-from pipeline.native import FOLDERS, checksum, find_compiled
+from dali_proxy import _doctor as doctor
+from pipeline import _native as native
+from pipeline._native import FOLDERS, checksum, find_compiled
 
 BUILT = [folder for folder in FOLDERS if find_compiled(folder) is not None]
 
@@ -29,9 +29,9 @@ def test_a_module_says_what_it_was_made_of(folder: str) -> None:
 @pytest.mark.parametrize("module", [SimpleNamespace(), SimpleNamespace(sources=lambda: 1)], ids=["before", "other"])
 def test_one_that_is_out_of_date_is_left_out(module: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "importlib", SimpleNamespace(import_module=lambda name: module))
-    assert find_compiled("imaging") is None
-    assert find_compiled("ipc") is None
-    assert sorted(native.OUT_OF_DATE) == ["imaging", "ipc"]
+    assert find_compiled("_imaging") is None
+    assert find_compiled("_ipc") is None
+    assert sorted(native.OUT_OF_DATE) == ["_imaging", "_ipc"]
 
 
 def test_doctor_says_that_one_is_out_of_date(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,10 +39,10 @@ def test_doctor_says_that_one_is_out_of_date(monkeypatch: pytest.MonkeyPatch) ->
         pytest.skip("the package was installed without a C compiler")
     (made,) = [check for check in doctor.examine() if check.name == "compiled loops"]
     assert made.status == "ok"
-    monkeypatch.setattr(native, "checksum", lambda folder: checksum(folder) + (folder == "video"))
+    monkeypatch.setattr(native, "checksum", lambda folder: checksum(folder) + (folder == "_video"))
     (made,) = [check for check in doctor.examine() if check.name == "compiled loops"]
     assert made.status == "optional"
-    assert made.detail == "out of date: install again (older than their sources: video)"
+    assert made.detail == "out of date: install again (older than their sources: _video)"
 
 
 def test_sources_are_those_of_the_folder_and_shared_headers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,4 +65,4 @@ def test_without_a_checkout_a_module_is_what_was_installed(tmp_path: Path, monke
     module = SimpleNamespace()
     monkeypatch.setattr(native, "importlib", SimpleNamespace(import_module=lambda name: module))
     monkeypatch.setattr(native, "_HERE", tmp_path)
-    assert find_compiled("bulk") is module
+    assert find_compiled("_bulk") is module

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pipeline import DataNode, Pipeline, errors, fn, ops, pipeline_def, types
-from pipeline.imaging import decode
+from pipeline._imaging import decode
 
 BATCH = np.arange(6, dtype=np.int32).reshape(2, 3)
 ARGUMENTS: dict[str, Any] = {"batch_size": 2, "num_threads": 2, "device_id": None}

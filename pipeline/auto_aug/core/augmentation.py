@@ -9,10 +9,10 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._definition.conditional import called
+from pipeline._graph import DataNode
 from pipeline.auto_aug.core.magnitudes import SignedBin, coin, take
-from pipeline.definition.conditional import called
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
-from pipeline.graph import DataNode
 
 __all__ = ["Augmentation", "augmentation"]
 

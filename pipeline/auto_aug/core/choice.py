@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from pipeline._graph import DataNode
+from pipeline._graph.selecting import select as select_branch
 from pipeline.auto_aug.core.augmentation import Augmentation
 from pipeline.errors import UnknownArgumentError
-from pipeline.graph import DataNode
-from pipeline.graph.selecting import select as select_branch
 
 __all__ = ["refuse_unused", "select"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._graph import DataNode, apply_operator, as_node
 from pipeline.errors import ArgumentValueError
-from pipeline.graph import DataNode, apply_operator, as_node
 
 __all__ = ["SignedBin", "coin", "seeds", "signed_bin", "take"]
 

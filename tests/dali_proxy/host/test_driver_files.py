@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from dali_proxy.host.driver_files import remove_driver_files
+from dali_proxy._host.driver_files import remove_driver_files
 
 
 def test_only_those_of_the_process_are_removed() -> None:

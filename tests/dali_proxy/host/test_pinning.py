@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dali_proxy.host.pinning import Pinner
+from dali_proxy._host.pinning import Pinner
 
 PATIENCE = 50
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from dali_proxy._host import HostOptions, ProcessHost
 from dali_proxy.errors import ServerDiedError
-from dali_proxy.host import HostOptions, ProcessHost
 from pipeline.errors import PipelineError
 from tests.dali_proxy.indexed import affine
 from tests.waiting import PATIENCE_S, soon, wait_until
@@ -124,7 +124,7 @@ def test_the_parent_may_have_anything_in_its_path(options: HostOptions, monkeypa
 
 def test_started_by_hand_it_says_what_it_is() -> None:
     run = subprocess.run(
-        [sys.executable, "-m", "dali_proxy.host"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-m", "dali_proxy._host"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
     )
     assert run.returncode == 2
     assert "DALIServer" in run.stderr

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dali_proxy.failures import describe
-from dali_proxy.host.requests import Request
-from dali_proxy.host.store import Store
-from dali_proxy.transport.publisher import StagedResult
-from pipeline.rng import BatchKey
+from dali_proxy._host.requests import Request
+from dali_proxy._host.store import Store
+from dali_proxy._transport.failures import describe
+from dali_proxy._transport.publisher import StagedResult
+from pipeline._rng import BatchKey
 
 
 def request(client: int, seq: int, session: int = 0, nbytes: int = 0) -> Request:

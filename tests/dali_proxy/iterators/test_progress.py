@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dali_proxy.iterators.progress import Flat, Progress, Sharded, Source
-from dali_proxy.policies import LastBatchPolicy
+from dali_proxy._common.policies import LastBatchPolicy
+from dali_proxy._iterators.progress import Flat, Progress, Sharded, Source
 from pipeline.errors import ArgumentValueError
 
 

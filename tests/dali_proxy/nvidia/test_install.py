@@ -70,10 +70,10 @@ NAMES = [
     ("nvidia.dali.plugin.base_iterator", "LastBatchPolicy", "dali_proxy:LastBatchPolicy"),
     ("nvidia.dali.plugin.pytorch", "DALIGenericIterator", "dali_proxy:DALIGenericIterator"),
     ("nvidia.dali.plugin.pytorch", "DALIRaggedIterator", "dali_proxy:DALIRaggedIterator"),
-    ("nvidia.dali.plugin.pytorch", "feed_ndarray", "dali_proxy.interop:feed_ndarray"),
+    ("nvidia.dali.plugin.pytorch", "feed_ndarray", "dali_proxy._consumer.interop:feed_ndarray"),
     ("nvidia.dali.plugin.pytorch.fn", "torch_python_function", "dali_proxy.fn:torch_python_function"),
-    ("nvidia.dali.plugin.pytorch.torch_utils", "to_torch_tensor", "dali_proxy.interop:to_torch_tensor"),
-    ("nvidia.dali.plugin.pytorch.torch_utils", "to_torch_type", "dali_proxy.interop:to_torch_type"),
+    ("nvidia.dali.plugin.pytorch.torch_utils", "to_torch_tensor", "dali_proxy._consumer.interop:to_torch_tensor"),
+    ("nvidia.dali.plugin.pytorch.torch_utils", "to_torch_type", "dali_proxy._consumer.interop:to_torch_type"),
     ("nvidia.dali.plugin.pytorch.experimental.proxy", "DALIServer", "dali_proxy:DALIServer"),
     ("nvidia.dali.plugin.pytorch.experimental.proxy", "DataLoader", "dali_proxy:DataLoader"),
     ("nvidia.dali.tensors", "TensorCPU", "pipeline.tensors:TensorCPU"),
@@ -84,7 +84,7 @@ NAMES = [
 def test_names_are_ours_and_all_that_are_listed_are_there() -> None:
     check = """
 from importlib import import_module
-from dali_proxy.nvidia.names import _TABLE
+from dali_proxy._nvidia.names import _TABLE
 for name, attribute, ours in NAMES:
     module, _, theirs = ours.partition(":")
     scope = {}

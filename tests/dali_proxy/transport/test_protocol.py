@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dali_proxy.transport.protocol import (
+from dali_proxy._transport.protocol import (
     CODEC,
     DTYPES,
     AttachRing,
@@ -27,7 +27,7 @@ from dali_proxy.transport.protocol import (
     Submit,
     Welcome,
 )
-from pipeline.ipc.errors import ProtocolError
+from pipeline._ipc.errors import ProtocolError
 
 SAMPLES = InputBatch.pack("uint8", [(0, 64 * number, 4, 3) for number in range(5)])
 OUTPUT = OutputBatch("cpu", 0, "float32", "CHW", True, 2, np.array([[0, 5, 3]]).tobytes(), 3, 1, 4096, True)

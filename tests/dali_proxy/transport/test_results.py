@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from dali_proxy.transport.exchange import LocalExchange
-from dali_proxy.transport.opener import ResultOpener
-from dali_proxy.transport.protocol import DTYPES, OutputBatch, Result
-from dali_proxy.transport.publisher import ResultPublisher
-from dali_proxy.transport.slot_view import SlotView
-from pipeline.ipc.errors import ChannelClosedError, IPCError, ProtocolError
-from pipeline.ipc.memory import SharedBlock
+from dali_proxy._transport.exchange import LocalExchange
+from dali_proxy._transport.opener import ResultOpener
+from dali_proxy._transport.protocol import DTYPES, OutputBatch, Result
+from dali_proxy._transport.publisher import ResultPublisher
+from dali_proxy._transport.slot_view import SlotView
+from pipeline._ipc.errors import ChannelClosedError, IPCError, ProtocolError
+from pipeline._ipc.memory import SharedBlock
 from pipeline.tensors import TensorListCPU
 
 
@@ -264,7 +264,7 @@ def test_a_consumer_that_is_gone_gets_nothing(publisher, consumer):
 
 
 def test_a_result_that_can_not_be_published_as_a_whole_gives_its_slots_back(publisher, consumer, monkeypatch):
-    monkeypatch.setattr("dali_proxy.transport.slots.CONTROL_NBYTES", 1)
+    monkeypatch.setattr("dali_proxy._transport.slots.CONTROL_NBYTES", 1)
     arrays = [TensorListCPU(np.zeros((2, 2))) for _ in range(3)]
     with pytest.raises(IPCError, match="drop batches"):
         publisher.publish(consumer.account, 1, 2, publisher.stage(arrays))
@@ -276,7 +276,7 @@ def test_a_result_that_can_not_be_published_as_a_whole_gives_its_slots_back(publ
 def test_slots_of_a_result_that_could_not_be_published_are_still_detached_later(publisher, consumer, monkeypatch):
     arrays = [TensorListCPU(np.zeros((2, 2))) for _ in range(2)]
     consumer.fetch(publisher.stage(arrays[:1]))  # its slot is the consumer's to keep mapped
-    monkeypatch.setattr("dali_proxy.transport.slots.CONTROL_NBYTES", 1)
+    monkeypatch.setattr("dali_proxy._transport.slots.CONTROL_NBYTES", 1)
     with pytest.raises(IPCError, match="drop batches"):
         publisher.publish(consumer.account, 1, 2, publisher.stage(arrays))
     monkeypatch.undo()
@@ -288,7 +288,7 @@ def test_the_server_imports_no_torch():
     import subprocess
     import sys
 
-    code = "import sys, dali_proxy.host.__main__; print('torch' in sys.modules)"
+    code = "import sys, dali_proxy._host.__main__; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dali_proxy.transport.cuda_view import CudaSlotView, _Imported
-from dali_proxy.transport.protocol import CUDA_SLOTS, OutputBatch
-from dali_proxy.transport.slot_view import SlotView
-from dali_proxy.transport.slots import CONTROL_NBYTES, RETIRED, SlotPool
+from dali_proxy._transport.cuda_view import CudaSlotView, _Imported
+from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
+from dali_proxy._transport.slot_view import SlotView
+from dali_proxy._transport.slots import CONTROL_NBYTES, RETIRED, SlotPool
+from pipeline._ipc.errors import IPCError, ProtocolError
+from pipeline._ipc.memory import SharedBlock
 from pipeline.errors import PipelineError
-from pipeline.ipc.errors import IPCError, ProtocolError
-from pipeline.ipc.memory import SharedBlock
 from tests.pipeline.ipc.processes import Child
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn
+from pipeline._graph.selecting import select
 from pipeline.auto_aug import augmentations, auto_augment, core, rand_augment, trivial_augment
-from pipeline.graph.selecting import select
 from tests.pipeline.imaging.pictures import smooth
 
 pytestmark = pytest.mark.gpu

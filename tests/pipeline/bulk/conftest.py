@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.bulk import files, gather
-from pipeline.bulk.native import compiled
+from pipeline._bulk import files, gather
+from pipeline._bulk.native import compiled
 
 
 @pytest.fixture(params=["compiled", "python"])

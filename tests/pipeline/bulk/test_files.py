@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pipeline.bulk.files import BatchOfFiles, FileBuffers
-from pipeline.bulk.native import compiled
-from pipeline.bulk.paths import PathTable
-from pipeline.executor.pool import ThreadPool
-from pipeline.readers.files import read_file
+from pipeline._bulk.files import BatchOfFiles, FileBuffers
+from pipeline._bulk.native import compiled
+from pipeline._bulk.paths import PathTable
+from pipeline._concurrency.thread_pool import ThreadPool
+from pipeline._readers.file_lists import read_file
 from pipeline.tensors.cpu import TensorListCPU
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.bulk.gather import Runs, gather, gathered
-from pipeline.executor.pool import ThreadPool
-from pipeline.kernels.samples import Samples
+from pipeline._bulk.gather import Runs, gather, gathered
+from pipeline._concurrency.thread_pool import ThreadPool
+from pipeline._kernels.samples import Samples
 from pipeline.tensors.cpu import TensorListCPU
 
 

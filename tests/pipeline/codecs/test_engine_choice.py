@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pipeline.codecs import EncodedBatch, PictureDecoder
+from pipeline._codecs import EncodedBatch, PictureDecoder
 from tests.pipeline.codecs.test_headers import Bytes, jpeg
 
 

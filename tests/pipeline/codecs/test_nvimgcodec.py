@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from pipeline.codecs import DecodedBatch, GpuDecoder, missing_codec_reason
+from pipeline._codecs import DecodedBatch, GpuDecoder, missing_codec_reason
 from pipeline.errors import DeviceError, PipelineError
 from pipeline.types import BGR, GRAY, RGB, YCbCr
 
@@ -176,7 +176,7 @@ def test_decoding_and_resizing_on_a_stream_without_waiting() -> None:
     cupy = pytest.importorskip("cupy")
     if not cupy.cuda.is_available():
         pytest.skip("needs a CUDA device")
-    from pipeline.kernels import KernelContext, Samples, crop_resize_normalize
+    from pipeline._kernels import KernelContext, Samples, crop_resize_normalize
 
     encoded = [[encode(picture(100 + 8 * b + i, 120 + 8 * i, 160)) for i in range(8)] for b in range(10)]
     stream, targets = cupy.cuda.Stream(non_blocking=True), []

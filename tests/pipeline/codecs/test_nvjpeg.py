@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.codecs import nvjpeg
-from pipeline.codecs.nvjpeg import NvjpegDecoder, NvjpegError
-from pipeline.codecs.turns import Turn
-from pipeline.kernels.errors import CudaError
-from pipeline.kernels.samples import Samples
+from pipeline._codecs import nvjpeg
+from pipeline._codecs.nvjpeg import NvjpegDecoder, NvjpegError
+from pipeline._codecs.turns import Turn
+from pipeline._kernels.errors import CudaError
+from pipeline._kernels.samples import Samples
 from pipeline.types import RGB
 from tests.pipeline.codecs.test_set_regions import PROTOTYPE
 from tests.pipeline.codecs.test_turns import driver, library

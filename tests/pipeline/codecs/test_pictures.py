@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.codecs import EncodedBatch, PictureDecoder, missing_codec_reason
+from pipeline._codecs import EncodedBatch, PictureDecoder, missing_codec_reason
 from pipeline.types import BGR, GRAY, RGB
 from tests.pipeline.codecs.test_nvimgcodec import Bytes, check_close, encode, picture, with_pillow
 

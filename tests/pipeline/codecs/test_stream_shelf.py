@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.codecs.stream_shelf import StreamShelf
+from pipeline._codecs.stream_shelf import StreamShelf
 
 cupy = pytest.importorskip("cupy")
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from pipeline import Pipeline, errors, fn
-from pipeline.executor.affinity import nearest_cores, parse_cores
+from pipeline._concurrency.affinity import nearest_cores, parse_cores
 from tests.pipeline.external_source.sources import batch, pipe_of, values
 
 GIVEN: dict[str, Any] = {

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipeline import fn, pipeline_def
-from pipeline.definition.conditional import convert, do_not_convert
+from pipeline._definition.conditional import convert, do_not_convert
 from pipeline.errors import GraphError, OperatorError, PipelineError
 
 PICTURES = [np.random.default_rng(number).integers(0, 100, (3, 4, 1)).astype(np.uint8) for number in range(6)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, errors, fn, types
-from pipeline.external_source.device import stream_handle
+from pipeline._external_source.device import stream_handle
 from pipeline.tensors import TensorCPU, TensorListCPU
 
 DATA = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -213,7 +213,7 @@ class TestGpu:
         import cupy
         import torch
 
-        from dali_proxy.interop import to_torch_tensor
+        from dali_proxy._consumer.interop import to_torch_tensor
 
         pipe = Pipeline(batch_size=len(DATA), num_threads=1, device_id=0)
         pipe.set_outputs(fn.external_source(name="x", device="gpu"))

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn
-from pipeline.executor.batch import Batch
-from pipeline.graph import apply_operator
-from pipeline.operators import registry
-from pipeline.operators.reader import Reader, ReaderMeta, ReaderPosition
-from pipeline.operators.registry import implements, register
-from pipeline.operators.schema import Argument, Kind, OperatorSchema
+from pipeline._declaration import registry
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._graph import apply_operator
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.reader import Reader, ReaderMeta, ReaderPosition
 from pipeline.tensors import TensorListCPU
 
 

@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from pipeline import fn, types
+from pipeline._compiler.plan import Phase
+from pipeline._concurrency.lane import Lane
+from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
+from pipeline._graph import Graph
 from pipeline.errors import ArgumentValueError
-from pipeline.executor import BatchRequest, BatchResult, Executor, ExecutorConfig
-from pipeline.executor.lane import Lane
-from pipeline.executor.plan import Phase
-from pipeline.graph import Graph
 from pipeline.tensors import TensorListCPU
 from tests.waiting import wait_until
 

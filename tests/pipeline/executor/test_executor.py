@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from pipeline import errors, fn
-from pipeline.executor import BatchRequest, BatchResult, Executor, ExecutorConfig
-from pipeline.graph import Graph
-from pipeline.rng import BatchKey
+from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
+from pipeline._graph import Graph
+from pipeline._rng import BatchKey
 from pipeline.tensors import TensorListCPU
 
 CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1)

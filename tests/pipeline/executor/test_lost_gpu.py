@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from pipeline import fn
+from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
+from pipeline._executor.device import Device, StreamSlot
+from pipeline._executor.executor import _Run
+from pipeline._graph import Graph
+from pipeline._operator_api.batch import Batch
 from pipeline.errors import ArgumentValueError, InputError, PipelineError
-from pipeline.executor import BatchRequest, BatchResult, Executor, ExecutorConfig
-from pipeline.executor.batch import Batch
-from pipeline.executor.device import Device, StreamSlot
-from pipeline.executor.executor import _Run
-from pipeline.graph import Graph
 from pipeline.tensors import TensorListCPU
 from pipeline.types import YCbCr
 
@@ -63,7 +63,7 @@ def test_a_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None)
 def test_a_device_is_closed_when_an_operator_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[bool] = []
     device = SimpleNamespace(kernels=object(), close=lambda: closed.append(True))
-    monkeypatch.setattr("pipeline.executor.executor.open_device", lambda graph, config: device)
+    monkeypatch.setattr("pipeline._executor.executor.open_device", lambda graph, config: device)
     pictures = fn.decoders.image(fn.external_source(name="x"), device="mixed", output_type=YCbCr)
     with pytest.raises(ArgumentValueError, match=r"^fn.decoders.image: device='mixed' decodes to RGB"):
         Executor(Graph.of([pictures]), ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))

@@ -17,11 +17,11 @@ import pytest
 from PIL import Image
 
 from pipeline import fn
-from pipeline.executor import BatchRequest, BatchResult, Executor, ExecutorConfig
-from pipeline.executor.trace import Trace
-from pipeline.graph import Graph
-from pipeline.imaging import decode
-from pipeline.operators import decoders
+from pipeline._executor import BatchRequest, BatchResult, Executor, ExecutorConfig
+from pipeline._graph import Graph
+from pipeline._imaging import decode
+from pipeline._operator_api.trace import Trace
+from pipeline._operators.decoding import image as decoders
 from pipeline.tensors import TensorListCPU
 
 CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1, cpu_depth=2)

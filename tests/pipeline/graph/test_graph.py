@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, errors, fn, ops, types
-from pipeline.graph import Edge, Graph
-from pipeline.operators.registry import all_schemas
+from pipeline._declaration.registry import all_schemas
+from pipeline._graph import Edge, Graph
 
 
 def graph_of(*outputs: Any) -> Graph:

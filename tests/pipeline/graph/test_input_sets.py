@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
-from pipeline.graph import DataNode, Graph
+from pipeline._graph import DataNode, Graph
 
 PICTURES = np.random.default_rng(0).integers(0, 255, (2, 12, 16, 3), np.uint8)
 

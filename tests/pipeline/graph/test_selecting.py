@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
+from pipeline._graph.branches import branch
+from pipeline._graph.selecting import merge, select
 from pipeline.errors import ArgumentValueError, GraphError, OperatorError
-from pipeline.graph.branches import branch
-from pipeline.graph.selecting import merge, select
 
 WAYS = [
     np.array([0, 1, 2, 0, 1, 2], np.int32),

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.imaging import crop_mirror_normalize, resize
-from pipeline.imaging.batch import PictureBatch
-from pipeline.imaging.native import compiled
-from pipeline.kernels.samples import Samples
+from pipeline._imaging import crop_mirror_normalize, resize
+from pipeline._imaging.batch import PictureBatch
+from pipeline._imaging.native import compiled
+from pipeline._kernels.samples import Samples
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from pipeline.imaging.convert import COLOR_CHANNELS, convert, convert_color
+from pipeline._imaging.convert import COLOR_CHANNELS, convert, convert_color
 from tests.pipeline.imaging import oracle
 
 dali_fn = pytest.importorskip("nvidia.dali.fn")

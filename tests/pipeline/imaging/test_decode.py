@@ -7,9 +7,9 @@ import pytest
 import simplejpeg
 from PIL import Image
 
+from pipeline._imaging.decode import OUTPUT_TYPES, decode
+from pipeline._imaging.info import peek
 from pipeline.errors import DecodeError, PipelineError
-from pipeline.imaging.decode import OUTPUT_TYPES, decode
-from pipeline.imaging.info import peek
 from pipeline.types import DALIImageType
 from tests.pipeline.imaging import oracle
 from tests.pipeline.imaging.pictures import encodings, pillow, smooth, with_orientation

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.ipc.channel import Channel
-from pipeline.ipc.errors import (
+from pipeline._ipc.channel import Channel
+from pipeline._ipc.errors import (
     ChannelClosedError,
     ChannelOverflowError,
     ChannelTimeoutError,
     DescriptorLimitError,
     ProtocolError,
 )
-from pipeline.ipc.frames import MAX_BODY, FrameParser, encode_frame
-from pipeline.ipc.messages import Codec, MaxLength
+from pipeline._ipc.frames import MAX_BODY, FrameParser, encode_frame
+from pipeline._ipc.messages import Codec, MaxLength
 from tests.pipeline.ipc.processes import Child, Gate
 
 

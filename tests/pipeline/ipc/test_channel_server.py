@@ -13,11 +13,11 @@ from typing import Annotated
 
 import pytest
 
-from pipeline.ipc import authentication, connecting
-from pipeline.ipc.channel_server import ChannelServer
-from pipeline.ipc.connecting import connect
-from pipeline.ipc.errors import AuthenticationError, ChannelClosedError, ChannelTimeoutError, ProtocolError
-from pipeline.ipc.messages import Codec, MaxLength
+from pipeline._ipc import authentication, connecting
+from pipeline._ipc.channel_server import ChannelServer
+from pipeline._ipc.connecting import connect
+from pipeline._ipc.errors import AuthenticationError, ChannelClosedError, ChannelTimeoutError, ProtocolError
+from pipeline._ipc.messages import Codec, MaxLength
 from tests.pipeline.ipc.processes import Child, Gate
 
 

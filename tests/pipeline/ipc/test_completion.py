@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from pipeline.ipc import completion
-from pipeline.ipc.completion import CompletionReader, CompletionWriter
-from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError
+from pipeline._ipc import completion
+from pipeline._ipc.completion import CompletionReader, CompletionWriter
+from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError
 
 
 @pytest.fixture

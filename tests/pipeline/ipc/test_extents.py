@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.ipc.extents import Extents
+from pipeline._ipc.extents import Extents
 
 
 def test_the_lowest_place_is_taken_and_neighbours_merge():

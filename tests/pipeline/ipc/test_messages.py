@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.ipc.errors import ProtocolError
-from pipeline.ipc.messages import U8, U64, Codec, MaxLength
+from pipeline._ipc.errors import ProtocolError
+from pipeline._ipc.messages import U8, U64, Codec, MaxLength
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from pipeline.ipc.places import Places, compiled
+from pipeline._ipc.places import Places, compiled
 from tests.pipeline.ipc.test_ring import ARRAYS
 
 KINDS = [Places, *([] if compiled is None else [compiled.Places])]

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.ipc.completion import CompletionReader, CompletionWriter
-from pipeline.ipc.errors import ChannelClosedError, ChannelTimeoutError, ProtocolError, RingFullError
-from pipeline.ipc.memory import SharedBlock
-from pipeline.ipc.ring import Ring
-from pipeline.ipc.ring_reader import RingReader
+from pipeline._ipc.completion import CompletionReader, CompletionWriter
+from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, ProtocolError, RingFullError
+from pipeline._ipc.memory import SharedBlock
+from pipeline._ipc.ring import Ring
+from pipeline._ipc.ring_reader import RingReader
 from tests.pipeline.ipc.processes import Child, Gate
 
 KIB = 1024

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from pipeline.kernels.compiler import read_source
-from pipeline.kernels.launch import THREADS, Launch
+from pipeline._kernels.compiler import read_source
+from pipeline._kernels.launch import THREADS, Launch
 
 _FLAGS = ("-std=c++17", "-O0", "-ffp-contract=off", "-w", "-shared", "-fPIC")
 COMPILER = shutil.which("g++") or shutil.which("clang++")

@@ -7,7 +7,7 @@ import importlib.util
 from functools import cache
 from pathlib import Path
 
-from pipeline.kernels.compiler import OPTIONS, macro_options, read_source
+from pipeline._kernels.compiler import OPTIONS, macro_options, read_source
 
 
 @cache

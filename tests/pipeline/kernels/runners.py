@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.kernels import (
+from pipeline._kernels import (
     KernelContext,
     Samples,
     Spread,
@@ -27,23 +27,23 @@ from pipeline.kernels import (
     strided_copy,
     transform_pixels,
 )
-from pipeline.kernels.blur import BlurPlan
-from pipeline.kernels.byte_map import CountedMap, map_bytes, map_counted_bytes, plan_map_bytes
-from pipeline.kernels.color import plan_transform_pixels
-from pipeline.kernels.erase import plan_erase
-from pipeline.kernels.filter import filter_pictures, plan_filter_pictures
-from pipeline.kernels.fused import plan_crop_resize_normalize
-from pipeline.kernels.join import plan_join
-from pipeline.kernels.jpeg import JpegPlan
-from pipeline.kernels.lookup import plan_look_up
-from pipeline.kernels.noise import plan_add_noise
-from pipeline.kernels.nv12 import plan_nv12_to_pixels
-from pipeline.kernels.one_hot import plan_one_hot
-from pipeline.kernels.reduce import ReductionPlan
-from pipeline.kernels.resample import ResamplePlan
-from pipeline.kernels.standardize import plan_standardize
-from pipeline.kernels.strided_copy import plan_strided_copy
-from pipeline.kernels.warp import plan_warp_affine, warp_affine
+from pipeline._kernels.blur import BlurPlan
+from pipeline._kernels.byte_map import CountedMap, map_bytes, map_counted_bytes, plan_map_bytes
+from pipeline._kernels.color import plan_transform_pixels
+from pipeline._kernels.erase import plan_erase
+from pipeline._kernels.filter import filter_pictures, plan_filter_pictures
+from pipeline._kernels.fused import plan_crop_resize_normalize
+from pipeline._kernels.join import plan_join
+from pipeline._kernels.jpeg import JpegPlan
+from pipeline._kernels.lookup import plan_look_up
+from pipeline._kernels.noise import plan_add_noise
+from pipeline._kernels.nv12 import plan_nv12_to_pixels
+from pipeline._kernels.one_hot import plan_one_hot
+from pipeline._kernels.reduce import ReductionPlan
+from pipeline._kernels.resample import ResamplePlan
+from pipeline._kernels.standardize import plan_standardize
+from pipeline._kernels.strided_copy import plan_strided_copy
+from pipeline._kernels.warp import plan_warp_affine, warp_affine
 from tests.pipeline.kernels import emulator
 
 Arrays = Sequence[npt.NDArray[Any]]

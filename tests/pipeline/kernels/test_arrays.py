@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline._kernels.join import plan_join
+from pipeline._kernels.one_hot import plan_one_hot
+from pipeline._kernels.samples import Samples
+from pipeline._kernels.standardize import Spread, plan_standardize
 from pipeline.errors import PipelineError
-from pipeline.kernels.join import plan_join
-from pipeline.kernels.one_hot import plan_one_hot
-from pipeline.kernels.samples import Samples
-from pipeline.kernels.standardize import Spread, plan_standardize
 
 
 @pytest.mark.parametrize(("axis", "dtype"), [(0, "uint8"), (1, "float64"), (2, "bool"), (2, "int16")])

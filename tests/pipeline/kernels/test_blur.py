@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline._imaging import blur, gaussian_window
+from pipeline._kernels.blur import BlurPlan
+from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
-from pipeline.imaging import blur, gaussian_window
-from pipeline.kernels.blur import BlurPlan
-from pipeline.kernels.samples import Samples
 
 SHAPES = ((17, 9, 3), (2, 5, 3), (1, 30, 3), (0, 4, 3))
 

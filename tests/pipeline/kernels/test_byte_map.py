@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline._imaging.byte_map import auto_contrast_tables, contrast_tables, equalization_tables, histograms, look_up
+from pipeline._kernels.byte_map import CountedMap, Rule, plan_map_bytes
+from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
-from pipeline.imaging.byte_map import auto_contrast_tables, contrast_tables, equalization_tables, histograms, look_up
-from pipeline.kernels.byte_map import CountedMap, Rule, plan_map_bytes
-from pipeline.kernels.samples import Samples
 
 SHAPES = ((17, 9, 3), (40, 41, 3), (1, 1, 3), (0, 4, 3), (6, 5, 3))
 

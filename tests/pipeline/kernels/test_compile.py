@@ -8,28 +8,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import pipeline.kernels
-from pipeline.imaging import gaussian_window
-from pipeline.imaging.reductions import REDUCTIONS, result_dtype
-from pipeline.kernels.blur import BlurPlan
-from pipeline.kernels.byte_map import CountedMap, Rule, plan_map_bytes
-from pipeline.kernels.color import plan_transform_pixels
-from pipeline.kernels.erase import plan_erase
-from pipeline.kernels.filter import plan_filter_pictures
-from pipeline.kernels.fused import plan_crop_resize_normalize
-from pipeline.kernels.join import plan_join
-from pipeline.kernels.jpeg import JpegPlan
-from pipeline.kernels.launch import CTYPES, Launch
-from pipeline.kernels.lookup import plan_look_up
-from pipeline.kernels.noise import Noise, plan_add_noise
-from pipeline.kernels.nv12 import plan_nv12_to_pixels
-from pipeline.kernels.one_hot import plan_one_hot
-from pipeline.kernels.reduce import ReductionPlan
-from pipeline.kernels.resample import ResamplePlan
-from pipeline.kernels.samples import Samples
-from pipeline.kernels.standardize import Spread, plan_standardize
-from pipeline.kernels.strided_copy import plan_strided_copy
-from pipeline.kernels.warp import plan_warp_affine
+import pipeline._kernels
+from pipeline._imaging import gaussian_window
+from pipeline._imaging.reductions import REDUCTIONS, result_dtype
+from pipeline._kernels.blur import BlurPlan
+from pipeline._kernels.byte_map import CountedMap, Rule, plan_map_bytes
+from pipeline._kernels.color import plan_transform_pixels
+from pipeline._kernels.erase import plan_erase
+from pipeline._kernels.filter import plan_filter_pictures
+from pipeline._kernels.fused import plan_crop_resize_normalize
+from pipeline._kernels.join import plan_join
+from pipeline._kernels.jpeg import JpegPlan
+from pipeline._kernels.launch import CTYPES, Launch
+from pipeline._kernels.lookup import plan_look_up
+from pipeline._kernels.noise import Noise, plan_add_noise
+from pipeline._kernels.nv12 import plan_nv12_to_pixels
+from pipeline._kernels.one_hot import plan_one_hot
+from pipeline._kernels.reduce import ReductionPlan
+from pipeline._kernels.resample import ResamplePlan
+from pipeline._kernels.samples import Samples
+from pipeline._kernels.standardize import Spread, plan_standardize
+from pipeline._kernels.strided_copy import plan_strided_copy
+from pipeline._kernels.warp import plan_warp_affine
 from pipeline.types import DALIInterpType
 from tests.pipeline.kernels import nvrtc
 
@@ -219,7 +219,7 @@ def test_jpeg_compiles() -> None:
 
 
 def test_every_source_is_used_above() -> None:
-    folder = Path(pipeline.kernels.__file__).parent
+    folder = Path(pipeline._kernels.__file__).parent
     assert {path.name for path in folder.glob("*.cu")} == {
         "blur.cu",
         "byte_map.cu",

@@ -9,16 +9,16 @@ import threading
 import numpy as np
 import pytest
 
+from pipeline._kernels import KernelContext, Samples, resample, strided_copy
+from pipeline._kernels.errors import CudaError, KernelCompileError
+from pipeline._kernels.staging import SMALLEST
 from pipeline.errors import DeviceError
-from pipeline.kernels import KernelContext, Samples, resample, strided_copy
-from pipeline.kernels.errors import CudaError, KernelCompileError
-from pipeline.kernels.staging import SMALLEST
 
 on_gpu = [pytest.mark.gpu, pytest.mark.usefixtures("gpu")]
 
 
 def test_importing_needs_no_cupy() -> None:
-    code = "import sys, pipeline.kernels, pipeline.codecs, pipeline.kernels.ipc, pipeline.kernels.views; "
+    code = "import sys, pipeline._kernels, pipeline._codecs, pipeline._kernels.ipc, pipeline._kernels.views; "
     code += "sys.exit('cupy' in sys.modules or 'nvidia.nvimgcodec' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=30).returncode == 0
 
@@ -41,7 +41,7 @@ class TestOnTheGpu:
     pytestmark = on_gpu
 
     def test_a_kernel_that_does_not_compile_shows_the_log(self) -> None:
-        from pipeline.kernels.compiler import get_kernel
+        from pipeline._kernels.compiler import get_kernel
 
         with pytest.raises(KernelCompileError, match=r"(?s)nonsense.*error"):
             get_kernel("resample.cu", "resample_axis", (("IN", "nonsense"), ("OUT", "float32")), 0)

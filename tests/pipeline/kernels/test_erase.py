@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline._kernels.erase import plan_erase
+from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
-from pipeline.kernels.erase import plan_erase
-from pipeline.kernels.samples import Samples
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "float64"])

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline._imaging.filter2d import Border, filter2d
+from pipeline._kernels.filter import plan_filter_pictures
+from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
-from pipeline.imaging.filter2d import Border, filter2d
-from pipeline.kernels.filter import plan_filter_pictures
-from pipeline.kernels.samples import Samples
 
 SHAPES = ((17, 9, 3), (2, 5, 3), (1, 30, 3), (12, 4, 3))
 WINDOWS = ((3, 3), (5, 7), (1, 4), (2, 1))

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from pipeline.kernels.ipc import BufferHandle, ExportedBuffer, ImportedBuffer
+from pipeline._kernels.ipc import BufferHandle, ExportedBuffer, ImportedBuffer
 from tests.environment import with_project
 
 ROUNDS, ELEMENTS = 20, 1 << 20
@@ -17,7 +17,7 @@ ROUNDS, ELEMENTS = 20, 1 << 20
 _READER = """
 import pickle, sys
 import cupy
-from pipeline.kernels.ipc import ImportedBuffer
+from pipeline._kernels.ipc import ImportedBuffer
 
 handle, elements = pickle.load(sys.stdin.buffer)
 stream = cupy.cuda.Stream(non_blocking=True)
@@ -87,7 +87,7 @@ def test_two_processes_take_turns() -> None:
 @pytest.mark.gpu
 @pytest.mark.usefixtures("gpu")
 def test_a_handle_that_means_nothing_is_an_error() -> None:
-    from pipeline.kernels.errors import CudaError
+    from pipeline._kernels.errors import CudaError
 
     with pytest.raises(CudaError, match="cudaIpcOpenMemHandle"):
         ImportedBuffer(BufferHandle(0, 16, b"\0" * 64, b"\0" * 64, b"\0" * 64))

@@ -8,9 +8,9 @@ import cv2
 import numpy as np
 import pytest
 
+from pipeline._kernels.jpeg import JpegPlan
+from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
-from pipeline.kernels.jpeg import JpegPlan
-from pipeline.kernels.samples import Samples
 
 SHAPES = ((37, 53), (16, 32), (1, 1), (3, 5), (50, 4), (0, 7), (64, 18))
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline._kernels.lookup import plan_look_up
+from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
-from pipeline.kernels.lookup import plan_look_up
-from pipeline.kernels.samples import Samples
 
 
 @pytest.mark.parametrize(("source", "target"), [("uint8", "float16"), ("int8", "int32"), ("int64", "float32")])

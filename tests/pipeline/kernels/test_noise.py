@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline._kernels.noise import Noise, plan_add_noise
+from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
-from pipeline.kernels.noise import Noise, plan_add_noise
-from pipeline.kernels.samples import Samples
 
 COUNT = 40_000
 SEEDS = np.array([1, 1 << 63], np.uint64)

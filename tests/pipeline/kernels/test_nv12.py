@@ -9,12 +9,12 @@ import av
 import numpy as np
 import pytest
 
+from pipeline._kernels.nv12 import plan_nv12_to_pixels
+from pipeline._kernels.samples import Samples
+from pipeline._video.gpu_pixels import planes_of
+from pipeline._video.pixels import Pixels, color_matrix
 from pipeline.errors import PipelineError
-from pipeline.kernels.nv12 import plan_nv12_to_pixels
-from pipeline.kernels.samples import Samples
 from pipeline.types import DALIImageType
-from pipeline.video.gpu_pixels import planes_of
-from pipeline.video.pixels import Pixels, color_matrix
 from tests.clips import Clips, decode_from_start
 
 

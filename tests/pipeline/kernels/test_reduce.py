@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline._imaging.reductions import REDUCTIONS, reduce, result_dtype
+from pipeline._kernels.reduce import ReductionPlan
+from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
-from pipeline.imaging.reductions import REDUCTIONS, reduce, result_dtype
-from pipeline.kernels.reduce import ReductionPlan
-from pipeline.kernels.samples import Samples
 
 SHAPES = ((5, 7, 3), (40, 41, 3), (0, 4, 3), (1, 1, 3))
 

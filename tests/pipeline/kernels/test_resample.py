@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from pipeline._imaging import resize
+from pipeline._kernels.resample import ResamplePlan
+from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
-from pipeline.imaging import resize
-from pipeline.kernels.resample import ResamplePlan
-from pipeline.kernels.samples import Samples
 from pipeline.types import DALIInterpType
 from tests.pipeline.kernels import reference
 

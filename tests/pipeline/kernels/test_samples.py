@@ -3,11 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pipeline._kernels.channels import channel_table
+from pipeline._kernels.launch import Launch
+from pipeline._kernels.samples import Samples
+from pipeline._kernels.staging import ALIGNMENT, pack_tables
 from pipeline.errors import PipelineError
-from pipeline.kernels.channels import channel_table
-from pipeline.kernels.launch import Launch
-from pipeline.kernels.samples import Samples
-from pipeline.kernels.staging import ALIGNMENT, pack_tables
 
 
 def test_columns_of_ragged_arrays() -> None:

@@ -8,10 +8,10 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from pipeline._kernels.launch import CTYPES, Launch
+from pipeline._kernels.samples import Samples
+from pipeline._kernels.strided_copy import plan_strided_copy
 from pipeline.errors import PipelineError
-from pipeline.kernels.launch import CTYPES, Launch
-from pipeline.kernels.samples import Samples
-from pipeline.kernels.strided_copy import plan_strided_copy
 from tests.pipeline.kernels import reference
 from tests.pipeline.kernels.runners import GpuRunner
 

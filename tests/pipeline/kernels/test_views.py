@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 
-from pipeline.kernels.views import DeviceView, Lease
+from pipeline._kernels.views import DeviceView, Lease
 
 
 def test_the_lease_ends_with_the_last_view() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline._imaging.warp import warp_affine
+from pipeline._kernels.samples import Samples
+from pipeline._kernels.warp import plan_warp_affine
 from pipeline.errors import PipelineError
-from pipeline.imaging.warp import warp_affine
-from pipeline.kernels.samples import Samples
-from pipeline.kernels.warp import plan_warp_affine
 
 
 @pytest.mark.parametrize("ndim", [2, 3])

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import pipeline
+from pipeline._imaging.masks import mask_of_polygon, mask_of_runs, runs_of_text
 from pipeline.errors import PipelineError
-from pipeline.imaging.masks import mask_of_polygon, mask_of_runs, runs_of_text
 
 NAMES = ["c.jpg", "a.jpg", "b.jpg", "d.jpg"]
 

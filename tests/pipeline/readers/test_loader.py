@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, errors
-from pipeline.executor import BatchRequest, BatchResult
-from pipeline.graph import apply_operator
-from pipeline.operators import registry
-from pipeline.operators.base import OutputSpec
-from pipeline.operators.schema import Argument, Kind, OperatorSchema
-from pipeline.readers.arguments import READER_ARGUMENTS
-from pipeline.readers.data_reader import reads
-from pipeline.readers.loader import Loader
+from pipeline._declaration import registry
+from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._executor import BatchRequest, BatchResult
+from pipeline._graph import apply_operator
+from pipeline._operator_api.operator import OutputSpec
+from pipeline._readers.arguments import READER_ARGUMENTS
+from pipeline._readers.data_reader import reads
+from pipeline._readers.loader import Loader
 from pipeline.tensors.cpu import Array
 
 

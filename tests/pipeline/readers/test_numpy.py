@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn
+from pipeline._operators.decoding.numpy_file import parse_npy
+from pipeline._readers.file_lists import read_file
+from pipeline._readers.npy_file import NpyFile
 from pipeline.errors import DecodeError, PipelineError
-from pipeline.operators.numpy_format import parse_npy
-from pipeline.readers.files import read_file
-from pipeline.readers.npy_file import NpyFile
 
 HUGE = (1 << 16, 1 << 14, 64)  # 64 GiB of bytes, which no file system allots
 

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline import errors
-from pipeline.readers.order import BufferShuffled, EpochShuffled, Order, Sequential, permutation, shuffle_by_buffer
-from pipeline.readers.sharding import Cursor, Sharding
-from pipeline.rng import BatchKey
+from pipeline._readers.order import BufferShuffled, EpochShuffled, Order, Sequential, permutation, shuffle_by_buffer
+from pipeline._readers.sharding import Cursor, Sharding
+from pipeline._rng import BatchKey
 from tests.pipeline.readers.data import flat, reading, take, write_files
 
 

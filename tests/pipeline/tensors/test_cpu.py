@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from pipeline import errors, types
-from pipeline.kernels.samples import Samples, contiguous_strides
+from pipeline._kernels.samples import Samples, contiguous_strides
 from pipeline.tensors import TensorCPU, TensorListCPU
 
 DTYPES = [dtype for dtype in types.DALIDataType if dtype != types.NO_TYPE]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pipeline import errors
-from pipeline.kernels.samples import Samples
+from pipeline._kernels.samples import Samples
 from pipeline.tensors import TensorListGPU
 from pipeline.types import INT16
 

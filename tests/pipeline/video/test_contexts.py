@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline.video.clip import Clip
-from pipeline.video.contexts import Contexts
-from pipeline.video.decoder import Decoder
-from pipeline.video.frames import Decoders
+from pipeline._video.clip import Clip
+from pipeline._video.contexts import Contexts
+from pipeline._video.decoder import Decoder
+from pipeline._video.frames import Decoders
 from tests.clips import KINDS, Kind, decode_from_start, encode
 
 BEGIN = 61  # the number that the second clip's first frame shows

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pipeline._video.clip import Clip
+from pipeline._video.decoder import Decoder
+from pipeline._video.frames import Decoders, read_frames
+from pipeline._video.pixels import Pixels
 from pipeline.errors import DecodeError, PipelineError
 from pipeline.types import DALIImageType
-from pipeline.video.clip import Clip
-from pipeline.video.decoder import Decoder
-from pipeline.video.frames import Decoders, read_frames
-from pipeline.video.pixels import Pixels
 from tests.clips import COUNT, KINDS, VARYING, Clips, decode_from_start, encode, number_of, remux
 
 RANDOM = np.random.default_rng(6).permutation(COUNT).tolist()

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
-from pipeline.kernels import KernelContext, Samples
+from pipeline._kernels import KernelContext, Samples
+from pipeline._video import nvdec
+from pipeline._video.clip import Clip
+from pipeline._video.decoder import Decoder
+from pipeline._video.frames import Decoders, read_frames
+from pipeline._video.gpu_pixels import planes_of
+from pipeline._video.nvdec import Encoding, refusal
+from pipeline._video.targets import target_for
 from pipeline.types import DALIImageType
-from pipeline.video import nvdec
-from pipeline.video.clip import Clip
-from pipeline.video.decoder import Decoder
-from pipeline.video.frames import Decoders, read_frames
-from pipeline.video.gpu_pixels import planes_of
-from pipeline.video.nvdec import Encoding, refusal
-from pipeline.video.targets import target_for
 from tests.clips import COUNT, KINDS, Kind, decode_from_start, encode, needs_nvdec, number_of
 
 pytestmark = [pytest.mark.gpu, needs_nvdec]
@@ -109,7 +109,7 @@ def test_any_frame_is_that_of_the_cpu(name: str, large: dict[str, Path]) -> None
 
 
 def test_a_codec_that_the_gpu_may_lack(large: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.video.clip._told_reasons", set())
+    monkeypatch.setattr("pipeline._video.clip._told_reasons", set())
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         made = [decode_by_operator(large["av1.mp4"], device) for device in (None, 0)]
@@ -137,7 +137,7 @@ def test_a_codec_that_the_gpu_may_lack(large: dict[str, Path], monkeypatch: pyte
 def test_the_cpu_decodes_what_the_gpu_does_not(
     kind: Kind, size: tuple[int, int], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline.video.clip._told_reasons", set())
+    monkeypatch.setattr("pipeline._video.clip._told_reasons", set())
     path = tmp_path / "clip.mkv"
     encode(path, kind, 5, size)
     frames = [4, 0, 2, 0, -1]
@@ -189,7 +189,7 @@ def test_many_videos_share_what_decodes(tmp_path: Path, monkeypatch: pytest.Monk
     """Sessions of NVDEC take long to make: those of other videos that are encoded alike are used."""
     made: list[int] = []
     of_clip = nvdec.acceleration
-    monkeypatch.setattr("pipeline.video.clip.acceleration", lambda device_id: made.append(1) or of_clip(device_id))
+    monkeypatch.setattr("pipeline._video.clip.acceleration", lambda device_id: made.append(1) or of_clip(device_id))
     names = [str(tmp_path / f"{number}.mp4") for number in range(12)]
     for number, name in enumerate(names):
         encode(Path(name), KINDS["h264.mp4"], 24, SIZE, begin=number)
@@ -215,7 +215,7 @@ def test_many_videos_share_what_decodes(tmp_path: Path, monkeypatch: pytest.Monk
 def test_encoded_bytes_share_what_decodes(large: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
     of_clip = nvdec.acceleration
-    monkeypatch.setattr("pipeline.video.clip.acceleration", lambda device_id: made.append(1) or of_clip(device_id))
+    monkeypatch.setattr("pipeline._video.clip.acceleration", lambda device_id: made.append(1) or of_clip(device_id))
     with Pipeline(batch_size=3, num_threads=2, device_id=0) as pipe:
         pipe.set_outputs(fn.decoders.video(fn.external_source(name="x"), device="mixed", frames=[30, 2, 3]))
     for _ in range(4):

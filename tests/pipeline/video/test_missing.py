@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline._video.clip import Clip
+from pipeline._video.frames import Decoders, read_frames
+from pipeline._video.pixels import Pixels
 from pipeline.errors import DeviceError
 from pipeline.types import DALIImageType
-from pipeline.video.clip import Clip
-from pipeline.video.frames import Decoders, read_frames
-from pipeline.video.pixels import Pixels
 from tests.clips import Clips
 
 ROOT = Path(__file__).resolve().parents[3]

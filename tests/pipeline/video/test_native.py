@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pipeline._video import pixels
+from pipeline._video.native import compiled
+from pipeline._video.pixels import Pixels, color_matrix, color_table
 from pipeline.types import DALIImageType
-from pipeline.video import pixels
-from pipeline.video.native import compiled
-from pipeline.video.pixels import Pixels, color_matrix, color_table
 from tests.clips import Clips, decode_from_start
 
 needs_compiled = pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")

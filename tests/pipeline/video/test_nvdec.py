@@ -10,13 +10,13 @@ from typing import Any
 import av
 import pytest
 
+from pipeline._video import clip, nvdec
+from pipeline._video.clip import Clip
+from pipeline._video.frames import Decoders, read_frames
+from pipeline._video.nvdec import Encoding, refusal
+from pipeline._video.pixels import Pixels
 from pipeline.errors import DeviceError
 from pipeline.types import DALIImageType
-from pipeline.video import clip, nvdec
-from pipeline.video.clip import Clip
-from pipeline.video.frames import Decoders, read_frames
-from pipeline.video.nvdec import Encoding, refusal
-from pipeline.video.pixels import Pixels
 from tests.clips import Clips, Kind, encode, number_of
 
 

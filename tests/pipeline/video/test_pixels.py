@@ -9,12 +9,12 @@ import av
 import numpy as np
 import pytest
 
+from pipeline._imaging import convert_color
+from pipeline._video.clip import Clip
+from pipeline._video.frames import Decoders, read_frames
+from pipeline._video.pixels import Pixels
 from pipeline.errors import DecodeError
-from pipeline.imaging import convert_color
 from pipeline.types import DALIImageType
-from pipeline.video.clip import Clip
-from pipeline.video.frames import Decoders, read_frames
-from pipeline.video.pixels import Pixels
 from tests.clips import Clips, Kind, encode
 
 #: Weights of red and blue, by the number of the colour space.

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from av.video.frame import PictureType
 
-from pipeline.video.clip import Clip
-from pipeline.video.decoder import Decoder
-from pipeline.video.references import Unreferenced
+from pipeline._video.clip import Clip
+from pipeline._video.decoder import Decoder
+from pipeline._video.references import Unreferenced
 from tests.clips import COUNT, Clips, decode_from_start
 
 CONFIGURATION = bytes([1, 100, 0, 31, 0xFF])  # lengths of 4 bytes

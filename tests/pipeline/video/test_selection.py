@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pipeline._video.selection import PAD_MODES, FrameSelection, pad_frames
 from pipeline.errors import ArgumentValueError, PipelineError
-from pipeline.video.selection import PAD_MODES, FrameSelection, pad_frames
 
 
 def test_every_range() -> None:

@@ -1,0 +1,127 @@
+"""The command ``dali-proxy``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import runpy
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import dali_proxy
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one subcommand.
+
+    Args:
+        arguments: Words of the command line, by default those of this process.
+
+    Returns:
+        The exit status: 0 for success, 1 for a failure that was reported, 2 for wrong arguments, 130 after Ctrl-C.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    command: Callable[[], int]
+    if words[:1] == ["bench"]:  # its options are the benchmark's own
+        command = partial(bench, words[1:])
+    else:
+        options = parser().parse_args(words)
+        if options.command == "run":
+            return run(options)  # Ctrl-C is the script's to handle
+        command = partial(demo, options) if options.command == "demo" else doctor
+    try:
+        return command()
+    except KeyboardInterrupt:
+        print("\ndali-proxy: interrupted", file=sys.stderr)
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    """Make the parser of the command line."""
+    top = argparse.ArgumentParser(prog="dali-proxy", description="Data loading for PyTorch with a pipeline of its own.")
+    top.add_argument("--version", action="version", version=f"dali-proxy {dali_proxy.__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    purpose = "train a small network on real pictures, in under two minutes"
+    run = commands.add_parser("demo", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+    run.add_argument("--device", default="auto", help="auto (default), cpu, or cuda:0")
+    run.add_argument("--data", type=Path, help="use the pictures in this folder, or write them there if it has none")
+    run.add_argument("--keep", action="store_true", help="don't remove the pictures at the end")
+    run.add_argument("--picture", type=Path, help="where to save the picture of a batch (default: dali-proxy-demo.png)")
+    run.add_argument("--epochs", type=int, help="how often to go through the pictures (default: 12)")
+    run.add_argument("--workers", type=int, help="dataset worker processes (default: 2)")
+
+    commands.add_parser(
+        "bench", help="time this loader beside others (in a checkout of the repository)", add_help=False
+    )
+    script = commands.add_parser(
+        "run", help="run a script that was written for NVIDIA DALI", usage="%(prog)s [-h] [-m] SCRIPT [ARGUMENT ...]"
+    )
+    script.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as for python -m")
+    script.add_argument("script", metavar="SCRIPT", help="the script; its `import nvidia.dali` gives our modules")
+    rest = script.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="what the script gets")
+    rest.required = False  # or the error of a missing SCRIPT names it, too
+
+    purpose = "say what this machine has and what is missing"
+    commands.add_parser("doctor", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
+    return top
+
+
+def demo(options: argparse.Namespace) -> int:
+    """Run the demo."""
+    from dali_proxy._demo import Settings, run_demo
+
+    given = {
+        "device": options.device,
+        "data": options.data,
+        "keep": options.keep,
+        "picture": options.picture,
+        "epochs": options.epochs,
+        "num_workers": options.workers,
+    }
+    try:
+        run_demo(Settings(**{name: value for name, value in given.items() if value is not None}))
+    except (FileNotFoundError, ValueError) as error:
+        print(f"dali-proxy demo: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def bench(arguments: Sequence[str]) -> int:
+    """Run the benchmarks, which are part of the repository and not of the installed package."""
+    sys.path.insert(0, str(Path.cwd()))
+    if importlib.util.find_spec("benchmarks") is None:
+        print("dali-proxy bench: no benchmarks here; run it in a checkout of the repository", file=sys.stderr)
+        return 1
+    sys.argv = ["dali-proxy bench", *arguments]
+    runpy.run_module("benchmarks", run_name="__main__", alter_sys=False)
+    return 0
+
+
+def run(options: argparse.Namespace) -> int:
+    """Runs a script with our modules in the place of NVIDIA's."""
+    from dali_proxy._nvidia.run import run_script
+
+    if not options.module and not Path(options.script).exists():
+        print(f"dali-proxy run: there is no script {options.script!r}", file=sys.stderr)
+        return 2
+    run_script(options.script, options.arguments, module=options.module)
+    return 0
+
+
+def doctor() -> int:
+    """Print what this machine has; fail where something that is needed is missing."""
+    from dali_proxy._doctor import examine
+
+    healthy = True
+    for check in examine():
+        print(f"{check.status:<9} {check.name:<24} {check.detail}")
+        healthy = healthy and check.status != "missing"
+    print("Ready." if healthy else "Something that is needed is missing.")
+    return 0 if healthy else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,99 @@
+"""How processes ended, in words."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Sequence
+from multiprocessing.process import BaseProcess
+
+from dali_proxy._common.signals import unheard
+from dali_proxy.errors import ProxyError, WorkerDiedError
+
+__all__ = ["dead_worker", "hanging_worker", "how_ended"]
+
+_HINTS = {
+    signal.SIGKILL: "; where nobody did so by hand, the system was out of memory (dmesg tells)",
+    signal.SIGBUS: "; shared memory is full, perhaps: torch's workers use /dev/shm for tensors",
+}
+_PATIENCE = 0.5  # seconds between what a socket tells of a process's end and what its parent can know
+
+
+def how_ended(code: int) -> str:
+    """Say how a process ended, from its exit code; negative ones are signals.
+
+    Example:
+        >>> how_ended(3)
+        'ended with exit code 3'
+    """
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        number = signal.Signals(-code)
+    except ValueError:  # real-time signals have no names
+        return f"was killed by signal {-code}"
+    return f"was killed by {number.name}{_HINTS.get(number, '')}"
+
+
+def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) -> WorkerDiedError | None:
+    """Return what to raise when a worker has died; None if none has, or `error` has nothing to do with it.
+
+    Args:
+        workers: a loader's, in the order of their numbers.
+        error: what was caught while one of their batches was waited for.
+    """
+    if isinstance(error, ConnectionError | EOFError | FileNotFoundError):  # half of a message of a dying process
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline and all(worker.exitcode is None for worker in workers):
+            time.sleep(0.005)
+    elif error is not None and RuntimeError not in (type(error), type(error.__cause__)):  # which is torch's word for it
+        return None
+    unexpected = "unexpectedly" in str(error)
+    dead = [
+        f"worker {number} (pid {worker.pid}) {how_ended(code)}"
+        for number, worker in enumerate(workers)
+        if (code := worker.exitcode) is not None and (code or unexpected)
+    ]
+    if not dead:
+        return None
+    advice = _advice(workers)
+    _end(workers)
+    died = WorkerDiedError(f"{'; '.join(dead)}. The batches that it was making are lost: begin the epoch again{advice}")
+    died.__cause__ = error
+    return died
+
+
+def _advice(workers: Sequence[BaseProcess]) -> str:
+    """What to do besides, where a worker ended by itself."""
+    ended = [worker for worker in workers if (worker.exitcode or 0) > 0]
+    if not ended:
+        return ""
+    advice = ". What it printed says why it ended"
+    if getattr(ended[0], "_start_method", "fork") == "fork":  # multiprocessing has no public name for it
+        return advice
+    return f'{advice}; a script whose workers don\'t fork needs `if __name__ == "__main__":` above what starts its loop'
+
+
+def _end(workers: Sequence[BaseProcess]) -> None:
+    """End the workers that are left: if the dead one held a lock, they wait for it, and torch would wait for them."""
+    if threading.current_thread() is not threading.main_thread():
+        return  # torch's handler would raise there
+    with unheard(signal.SIGCHLD):
+        for worker in workers:
+            worker.kill()
+        for worker in workers:
+            worker.join(_PATIENCE)
+
+
+def hanging_worker(workers: Sequence[BaseProcess], timeout: float, error: Exception) -> ProxyError | None:
+    """Return what to raise when `error` is torch's for a loader's timeout; None if it isn't."""
+    if type(error) is not RuntimeError or "timed out" not in str(error):
+        return None
+    alive = ", ".join(f"worker {number} (pid {worker.pid})" for number, worker in enumerate(workers))
+    hanging = ProxyError(
+        f"the next batch did not come within {timeout:g} s, the loader's timeout=: the dataset takes long, or hangs, "
+        f"in one of {alive}"
+    )
+    hanging.__cause__ = error
+    return hanging

@@ -1,0 +1,400 @@
+"""The side of a process that wants results: fetches them, gives back what it doesn't want, asks for statistics."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+from dali_proxy._consumer.device_stage import SecondHalf
+from dali_proxy._consumer.pending_requests import Deadline, Question, Talk, fresh, without_frames
+from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
+from dali_proxy._transport.exchange import LocalExchange
+from dali_proxy._transport.failures import rebuild
+from dali_proxy._transport.fetch_ahead import Lookahead
+from dali_proxy._transport.opener import ResultOpener
+from dali_proxy._transport.origin import unpack_keys
+from dali_proxy._transport.protocol import (
+    Failure,
+    Fetch,
+    Goodbye,
+    OpenSession,
+    Result,
+    SlotsDetached,
+    Stats,
+    StatsRequest,
+)
+from dali_proxy._transport.release_queue import Unwanted
+from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
+from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
+from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._ipc.channel import Received
+from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
+
+__all__ = ["ConsumerClient"]
+
+_GLANCE = 0.5  # seconds between looks at the deadline while waiting
+
+Key = tuple[Any, ...]
+
+
+class ConsumerClient:
+    """A process's connection to a server for fetching results. Thread-safe.
+
+    Threads that wait take turns at the socket: one receives for all, the others wait until it has their answer. What
+    comes next in a session is fetched early, so that it is here when somebody asks. With a second half that an executor
+    runs, a thread of this object receives, so that batches go on while nobody waits.
+
+    Args:
+        endpoint: which server.
+        how_it_ended: says how the server ended, if this process can know; an empty string if not.
+        local: the server's, if it runs in this process.
+        second_half: the pipeline that goes on with what the server made, if that runs one half only.
+
+    Raises:
+        BuildError: the second half can't run here.
+
+    Attributes:
+        server: token of the server's start that this client is connected to.
+        waited: seconds that threads waited for results.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        how_it_ended: Callable[[], str] = str,
+        local: LocalExchange | None = None,
+        second_half: bytes | None = None,
+    ) -> None:
+        self._endpoint = endpoint
+        self._how_it_ended = how_it_ended
+        self._second_half = None if second_half is None else SecondHalf(second_half)
+        try:
+            self._channel, received = open_channel(endpoint, "consumer", "main")
+        except BaseException:
+            if self._second_half is not None:
+                self._second_half.close()
+            raise
+        device_id = None if self._second_half is None else self._second_half.device_id
+        self._opener = ResultOpener(received.fds, received.message.control_nbytes, local, device_id)
+        self.server: bytes = received.message.server
+        self.waited = 0.0
+        self._lock = threading.RLock()  # guards the five below; quicker to take than the condition
+        self._changed = threading.Condition(self._lock)
+        self._taking = threading.RLock()
+        self._questions: dict[Key, Question] = {}  # that nobody has taken the answer of
+        self._ahead = Lookahead()
+        self._receiving = False
+        self._end: ProxyError | None = None
+        self._goodbye = ""
+        self._tokens = itertools.count()
+        self._unwanted = Unwanted()
+        self._talking = threading.local()  # .now: this thread is inside the channel: finalizers send nothing then
+        discard_through(self.server, self._discard)
+        self._receiver: threading.Thread | None = None
+        if self._second_half is not None and self._second_half.waits_for_all:
+            self._receiving = True
+            self._receiver = threading.Thread(target=self._receive, name=f"{THREAD_PREFIX}results", daemon=True)
+            self._receiver.start()
+
+    def outputs(self, ticket: Ticket) -> tuple[Any, ...]:
+        """Return the outputs of a batch, waiting for it; the same objects every time.
+
+        Raises:
+            BatchError: the batch failed.
+            StaleReferenceError: the batch is unknown to this start of the server.
+            ServerDiedError: the server is gone.
+        """
+        if ticket.error is not None:
+            raise fresh(ticket.error)
+        if ticket.outputs is not None:
+            return ticket.outputs
+        if ticket.server != self.server:
+            raise StaleReferenceError("the batch is of an earlier start of the server, or of another server's proxy")
+        key = ("batch", ticket.client, ticket.seq)
+        begin = time.perf_counter()
+        try:
+            answer = self._ask(key, Fetch(ticket.client, ticket.seq))
+        finally:
+            self.waited += time.perf_counter() - begin
+        with self._taking:  # threads that want the same batch get the same tensors
+            if ticket.outputs is None and ticket.error is None:  # else this thread has perhaps asked in vain
+                ticket.claimed = True
+                if isinstance(answer, Exception):
+                    ticket.error = answer
+                else:
+                    ticket.outputs = answer.tensors()
+            self._forget(key)  # not earlier: another thread would ask the server, which has given it away
+            if ticket.outputs is not None:
+                return ticket.outputs
+        assert ticket.error is not None
+        raise fresh(ticket.error)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the connection has ended."""
+        return self._end is not None
+
+    def check(self) -> None:
+        """Raise if the connection has ended.
+
+        Raises:
+            ServerClosedError, ServerDiedError: it has.
+        """
+        if self._end is not None:
+            raise fresh(self._end)
+
+    def open_session(self, session: int) -> None:
+        """Say that an iterator begins: what is submitted for it belongs to this process."""
+        with server_errors(), Talk(self._talking):
+            self._channel.send(OpenSession(session), timeout=self._endpoint.timeout)
+            with self._lock:
+                self._ahead.open(session)
+
+    def close_session(self, session: int) -> None:
+        """Say that an iterator has ended: what is left of it is cancelled. May be called by finalizers."""
+        self._unwanted.add_session(session)
+        self._flush_if_safe()
+
+    def statistics(self) -> dict[str, Any]:
+        """Ask the server for its counters."""
+        token = next(self._tokens)
+        answer: dict[str, Any] = self._ask(("stats", token), StatsRequest(token))
+        self._forget(("stats", token))
+        if self._second_half is not None:
+            self._second_half.add_times(answer["operators"])
+        return answer
+
+    def close(self) -> None:
+        """Disconnect. Tensors that were fetched stay valid."""
+        forget_discard(self.server, self._discard)
+        self._flush_if_safe()
+        with self._lock:
+            self._end = self._end or ServerClosedError("the server was stopped")
+        with Talk(self._talking):
+            self._channel.close()
+        if self._receiver is not None:
+            self._receiver.join()
+        if self._second_half is not None:
+            self._second_half.close()
+        self._opener.close()
+
+    def _ask(self, key: Key, question: Any) -> Any:
+        """Wait for an answer, which is kept until `_forget`."""
+        with Talk(self._talking), self._lock:  # a finalizer that closes a session must not come in between
+            if self._end is not None:
+                raise fresh(self._end)
+            asked = self._questions.setdefault(key, Question())
+            new, asked.sent = not asked.sent, True
+            early = self._ahead.ask(key[1:])
+        try:
+            if new:
+                self._send(question)
+        except BaseException:  # a signal handler's, too: whoever asks again must not wait for what was never sent
+            asked.sent = False
+            raise
+        self._fetch_early(early)
+        if self._unwanted:  # left by a finalizer: what comes early is no message of ours
+            self._flush_if_safe()
+        self._go_on()
+        deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid)
+        while True:
+            with self._lock:
+                while asked.answer is None and (asked.coming or (self._receiving and self._end is None)):
+                    self._changed.wait(_GLANCE)
+                    deadline.check()
+                if asked.answer is not None:
+                    return asked.answer
+                if self._end is not None:
+                    raise fresh(self._end)
+                self._receiving = True
+            try:
+                self._receive_one()
+            finally:
+                with self._lock:
+                    self._receiving = False
+                    self._changed.notify_all()
+            deadline.check()
+
+    def _forget(self, key: Key) -> None:
+        with self._lock:
+            self._questions.pop(key, None)
+
+    def _go_on(self) -> None:
+        """Issue what has come for the GPU of this process, so that it is there when somebody asks."""
+        if self._second_half is not None and self._receiver is None:
+            self._receive_ready()
+            self._second_half.give_back()
+
+    def _fetch_early(self, keys: Iterable[tuple[int, int]]) -> None:
+        """Fetch batches that nobody has asked for."""
+        for key in keys:
+            with Talk(self._talking):
+                with self._lock:
+                    if not self._ahead.is_early(key):
+                        continue  # its session has ended, or somebody asks for it
+                    asked = self._questions.setdefault(("batch", *key), Question())
+                try:
+                    self._channel.post(Fetch(*key))
+                except IPCError:
+                    return  # the server is gone, which whoever asks is told
+                asked.sent = True
+
+    def _receive(self) -> None:
+        """Receive for all threads until the connection ends."""
+        try:
+            while self._end is None:
+                self._receive_one()
+        except Exception as error:  # noqa: BLE001  # whatever it is, those who wait must hear of it
+            with self._lock:
+                self._end = self._end or ProxyError(f"what the server sent can't be read: {error}")
+        with self._lock:
+            self._changed.notify_all()
+
+    def _receive_one(self) -> None:
+        """Receive and file one message; waits a moment at most. Only one thread at a time is here."""
+        try:
+            with Talk(self._talking):
+                if self._channel.backlog:  # the server did not read what was posted: nothing else waits for it to do so
+                    self._channel.flush()
+                received = self._channel.receive(timeout=_GLANCE)
+            self._file(received)
+        except ChannelTimeoutError:
+            return
+        except ChannelClosedError as error:
+            with self._lock:
+                self._end = self._end or self._explain_end(error)
+
+    def _file(self, received: Received) -> None:
+        message = received.message
+        if isinstance(message, Result):
+            try:
+                self._take(message, received.fds)
+            except BaseException as error:  # a signal handler's, too: nobody must wait for what came and is gone
+                lost = ProxyError(f"a batch came, and was lost when it was received: {error!r}")
+                self._answer(("batch", message.client, message.seq), lost)
+                raise
+            return
+        received.close_fds()
+        if isinstance(message, Failure):
+            key = ("batch", message.client, message.seq)
+            with self._lock:
+                asked = self._questions.get(key)
+            if asked is not None and not asked.coming:
+                self._answer(key, rebuild(message))
+        elif isinstance(message, Stats):
+            self._answer(("stats", message.token), json.loads(message.text))
+        elif isinstance(message, SlotsDetached):
+            self._opener.detach(message.slots)
+        elif isinstance(message, Goodbye):
+            self._goodbye = message.reason
+
+    def _take(self, result: Result, fds: tuple[int, ...]) -> None:
+        key = ("batch", result.client, result.seq)
+        with Talk(self._talking), self._lock:  # a finalizer that closes a session must not come in between
+            asked = self._questions.get(key)
+            if asked is not None and self._second_half is not None:
+                asked.coming = True
+            following = [("batch", *each) for each in unpack_keys(result.following)]
+            unasked = [(client, seq) for kind, client, seq in following if (kind, client, seq) not in self._questions]
+            early = self._ahead.note(result.session, unasked)
+        self._fetch_early(early)
+        if self._second_half is None:
+            self._answer(key, self._open(result, fds, self._opener.receive))
+            return
+        opened = self._opener.open_batches if result.prepared is None else self._opener.open_prepared
+        inputs = self._open(result, fds, opened)
+        if isinstance(inputs, Exception):
+            self._answer(key, inputs)
+        elif asked is not None and result.prepared is not None:
+            self._answer(key, self._second_half.issue(result, *inputs))
+        elif asked is not None:
+            self._second_half.start(result, inputs, partial(self._answer, key))
+
+    def _open(self, result: Result, fds: tuple[int, ...], opened: Callable[[Result, tuple[int, ...]], Any]) -> Any:
+        try:
+            return opened(result, fds)
+        except ChannelClosedError as error:  # by another thread, which stops the server or starts it again
+            return self._end or self._explain_end(error)
+        except Exception as error:  # noqa: BLE001  # of CUDA's, torch's or ours: it is for whoever asked, not for this thread
+            return without_frames(ProxyError(f"a batch was made, but its memory can't be opened here: {error}"), error)
+
+    def _answer(self, key: Key, answer: Any) -> None:
+        with self._lock:
+            asked = self._questions.get(key)
+            # Else whoever asked has gone, and the answer with it; or it was asked twice, and this one refuses.
+            if asked is not None and asked.answer is None:
+                asked.answer = answer
+                self._changed.notify_all()
+
+    def _explain_end(self, error: ChannelClosedError) -> ProxyError:
+        if self._goodbye:
+            return ServerClosedError(f"the server is closed: {self._goodbye}")
+        return ServerDiedError(f"the server is gone: {self._how_it_ended() or error}")
+
+    def _send(self, message: Any) -> None:
+        try:
+            with Talk(self._talking):
+                self._flush()
+                self._channel.send(message, timeout=self._endpoint.timeout)
+        except ChannelClosedError as error:
+            with self._lock:
+                self._changed.wait_for(lambda: not self._receiving, _GLANCE)
+                self._receive_ready(rest=True)
+                self._end = self._end or self._explain_end(error)
+            raise fresh(self._end) from error
+
+    def _receive_ready(self, *, rest: bool = False) -> None:
+        """File what has come, without waiting; the `rest` if nobody asks again. Who receives already does so itself."""
+        with self._lock:
+            if self._receiving:
+                return
+            self._receiving = True
+        try:
+            with Talk(self._talking):
+                ready = self._channel.receive_ready(rest=rest)
+            with ExitStack() as steps:  # all are filed, even if a signal handler raises
+                for received in reversed(ready):
+                    steps.callback(self._file, received)
+        except IPCError:
+            return  # the server is gone, which whoever waits is told
+        finally:
+            with self._lock:
+                self._receiving = False
+                self._changed.notify_all()
+
+    def _discard(self, client: int, seq: int) -> None:
+        """A ticket died unused. A finalizer calls this, at any place of any thread."""
+        self._unwanted.add_batch(client, seq)
+        self._flush_if_safe()
+
+    def _flush_if_safe(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # The function is an argument because finalizers run even when modules have lost their names.
+        # Inside the channel its locks are held by this very thread, and what is left is sent with the next message.
+        # Elsewhere they are free, or held for a moment by a thread that needs nothing of us.
+        if getattr(self._talking, "now", False) or is_finalizing():
+            return
+        try:
+            with Talk(self._talking):
+                self._flush()
+        except IPCError:
+            return  # the server is gone, and with it what we wanted it to know
+
+    def _flush(self) -> None:
+        self._unwanted.tell(self._channel.post, self._forget_batches, self._forget_session)
+
+    def _forget_batches(self, batches: Iterable[tuple[int, int]]) -> None:
+        with self._lock:
+            for batch in batches:
+                self._questions.pop(("batch", *batch), None)
+                self._ahead.forget(batch)
+
+    def _forget_session(self, session: int) -> None:
+        with self._lock:
+            self._forget_batches(self._ahead.close(session))

@@ -1,0 +1,162 @@
+"""The half of a pipeline that runs where its results are wanted, when the server runs the first half only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dali_proxy._consumer.launcher import Issued, Launcher
+from dali_proxy._consumer.side_stream import CudaLane
+from dali_proxy._transport.failures import describe, rebuild
+from dali_proxy._transport.labels import unpack_labels
+from dali_proxy._transport.opener import host_tensors
+from dali_proxy._transport.origin import Origin
+from dali_proxy._transport.protocol import Result
+from pipeline import Pipeline
+from pipeline._compiler.device_planner import simple_parts
+from pipeline._executor.chain import describe_failure
+from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
+from pipeline._rng import BatchKey
+from pipeline.errors import PipelineError
+from pipeline.tensors.cpu import TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Made", "Run", "SecondHalf"]
+
+
+class Run:
+    """Outputs that an executor has made."""
+
+    def __init__(self, outputs: Sequence[TensorList]) -> None:
+        self._outputs = outputs
+
+    def tensors(self) -> tuple[Any, ...]:
+        """Return them as a server's results are: a tensor each, or a list of tensors where shapes differ.
+
+        On a GPU, the stream that is current now waits for the data.
+        """
+        return tuple(_tensors(output) for output in self._outputs)
+
+
+#: Outputs of the pipeline, or what was raised instead.
+Made = Issued | Run | Exception
+
+
+class SecondHalf:
+    """Goes on with what a server has begun, on streams of their own. Nothing waits for the GPU: a stream does.
+
+    What the server has prepared is issued at once. Other batches are run by an executor with threads of its own, which
+    is made when the first one comes, or at once where the server can't prepare any.
+
+    Args:
+        pipeline: the second half, as `Pipeline.serialize_for_host` made it.
+
+    Raises:
+        BuildError: it can't run here.
+    """
+
+    def __init__(self, pipeline: bytes) -> None:
+        self._pipeline = Pipeline.from_host_bytes(pipeline)
+        nodes = self._pipeline.graph.nodes
+        self._on_gpu = [node for node in nodes if node.device != "cpu"]
+        parts = simple_parts(self._pipeline.graph)
+        #: The operators to blame when a batch can't be issued: the first one is named.
+        self._launching = [part.chain[-1] for part in parts or () if part.chain] or self._on_gpu
+        #: The GPU that it runs on, or None.
+        self.device_id = self._pipeline.executor_config().device_id if self._on_gpu else None
+        self._launcher: Launcher | None = None
+        self._runs = False  # whether there is an executor
+        try:
+            if parts is not None:
+                self._launcher = Launcher(self.device_id, CudaLane)
+            else:
+                self._pipeline.build()
+                self._runs = True
+        except BaseException:
+            self._pipeline.close()
+            raise
+
+    def start(self, result: Result, inputs: Sequence[TensorListCPU], on_done: Callable[[Made], None]) -> None:
+        """Start a batch that was not prepared; returns at once.
+
+        Args:
+            result: the server's message.
+            inputs: what lies in its slots.
+            on_done: called once, on another thread; it must be quick and must not raise.
+        """
+        origin, client, seq = result.origin, result.client, result.seq
+        assert origin is not None  # the server knows that it has one half only
+        key = BatchKey(origin.epoch, origin.batch, origin.view)
+        names = self._pipeline.input_names
+        request = BatchRequest(origin.batch_size, dict(zip(names, inputs, strict=True)), key)
+        try:
+            self._pipeline.build()
+            self._runs = True
+            self._pipeline.submit(request, lambda made: on_done(_outcome(origin, client, seq, made)))
+        except PipelineError as error:
+            on_done(_outcome(origin, client, seq, BatchResult(error=error)))
+
+    def issue(self, result: Result, arrays: Sequence[Any], pinned: bool) -> Made:
+        """Issue a batch that was prepared, and return its outputs.
+
+        Args:
+            result: the server's message.
+            arrays: what lies in its slots.
+            pinned: whether the first of these is registered with CUDA.
+        """
+        assert result.origin is not None
+        assert result.prepared is not None
+        assert self._launcher is not None  # the server prepares no other graph
+        try:
+            return self._launcher.issue(result.prepared, arrays, pinned)
+        except Exception as error:  # noqa: BLE001  # of CUDA's, torch's or ours: it is for whoever asked
+            failed = describe_failure(self._launching[0], error) if self._launching else PipelineError(str(error))
+            failed.__cause__ = error
+            return _outcome(result.origin, result.client, result.seq, BatchResult(error=failed))
+
+    @property
+    def waits_for_all(self) -> bool:
+        """Whether all batches are run here by an executor, which should have each as soon as it comes."""
+        return self._launcher is None
+
+    def give_back(self) -> None:
+        """Give slots back to the server that the GPU has read."""
+        if self._launcher is not None:
+            self._launcher.give_back()
+
+    def add_times(self, operators: dict[str, dict[str, Any]]) -> None:
+        """Add the times of its steps to those that the server reports of its own."""
+        if self._launcher is not None and self._launcher.batches:
+            name = " → ".join(node.schema.display for node in self._on_gpu) or "outputs"
+            operators[name] = {"batches": self._launcher.batches, "seconds": self._launcher.seconds}
+        if self._runs:
+            for step in self._pipeline.executor.statistics.steps():
+                times = operators.setdefault(step.name, {"batches": 0, "seconds": 0.0})
+                times["batches"] += step.batches
+                times["seconds"] += step.seconds
+
+    def close(self) -> None:
+        """Finish what was started, and end."""
+        self._pipeline.close()
+        if self._launcher is not None:
+            self._launcher.close()
+
+
+def _outcome(origin: Origin, client: int, seq: int, made: BatchResult) -> Made:
+    if made.error is None:
+        return Run(made.outputs)
+    paths = [os.fsencode(path) for path in origin.paths]
+    indices = unpack_labels(origin.indices, origin.batch_size)
+    return rebuild(describe(made.error, client, seq, indices, origin.worker, origin.worker_pid, paths))
+
+
+def _tensors(output: TensorList) -> torch.Tensor | list[torch.Tensor]:
+    if isinstance(output, TensorListGPU):
+        from dali_proxy._transport.cuda_view import local_tensors
+
+        return local_tensors(output)
+    return host_tensors(output.as_array() if output.is_dense_tensor() else list(output.samples))

@@ -1,0 +1,167 @@
+"""Between the tensors of a pipeline and torch's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import torch
+import torch.utils.dlpack
+
+from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, DeviceError
+from pipeline.tensors import TensorCPU, TensorGPU, TensorListCPU, TensorListGPU
+from pipeline.tensors.cpu import Array
+from pipeline.types import DALIDataType
+
+__all__ = ["feed_ndarray", "sample_tensors", "to_torch_tensor", "to_torch_type"]
+
+TensorOrList: TypeAlias = TensorCPU | TensorGPU | TensorListCPU | TensorListGPU
+
+#: torch's dtype for each data type of a pipeline.
+to_torch_type: dict[DALIDataType, torch.dtype] = {
+    DALIDataType.BOOL: torch.bool,
+    DALIDataType.FLOAT: torch.float32,
+    DALIDataType.FLOAT16: torch.float16,
+    DALIDataType.FLOAT64: torch.float64,
+    DALIDataType.INT8: torch.int8,
+    DALIDataType.INT16: torch.int16,
+    DALIDataType.INT32: torch.int32,
+    DALIDataType.INT64: torch.int64,
+    DALIDataType.UINT8: torch.uint8,
+    DALIDataType.UINT16: torch.uint16,
+    DALIDataType.UINT32: torch.uint32,
+    DALIDataType.UINT64: torch.uint64,
+}
+
+
+def to_torch_tensor(tensor: TensorOrList | Any, copy: bool = True) -> torch.Tensor:
+    """Return a tensor of a pipeline as a torch tensor on the same device, with the same dtype and shape.
+
+    Without a copy, both share their memory, and the torch tensor stays valid and unchanged as long as it is held,
+    however often the pipeline runs meanwhile. (NVIDIA DALI promises that only until its next run.) Memory that must
+    not be written to, such as a constant's, and memory that is not contiguous, is copied in any case.
+
+    On a GPU, the current stream is ordered after the work that makes the data, and nothing waits on the host. Order
+    other streams after it before they use the tensor.
+
+    Args:
+        tensor: a tensor, or a batch whose samples have one shape; a tensor of NVIDIA DALI, or anything else with
+            DLPack, will do as well.
+        copy: whether the result gets memory of its own.
+
+    Raises:
+        ArgumentMismatchError: for a batch whose samples differ in shape.
+        ArgumentTypeError: for what is no tensor.
+
+    Example:
+        >>> import numpy as np
+        >>> to_torch_tensor(TensorCPU(np.arange(3, dtype=np.int32)), copy=False)
+        tensor([0, 1, 2], dtype=torch.int32)
+    """
+    shared = _shared(tensor)
+    return shared.clone() if copy else shared
+
+
+def feed_ndarray(dali_tensor: TensorOrList | Any, arr: torch.Tensor, cuda_stream: Any = None) -> torch.Tensor:
+    """Copy a tensor of a pipeline into a torch tensor, and return that.
+
+    Args:
+        dali_tensor: a tensor, or a batch whose samples have one shape.
+        arr: where to copy it, of the same shape and dtype, on any device and with any strides.
+        cuda_stream: the CUDA stream to copy on: one of torch or CuPy, or its handle as an int or a
+            `ctypes.c_void_p`. By default torch's current stream of the device. The copy is ordered after the work
+            that makes the data, and the host doesn't wait for it unless `arr` is on the CPU.
+
+    Raises:
+        ArgumentMismatchError: shape or dtype differ, or the samples of a batch differ in shape.
+        ArgumentTypeError: `arr` is no torch tensor.
+
+    Example:
+        >>> import numpy as np
+        >>> feed_ndarray(TensorCPU(np.arange(3, dtype=np.int32)), torch.zeros(3, dtype=torch.int32))
+        tensor([0, 1, 2], dtype=torch.int32)
+    """
+    if not isinstance(arr, torch.Tensor):
+        raise ArgumentTypeError(f"feed_ndarray() copies into a torch.Tensor, not into {type(arr).__name__}")
+    with _on_stream(cuda_stream, dali_tensor, arr) as stream:
+        source = _shared(dali_tensor)
+        if source.shape != arr.shape:
+            raise ArgumentMismatchError(f"the tensor has shape {tuple(source.shape)}, `arr` {tuple(arr.shape)}")
+        if source.dtype != arr.dtype:
+            raise ArgumentMismatchError(f"the tensor's elements are {source.dtype}, those of `arr` {arr.dtype}")
+        arr.detach().copy_(source, non_blocking=arr.is_cuda and source.is_cuda)
+        if stream is not None and arr.is_cuda:
+            arr.record_stream(stream)
+    return arr
+
+
+def sample_tensors(batch: TensorListCPU | TensorListGPU | Any) -> Sequence[torch.Tensor]:
+    """Return the samples of a batch as torch tensors, with no copy where `to_torch_tensor` makes none.
+
+    Of a batch with one shape it is one tensor, with the batch dimension in front.
+    """
+    if batch.is_dense_tensor():
+        return _shared(batch)  # type: ignore[return-value]  # a sequence of its rows
+    if isinstance(batch, TensorListGPU):
+        samples: list[torch.Tensor] = _share_gpu(batch)
+        return samples
+    return [_shared(sample) for sample in batch]
+
+
+def _shared(tensor: Any) -> torch.Tensor:
+    """Return a tensor, or a batch of one shape, as a torch tensor over the same memory where that can be."""
+    if hasattr(tensor, "is_dense_tensor"):
+        if not tensor.is_dense_tensor():
+            raise ArgumentMismatchError(
+                f"the samples of the batch differ in shape, so it is no single tensor: {tensor.shape()[:8]}; "
+                "take them one by one"
+            )
+        if not isinstance(tensor, TensorListGPU):
+            tensor = tensor.as_tensor()
+    if isinstance(tensor, TensorCPU):
+        return _share_cpu(tensor.as_array())
+    shared: torch.Tensor
+    if isinstance(tensor, TensorListGPU):
+        shared = _share_gpu(tensor)
+        return shared
+    if isinstance(tensor, TensorGPU):
+        batch = TensorListGPU(tensor.as_array()[None], ready=tensor.ready)
+        batch.owner, batch.stream, batch.lenders = tensor.owner, tensor.stream, tensor.lenders
+        (shared,) = _share_gpu(batch)
+        return shared
+    if not hasattr(tensor, "__dlpack__"):
+        raise ArgumentTypeError(f"a tensor of a pipeline is needed, not {type(tensor).__name__}")
+    shared = torch.utils.dlpack.from_dlpack(tensor)
+    return shared
+
+
+def _share_cpu(array: Array) -> torch.Tensor:
+    if not (array.flags.c_contiguous and array.flags.writeable):
+        array = array.copy()
+    tensor: torch.Tensor = torch.from_numpy(array)
+    return tensor
+
+
+def _share_gpu(batch: TensorListGPU) -> Any:
+    """Return one tensor for a batch of one shape, else a list."""
+    from dali_proxy._transport.cuda_view import local_tensors
+
+    return local_tensors(batch)
+
+
+@contextmanager
+def _on_stream(stream: Any, source: Any, arr: torch.Tensor) -> Iterator[torch.cuda.Stream | None]:
+    """Make a stream torch's current one, and give it as one of torch; None stays the current one."""
+    if stream is None or not (arr.is_cuda or isinstance(source, TensorGPU | TensorListGPU)):
+        yield None
+        return
+    if not isinstance(stream, torch.cuda.Stream):
+        handle = getattr(stream, "ptr", getattr(stream, "value", stream))
+        device = arr.device if arr.is_cuda else torch.device("cuda", source.device_id())
+        try:
+            stream = torch.cuda.ExternalStream(int(handle or 0), device=device)  # type: ignore[no-untyped-call]
+        except TypeError as error:
+            raise DeviceError(f"this is no CUDA stream: {stream!r}") from error
+    with torch.cuda.stream(stream):
+        yield stream

@@ -1,0 +1,235 @@
+"""Issues on a GPU what a server has prepared: one copy, one launch, and an event that nobody but the GPU waits for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dali_proxy._consumer.side_stream import CudaLane, Lane, Moment
+from dali_proxy._transport.opener import host_tensors
+from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
+from dali_proxy._transport.protocol import unpacked
+from dali_proxy._transport.slot_view import check_rows
+from pipeline._bulk.buffer_pool import buffer_size
+from pipeline._ipc.errors import ProtocolError
+from pipeline._kernels.channels import CHANNEL
+from pipeline._kernels.fused import PICTURE, fused_defines, relocate
+from pipeline.tensors.cpu import Array
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Issued", "Launcher"]
+
+
+class Issued:
+    """The outputs of a batch, on their way: whoever takes them waits for nothing, but its stream does.
+
+    Args:
+        outputs: a tensor for each output that is one array, else a list of tensors.
+        memories: of the tensors on the GPU.
+        moment: when these are written; None where there are none.
+        lane: where they are written.
+    """
+
+    def __init__(
+        self, outputs: tuple[Any, ...], memories: Sequence[torch.Tensor], moment: Moment | None, lane: Lane | None
+    ) -> None:
+        self._outputs = outputs
+        self._memories = memories
+        self._moment = moment
+        self._lane = lane
+
+    def tensors(self) -> tuple[Any, ...]:
+        """Return the outputs. On a GPU, the stream that is current now waits for the data."""
+        if self._moment is not None:
+            assert self._lane is not None  # it made the moment
+            self._lane.hand_over(self._moment, self._memories)
+        return self._outputs
+
+
+class Launcher:
+    """Issues batches, one after the other. Thread-safe.
+
+    Nothing is computed here for a batch or a sample. The slot that a batch comes in goes back to the server when the
+    copy has ended, as the next call or `give_back` finds.
+
+    Args:
+        device_id: number of the GPU; None where nothing goes to one.
+        open_lane: opens it.
+
+    Raises:
+        DeviceError: the GPU is missing.
+
+    Attributes:
+        batches: issued so far.
+        seconds: that it took.
+    """
+
+    def __init__(self, device_id: int | None, open_lane: Callable[[int], Lane] = CudaLane) -> None:
+        self._lane = None if device_id is None else open_lane(device_id)
+        self._lock = threading.RLock()  # a signal handler that closes may interrupt its holder
+        self._copying: deque[tuple[Moment, Any]] = deque()  # slots, and memory that is copied from
+        self.batches = 0
+        self.seconds = 0.0
+
+    def issue(self, prepared: Prepared, arrays: Sequence[Array | list[Array]], pinned: bool) -> Issued:
+        """Issue a batch; never waits for the GPU.
+
+        Args:
+            prepared: what to do.
+            arrays: what came with it: the block, if there is one, and outputs on the CPU.
+            pinned: whether the block is registered with CUDA.
+
+        Raises:
+            ProtocolError: what the server says can't be.
+            CudaError: CUDA failed.
+        """
+        with self._lock:
+            return self._issue(prepared, arrays, pinned)
+
+    def give_back(self) -> None:
+        """Let go of what the GPU has read; who issues a batch meanwhile does so itself."""
+        if self._lock.acquire(blocking=False):
+            try:
+                self._give_back()
+            finally:
+                self._lock.release()
+
+    def close(self) -> None:
+        """Wait for what was issued, and let go of it."""
+        with self._lock:
+            while self._copying:
+                with suppress(Exception):  # of a GPU in error: it reads nothing any more
+                    self._copying[0][0].synchronize()
+                self._copying.popleft()
+            if self._lane is not None:
+                self._lane.close()
+
+    def _issue(self, prepared: Prepared, arrays: Sequence[Array | list[Array]], pinned: bool) -> Issued:
+        begin = time.perf_counter()
+        self._give_back()
+        on_cpu = prepared.outputs.count(None)
+        blocks, rest = arrays[: len(arrays) - on_cpu], iter(arrays[len(arrays) - on_cpu :])
+        made: list[Any] = []
+        memories: list[torch.Tensor] = []
+        moment = None
+        if len(blocks) == 1 and self._lane is not None and isinstance(blocks[0], np.ndarray):
+            with self._lane.active():
+                made, memories = self._issue_block(self._lane, prepared, blocks[0], pinned)
+                moment = self._copying[-1][0]
+        elif blocks or on_cpu != len(prepared.outputs):
+            raise ProtocolError(
+                "a prepared batch has no block, or more than one, or needs a GPU that the pipeline has not"
+            )
+        on_gpu = iter(made)
+        outputs = tuple(host_tensors(next(rest)) if output is None else next(on_gpu) for output in prepared.outputs)
+        self.batches += 1
+        self.seconds += time.perf_counter() - begin
+        return Issued(outputs, memories, moment, self._lane)
+
+    def _give_back(self) -> None:
+        copying = self._copying
+        while copying and _is_done(copying[0][0]):
+            copying.popleft()
+
+    def _issue_block(
+        self, lane: Lane, prepared: Prepared, block: npt.NDArray[np.uint8], pinned: bool
+    ) -> tuple[list[Any], list[torch.Tensor]]:
+        import torch
+
+        outputs = [output for output in prepared.outputs if output is not None]
+        _check(prepared, outputs, block.nbytes)
+        shaped = [_Shaped(output, lane) for output in outputs]
+        launches = [(output.launch, each) for output, each in zip(outputs, shaped, strict=True) if output.launch]
+        held: Any = block
+        source = _address(block)
+        if launches:
+            # A size of which there are few, so that the allocator has such memory from earlier batches.
+            whole = lane.empty((buffer_size(prepared.launched_nbytes),), torch.uint8)
+            for launch, each in launches:
+                relocate(_pictures(block, launch), whole.data_ptr(), each.memory.data_ptr())
+        try:
+            if not pinned:
+                bounced = lane.bounce(block.nbytes)
+                bounced.numpy()[:] = block
+                held, source = bounced, bounced.data_ptr()
+            if launches:
+                lane.copy(whole.data_ptr(), source, prepared.launched_nbytes)
+            for output, each in zip(outputs, shaped, strict=True):
+                if output.launch is None and output.nbytes:
+                    lane.copy(each.memory.data_ptr(), source + output.copied, output.nbytes)
+            for launch, each in launches:
+                pointers = [whole.data_ptr() + place for place in (launch.pictures, launch.channels_table)]
+                defines = fused_defines(each.dtype, launch.channels, launch.planar, launch.rounded)
+                lane.launch(defines, pointers, (launch.tiles, launch.count))
+        finally:  # copies that were issued before an error go on
+            self._copying.append((lane.mark(), held))
+        return [each.tensors for each in shaped], [each.memory for each in shaped]
+
+
+class _Shaped:
+    """Memory of an output on the GPU, and the tensors over it."""
+
+    __slots__ = ("dtype", "memory", "tensors")
+
+    def __init__(self, output: PreparedOutput, lane: Lane) -> None:
+        import torch
+
+        self.dtype, table = unpacked(output)
+        rows = check_rows(table, self.dtype.itemsize, output.nbytes, output.dense)
+        torch_dtype = getattr(torch, output.dtype)
+        self.tensors: Any
+        if output.dense:
+            self.memory = self.tensors = lane.empty(rows[0][1:], torch_dtype)
+            if self.memory.nbytes != output.nbytes:
+                raise ProtocolError(f"an output of {self.memory.nbytes} bytes comes as {output.nbytes}")
+            return
+        itemsize = self.dtype.itemsize
+        self.memory = lane.empty((-(-output.nbytes // itemsize),), torch_dtype)
+        sizes = table[:, 1:].prod(axis=1).tolist()
+        self.tensors = [
+            self.memory[row[0] // itemsize :][:size].view(row[1:]) for row, size in zip(rows, sizes, strict=True)
+        ]
+
+
+def _pictures(block: npt.NDArray[np.uint8], launch: Launched) -> npt.NDArray[Any]:
+    return block[launch.pictures : launch.pictures + launch.count * PICTURE.itemsize].view(PICTURE)
+
+
+def _check(prepared: Prepared, outputs: Sequence[PreparedOutput], nbytes: int) -> None:
+    """Raise if something isn't in the block, or in what of it is copied.
+
+    Raises:
+        ProtocolError: it isn't.
+    """
+    good = bool(outputs) and prepared.launched_nbytes <= nbytes
+    for output in outputs:
+        launch = output.launch
+        if launch is None:
+            good &= output.copied + output.nbytes <= nbytes
+        else:
+            end = launch.pictures + launch.count * PICTURE.itemsize
+            good &= end <= prepared.launched_nbytes and launch.pictures % PICTURE.alignment == 0
+            good &= launch.channels_table + launch.channels * CHANNEL.itemsize <= prepared.launched_nbytes
+            good &= 0 < launch.count <= 65535 and launch.tiles > 0
+    if not good:
+        raise ProtocolError("what a prepared batch needs does not lie in its block")
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])  # `array.ctypes` takes ten times as long
+
+
+def _is_done(moment: Moment) -> bool:
+    try:
+        return moment.query()
+    except Exception:  # noqa: BLE001  # of a GPU in error: it reads nothing any more
+        return True

@@ -1,0 +1,57 @@
+"""Turns the placeholders in a batch into tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from dali_proxy._common.nested import replace
+from dali_proxy._consumer.ragged import Ragged, formed
+from dali_proxy._worker.placeholders import BatchRef, Placeholder, SampleRef
+
+if TYPE_CHECKING:
+    from dali_proxy._consumer.consumer import ConsumerClient
+
+__all__ = ["produce"]
+
+
+def produce(data: Any, consumer: ConsumerClient, *, pin: bool = False, ragged: Ragged = "list") -> Any:
+    """Return `data` with all placeholders replaced by what the pipeline made of them.
+
+    Args:
+        data: what a loader yields: tuples, lists, deques, mappings, dataclasses and objects, in any nesting.
+        consumer: where the batches are fetched from.
+        pin: copy tensors on the CPU to pinned memory.
+        ragged: what an output becomes whose samples differ in shape, see `formed`.
+
+    Returns:
+        The same structure. An output is one tensor when all its samples have one shape, else what `ragged` says.
+
+    Raises:
+        BatchError: a batch failed in the server.
+    """
+
+    def value_of(ref: Placeholder) -> Any:
+        item: int | None
+        if isinstance(ref, SampleRef):  # nobody collated it
+            ticket, output, item = ref.sample.submit_alone(), ref.output, 0
+        else:
+            assert isinstance(ref, BatchRef)
+            ticket, output, item = ref.ticket, ref.output, ref.item
+        value = consumer.outputs(ticket)[output]
+        if item is not None:
+            value = value[item]
+        elif isinstance(value, list) and ragged != "list":
+            if (output, ragged) not in ticket.formed:
+                ticket.formed[output, ragged] = formed(value, ragged)
+            value = ticket.formed[output, ragged]
+        return _pinned(value) if pin else value
+
+    return replace(data, Placeholder, value_of)
+
+
+def _pinned(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value if value.is_cuda else value.pin_memory()
+    return [_pinned(sample) for sample in value]

@@ -1,0 +1,144 @@
+"""A CUDA stream of the training process beside those of the training: copies and launches, and nothing waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pipeline._kernels import KernelContext
+from pipeline._kernels.errors import cuda_call, load_cupy
+from pipeline._kernels.streams import new_stream
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["CudaLane", "Lane", "Moment"]
+
+
+class Moment(Protocol):
+    """A place in the order of a lane's work."""
+
+    def query(self) -> bool:
+        """Whether all work before it is done; never waits."""
+
+    def synchronize(self) -> None:
+        """Wait until all work before it is done."""
+
+
+class Lane(Protocol):
+    """Where copies and launches are issued, in order. One thread at a time."""
+
+    def active(self) -> Any:
+        """Return a context manager, in which the other methods may be called."""
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """Return memory of the device. What is dropped is used again by what is issued later."""
+
+    def bounce(self, nbytes: int) -> torch.Tensor:
+        """Return memory of the host that `copy` can read, ``uint8[nbytes]``."""
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Issue a copy to the device, by addresses; of pinned memory."""
+
+    def launch(self, defines: tuple[tuple[str, str], ...], pointers: Sequence[int], grid: tuple[int, int]) -> None:
+        """Issue a launch of `fused.cu`, whose tables are on the device."""
+
+    def mark(self) -> Moment:
+        """Return the moment after all that was issued."""
+
+    def hand_over(self, moment: Moment, memories: Sequence[torch.Tensor]) -> None:
+        """Let the stream that is current wait for a moment, and memory not be used again before that stream is done."""
+
+    def close(self) -> None:
+        """Free what launches shared."""
+
+
+# Streams of this process, by GPU. They stay: memory that the allocator has for one must not see another in its place.
+_streams: dict[int, Any] = {}
+
+
+class CudaLane:
+    """A stream of this process's own. Memory is of torch's caching allocator.
+
+    CUDA is not touched before the first batch, so a process that only starts a server has no context.
+
+    Args:
+        device_id: number of the GPU.
+
+    Raises:
+        DeviceError: CuPy or the GPU is missing.
+    """
+
+    def __init__(self, device_id: int) -> None:
+        self._device_id = device_id
+        self._kernels = KernelContext(device_id)
+        self._stream: Any = None  # the same stream, for CuPy and for torch
+        self._torch_stream: Any = None
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Make the stream current, and its GPU."""
+        import torch
+
+        if self._torch_stream is None:
+            self._open()
+        # The loop may be in a mode for the batch that it asks for: this one is the next.
+        with torch.inference_mode(False), torch.cuda.stream(self._torch_stream):
+            yield
+
+    def _open(self) -> None:
+        import torch
+
+        torch.cuda.init()  # type: ignore[no-untyped-call]
+        if self._device_id not in _streams:
+            cuda = load_cupy().cuda
+            with cuda_call("opening a stream"), cuda.Device(self._device_id):
+                _streams[self._device_id] = new_stream()
+        self._stream = _streams[self._device_id]
+        self._torch_stream = torch.cuda.ExternalStream(  # type: ignore[no-untyped-call]
+            self._stream.ptr, device=self._device_id
+        )
+
+    def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+        """Return memory of the allocator's pool for this stream."""
+        import torch
+
+        return torch.empty(shape, dtype=dtype, device=self._torch_stream.device)
+
+    def bounce(self, nbytes: int) -> torch.Tensor:
+        """Return pinned memory."""
+        import torch
+
+        return torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
+
+    def copy(self, target: int, source: int, nbytes: int) -> None:
+        """Issue `cudaMemcpyAsync`."""
+        runtime = load_cupy().cuda.runtime
+        with cuda_call("cudaMemcpyAsync"):
+            runtime.memcpyAsync(target, source, nbytes, runtime.memcpyHostToDevice, self._stream.ptr)
+
+    def launch(self, defines: tuple[tuple[str, str], ...], pointers: Sequence[int], grid: tuple[int, int]) -> None:
+        """Issue the launch."""
+        self._kernels.launch("fused.cu", "crop_resize_normalize", defines, pointers, grid, self._stream)
+
+    def mark(self) -> Moment:
+        """Record an event."""
+        import torch
+
+        moment: Moment = self._torch_stream.record_event(torch.cuda.Event())  # type: ignore[no-untyped-call]
+        return moment
+
+    def hand_over(self, moment: Any, memories: Sequence[torch.Tensor]) -> None:
+        """Order torch's current stream after an event."""
+        import torch
+
+        current = torch.cuda.current_stream(self._device_id)
+        current.wait_event(moment)
+        for memory in memories:
+            memory.record_stream(current)
+
+    def close(self) -> None:
+        """Free what launches shared."""
+        if self._stream is not None:
+            self._kernels.close()

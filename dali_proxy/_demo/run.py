@@ -1,0 +1,137 @@
+"""The demo from beginning to end, and what it says on the way."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tqdm import tqdm
+
+from dali_proxy._demo.compare import Comparison
+from dali_proxy._demo.data import write_crops
+from dali_proxy._demo.settings import Settings, Summary
+from dali_proxy._demo.steps import Steps
+from dali_proxy._demo.train import Training
+from dali_proxy._doctor import gpu_problem
+
+LIMITS = {
+    "training": "the training itself; loading kept up with it",
+    "pipeline": "the pipeline, which decodes and augments the pictures",
+    "workers": "the dataset's workers, which read the files",
+}
+
+
+def run_demo(settings: Settings | None = None) -> Summary:
+    """Run the demo, saying what it does on standard output.
+
+    Args:
+        settings: What to do, by default what ``dali-proxy demo`` does.
+
+    Returns:
+        The figures that it printed.
+
+    Raises:
+        FileNotFoundError: No photographs were found to cut pictures from, or the folder of the picture is missing.
+        ValueError: The device is not a known name, or can't be used.
+    """
+    settings = settings or Settings()
+    if not settings.picture.absolute().parent.is_dir():
+        raise FileNotFoundError(f"there is no folder for the picture {settings.picture}")
+    begin = time.perf_counter()
+    steps = Steps(settings, _device_id(settings.device))
+    with _pictures(settings) as folder:
+        classes = sum(path.is_dir() for path in (folder / "train").iterdir())
+        print(f"\n1. Training: tell from which of {classes} photographs a crop was cut.")
+        network, training, limited_by = steps.train(folder / "train")
+        print(_limit(training, limited_by))
+
+        print("\n2. Held-out crops, from a band in each photograph that no training crop touches.")
+        score = steps.judge(network, folder / "held_out")
+        print(f"   {score:.1%} told right; guessing would reach {1 / classes:.1%}.")
+
+        print(f"\n3. Throughput beside torch's DataLoader with pillow, {settings.rounds} rounds in turn.")
+        comparison = steps.compare(folder / "train")
+        print(_rates(comparison))
+
+        steps.draw(folder / "train")
+        print(f"\n4. One augmented batch, as the network sees it: {settings.picture}")
+    seconds = time.perf_counter() - begin
+    print(f"\nDone in {seconds:.0f} s.")
+    return Summary(score, 1 / classes, training, limited_by, comparison, settings.picture, seconds)
+
+
+def _device_id(name: str) -> int | None:
+    if name == "cpu":
+        print("Device: the CPU.")
+        return None
+    if name == "auto":
+        problem = gpu_problem()
+        print("Device: cuda:0." if problem is None else f"Device: the CPU ({problem}).")
+        return 0 if problem is None else None
+    kind, _, number = name.partition(":")
+    if kind != "cuda" or not number.isdigit():
+        raise ValueError(f"unknown device {name!r}: say auto, cpu or cuda:0")
+    problem = gpu_problem(int(number))
+    if problem is not None:
+        raise ValueError(f"{name} can't be used: {problem}")
+    print(f"Device: {name}.")
+    return int(number)
+
+
+@contextmanager
+def _pictures(settings: Settings) -> Iterator[Path]:
+    """Give a folder with ``train/`` and ``held_out/``; a temporary one goes when the demo ends."""
+    if settings.data is not None:
+        if not (settings.data / "train").is_dir():
+            _write(settings.data, settings)
+        print(f"Pictures: {settings.data}")
+        yield settings.data
+    elif settings.keep:
+        folder = Path(tempfile.mkdtemp(prefix="dali-proxy-demo-"))
+        _write(folder, settings)
+        yield folder
+        print(f"\nThe pictures stay in {folder}")
+    else:
+        # Its name is known before it exists, so that Ctrl-C at any moment leaves none.
+        folder = Path(tempfile.gettempdir()) / f"dali-proxy-demo-{secrets.token_hex(8)}"
+        try:
+            folder.mkdir(mode=0o700)
+            _write(folder, settings)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write(folder: Path, settings: Settings) -> None:
+    crops = settings.crops
+    total = crops.photographs * (crops.train_per_photograph + crops.held_out_per_photograph)
+    for _ in tqdm(write_crops(folder, crops), "writing JPEGs", total, unit="picture", disable=settings.quiet or None):
+        pass
+
+
+def _limit(training: Training, limited_by: str) -> str:
+    total = training.waiting + training.computing
+    share = training.waiting / total if total else 0.0
+    return (
+        f"   {training.pictures:,} pictures in {total:.1f} s: waited for pictures {share:.0%} of the time, computed"
+        f" {1 - share:.0%}.\n   What limited the speed: {LIMITS.get(limited_by, 'too short to tell')}."
+    )
+
+
+def _rates(comparison: Comparison) -> str:
+    low, high = min(comparison.ratios), max(comparison.ratios)
+    return (
+        f"   dali_proxy                {_spread(comparison.ours)}\n"
+        f"   torch DataLoader, pillow  {_spread(comparison.plain)}\n"
+        f"   dali_proxy did {comparison.median_ratio:.2f} times as many ({low:.2f} to {high:.2f})."
+    )
+
+
+def _spread(rates: tuple[float, ...]) -> str:
+    return f"{statistics.median(rates):7,.0f} pictures/s  ({min(rates):,.0f} to {max(rates):,.0f})"

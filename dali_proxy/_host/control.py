@@ -1,0 +1,95 @@
+"""What the parent and its host process say to each other, over a socket that the child inherits."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import Annotated
+
+from dali_proxy.errors import ProxyError
+from pipeline._ipc.messages import U32, U64, Codec, MaxLength
+from pipeline.errors import PipelineError
+
+__all__ = ["CONTROL_CODEC", "PARENT_PYTHONPATH", "Ready", "Start", "StartFailed", "Stop"]
+
+#: Environment variable that holds the parent's own PYTHONPATH while the host starts.
+PARENT_PYTHONPATH = "DALI_PROXY_PARENT_PYTHONPATH"
+
+Path = Annotated[str, MaxLength(1 << 14)]
+Pickled = Annotated[bytes, MaxLength(1 << 20)]
+
+
+@dataclass(frozen=True)
+class Start:
+    """Parent to host, first; the pipeline comes as a block of shared memory, and `planned_half` after it.
+
+    Attributes:
+        nbytes: size of the pipeline.
+        planned_nbytes: size of `HostOptions.planned_half`.
+        directory: the parent's working directory; empty if it has none.
+        sys_path: where the parent imports from.
+        path: where to listen.
+        key: what clients must know.
+        server: token of this start.
+        unclaimed_bytes: see `HostOptions`.
+        ring_bytes_limit: the same.
+        is_half: the same.
+    """
+
+    nbytes: U64
+    planned_nbytes: U64
+    directory: Path
+    sys_path: tuple[Path, ...]
+    path: Path
+    key: bytes
+    server: bytes
+    unclaimed_bytes: U64
+    ring_bytes_limit: U64
+    is_half: bool = False
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Host to parent: it listens."""
+
+    pid: U32
+
+
+@dataclass(frozen=True)
+class StartFailed:
+    """Host to parent: it can't start.
+
+    Attributes:
+        error: the exception, pickled; the parent trusts its own child.
+        text: the exception with its traceback.
+    """
+
+    error: Pickled
+    text: Annotated[str, MaxLength(1 << 18)]
+
+    @classmethod
+    def of(cls, error: BaseException, text: str) -> StartFailed:
+        """Describe an exception; one that can't be pickled becomes a `ProxyError` with its text."""
+        try:
+            data = pickle.dumps(error)
+            pickle.loads(data)
+        except Exception:  # noqa: BLE001  # pickling runs the code of any type
+            data = pickle.dumps(ProxyError(f"{type(error).__name__}: {error}"))
+        return cls(data, text)
+
+    def rebuild(self) -> Exception:
+        """Return the exception; its cause carries the host's traceback."""
+        error = pickle.loads(self.error)
+        if not isinstance(error, PipelineError):
+            wrapped = ProxyError(f"the server's process could not start: {type(error).__name__}: {error}")
+            wrapped.__cause__ = error if isinstance(error, Exception) else None
+            return wrapped
+        return error
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Parent to host: end in order."""
+
+
+CONTROL_CODEC = Codec({1: Start, 2: Ready, 3: StartFailed, 4: Stop})

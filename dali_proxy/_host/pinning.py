@@ -1,0 +1,64 @@
+"""Registers the workers' shared memory with CUDA while the host goes on."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._concurrency.finalizers import THREAD_PREFIX
+
+__all__ = ["Pinner"]
+
+Memory = npt.NDArray[np.uint8]
+
+
+class Pinner:
+    """A thread that pins memory: all its pages have to be made for that, which takes as long as filling them.
+
+    The thread starts with the first memory. `pin` and `close` belong to one thread at a time.
+
+    Args:
+        register: pins memory; returns an object with ``__array_interface__`` that keeps it so while arrays made of the
+            object live, or None if it couldn't.
+    """
+
+    def __init__(self, register: Callable[[Memory], Any]) -> None:
+        self._register = register
+        self._waiting: queue.SimpleQueue[tuple[Memory, Callable[[Memory], None]] | None] = queue.SimpleQueue()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def pin(self, memory: Memory, on_pinned: Callable[[Memory], None]) -> None:
+        """Have memory pinned; returns at once.
+
+        Args:
+            memory: what to pin.
+            on_pinned: called on the thread with an array over the same memory, which is pinned while arrays over that
+                array live; not called if it couldn't be pinned.
+        """
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name=f"{THREAD_PREFIX}pinning", daemon=True)
+            self._thread.start()
+        self._waiting.put((memory, on_pinned))
+
+    def close(self) -> None:
+        """End the thread; what waits is not pinned any more."""
+        self._closing = True
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+
+    def _work(self) -> None:
+        while (entry := self._waiting.get()) is not None:
+            if self._closing:
+                continue
+            memory, on_pinned = entry
+            pinned = self._register(memory)
+            if pinned is not None:
+                on_pinned(np.asarray(pinned))
+            del entry, memory, on_pinned, pinned  # nothing is kept while this waits

@@ -1,0 +1,58 @@
+"""Plans what consumers have to do on their GPU for each batch, so that they need not."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+
+from pipeline import Pipeline
+from pipeline._compiler.device_planner import PlannedBatch, Planner
+from pipeline._executor.statistics import StepTimes
+from pipeline._operator_api.request import TensorList
+from pipeline._rng import BatchKey
+
+__all__ = ["Planning"]
+
+
+class Planning:
+    """A planner of the second half of a pipeline, and the time that it takes. Any thread may use it.
+
+    Args:
+        second_half: as `Pipeline.serialize_for_host` made it; its graph has `simple_parts`.
+
+    Raises:
+        BuildError: an operator can't be made.
+    """
+
+    def __init__(self, second_half: bytes) -> None:
+        pipeline = Pipeline.from_host_bytes(second_half)
+        self._planner = Planner(pipeline.graph, pipeline.executor_config())
+        pipeline.close()
+        #: Numbers of the first half's outputs that are outputs of the whole.
+        self.handed_on = self._planner.handed_on
+        self._lock = threading.Lock()
+        self._times = StepTimes("plan for the consumer's GPU")
+
+    def plan(self, outputs: Sequence[TensorList], key: BatchKey) -> PlannedBatch | None:
+        """Plan a batch; None if the consumer has to run it operator by operator.
+
+        Args:
+            outputs: of the first half.
+            key: which batch it is.
+
+        Raises:
+            OperatorError: naming the operator and the samples that failed.
+        """
+        begin = time.perf_counter()
+        try:
+            return self._planner.plan(outputs, key)
+        finally:
+            with self._lock:
+                self._times.batches += 1
+                self._times.seconds += time.perf_counter() - begin
+
+    def steps(self) -> list[StepTimes]:
+        """Return how long it has taken, as an executor's statistics do."""
+        with self._lock:
+            return [StepTimes(**vars(self._times))]

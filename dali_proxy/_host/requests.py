@@ -1,0 +1,109 @@
+"""A batch in the host, from its submission to its delivery."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from dali_proxy._transport.labels import clip, unpack_labels
+from dali_proxy._transport.origin import Origin
+from pipeline._operator_api.request import TensorList
+from pipeline._rng import BatchKey
+from pipeline.tensors import TensorListCPU
+
+if TYPE_CHECKING:
+    from dali_proxy._host.clients import Consumer, Worker
+    from dali_proxy._transport.protocol import Failure
+    from dali_proxy._transport.publisher import StagedResult
+
+__all__ = ["Request", "State"]
+
+
+class State(Enum):
+    """Where a request is. It only moves forward."""
+
+    QUEUED = "waits for the executor"
+    RUNNING = "is in the executor"
+    DONE = "waits to be fetched"
+    GONE = "was delivered or dropped"
+
+
+@dataclass(eq=False)
+class Request:
+    """A batch that a worker submitted.
+
+    Attributes:
+        worker: who submitted it.
+        seq: the worker's number of it.
+        session: the iterator that it was made for; 0 for none.
+        key: which batch it is, for random numbers.
+        size: number of samples.
+        labels: dataset indices of the samples, packed.
+        paths: of the samples' files, where an input is the path of one; else None.
+        inputs: a batch for each input of the pipeline; emptied when they were read.
+        state: where it is.
+        staged: what the executor made, when it is DONE and went well.
+        failure: what went wrong, when it is DONE and did not.
+        waiter: who has asked for it already, or None.
+    """
+
+    worker: Worker
+    seq: int
+    session: int
+    key: BatchKey
+    size: int
+    labels: str
+    paths: TensorListCPU | None = None
+    inputs: dict[str, TensorList] = field(default_factory=dict)
+    state: State = State.QUEUED
+    staged: StagedResult | None = None
+    failure: Failure | None = None
+    waiter: Consumer | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the outputs."""
+        return 0 if self.staged is None else self.staged.nbytes
+
+    @property
+    def indices(self) -> tuple[str, ...]:
+        """Dataset indices of the samples, as text; empty where they are unknown."""
+        return unpack_labels(self.labels, self.size)
+
+    @property
+    def files(self) -> tuple[bytes, ...]:
+        """Paths of the samples' files, where an input is the path of one; else empty."""
+        return () if self.paths is None else tuple(path.tobytes().rstrip(b"\0") for path in self.paths.samples)
+
+    def origin(self, samples: bool = True) -> Origin:
+        """What a consumer has to know of it that runs the second half of the pipeline.
+
+        Args:
+            samples: whether it has to know the samples, for their errors.
+        """
+        key, worker = self.key, self.worker
+        return Origin(
+            epoch=key.epoch,
+            batch=key.iteration,
+            view=key.view,
+            batch_size=self.size,
+            indices=self.labels if samples else "",
+            paths=tuple(clip(os.fsdecode(path)) for path in self.files) if samples else (),
+            worker=worker.name,
+            worker_pid=worker.pid,
+        )
+
+    @property
+    def kept_bytes(self) -> int:
+        """Memory that is kept until somebody fetches it: the outputs, or a failure, about."""
+        if self.failure is None:
+            return self.nbytes
+        return 1024 + len(self.failure.message) + len(self.failure.arguments) + len(self.failure.traceback)
+
+    def discard(self) -> None:
+        """Give the memory of the outputs back."""
+        staged, self.staged = self.staged, None
+        if staged is not None:
+            staged.discard()

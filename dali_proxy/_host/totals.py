@@ -1,0 +1,64 @@
+"""The host's counters."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from dali_proxy._host.clients import Worker
+from dali_proxy._host.requests import Request
+from dali_proxy._host.scheduler import Scheduler
+
+__all__ = ["Totals"]
+
+
+class Totals:
+    """Counts what the host has done since it started.
+
+    Attributes:
+        batches: that came to an end, failed ones included.
+        samples: in those.
+        errors: batches that failed.
+        dropped: batches that nobody wanted any more.
+        bytes_in: of samples.
+        bytes_out: of results.
+        ring_wait: seconds that workers, which are gone now, waited for room in their shared memory.
+    """
+
+    def __init__(self) -> None:
+        self._begin = time.monotonic()
+        self.batches = 0
+        self.samples = 0
+        self.errors = 0
+        self.dropped = 0
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.ring_wait = 0.0
+
+    def count(self, request: Request) -> None:
+        """Count a batch that came to an end."""
+        self.batches += 1
+        self.samples += request.size
+        self.errors += request.failure is not None
+        self.bytes_out += request.nbytes
+
+    def report(self, scheduler: Scheduler, workers: Iterable[Worker]) -> dict[str, Any]:
+        """Return all of it, with what the scheduler and the workers that live have measured."""
+        alive = list(workers)
+        return {
+            "seconds": time.monotonic() - self._begin,
+            "batches": self.batches,
+            "samples": self.samples,
+            "errors": self.errors,
+            "dropped": self.dropped,
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            "ring_wait": self.ring_wait + sum(worker.waited for worker in alive),
+            "workers": len(alive),
+            "queued": scheduler.queued,
+            "running": scheduler.running,
+            "depth": scheduler.depth,
+            "busy": scheduler.busy_seconds,
+            "occupancy": scheduler.occupancy_seconds,
+        }

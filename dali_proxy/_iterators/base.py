@@ -1,0 +1,289 @@
+"""What all iterators over pipelines do, whatever library their tensors are of."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, SupportsIndex
+
+from dali_proxy._common.policies import LastBatchPolicy, check_policy
+from dali_proxy._iterators.pipelines import Outputs, Pipelines
+from dali_proxy._iterators.progress import Flat, Progress, Source
+from pipeline.errors import ArgumentMismatchError, ArgumentValueError, MissingInputError, PipelineError
+
+__all__ = ["BaseIterator"]
+
+_AUTO_RESET = {"yes": True, "no": False, "True": True, "False": False, None: False, True: True, False: False}
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """The first batch, made before anybody asked for it.
+
+    Attributes:
+        batch: what each pipeline made, or why there is nothing.
+        checkpoints: of the time before it; None if they are not enabled.
+    """
+
+    batch: list[Outputs] | PipelineError
+    checkpoints: list[bytes] | None
+
+
+class BaseIterator(ABC, Iterator[list[Any]]):
+    """Iterates over what pipelines make, epoch after epoch. Subclasses say what a batch becomes.
+
+    For the arguments, see `DALIGenericIterator`.
+    """
+
+    def __init__(
+        self,
+        pipelines: Any,
+        size: int,
+        reader_name: str | None,
+        auto_reset: bool | str | None,
+        fill_last_batch: bool | None,
+        last_batch_padded: bool,
+        last_batch_policy: LastBatchPolicy,
+        prepare_first_batch: bool,
+    ) -> None:
+        policy = _policy(fill_last_batch, last_batch_policy)
+        self._auto_reset = _check_auto_reset(auto_reset)
+        size = _check_size(size, reader_name, last_batch_padded)
+        self._pipelines = Pipelines(pipelines)
+        self._progress = self._plan(size, reader_name, last_batch_padded, policy)
+        self._given = 0  # batches of this epoch
+        self._over = False  # the epoch is, and reset() was not called
+        self._at_end_of_data = False  # pipelines that go on from a checkpoint may be; then they have to be reset
+        self._prepared: _Prepared | None = None
+        self._restore()
+        if prepare_first_batch:
+            self._prepare()
+
+    def _plan(self, size: int, reader: str | None, padded: bool, policy: LastBatchPolicy) -> Progress | None:
+        """Return what counts the batches; None when the data itself tells where it ends."""
+        source: Source
+        if reader is not None:
+            source, padded = self._pipelines.sharding(reader)
+        elif size == -1:
+            if len(self._pipelines) > 1:
+                raise ArgumentMismatchError("an iterator over several pipelines needs size or reader_name")
+            return None
+        else:
+            source = Flat(size, len(self._pipelines))
+        return Progress(source, policy, padded, self._pipelines.batch_size)
+
+    # Iterating --------------------------------------------------------------------------------------------------
+
+    def __iter__(self) -> BaseIterator:
+        """Begin the next epoch if the last one is over; otherwise go on with this one."""
+        if self._given or self._over:
+            self.reset()
+        return self
+
+    def __next__(self) -> list[Any]:
+        """Return the next batch.
+
+        Raises:
+            StopIteration: the epoch is over.
+            PipelineError: the batch failed; the next call goes on with the one after it.
+        """
+        if self._over:
+            raise StopIteration
+        try:
+            return self._next()
+        except StopIteration:
+            self._over = True
+            if self._auto_reset:
+                self.reset()
+            raise
+
+    next = __next__
+
+    def _next(self) -> list[Any]:
+        if self._progress is None:
+            return [self._convert(outputs, len(outputs[0])) for outputs in self._run()]
+        while (share := self._progress.share) is not None:
+            batch = self._run()
+            if not share.dropped:
+                self._check_full(batch)
+                return [
+                    self._convert(outputs, count)
+                    for outputs, count in zip(batch, share.samples, strict=True)
+                    if count is not None
+                ]
+        raise StopIteration
+
+    def _run(self) -> list[Outputs]:
+        """Take a batch of each pipeline and count it, also if it failed."""
+        try:
+            batch = self._take()
+        except (MissingInputError, StopIteration):  # there was none
+            raise
+        except Exception:
+            self._count()
+            raise
+        self._count()
+        return batch
+
+    def _take(self) -> list[Outputs]:
+        if self._prepared is not None:
+            prepared, self._prepared = self._prepared, None
+            if isinstance(prepared.batch, PipelineError):
+                raise prepared.batch
+            return prepared.batch
+        at_end, self._at_end_of_data = self._at_end_of_data, False
+        try:
+            return self._pipelines.run()
+        except StopIteration:
+            if not at_end:
+                raise
+        self._pipelines.reset()
+        return self._pipelines.run()
+
+    def _count(self) -> None:
+        self._given += 1
+        if self._progress is not None:
+            self._progress.advance()
+
+    def _check_full(self, batch: list[Outputs]) -> None:
+        for outputs in batch:
+            if len(outputs[0]) != self._pipelines.batch_size:
+                raise PipelineError(
+                    f"a pipeline gave {len(outputs[0])} samples instead of {self._pipelines.batch_size}: with size or "
+                    "reader_name, an iterator needs full batches; without both, it reads what comes, to the end"
+                )
+
+    @abstractmethod
+    def _convert(self, outputs: Outputs, samples: int) -> Any:
+        """Return what the user gets of a pipeline's batch, of which the first `samples` count."""
+
+    def reset(self) -> None:
+        """Begin the next epoch. In the middle of one it only warns: an epoch is read to its end."""
+        if not self._at_end:
+            if self._given:
+                warnings.warn("reset() in the middle of an epoch does nothing", stacklevel=_caller())
+            return
+        if self._progress is not None:
+            self._finish()
+            self._progress.next_epoch()
+        self._given = 0
+        self._over = False
+        self._pipelines.reset()
+
+    @property
+    def _at_end(self) -> bool:
+        """Whether the user has had every batch of the epoch."""
+        return self._over or (self._progress is not None and self._progress.batch >= len(self._progress))
+
+    def _finish(self) -> None:
+        """Run what is left out of the epoch, so that the next one begins where it should."""
+        while not self._over and self._progress is not None and self._progress.share is not None:
+            try:
+                self._run()
+            except StopIteration:
+                return
+
+    def __len__(self) -> int:
+        """Return the number of batches of this epoch; 0 if only the data tells where it ends."""
+        return 0 if self._progress is None else len(self._progress)
+
+    @property
+    def batch_size(self) -> int:
+        """Number of samples that each pipeline gives for a batch."""
+        return self._pipelines.batch_size
+
+    @property
+    def size(self) -> int:
+        """Number of samples of an epoch (with `reader_name` of a shard, as far as batches are given); -1 if unknown."""
+        return -1 if self._progress is None else self._progress.size
+
+    @property
+    def _size(self) -> int:  # DALI's users read it
+        return self.size
+
+    # Checkpoints ------------------------------------------------------------------------------------------------
+
+    def checkpoints(self) -> list[bytes]:
+        """Return a checkpoint of each pipeline, to go on after the batches that were taken.
+
+        Make the pipelines again with ``checkpoint=`` and an iterator over them with the same arguments: it goes on in
+        the middle of the epoch, or with the next one if this one is over.
+
+        Raises:
+            PipelineError: a pipeline was made without ``enable_checkpointing=True``.
+        """
+        if self._prepared is not None and self._prepared.checkpoints is not None:
+            return self._prepared.checkpoints
+        return self._pipelines.checkpoints(self._notes())
+
+    def _notes(self) -> dict[str, int]:
+        epoch, batch = (0, self._given) if self._progress is None else (self._progress.epoch, self._progress.batch)
+        return {"iterator_epoch": epoch, "iterator_batch": batch, "iterator_over": int(self._over)}
+
+    def _restore(self) -> None:
+        notes = self._pipelines.notes()
+        if "iterator_epoch" not in notes:
+            return
+        self._given = notes["iterator_batch"]
+        self._over = bool(notes["iterator_over"])
+        if self._progress is not None:
+            self._progress.seek(notes["iterator_epoch"], notes["iterator_batch"])
+        if self._at_end:
+            self.reset()
+            self._at_end_of_data = True
+
+    def _prepare(self) -> None:
+        """Run the first batch."""
+        try:
+            checkpoints = self._pipelines.checkpoints(self._notes())
+        except PipelineError:
+            checkpoints = None  # they are not enabled
+        try:
+            self._prepared = _Prepared(self._take(), checkpoints)
+        except StopIteration:
+            if self._given:  # in the middle of an epoch that a checkpoint is of, this is its end
+                return
+            raise PipelineError("the pipeline has no data: it ended before the first batch") from None
+        except MissingInputError:
+            return  # it is still to be fed
+        except PipelineError as error:
+            self._prepared = _Prepared(error, checkpoints)
+
+
+def _caller() -> int:
+    """Return the stack level of whoever called into this package, for warnings of the function that asks."""
+    here = Path(__file__).parent
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and Path(frame.f_code.co_filename).parent == here:
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _policy(fill_last_batch: bool | None, policy: LastBatchPolicy) -> LastBatchPolicy:
+    if fill_last_batch is None:
+        return check_policy(policy)
+    warnings.warn("fill_last_batch is deprecated: use last_batch_policy", DeprecationWarning, stacklevel=_caller())
+    return LastBatchPolicy.FILL if fill_last_batch else LastBatchPolicy.PARTIAL
+
+
+def _check_auto_reset(value: Any) -> bool:
+    if not isinstance(value, bool | str | None) or value not in _AUTO_RESET:
+        raise ArgumentValueError(f"auto_reset is one of False, True, 'yes' and 'no', not {value!r}")
+    return _AUTO_RESET[value]
+
+
+def _check_size(size: Any, reader: Any, padded: Any) -> int:
+    """Return the size as an int: scripts have it of NumPy, or as a float because they divided."""
+    whole = int(size) if isinstance(size, SupportsIndex | float) and math.isfinite(size) else 0
+    if whole != size or whole == 0 or whole < -1:
+        raise ArgumentMismatchError(f"size is a number of samples, or -1 where only the data tells it; not {size!r}")
+    if reader is not None and size != -1:
+        raise ArgumentMismatchError("give reader_name or size, not both: the reader knows the size")
+    if reader is not None and padded:
+        raise ArgumentMismatchError("give reader_name or last_batch_padded, not both: the reader knows whether it pads")
+    return whole

@@ -1,0 +1,160 @@
+"""`DALIGenericIterator` and `DALIClassificationIterator`: batches as dicts of torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from dali_proxy._common.policies import LastBatchPolicy
+from dali_proxy._consumer.interop import to_torch_tensor
+from dali_proxy._iterators.base import BaseIterator
+from dali_proxy._iterators.pipelines import Outputs
+from pipeline.errors import ArgumentMismatchError, InputError
+
+__all__ = ["DALIClassificationIterator", "DALIGenericIterator"]
+
+
+class DALIGenericIterator(BaseIterator):
+    """Iterates over pipelines: each batch is a list with a dict of torch tensors for every pipeline.
+
+    The tensors lie on the device of the pipeline's output and share its memory. They stay valid and unchanged as
+    long as they are held. On a GPU they are ordered with torch's current stream.
+
+    The pipelines run ahead: while a batch is used, the next ones are made.
+
+    With more pipelines than one and `size`, the pipelines take turns, a batch each, and `size` counts the samples of
+    all: a pipeline whose batch begins after the last sample is left out of the last list. With `reader_name`, every
+    shard is counted by itself, and a shard that has no more samples gives an empty tensor.
+
+    Args:
+        pipelines: one pipeline, or a list of several with the same batch size.
+        output_map: a name for each output, all different: the keys of the dicts.
+        size: number of samples of an epoch, of all pipelines together; -1 reads until the pipeline raises
+            `StopIteration`, which must be the only one, and gives batches as they come.
+        reader_name: name of the reader, in every pipeline, that tells the size of the data set, the shards and
+            whether the last batch is padded; instead of `size` and `last_batch_padded`.
+        auto_reset: whether the next epoch is ready when one ended, or else needs `reset`: True, False, "yes", "no".
+            A ``for`` loop over the iterator calls `reset` by itself.
+        fill_last_batch: deprecated: True is `LastBatchPolicy.FILL`, False is `LastBatchPolicy.PARTIAL`.
+        dynamic_shape: accepted for compatibility; shapes may always change from batch to batch.
+        last_batch_padded: whether the pipeline fills the last batch with its last sample, and begins the next epoch
+            with a batch of its own; else it reads on into the next epoch. Say here what the pipeline does.
+        last_batch_policy: what becomes of the last batch when the samples don't fill it.
+        prepare_first_batch: whether to run the first batch at once.
+
+    Raises:
+        ArgumentMismatchError, ArgumentTypeError, ArgumentValueError: for arguments that can't be used.
+        PipelineError: there is no data, or there is no such reader.
+
+    Example:
+        With the data set ``[1, 2, 3, 4, 5, 6, 7]`` and batches of 2:
+
+        ======= ====== ========== ==========================
+        policy  padded last batch next iteration begins with
+        ======= ====== ========== ==========================
+        PARTIAL True   ``[7]``    ``[1, 2]``
+        PARTIAL False  ``[7]``    ``[2, 3]``
+        FILL    True   ``[7, 7]`` ``[1, 2]``
+        FILL    False  ``[7, 1]`` ``[2, 3]``
+        DROP    True   ``[5, 6]`` ``[1, 2]``
+        DROP    False  ``[5, 6]`` ``[2, 3]``
+        ======= ====== ========== ==========================
+
+        >>> import numpy as np
+        >>> from pipeline import Pipeline, fn
+        >>> pipe = Pipeline(batch_size=2, num_threads=1, device_id=None)
+        >>> with pipe:
+        ...     pipe.set_outputs(fn.external_source(source=[np.array([1, 2]), np.array([3, 3])], cycle=True))
+        >>> [batch[0]["x"].tolist() for batch in DALIGenericIterator(pipe, ["x"], size=3, last_batch_padded=True)]
+        [[1, 2], [3, 3]]
+    """
+
+    def __init__(
+        self,
+        pipelines: Any,
+        output_map: Sequence[str],
+        size: int = -1,
+        reader_name: str | None = None,
+        auto_reset: bool | str | None = False,
+        fill_last_batch: bool | None = None,
+        dynamic_shape: Any = False,
+        last_batch_padded: bool = False,
+        last_batch_policy: LastBatchPolicy = LastBatchPolicy.FILL,
+        prepare_first_batch: bool = True,
+    ) -> None:
+        self.output_map = _check_output_map(output_map)
+        super().__init__(
+            pipelines,
+            size,
+            reader_name,
+            auto_reset,
+            fill_last_batch,
+            last_batch_padded,
+            last_batch_policy,
+            prepare_first_batch,
+        )
+
+    def _convert(self, outputs: Outputs, samples: int) -> dict[str, Any]:
+        self._check_count(outputs)
+        return {
+            name: self._dense(name, output)[:samples] for name, output in zip(self.output_map, outputs, strict=True)
+        }
+
+    def _check_count(self, outputs: Outputs) -> None:
+        if len(self.output_map) != len(outputs):
+            raise ArgumentMismatchError(
+                f"the pipeline has {len(outputs)} outputs, and output_map has {len(self.output_map)} names for them: "
+                f"{list(self.output_map)}"
+            )
+
+    def _dense(self, name: str, output: Any) -> torch.Tensor:
+        if not output.is_dense_tensor():
+            shapes = output.shape()
+            raise InputError(
+                f"output {name!r} is ragged, so it can't be one tensor: its samples have shapes such as {shapes[0]} "
+                f"and {next(shape for shape in shapes if shape != shapes[0])}. Give them one shape in the pipeline "
+                "(fn.resize, fn.crop), or use DALIRaggedIterator with output_types=[SPARSE_LIST_TAG]"
+            )
+        return to_torch_tensor(output, copy=False)
+
+
+class DALIClassificationIterator(DALIGenericIterator):
+    """`DALIGenericIterator` with the outputs "data" and "label".
+
+    For the arguments, see there.
+    """
+
+    def __init__(
+        self,
+        pipelines: Any,
+        size: int = -1,
+        reader_name: str | None = None,
+        auto_reset: bool | str | None = False,
+        fill_last_batch: bool | None = None,
+        dynamic_shape: Any = False,
+        last_batch_padded: bool = False,
+        last_batch_policy: LastBatchPolicy = LastBatchPolicy.FILL,
+        prepare_first_batch: bool = True,
+    ) -> None:
+        super().__init__(
+            pipelines,
+            ["data", "label"],
+            size,
+            reader_name,
+            auto_reset,
+            fill_last_batch,
+            dynamic_shape,
+            last_batch_padded,
+            last_batch_policy,
+            prepare_first_batch,
+        )
+
+
+def _check_output_map(names: Any) -> tuple[str, ...]:
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ArgumentMismatchError(f"output_map is a list of names, not {names!r}")
+    if len(set(names)) < len(names) or not names:
+        raise ArgumentMismatchError(f"the names in output_map must all be different, and one at least: {list(names)}")
+    return tuple(names)

@@ -1,0 +1,124 @@
+"""The pipelines of an iterator, run side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dali_proxy._iterators.progress import Sharded
+from dali_proxy._nvidia.adopt import is_nvidia_pipeline
+from dali_proxy._nvidia.borrowed import BorrowedPipeline
+from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, MissingInputError, PipelineError
+
+__all__ = ["Outputs", "Pipelines"]
+
+#: What one pipeline made of a batch.
+Outputs = tuple[Any, ...]
+
+
+class Pipelines:
+    """Runs pipelines batch by batch, all of them at the same time, and always one batch ahead of the caller.
+
+    Args:
+        pipelines: one or several; of several, all with the same batch size.
+
+    Raises:
+        ArgumentTypeError, ArgumentMismatchError: what was given are no such pipelines.
+    """
+
+    def __init__(self, pipelines: Any) -> None:
+        found = list(pipelines) if isinstance(pipelines, list | tuple) else [pipelines]
+        if not found:
+            raise ArgumentMismatchError("an iterator needs a pipeline at least; the list is empty")
+        found = [BorrowedPipeline(each) if is_nvidia_pipeline(each) else each for each in found]
+        for each in found:
+            if not hasattr(each, "share_outputs"):
+                raise ArgumentTypeError(f"an iterator needs pipelines, not {type(each).__name__}")
+        sizes = {each.max_batch_size for each in found}
+        if len(sizes) > 1:
+            raise ArgumentMismatchError(f"the pipelines of an iterator need one batch size; theirs are {sorted(sizes)}")
+        self._all = found
+        self._ahead = [False] * len(found)  # whether a batch is scheduled that nobody has asked for yet
+        self.batch_size: int = sizes.pop()
+        for each in found:
+            each.build()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def run(self) -> list[Outputs]:
+        """Return the outputs of each pipeline's next batch, and start the one after it.
+
+        Raises:
+            StopIteration: the data of one of them has ended.
+            MissingInputError: an input of one has no data; none has run then.
+            PipelineError: a batch failed; that of every pipeline was taken.
+        """
+        missing = self._schedule()
+        if missing is not None:
+            raise missing
+        failed: Exception | None = None
+        made: list[Outputs] = []
+        for number, pipeline in enumerate(self._all):
+            self._ahead[number] = False
+            try:
+                made.append(tuple(pipeline.share_outputs()))
+                pipeline.release_outputs()
+            except Exception as error:  # noqa: BLE001 - the others' batches must be taken all the same
+                failed = error if failed is None else failed
+        if failed is not None:
+            raise failed
+        self._schedule()  # what can't be started yet is tried again when it is asked for
+        return made
+
+    def _schedule(self) -> MissingInputError | None:
+        """Start a batch of each pipeline that has none under way; return why that can't be done yet, if it can't."""
+        missing: MissingInputError | None = None
+        for number, pipeline in enumerate(self._all):
+            if not self._ahead[number]:
+                try:
+                    pipeline.schedule_run()
+                    self._ahead[number] = True
+                except MissingInputError as error:
+                    missing = error
+        return missing
+
+    def reset(self) -> None:
+        """Let pipelines whose data has ended begin the next epoch."""
+        for number, pipeline in enumerate(self._all):
+            pipeline.reset()
+            self._ahead[number] = self._ahead[number] and not pipeline.empty()
+
+    def sharding(self, reader: str) -> tuple[Sharded, bool]:
+        """Return what the readers of that name read, and whether they pad their last batch.
+
+        Raises:
+            PipelineError: a pipeline has no such reader.
+            ArgumentMismatchError: the readers don't read shards of the same data set in the same way.
+        """
+        metas = [pipeline.reader_meta(reader) for pipeline in self._all]
+        for key in ("epoch_size", "number_of_shards", "pad_last_batch", "stick_to_shard"):
+            found = {meta[key] for meta in metas}
+            if len(found) > 1:
+                raise ArgumentMismatchError(
+                    f"the readers {reader!r} of an iterator's pipelines must agree on {key}; theirs are {sorted(found)}"
+                )
+        meta = metas[0]
+        shards = tuple(int(each["shard_id"]) for each in metas)
+        source = Sharded(meta["epoch_size"], meta["number_of_shards"], shards, bool(meta["stick_to_shard"]))
+        return source, bool(meta["pad_last_batch"])
+
+    def checkpoints(self, notes: Mapping[str, int]) -> list[bytes]:
+        """Return a checkpoint of each pipeline, with the iterator's notes in it."""
+        return [pipeline.checkpoint(notes=notes) for pipeline in self._all]
+
+    def notes(self) -> Mapping[str, int]:
+        """Return the notes in the checkpoints that the pipelines were made from; nothing without any.
+
+        Raises:
+            PipelineError: the checkpoints don't belong together.
+        """
+        notes: Sequence[Mapping[str, int]] = [getattr(each, "checkpoint_notes", {}) for each in self._all]
+        if any(other != notes[0] for other in notes):
+            raise PipelineError("the pipelines go on from checkpoints that were not made together by one iterator")
+        return notes[0]

@@ -1,0 +1,215 @@
+"""How far an iterator is in its epoch: which samples of the pipelines' next batches belong to it.
+
+A pipeline never ends: it reads on, into the next epoch. With padding, a reader repeats the last sample until the
+batch is full and each epoch begins with a batch of its own. Without, the batch in which an epoch ends has samples of
+the next one, too. What is counted here are the samples that each shard has given; an epoch is over when every shard,
+those of other processes included, has given all of its samples.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dali_proxy._common.policies import LastBatchPolicy, batch_count
+from pipeline._readers.sharding import Sharding
+from pipeline.errors import ArgumentValueError
+
+__all__ = ["Flat", "Progress", "Sharded", "Source"]
+
+
+class Source(ABC):
+    """What the pipelines of an iterator read together."""
+
+    #: Whether a pipeline that has nothing for a batch is left out of it; else it gives an empty batch.
+    omits_empty: bool
+
+    @abstractmethod
+    def sizes(self, epoch: int) -> list[int]:
+        """Return the number of samples of each shard in an epoch."""
+
+    @abstractmethod
+    def step(self, batch_size: int) -> int:
+        """Return how many samples a shard gives when each pipeline runs a batch."""
+
+    @abstractmethod
+    def size(self, policy: LastBatchPolicy, padded: bool, batch_size: int) -> int:
+        """Return what `_size` tells, which is independent of the epoch."""
+
+    @abstractmethod
+    def split(self, left: Sequence[int], batch_size: int) -> tuple[int, ...]:
+        """Return how many samples of each pipeline's next batch belong to an epoch that has `left` a shard."""
+
+
+@dataclass(frozen=True)
+class Flat(Source):
+    """A number of samples that the pipelines give in turns, a batch each: what ``size=`` means.
+
+    Attributes:
+        samples: in all.
+        pipelines: how many take turns.
+    """
+
+    samples: int
+    pipelines: int
+    omits_empty = True
+
+    def sizes(self, epoch: int) -> list[int]:
+        return [self.samples]
+
+    def step(self, batch_size: int) -> int:
+        return batch_size * self.pipelines
+
+    def size(self, policy: LastBatchPolicy, padded: bool, batch_size: int) -> int:
+        return self.samples
+
+    def split(self, left: Sequence[int], batch_size: int) -> tuple[int, ...]:
+        return tuple(_within(left[0] - turn * batch_size, batch_size) for turn in range(self.pipelines))
+
+
+@dataclass(frozen=True)
+class Sharded(Source):
+    """The shards of a reader's data set: what ``reader_name=`` means.
+
+    Attributes:
+        samples: of the data set.
+        shards: how many there are.
+        first: the shard that each pipeline reads in the first epoch.
+        stick: whether it stays with it, or else takes the next one in each epoch.
+    """
+
+    samples: int
+    shards: int
+    first: tuple[int, ...]
+    stick: bool
+    omits_empty = False
+
+    def sizes(self, epoch: int) -> list[int]:
+        """Return the sizes by the shard that is read in the first epoch."""
+        return [
+            Sharding(self.samples, shard, self.shards, stick_to_shard=self.stick).size(epoch)
+            for shard in range(self.shards)
+        ]
+
+    def step(self, batch_size: int) -> int:
+        return batch_size
+
+    def size(self, policy: LastBatchPolicy, padded: bool, batch_size: int) -> int:
+        if policy is LastBatchPolicy.DROP:
+            return self.samples // self.shards
+        largest = -(-self.samples // self.shards)
+        return largest if padded else -(-largest // batch_size) * batch_size
+
+    def split(self, left: Sequence[int], batch_size: int) -> tuple[int, ...]:
+        return tuple(_within(left[shard], batch_size) for shard in self.first)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What of the pipelines' next batches belongs to the epoch.
+
+    Attributes:
+        samples: how many of each pipeline; None where a pipeline is left out.
+        dropped: whether the whole batch is run but left out.
+    """
+
+    samples: tuple[int | None, ...]
+    dropped: bool
+
+
+class Progress:
+    """Counts the batches of epoch after epoch.
+
+    Args:
+        source: what is read.
+        policy: what becomes of the last batch.
+        padded: whether pipelines pad their last batch, or else read on.
+        batch_size: of each pipeline.
+
+    Attributes:
+        epoch: number of the current epoch.
+        batch: number of the next batch within it, those that are left out included.
+
+    Example:
+        >>> progress = Progress(Flat(7, pipelines=1), LastBatchPolicy.PARTIAL, padded=True, batch_size=2)
+        >>> progress.seek(epoch=0, batch=3)
+        >>> progress.share
+        Share(samples=(1,), dropped=False)
+    """
+
+    def __init__(self, source: Source, policy: LastBatchPolicy, padded: bool, batch_size: int) -> None:
+        self._source = source
+        self._policy = policy
+        self._padded = padded
+        self._batch_size = batch_size
+        self._step = source.step(batch_size)
+        #: Whether the samples that fill an epoch's last batch are missing in the next one.
+        self._carries = policy is LastBatchPolicy.FILL and not padded
+        self.epoch = 0
+        self.batch = 0
+        self._begin(0, [0] * len(source.sizes(0)))
+        if not len(self):
+            raise ArgumentValueError(
+                f"an epoch has no batch: {self.size} samples don't fill one of {self._step}, and "
+                "LastBatchPolicy.DROP leaves out what isn't full"
+            )
+
+    @property
+    def size(self) -> int:
+        """Number of samples in an epoch, as DALI's iterators tell it: of a shard, where there are shards."""
+        return self._source.size(self._policy, self._padded, self._batch_size)
+
+    def __len__(self) -> int:
+        """Return the number of batches that the current epoch has, or had."""
+        return self._given
+
+    @property
+    def share(self) -> Share | None:
+        """What of the next batch belongs to the epoch; None when that is over."""
+        if self.batch >= self._run:
+            return None
+        left = [self._step] * len(self._sizes)
+        if self._policy is LastBatchPolicy.PARTIAL:
+            left = [size - self.batch * self._step for size in self._sizes]
+        samples: list[int | None] = list(self._source.split(left, self._batch_size))
+        if self._source.omits_empty:
+            samples = [count or None for count in samples]
+        return Share(tuple(samples), dropped=self.batch >= self._given)
+
+    def advance(self) -> None:
+        """Count one more batch."""
+        self.batch += 1
+
+    def next_epoch(self) -> None:
+        """Begin the next epoch."""
+        before = self._before
+        if self._carries:
+            given = self._run * self._step
+            before = [count + given - size for count, size in zip(before, self._sizes, strict=True)]
+        self.epoch += 1
+        self.batch = 0
+        self._begin(self.epoch, before)
+
+    def seek(self, epoch: int, batch: int) -> None:
+        """Go on at a batch of an epoch, as if all that comes before had been counted."""
+        while self.epoch < epoch:
+            self.next_epoch()
+        self.batch = min(batch, self._run)
+
+    def _begin(self, epoch: int, before: list[int]) -> None:
+        """Plan an epoch whose shards have given some of its samples before."""
+        self._sizes = self._source.sizes(epoch)
+        self._before = before
+        if self._policy is LastBatchPolicy.DROP:
+            fewest = min(self._sizes)
+            self._given = batch_count(fewest, self._step, self._policy)
+            # A padded epoch is to be read to its end, which other shards may reach later.
+            self._run = -(-(max(self._sizes) if self._padded else fewest) // self._step)
+            return
+        left = max(size - count for size, count in zip(self._sizes, before, strict=True))
+        self._given = self._run = max(1, batch_count(left, self._step, self._policy))
+
+
+def _within(value: int, limit: int) -> int:
+    return max(0, min(value, limit))

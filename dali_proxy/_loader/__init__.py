@@ -1,0 +1,1 @@
+"""`DataLoader`: numbered batches, queues to workers, collation, resume and recovery."""

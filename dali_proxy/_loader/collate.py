@@ -1,0 +1,91 @@
+"""Turns the placeholders of samples into those of a batch, in torch's collation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch.utils.data import get_worker_info
+
+from dali_proxy._common.nested import find, replace
+from dali_proxy._loader.batches import Made, NumberedIndices, Packed, Unmade
+from dali_proxy._loader.numbered_datasets import batch_number
+from dali_proxy._loader.numbered_streams import Pause
+from dali_proxy._worker.batch_context import BatchContext, current_context, set_context
+from dali_proxy._worker.placeholders import BatchRef, SampleRef
+
+__all__ = ["Collate", "collate_sample_refs", "register_with_torch"]
+
+
+def collate_sample_refs(batch: Sequence[SampleRef], *, collate_fn_map: Any = None) -> BatchRef:
+    """Submit one output of a batch of samples; torch's `default_collate` calls this for `SampleRef`s."""
+    outputs = {ref.output for ref in batch}
+    if len(outputs) != 1:
+        raise ValueError(f"a batch mixes the pipeline's outputs {sorted(outputs)}: collate them one by one")
+    ticket = batch[0].sample.client.submit([ref.sample for ref in batch])
+    return BatchRef(ticket, outputs.pop())
+
+
+def register_with_torch() -> None:
+    """Teach `torch.utils.data.default_collate` what to do with `SampleRef`s."""
+    from torch.utils.data._utils.collate import default_collate_fn_map  # documented, though its module isn't public
+
+    default_collate_fn_map[SampleRef] = collate_sample_refs
+
+
+class Collate:
+    """Wraps the user's collate function: submits what it left uncollated, and ends the batch's context.
+
+    Args:
+        collate_fn: the user's.
+        epoch: of batches when the dataset noted nothing (datapipes, which can't be wrapped).
+        catch: exceptions that the training process deals with: an `Unmade` is returned for them.
+    """
+
+    def __init__(self, collate_fn: Callable[[Any], Any], epoch: int, catch: tuple[type[Exception], ...] = ()) -> None:
+        self.collate_fn = collate_fn
+        self.epoch = epoch
+        self.catch = catch
+        self._made = 0  # batches of datapipes
+
+    def __call__(self, samples: Any) -> Made | Unmade | Packed | Pause:
+        if isinstance(samples, Pause) or (isinstance(samples, list) and samples and isinstance(samples[0], Pause)):
+            return Pause()
+        context = current_context()
+        if context is None:
+            context = BatchContext(epoch=self.epoch, batch=batch_number(self._made))
+            set_context(context)
+            self._made += 1
+        try:
+            if isinstance(samples, Unmade):
+                return samples
+            numbered = NumberedIndices(context.epoch, context.batch, context.indices)
+            try:
+                data = _submit_rest(self.collate_fn(samples))
+                made = Made(numbered, data, None if context.place is None else context.place())
+                return made if get_worker_info() is None else Packed(made)
+            except self.catch as error:
+                return Unmade.of(numbered, error, "")
+        finally:
+            set_context(None)
+
+
+def _submit_rest(data: Any) -> Any:
+    """Submit the samples that no collation took, as one batch; each becomes a reference to one item of it."""
+    refs: list[SampleRef] = find(data, SampleRef)
+    if not refs:
+        return data
+    samples = list({ref.sample.number: ref.sample for ref in refs}.values())
+    client = samples[0].client
+    places: dict[int, tuple[Any, int]] = {}
+    limit = client.endpoint.max_batch_size
+    for start in range(0, len(samples), limit):
+        part = samples[start : start + limit]
+        ticket = client.submit(part)
+        places.update({sample.number: (ticket, item) for item, sample in enumerate(part)})
+
+    def item_of(ref: SampleRef) -> BatchRef:
+        ticket, item = places[ref.sample.number]
+        return BatchRef(ticket, ref.output, item)
+
+    return replace(data, SampleRef, item_of)

@@ -1,0 +1,94 @@
+"""The loader of torch's inside ours: it makes placeholders, in batches that have numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch.utils.data
+from torch.utils.data import IterableDataset, IterDataPipe, MapDataPipe
+
+from dali_proxy._common.policies import FilledBatches, LastBatchPolicy
+from dali_proxy._loader.batches import Made, NumberedIndices, Unmade
+from dali_proxy._loader.collate import Collate
+from dali_proxy._loader.numbered_datasets import NumberedDataset, NumberedSampler, WorkerInit
+from dali_proxy._loader.numbered_streams import NumberedIterableDataset
+from dali_proxy._loader.queues import with_direct_queues
+from dali_proxy._loader.resume import LoaderState, SamplerState, stateful_sampler
+from dali_proxy._worker.batch_context import set_context
+
+if TYPE_CHECKING:
+    from dali_proxy._loader.loader import DataLoader
+
+__all__ = ["InnerLoader", "inner_loader", "maker"]
+
+
+class InnerLoader(torch.utils.data.DataLoader[Any]):
+    """torch's loader, for wrapped datasets and samplers."""
+
+    def check_worker_number_rationality(self) -> None:
+        """Warn about nothing: the outer loader has done so."""
+
+
+def inner_loader(
+    loader: DataLoader, first_session: int, start: LoaderState, catch: tuple[type[Exception], ...]
+) -> tuple[InnerLoader, NumberedSampler | None, SamplerState]:
+    """Build the loader that makes placeholders; return it, and what numbers its batches and knows its sampler."""
+    epoch = start.epoch
+    options: dict[str, Any] = {
+        "num_workers": loader.num_workers,
+        "collate_fn": Collate(loader.collate_fn, epoch, catch),
+        "pin_memory": loader.pin_memory,
+        "timeout": loader.timeout,
+        "worker_init_fn": WorkerInit(loader.worker_init_fn),
+        "generator": loader.generator,
+        "persistent_workers": loader.persistent_workers,
+        "in_order": loader.in_order,
+    }
+    if loader.num_workers > 0:
+        options["prefetch_factor"] = loader.prefetch_factor
+        options["multiprocessing_context"] = with_direct_queues(loader.multiprocessing_context)
+    if loader.pin_memory_device:
+        options["pin_memory_device"] = loader.pin_memory_device
+    dataset: Any = loader.dataset
+    batches: Any = loader.batch_sampler
+    filled: FilledBatches | None = None
+    if loader.last_batch_policy is LastBatchPolicy.FILL:
+        batches = filled = FilledBatches(batches, loader.batch_size or 1, loader.last_batch_padded)
+    if isinstance(dataset, IterDataPipe | MapDataPipe):  # torch shards these by their type, so they stay as they are
+        if isinstance(dataset, MapDataPipe):
+            options.update(_sampling(loader, batches, loader.sampler))
+        else:
+            options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
+        return InnerLoader(dataset, **options), None, SamplerState(None)
+    if isinstance(dataset, IterableDataset):
+        wrapped = NumberedIterableDataset(dataset, first_session, epoch, loader.batch_size, start.stream_start)
+        options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
+        return InnerLoader(wrapped, **options), None, SamplerState(None)
+    items = loader.sampler if batches is None else batches
+    state = SamplerState(stateful_sampler(loader), items, filled)
+    sampler = NumberedSampler(items, state.taker)
+    options.update(_sampling(loader, sampler, sampler))
+    return InnerLoader(NumberedDataset(dataset, first_session, catch), **options), sampler, state
+
+
+def _sampling(loader: DataLoader, batch_sampler: Any, sampler: Any) -> dict[str, Any]:
+    if loader.batch_sampler is None:
+        return {"batch_size": None, "sampler": sampler}
+    return {"batch_sampler": batch_sampler}
+
+
+def maker(inner: InnerLoader) -> Callable[[NumberedIndices], Made | Unmade] | None:
+    """Return what makes a batch in this process, if that is possible: if the dataset has indices."""
+    dataset, collate, has_batches = inner.dataset, inner.collate_fn, inner.batch_sampler is not None
+    if not isinstance(dataset, NumberedDataset):
+        return None
+
+    def make(numbered: NumberedIndices) -> Made | Unmade:
+        try:
+            made: Made | Unmade = collate(dataset.__getitems__(numbered) if has_batches else dataset[numbered])
+            return made
+        finally:
+            set_context(None)
+
+    return make

@@ -1,0 +1,233 @@
+"""What becomes of batches that fail: made again after the server died, or without the samples that are bad."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from dali_proxy._loader.batches import Made, NumberedIndices, Unmade
+from dali_proxy.errors import BatchError, ServerClosedError, ServerDiedError, StaleReferenceError
+from pipeline.errors import ArgumentTypeError, ArgumentValueError
+
+if TYPE_CHECKING:
+    from dali_proxy._server.telemetry import Losses
+
+__all__ = ["LOST", "LeftOut", "OnError", "Rescue", "check_on_error"]
+
+#: What says that a batch was lost with its server.
+LOST = (ServerClosedError, ServerDiedError, StaleReferenceError)
+
+OnError = Literal["raise", "skip", "replace"] | Callable[[BatchError], Any]
+
+_WORDS = ("raise", "skip", "replace")
+_RESTARTS = 3  # of the server, for one batch; then it is given up
+_ATTEMPTS = 10  # at one batch, where the server lives: other threads may have it started again at any moment
+
+
+class LeftOut(Exception):
+    """The policy leaves a whole batch out; never seen by users."""
+
+
+def check_on_error(on_error: Any) -> OnError:
+    """Return it if it is a policy.
+
+    Raises:
+        ArgumentValueError: it is another word.
+        ArgumentTypeError: it is something else.
+    """
+    if isinstance(on_error, str) and on_error not in _WORDS:
+        raise ArgumentValueError(f'on_error is "raise", "skip", "replace" or a function of the error, not {on_error!r}')
+    if not isinstance(on_error, str) and not callable(on_error):
+        raise ArgumentTypeError(
+            f'on_error is "raise", "skip", "replace" or a function of the error, not a {type(on_error).__name__}'
+        )
+    checked: OnError = on_error
+    return checked
+
+
+class Rescue:
+    """Deals with the batches of one loader that fail.
+
+    A batch is made again in this process, from its dataset indices: without the samples that are bad, or whole, after
+    a new server has taken the place of one that died. Its numbers are the same, so its random numbers are, too.
+
+    Args:
+        on_error: what to do about bad samples.
+        restarts: whether a server that died is started again.
+        make: makes a batch in this process; None where the dataset counts for itself and nothing can be made again.
+        losses: counts what was lost.
+    """
+
+    def __init__(
+        self,
+        on_error: OnError,
+        restarts: bool,
+        make: Callable[[NumberedIndices], Made | Unmade] | None,
+        losses: Losses,
+    ) -> None:
+        self._on_error = on_error
+        self._restarts = restarts
+        self._make = make
+        self._losses = losses
+        self._first_bad = ""
+
+    @staticmethod
+    def catches(on_error: OnError, restarts: bool) -> tuple[type[Exception], ...]:
+        """Return the exceptions that workers should send as an `Unmade`."""
+        if on_error != "raise":
+            return (Exception,)
+        return LOST if restarts else ()
+
+    def outcome(self, made: Made | Unmade, produce: Callable[[Any], Any], restart: Callable[[], None]) -> Any:
+        """Return `produce(made.data)`, of the batch as it was made or, if that fails, as it could be made again.
+
+        Args:
+            made: what came of a worker.
+            produce: turns placeholders into tensors.
+            restart: starts the server again, if it isn't running.
+
+        Raises:
+            LeftOut: the policy leaves the batch out.
+            Exception: what happened, where no policy helps.
+        """
+        original = made.numbered
+        verdicts: dict[str, str] = {}  # dataset index of a bad sample: "skip" or "replace"
+        attempts, restarts = 0, self._losses.restarts
+        while True:
+            error: Exception
+            if isinstance(made, Unmade):
+                error = made.exception()
+            else:
+                try:
+                    data = produce(made.data)
+                except (BatchError, *LOST) as failed:
+                    error = failed
+                else:
+                    self._count(original, verdicts)
+                    return data
+            problem: Exception | None = None
+            try:
+                if isinstance(error, LOST):
+                    attempts += 1
+                    problem = self._hopeless(error, original, attempts, self._losses.restarts - restarts)
+                    if problem is None:
+                        restart()
+                else:
+                    problem = self._judge(error, made, verdicts)
+                if problem is not None:
+                    raise problem
+                assert self._make is not None  # else there was a problem
+                made = self._make(replace(original, indices=_remaining(original.indices, verdicts)))
+            finally:  # an exception refers to this frame, and the iterator's: no circle may keep that alive
+                del error, problem
+
+    def report(self) -> None:
+        """Warn about what a policy has left out since the last report: nobody should miss that data is missing."""
+        if self._first_bad and not callable(self._on_error):
+            warnings.warn(
+                f"on_error={self._on_error!r}: {self._losses.skipped} samples left out and "
+                f"{self._losses.replaced} replaced so far; the first one in this epoch: {self._first_bad}",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        self._first_bad = ""
+
+    def _hopeless(self, error: Exception, numbered: NumberedIndices, attempts: int, restarts: int) -> Exception | None:
+        """Return what to raise for a batch that was lost with its server, or None if it can be made again."""
+        if not self._restarts:
+            return error
+        if self._make is None:
+            return ServerDiedError(
+                f"{error}; it is not started again, because batches of an iterable dataset that were lost with it "
+                "can't be made a second time"
+            )
+        if restarts >= _RESTARTS or attempts >= _ATTEMPTS:
+            return ServerDiedError(
+                f"batch {numbered.batch} of epoch {numbered.epoch} was lost {attempts} times, with {restarts} restarts "
+                "of the server, and is given up: perhaps one of its samples ends the server. Its dataset indices: "
+                f"{numbered.indices}; the last time: {error}"
+            )
+        return None
+
+    def _judge(self, error: Exception, made: Made | Unmade, verdicts: dict[str, str]) -> Exception | None:
+        """Note what becomes of the bad samples that an error names. Return what to raise, or None to go on."""
+        if self._on_error == "raise":
+            return error
+        described = error if isinstance(error, BatchError) else _describe(error, made)
+        verdict = self._verdict(described)
+        if verdict == "raise":
+            return error
+        items = {str(index) for index in _items(made.numbered.indices)}
+        named = items.intersection(described.dataset_indices) - verdicts.keys()
+        if not (named or described.samples or callable(self._on_error)):
+            return error  # it names no sample: more likely a mistake than bad data
+        self._first_bad = self._first_bad or str(described)
+        verdicts.update(dict.fromkeys(named, verdict))
+        if self._make is None or not named or items <= verdicts.keys():
+            self._losses.skipped += max(len(_items(made.numbered.indices)), len(described.samples), 1)
+            return LeftOut()
+        return None
+
+    def _count(self, numbered: NumberedIndices, verdicts: dict[str, str]) -> None:
+        if verdicts:
+            decided = [verdicts.get(str(index)) for index in _items(numbered.indices)]
+            self._losses.skipped += decided.count("skip")
+            self._losses.replaced += decided.count("replace")
+
+    def _verdict(self, error: BatchError) -> str:
+        if not callable(self._on_error):
+            return self._on_error
+        verdict = self._on_error(error)
+        if verdict is None:
+            return "skip"
+        if verdict not in _WORDS:
+            raise ArgumentValueError(
+                f'on_error returned {verdict!r}: it should be "raise", "skip" (or None) or "replace"'
+            ) from error
+        return str(verdict)
+
+
+def _items(indices: Any) -> list[Any]:
+    """The dataset indices of a batch, or the single one that there is; none where the dataset counts for itself."""
+    if indices is None:
+        return []
+    try:
+        return [indices] if isinstance(indices, str | bytes) else list(indices)
+    except TypeError:
+        return [indices]
+
+
+def _remaining(indices: Any, verdicts: dict[str, str]) -> Any:
+    """The indices of a batch without the bad ones; those to replace give their place to the next good one."""
+    if not verdicts:
+        return indices
+    items = _items(indices)
+    good = [position for position, index in enumerate(items) if str(index) not in verdicts]
+    remaining = []
+    for position, index in enumerate(items):
+        verdict = verdicts.get(str(index))
+        if verdict is None:
+            remaining.append(index)
+        elif verdict == "replace":
+            remaining.append(items[next((place for place in good if place > position), good[0])])
+    return remaining
+
+
+def _describe(error: Exception, made: Made | Unmade) -> BatchError:
+    """Describe an exception of a dataset or a collate function as that of a batch."""
+    assert isinstance(made, Unmade)
+    where = f"dataset index {made.index}" if made.index else f"batch {made.numbered.batch}"
+    positions = [position for position, index in enumerate(_items(made.numbered.indices)) if str(index) == made.index]
+    text = made.traceback.strip().rpartition("\n")[2] or f"{type(error).__name__}: {error}"
+    described = BatchError(
+        f"{where}: {text}\n  in {made.worker}",
+        samples=tuple(positions) or (0,) * bool(made.index),
+        dataset_indices=(made.index,) * bool(made.index),
+        worker=made.worker,
+        remote_traceback=made.traceback or "".join(traceback.format_exception(error)),
+    )
+    described.__cause__ = error
+    return described

@@ -1,0 +1,114 @@
+"""Has `import nvidia.dali` give our modules, in this process and in those that it starts."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dali_proxy._nvidia.names import ROOT, Stand, find
+
+__all__ = ["install_as_nvidia_dali"]
+
+_STARTUP = str(Path(__file__).resolve().parent / "startup")
+
+
+def install_as_nvidia_dali() -> None:
+    """Have `import nvidia.dali` and the modules below it give our modules instead of NVIDIA's.
+
+    To be called before the first import of them. Processes that are started from then on do the same: the folder of
+    a `sitecustomize` module is put in front of `PYTHONPATH`. Calling it again does nothing.
+
+    Raises:
+        ImportError: NVIDIA's package is imported already.
+
+    Example:
+        >>> import dali_proxy
+        >>> dali_proxy.install_as_nvidia_dali()
+        >>> from nvidia.dali import pipeline_def
+        >>> pipeline_def.__module__.partition(".")[0]
+        'pipeline'
+    """
+    imported = sys.modules.get(ROOT)
+    if isinstance(imported, _StandIn):
+        return
+    if imported is not None:
+        raise ImportError(
+            f"{ROOT} is imported already, from {getattr(imported, '__file__', 'an unknown place')}: "
+            "call dali_proxy.install_as_nvidia_dali() before that, or start the script by `dali-proxy run`",
+            name=ROOT,
+        )
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+    _have_parent()
+    inherited = os.environ.get("PYTHONPATH", "")
+    if _STARTUP not in inherited.split(os.pathsep):
+        os.environ["PYTHONPATH"] = os.pathsep.join(path for path in (_STARTUP, inherited) if path)
+    importlib.import_module(ROOT)
+
+
+def _have_parent() -> None:
+    """Make the package that ours lies in, where no package of NVIDIA's is installed."""
+    parent = ROOT.partition(".")[0]
+    try:
+        importlib.import_module(parent)
+    except ModuleNotFoundError:
+        made = ModuleType(parent)
+        made.__path__ = []
+        sys.modules[parent] = made
+
+
+class _Finder(MetaPathFinder, Loader):
+    """Finds and makes the modules."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != ROOT and not fullname.startswith(f"{ROOT}."):
+            return None
+        stand = find(fullname)
+        if stand is None:
+            # With its `name`, Python would put words of its own in this one's place, where `from` asked for the module.
+            raise ModuleNotFoundError(f"No module named {fullname!r}: dali-proxy has nothing for it yet")
+        return ModuleSpec(fullname, self, origin=stand.module or None, is_package=True, loader_state=stand)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return _StandIn(spec.name, spec.loader_state)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: what a module has is looked up when it is used, so that nobody imports torch unasked."""
+
+
+class _StandIn(ModuleType):
+    """A module whose names are those of modules of ours."""
+
+    def __init__(self, name: str, stand: Stand) -> None:
+        super().__init__(name)
+        self._stand = stand
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "__all__":
+            return self._stand.all()
+        found: Any = None
+        try:
+            found = self._stand.load(name)
+        except AttributeError:
+            pass
+        else:
+            if not isinstance(found, ModuleType):
+                return found
+        inner = f"{self.__name__}.{name}"
+        if not name.startswith("_") and find(inner) is not None:  # as `nvidia.dali.types` after `import nvidia.dali`
+            return importlib.import_module(inner)
+        if found is not None:
+            return found
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}: dali-proxy has nothing for it yet")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._stand.all()})

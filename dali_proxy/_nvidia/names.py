@@ -1,0 +1,127 @@
+"""Which of our modules stands for which module of NVIDIA's: one table, and nothing else knows."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+__all__ = ["ROOT", "VERSION", "Stand", "find"]
+
+ROOT = "nvidia.dali"
+VERSION = "2.4.0"
+"""The version of DALI that our behaviour is that of."""
+
+
+@dataclass(frozen=True)
+class Stand:
+    """What stands for a module.
+
+    Attributes:
+        module: the module of ours that has all its names; none where they are listed.
+        names: names that come from elsewhere, each as "module:attribute".
+        values: names with values of their own.
+    """
+
+    module: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def load(self, name: str) -> Any:
+        """Return what a name stands for.
+
+        Raises:
+            AttributeError: nothing.
+        """
+        if name in self.values:
+            return self.values[name]
+        if name in self.names:
+            module, _, attribute = self.names[name].partition(":")
+            return getattr(importlib.import_module(module), attribute)
+        if self.module and not name.startswith("__"):
+            return getattr(importlib.import_module(self.module), name)
+        raise AttributeError(name)
+
+    def all(self) -> list[str]:
+        """Return the public names."""
+        found = {*self.names, *(name for name in self.values if not name.startswith("_"))}
+        if self.module:
+            module = importlib.import_module(self.module)
+            found.update(
+                getattr(module, "__all__", None) or (name for name in vars(module) if not name.startswith("_"))
+            )
+        return sorted(found)
+
+
+def _from(module: str, *names: str) -> dict[str, str]:
+    return {name: f"{module}:{name}" for name in names}
+
+
+def _as_it_is(function: Any) -> Any:
+    """Decorate a function for what needs no preparation here: a script's functions are always pickled by value."""
+    return function
+
+
+_PIPELINE = _from("pipeline", "DataNode", "Pipeline", "pipeline_def")
+_TENSORS = _from("pipeline.tensors", "TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU")
+_INTEROP = _from("dali_proxy._consumer.interop", "feed_ndarray", "to_torch_type")
+_POLICY = _from("dali_proxy._common.policies", "LastBatchPolicy")
+_ITERATORS = _from("dali_proxy._iterators", "DALIClassificationIterator", "DALIGenericIterator", "DALIRaggedIterator")
+_PLACEHOLDERS = {
+    "DALIOutputBatchRef": "dali_proxy._worker.placeholders:BatchRef",
+    "DALIOutputSampleRef": "dali_proxy._worker.placeholders:SampleRef",
+}
+_TORCH = _from("dali_proxy.fn", "TorchPythonFunction")
+
+_OLD_TYPES = {"CPU_ONLY_DEVICE_ID": None, "NFCHW": "FCHW", "NFHWC": "FHWC", "SAME": ""}
+
+_TABLE = {
+    "": Stand("pipeline", values={"__version__": VERSION}),
+    "auto_aug": Stand("pipeline.auto_aug"),
+    "auto_aug.augmentations": Stand("pipeline.auto_aug.augmentations"),
+    "auto_aug.auto_augment": Stand("pipeline.auto_aug.auto_augment"),
+    "auto_aug.core": Stand("pipeline.auto_aug.core"),
+    "auto_aug.core.decorator": Stand(names=_from("pipeline.auto_aug.core", "augmentation")),
+    "auto_aug.core.policy": Stand(names=_from("pipeline.auto_aug.core", "Policy")),
+    "auto_aug.rand_augment": Stand("pipeline.auto_aug.rand_augment"),
+    "auto_aug.trivial_augment": Stand("pipeline.auto_aug.trivial_augment"),
+    "backend": Stand(names=_TENSORS),
+    "backend_impl": Stand(names=_TENSORS),
+    "data_node": Stand(names=_from("pipeline", "DataNode")),
+    "external_source": Stand(
+        names={"ExternalSource": "pipeline.ops:ExternalSource", "external_source": "pipeline.fn:external_source"}
+    ),
+    "fn": Stand("pipeline.fn"),
+    "math": Stand("pipeline.math"),
+    "ops": Stand("pipeline.ops"),
+    "pickling": Stand(values={"pickle_by_value": _as_it_is}),
+    "pipeline": Stand(names={**_PIPELINE, **_from("pipeline._definition.conditional", "do_not_convert")}),
+    "pipeline.experimental": Stand(names=_from("pipeline", "pipeline_def")),
+    "plugin": Stand(),
+    "plugin.base_iterator": Stand(names=_POLICY),
+    "plugin.pytorch": Stand(names={**_ITERATORS, **_POLICY, **_INTEROP, **_TORCH}),
+    "plugin.pytorch.fn": Stand("dali_proxy.fn"),
+    "plugin.pytorch.experimental": Stand(),
+    "plugin.pytorch.experimental.proxy": Stand("dali_proxy", names=_PLACEHOLDERS),
+    "plugin.pytorch.torch_utils": Stand(names={**_INTEROP, **_from("dali_proxy._consumer.interop", "to_torch_tensor")}),
+    "tensors": Stand(names=_TENSORS),
+    "types": Stand("pipeline.types", values=_OLD_TYPES),
+}
+
+
+def find(name: str) -> Stand | None:
+    """Return what stands for the module `name`, "nvidia.dali" or one below it; None if nothing does.
+
+    Operators' folders, as `nvidia.dali.fn.decoders`, are those that operators of ours lie in.
+    """
+    path = name[len(ROOT) + 1 :]
+    stand = _TABLE.get(path)
+    if stand is None and path.startswith(("fn.", "ops.")):
+        module = f"pipeline.{path}"
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError:
+            return None
+        stand = Stand(module)
+    return stand

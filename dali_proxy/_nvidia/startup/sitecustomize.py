@@ -1,0 +1,31 @@
+"""Python imports this when it starts, in processes whose parent called `install_as_nvidia_dali`."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent
+
+
+def _install() -> None:
+    """Install, unless this is another Python, one without this package."""
+    try:
+        from dali_proxy._nvidia import install_as_nvidia_dali
+    except ImportError:
+        return
+    install_as_nvidia_dali()
+
+
+def _run_hidden() -> None:
+    """Run the module of this name that would have been imported without this one."""
+    others = [path for path in sys.path if Path(path or os.curdir).resolve() != _HERE]
+    spec = importlib.machinery.PathFinder.find_spec(__name__, others)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+_install()
+_run_hidden()

@@ -1,0 +1,1 @@
+"""`DALIServer`: its lifetime, where the stages of its pipeline run, and its statistics."""

@@ -1,0 +1,244 @@
+"""Where the stages of a pipeline with a GPU run: in the server, or some there and the rest where results are wanted."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import psutil
+
+from pipeline import Pipeline
+from pipeline._compiler.device_planner import simple_parts
+from pipeline._compiler.partition import Halves, halves_by_device, on_cpu_first
+from pipeline._graph.graph import Graph
+from pipeline.errors import ArgumentMismatchError, ArgumentValueError, GraphError
+
+__all__ = [
+    "CORES",
+    "Choice",
+    "Placement",
+    "Placing",
+    "cgroup_cores",
+    "choose",
+    "decodes_pictures",
+    "idle_cores",
+    "usable_cores",
+]
+
+Settled = Literal["server", "cores", "consumer"]
+Placement = Literal[Settled, "auto"]
+
+#: Idle cores that make it worthwhile to decode on the CPU: five decode the 4,700 pictures a second that one GPU trains
+#: on with a ResNet-50, and the training loop has one.
+CORES = 6
+
+_WINDOW = 0.2  # seconds over which cores are watched
+_ASKED_FOR = "it was asked for"
+
+_log = logging.getLogger("dali_proxy")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A placement and why it was chosen.
+
+    Attributes:
+        placement: "server", "cores" or "consumer".
+        reason: for people.
+    """
+
+    placement: Settled
+    reason: str
+
+
+class Placing:
+    """Where the pipeline of one server runs: settled once, also for servers that are started again.
+
+    Pickled, it is settled, and knows the second half only.
+
+    Args:
+        wanted: what the user wants.
+        pipeline: the pipeline.
+        split: cuts its graph in two.
+
+    Raises:
+        ArgumentValueError: there is no such placement.
+        ArgumentMismatchError: the pipeline uses no GPU, so there is nothing to place.
+        GraphError: the user wants "cores" or "consumer", and an operator can't be placed so.
+    """
+
+    def __init__(
+        self, wanted: Placement, pipeline: Pipeline, split: Callable[[Graph], Halves] = halves_by_device
+    ) -> None:
+        self._wanted = check_placement(wanted, pipeline)
+        self._whole: Pipeline | None = pipeline
+        self._split = split
+        self._choice = Choice("server", "") if wanted == "server" else None
+        self._halves: Halves | None = None
+        #: What the consumer runs, as `Pipeline.serialize_for_host` made it; None for nothing.
+        self.second_half: bytes | None = None
+        #: The same, if the server plans what it does on the GPU; else empty.
+        self.planned_half = b""
+        if wanted == "cores":
+            self._choice = Choice("cores", _ASKED_FOR)
+            self._whole = pipeline.with_graph(on_cpu_first(pipeline.graph))
+        elif wanted == "consumer":
+            self._use_halves(split(pipeline.graph), _ASKED_FOR)
+
+    @property
+    def placement(self) -> Placement:
+        """What was settled; before that, what is wanted."""
+        return self._wanted if self._choice is None else self._choice.placement
+
+    @property
+    def reason(self) -> str:
+        """Why, for people."""
+        return "" if self._choice is None else self._choice.reason
+
+    def settle(self) -> Pipeline:
+        """Choose if that is still to be done, and log it. Return the pipeline that the server runs."""
+        assert self._whole is not None  # a handle that was pickled starts no server
+        if self._choice is None:
+            self._choose(self._whole)
+            _log.info("placement=%r: %s", self.placement, self.reason)
+        return self._whole if self._halves is None else first_half(self._whole, self._halves)
+
+    def _choose(self, pipeline: Pipeline) -> None:
+        try:
+            halves = self._split(pipeline.graph)
+        except GraphError as error:
+            self._choice = Choice("server", str(error))
+            return
+        if not decodes_pictures(pipeline.graph):
+            self._choice = Choice("server", "no picture is decoded on the GPU")
+            return
+        self._choice = choose(idle_cores(), pipeline.num_threads)
+        if self._choice.placement == "consumer":
+            self._use_halves(halves, self._choice.reason)
+
+    def _use_halves(self, halves: Halves, reason: str) -> None:
+        assert self._whole is not None
+        self._choice = Choice("consumer", reason)
+        self._halves = halves
+        self.second_half = second_half(self._whole, halves).serialize_for_host()
+        self.planned_half = self.second_half if simple_parts(halves.second) is not None else b""
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._whole is not None:
+            self.settle()
+        return {**vars(self), "_whole": None, "_halves": None, "_split": None}
+
+
+def check_placement(placement: Any, pipeline: Pipeline) -> Placement:
+    """Return it if it can be that of a pipeline.
+
+    Raises:
+        ArgumentValueError: there is no such placement.
+        ArgumentMismatchError: the pipeline uses no GPU, so there is nothing to place.
+    """
+    if placement not in get_args(Placement):
+        known = '"server", "cores", "consumer" or "auto"'
+        raise ArgumentValueError(f"DALIServer: placement must be {known}, not {placement!r}")
+    if placement != "server" and pipeline.device_id is None:
+        raise ArgumentMismatchError(
+            f"DALIServer: placement={placement!r} says where the GPU's part of a pipeline runs, and this pipeline has "
+            "device_id=None"
+        )
+    checked: Placement = placement
+    return checked
+
+
+def choose(idle: float, num_threads: int) -> Choice:
+    """Choose between decoding pictures on the CPU, which leaves the GPU to the training, and decoding on the GPU.
+
+    Args:
+        idle: cores that have nothing to do.
+        num_threads: of the pipeline: so many of them would decode.
+
+    Example:
+        >>> choose(12.0, num_threads=8).placement
+        'consumer'
+        >>> choose(2.5, num_threads=8)
+        Choice(placement='server', reason='2.5 idle cores, decoding on the CPU wants 6')
+    """
+    if idle < CORES:
+        return Choice("server", f"{idle:.1f} idle cores, decoding on the CPU wants {CORES}")
+    if num_threads < CORES - 1:
+        return Choice("server", f"num_threads={num_threads}, decoding on the CPU wants {CORES - 1}")
+    return Choice("consumer", f"{idle:.1f} idle cores, decoding on the CPU wants {CORES}")
+
+
+def decodes_pictures(graph: Graph) -> bool:
+    """Tell whether a graph decodes pictures on the GPU."""
+    return any(node.device == "mixed" and node.operator.startswith("decoders.image") for node in graph.nodes)
+
+
+def idle_cores() -> float:
+    """Measure for a moment how many cores are idle, of those that this process may use, for each process of a job.
+
+    Processes that `torchrun` starts on one host measure the same cores, so each counts its share.
+    """
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    busy = psutil.cpu_percent(interval=_WINDOW, percpu=True)
+    return usable_cores(
+        [1 - busy[core] / 100 for core in usable if core < len(busy)], cgroup_cores(), _processes_beside()
+    )
+
+
+def usable_cores(idle: list[float], limit: float | None, processes: int) -> float:
+    """Return how many cores are idle and may be used.
+
+    Args:
+        idle: of each core that this process may run on, the share of the time that it had nothing to do.
+        limit: cores that the control group may use, or None for no limit.
+        processes: that share them.
+
+    Example:
+        >>> usable_cores([1.0, 0.5, 1.0, 1.0], limit=2.0, processes=1)
+        2.0
+    """
+    total = sum(idle)
+    return (total if limit is None else min(total, limit)) / max(processes, 1)
+
+
+def first_half(pipeline: Pipeline, halves: Halves) -> Pipeline:
+    """Return the pipeline of the server, which uses no GPU."""
+    return pipeline.with_graph(halves.first, device_id=None)
+
+
+def second_half(pipeline: Pipeline, halves: Halves) -> Pipeline:
+    """Return the pipeline of whoever gets the results."""
+    computes = any(node.device == "cpu" and not node.schema.fed for node in halves.second.nodes)
+    return pipeline.with_graph(
+        halves.second,
+        num_threads=pipeline.num_threads if computes else 1,
+        py_num_workers=0,
+        set_affinity=False,  # its threads are the training's neighbours
+    )
+
+
+def _processes_beside() -> int:
+    text = os.environ.get("LOCAL_WORLD_SIZE", "1")  # torchrun's
+    return int(text) if text.isdigit() else 1
+
+
+def cgroup_cores(root: Path = Path("/sys/fs/cgroup")) -> float | None:
+    """Return how many cores this process's control group may use, or None for any number."""
+    for quota, period in (
+        ("cpu.max", None),
+        ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"),
+    ):
+        try:
+            words = (root / quota).read_text().split()
+            if period is not None:
+                words += (root / period).read_text().split()
+            allowed, of = float(words[0]), float(words[1])
+        except (OSError, ValueError, IndexError):  # no such file, or "max"
+            continue
+        if allowed > 0 < of:
+            return allowed / of
+    return None

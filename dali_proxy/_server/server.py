@@ -1,0 +1,399 @@
+"""`DALIServer`: the user's handle of a server."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from dali_proxy._common.signals import unheard
+from dali_proxy._host import HostOptions, ProcessHost, ThreadHost
+from dali_proxy._nvidia.adopt import adopt, is_nvidia_pipeline
+from dali_proxy._server.folders import is_refused, new_folder, remove_dead_folders
+from dali_proxy._server.limits import check_limits, check_sizes
+from dali_proxy._server.placement import Placement, Placing
+from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats
+from dali_proxy._transport.endpoint import Endpoint, input_specs
+from dali_proxy._worker.worker import close_worker_client
+from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
+from pipeline import Pipeline
+from pipeline._compiler.partition import halves_by_device
+from pipeline._concurrency.finalizers import Ending
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
+
+if TYPE_CHECKING:
+    from dali_proxy._consumer.consumer import ConsumerClient
+    from dali_proxy._consumer.ragged import Ragged
+    from dali_proxy._worker.proxy import Proxy
+
+__all__ = ["DALIServer"]
+
+_ENDING = 5.0  # seconds between the end of a server's sockets and that of its process
+_HOSTS = {"process": ProcessHost, "thread": ThreadHost}
+
+
+@dataclass
+class _Life:
+    """What has to be ended when the server is, by whoever ends it first."""
+
+    endpoint: Endpoint
+    owner: int  # the process that may start and stop it; 0 for a handle that was pickled
+    host: ProcessHost | ThreadHost | None = None
+    failure: str = ""  # why it could not be started the last time
+    consumers: dict[int, ConsumerClient] = field(default_factory=dict)  # by process; a forked child has its parent's
+
+    @property
+    def directory(self) -> str:
+        return os.path.dirname(self.endpoint.path)
+
+    def stop(self, reason: str) -> None:
+        """Disconnect this process, and stop what runs if it is this process's."""
+        # Signal handlers may raise anywhere (torch's does when a worker died); nothing may be left undone for that.
+        with unheard(signal.SIGCHLD), ExitStack() as steps:
+            if os.getpid() == self.owner:
+                steps.callback(shutil.rmtree, self.directory, ignore_errors=True)
+                host, self.host = self.host, None
+                if host is not None:
+                    steps.callback(host.stop, reason)
+                steps.callback(close_worker_client, self.endpoint)
+            consumer = self.consumers.pop(os.getpid(), None)
+            if consumer is not None:
+                steps.callback(consumer.close)
+
+
+class DALIServer:
+    """Runs a pipeline for the samples of torch datasets.
+
+    Use it as a context manager, or call `start` and `stop`. Inside, `proxy` goes into the dataset and `DataLoader`
+    over it. A server that was stopped can be started again.
+
+    It may be pickled and forked: processes that get it that way use the server, and can't start or stop it.
+
+    Args:
+        pipeline: what to run. It needs at least one `external_source` without a source: its inputs are the proxy's.
+            A pipeline of NVIDIA's package is taken, too, where that is installed.
+        deterministic: accepted for compatibility: with `dali_proxy.DataLoader` results never depend on the number
+            of workers, or on who was faster.
+        mode: "process" runs the pipeline in a process of its own, which shares neither the GIL nor the CUDA context
+            with the training; "thread" runs it on threads of this one.
+        ring_bytes: shared memory for samples that each worker begins with; it grows when a batch needs more.
+        ring_bytes_limit: what that may grow to.
+        unclaimed_bytes: most memory of results that a loader other than ours left behind.
+        timeout: seconds that the server may take for a batch; None for as long as it lives.
+        restart: "on-failure" starts a server again that died without having been stopped, when its batches are wanted
+            next. `dali_proxy.DataLoader` then makes the batches anew that were lost with it, in this process, and goes
+            on: no batch is lost or doubled, and random numbers are the same. Batches of iterable datasets can't be made
+            again. With "never", everybody who waits gets a `ServerDiedError`.
+        placement: where the stages of a pipeline with a GPU run. "server" runs all of it in the server. "cores" does,
+            too, and decodes on the server's CPU threads what would be decoded on the GPU. "consumer" has the server
+            decode on its CPU threads and use no GPU; whoever fetches results copies the pictures to the GPU and runs
+            the GPU's operators, in its own process. Pixels are the same within the decoders' rounding. "auto" chooses
+            when the server first starts: "consumer" if enough cores are idle; see `placement` and `stats`.
+
+    Raises:
+        GraphError: the pipeline has no input, or an operator can't be placed as `placement` says.
+        ArgumentMismatchError: a placement is given for a pipeline without a `device_id`.
+        MissingSizeError: the pipeline has no batch size or no number of threads.
+        ArgumentValueError: an argument has a value that it can't have.
+
+    Example:
+        >>> with DALIServer(image_pipe(batch_size=64, num_threads=2, device_id=None)) as server:  # doctest: +SKIP
+        ...     dataset = ImageDataset(folder, transform=server.proxy)
+        ...     for images, labels in DataLoader(server, dataset, batch_size=64, num_workers=2):
+        ...         train(images, labels)
+    """
+
+    _split = staticmethod(halves_by_device)  # cuts a graph, for placement="consumer"
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        deterministic: bool = False,
+        *,
+        mode: Literal["process", "thread"] = "process",
+        ring_bytes: int = 64 << 20,
+        ring_bytes_limit: int = 4 << 30,
+        unclaimed_bytes: int = 2 << 30,
+        timeout: float | None = 300.0,
+        restart: Literal["never", "on-failure"] = "never",
+        placement: Placement = "server",
+    ) -> None:
+        pipeline = adopt(pipeline) if is_nvidia_pipeline(pipeline) else pipeline
+        if not isinstance(pipeline, Pipeline):
+            hint = ": call it, as in DALIServer(image_pipe(batch_size=64, ...))" if callable(pipeline) else ""
+            raise ArgumentTypeError(f"DALIServer needs a Pipeline, not {type(pipeline).__name__}{hint}")
+        if mode not in _HOSTS:
+            raise ArgumentValueError(f'DALIServer: mode must be "process" or "thread", not {mode!r}')
+        if restart not in ("never", "on-failure"):
+            raise ArgumentValueError(f'DALIServer: restart must be "never" or "on-failure", not {restart!r}')
+        check_sizes(pipeline)
+        check_limits(timeout, ring_bytes=ring_bytes, ring_bytes_limit=ring_bytes_limit, unclaimed_bytes=unclaimed_bytes)
+        inputs = input_specs(pipeline)
+        self.pipeline = pipeline
+        self.deterministic = deterministic
+        self.mode = mode
+        self.restart = restart
+        self._placing = Placing(placement, pipeline, self._split)
+        self.stops = 0  # how often its user stopped it
+        self.loop_times = LoopTimes()
+        self.losses = Losses()
+        self._unclaimed_bytes = unclaimed_bytes
+        endpoint = Endpoint(
+            path=os.path.join(new_folder(), "socket"),
+            key=secrets.token_bytes(32),
+            inputs=inputs,
+            outputs=len(pipeline.output_devices),
+            max_batch_size=pipeline.max_batch_size,
+            ring_bytes=min(ring_bytes, ring_bytes_limit),
+            ring_bytes_limit=ring_bytes_limit,
+            timeout=timeout,
+        )
+        self._live(_Life(endpoint, os.getpid()))
+
+    def _live(self, life: _Life) -> None:
+        self._life = life
+        self._lock = threading.RLock()
+        Ending(self, partial(life.stop, "its handle is gone"))
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The server's address."""
+        return self._life.endpoint
+
+    @cached_property
+    def proxy(self) -> Proxy:
+        """What a dataset calls with the inputs of one sample; see `Proxy`."""
+        from dali_proxy._worker.proxy import Proxy
+
+        return Proxy(self.endpoint)
+
+    @property
+    def running(self) -> bool:
+        """Whether the server runs."""
+        host = self._life.host
+        return (not self._owned or (host is not None and host.alive)) and os.path.exists(self.endpoint.path)
+
+    @property
+    def pid(self) -> int | None:
+        """The process that the pipeline runs in, or None when it doesn't run."""
+        return self._life.host.pid if self._life.host is not None else None
+
+    @property
+    def placement(self) -> Placement:
+        """Where the stages run, "server", "cores" or "consumer"; "auto" until the server has started once."""
+        return self._placing.placement
+
+    @property
+    def consumer(self) -> ConsumerClient:
+        """This process's connection for results.
+
+        Raises:
+            ServerClosedError: the server isn't running.
+            ServerDiedError: it died.
+        """
+        life = self._life
+        with self._lock:
+            consumer = life.consumers.get(os.getpid())
+            if consumer is None:
+                from dali_proxy._consumer.consumer import ConsumerClient
+
+                error = self.end_error()
+                if error is not None:
+                    raise error
+                second_half = self._placing.second_half
+                try:
+                    if life.host is not None and self._owned:
+                        host = life.host
+                        consumer = ConsumerClient(self.endpoint, host.how_it_ended, host.local, second_half)
+                    else:
+                        consumer = ConsumerClient(self.endpoint, second_half=second_half)
+                except (ServerClosedError, ServerDiedError) as gone:
+                    raise self.explain(gone) from None
+                life.consumers[os.getpid()] = consumer
+            return consumer
+
+    def end_error(self) -> ProxyError | None:
+        """Return what to raise when the server doesn't run, or None while it runs."""
+        if self.running:
+            return None
+        host = self._life.host
+        if self._owned and host is not None:
+            how = host.how_it_ended(0.5) or (
+                f"its socket {self.endpoint.path} was removed while it ran, perhaps by something that cleans the "
+                "temporary folder; start() starts it again"
+            )
+            return ServerDiedError(f"the server is gone: {how}")
+        if self._life.failure:
+            return ServerDiedError(f"the server is gone, and could not be started again: {self._life.failure}")
+        return ServerClosedError("the server is not running: use it inside `with DALIServer(...)`, or call start()")
+
+    def explain(self, gone: ProxyError) -> ProxyError:
+        """Return what to raise when somebody found the server gone: how it ended, where this process can know."""
+        host = self._life.host
+        if self._owned and host is not None:
+            host.how_it_ended()  # waits for its end
+        return self.end_error() or gone
+
+    def start(self) -> None:
+        """Start the server, and wait until it serves. Does nothing while it runs.
+
+        Raises:
+            BuildError: the pipeline can't run here: the GPU, a library or a file is missing.
+            ServerDiedError: the server's process ended while it started.
+        """
+        with self._lock:
+            if self.running:
+                return
+            if not self._owned:
+                raise ProxyError("the server is not running, and only the process that made it can start it")
+            self._life.stop("it is started again")  # what is left when it died
+            remove_dead_folders()
+            pipeline = self._placing.settle()
+            options = HostOptions(
+                path=self.endpoint.path,
+                key=self.endpoint.key,
+                server=secrets.token_bytes(16),
+                unclaimed_bytes=self._unclaimed_bytes,
+                ring_bytes_limit=self.endpoint.ring_bytes_limit,
+                is_half=self._placing.second_half is not None,
+                planned_half=self._placing.planned_half,
+            )
+            try:  # the folder's name is known before it exists, so that an interrupt at any moment leaves none
+                os.makedirs(self._life.directory, mode=0o700)
+                self._life.host = _HOSTS[self.mode](pipeline.serialize_for_host(), options)
+                if self._placing.second_half is not None:
+                    _ = self.consumer  # what is missing here is an error now
+                self._life.failure = ""
+            except BaseException as error:
+                self._life.stop("it could not start")
+                self._life.failure = f"{type(error).__name__}: {error}"
+                raise
+
+    def stop(self) -> None:
+        """Stop the server. Who still waits for a batch gets a `ServerClosedError`.
+
+        Tensors on the CPU stay valid. CUDA tensors of a server in a process of its own lie in memory of that process:
+        copy what you keep of them (`clone`), and drop the rest, before it stops.
+        """
+        with self._lock:
+            self.stops += 1
+            self._life.failure = ""
+            self._life.stop("it was stopped")
+
+    def revive(self, stops: int) -> None:
+        """Start the server again if it died. Does nothing while it runs, but `consumer` is a new one if it was cut off.
+
+        Args:
+            stops: what `stops` was when the caller began to use the server.
+
+        Raises:
+            ServerClosedError: somebody stopped it, meanwhile or for good.
+            ServerDiedError: it died, and `restart` is "never".
+        """
+        with self._lock:
+            self._await_end()
+            consumer = self._life.consumers.get(os.getpid())
+            error = self.end_error()
+            if error is None and consumer is not None and consumer.ended:
+                del self._life.consumers[os.getpid()]
+                consumer.close()
+            if self.stops != stops:
+                raise ServerClosedError("the server was stopped")
+            if error is not None:
+                if not (self._owned and self.restart == "on-failure" and isinstance(error, ServerDiedError)):
+                    raise error
+                self.losses.restarts += 1
+                try:
+                    self.start()
+                except (OSError, PipelineError):  # what ended it may still go on: once more
+                    self.start()
+
+    def _await_end(self) -> None:
+        """If the server is about to end, wait until it has: its sockets go first."""
+        deadline = time.monotonic() + _ENDING
+        while self._owned and self.running and is_refused(self.endpoint.path):
+            if time.monotonic() > deadline:
+                self._life.failure = "its process lived, but did not listen any more"
+                self._life.stop("it listens no more")
+                return
+            time.sleep(0.01)
+
+    start_thread = start
+    stop_thread = stop
+    close = stop
+
+    def __enter__(self) -> DALIServer:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def produce_data(self, batch: Any, ragged: Ragged = "list") -> Any:
+        """Turn the placeholders in a batch of torch's own `DataLoader` into tensors.
+
+        `dali_proxy.DataLoader` does so by itself.
+
+        Args:
+            batch: what the loader yielded: any nesting of tuples, lists, mappings, dataclasses and objects.
+            ragged: what an output becomes whose samples differ in shape, as for `DataLoader`.
+
+        Raises:
+            BatchError: the batch failed in the server; the next one is not affected.
+            ServerDiedError: the batch was lost with the server, which is started again if `restart` says so.
+        """
+        from dali_proxy._consumer.produce import produce
+        from dali_proxy._consumer.ragged import check_ragged
+
+        form = check_ragged(ragged)
+        stops = self.stops
+        try:
+            return produce(batch, self.consumer, ragged=form)
+        except ServerDiedError:
+            if self.restart == "on-failure":
+                self.revive(stops)
+            raise
+
+    def stats(self) -> ServerStats:
+        """Return the server's counters since it was started."""
+        return ServerStats.of_report(
+            self.consumer.statistics(),
+            placement=self.placement,
+            placement_reason=self._placing.reason,
+            result_wait=self.loop_times.result_wait,
+            **vars(self.losses),
+            worker_wait=self.loop_times.worker_wait,
+            start_wait=self.loop_times.start_wait,
+            training=self.loop_times.training,
+        )
+
+    @property
+    def _owned(self) -> bool:
+        return os.getpid() == self._life.owner
+
+    def __getstate__(self) -> dict[str, Any]:
+        kept = ("pipeline", "_life", "_lock", "proxy")
+        return {
+            **{name: value for name, value in vars(self).items() if name not in kept},
+            "endpoint": self.endpoint,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        endpoint = state.pop("endpoint")
+        vars(self).update(state)
+        self._live(_Life(endpoint, owner=0))
+
+    def __repr__(self) -> str:
+        state = f"running, pid {self.pid}" if self.running else "not running"
+        inputs = ", ".join(spec.name for spec in self.endpoint.inputs)
+        return f"<DALIServer {inputs} ({self.mode}, placement={self.placement}, {state})>"

@@ -1,0 +1,108 @@
+"""Result slots on a GPU, the server's side: outputs are copied into CUDA memory that consumers have mapped by IPC."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
+from dali_proxy._transport.slots import Slot, SlotPool
+from pipeline._ipc.ring import ALIGNMENT
+from pipeline._kernels.errors import load_cupy
+from pipeline._kernels.ipc import ExportedBuffer
+from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["CudaPublisher"]
+
+
+class CudaPublisher:
+    """Puts outputs into CUDA slots. No call waits for the GPU: all work is ordered by streams and events.
+
+    Args:
+        device_id: the GPU.
+
+    Attributes:
+        pool: the slots. Memory that a consumer has mapped is given back after it was unmapped only.
+    """
+
+    def __init__(self, device_id: int) -> None:
+        self._device_id = device_id
+        self._lock = threading.Lock()
+        self._copying: deque[tuple[Any, TensorListGPU]] = deque()  # sources of copies that may still run
+        self.pool: SlotPool[ExportedBuffer] = SlotPool(self._make, needs_consent=True)
+
+    def stage(self, output: TensorListGPU) -> tuple[OutputBatch, Slot[ExportedBuffer]]:
+        """Copy an output into a slot, on the current stream.
+
+        Raises:
+            CudaError: there is no memory, or the GPU failed.
+        """
+        cupy = load_cupy()
+        dense = output.is_dense_tensor()
+        sources = output.samples if output.dense is None else [output.dense]
+        step = 1 if dense else ALIGNMENT
+        offsets = np.cumsum([0, *(-(-source.nbytes // step) * step for source in sources)]).tolist()
+        slot = self.pool.allocate(max(offsets[-1], 1))
+        try:
+            with cupy.cuda.Device(self._device_id):
+                self._copy(output, sources, slot, offsets)
+        except BaseException:
+            slot.discard()
+            raise
+        if dense:
+            rows = [(0, len(output), *output.shape()[0])]
+        else:
+            rows = [(offset, *shape) for offset, shape in zip(offsets, output.shape(), strict=False)]
+        table = np.array(rows, np.int64)
+        handle = slot.memory.handle
+        described = OutputBatch(
+            device="cuda",
+            device_id=self._device_id,
+            dtype=sources[0].dtype.name,
+            layout=output.layout(),
+            dense=dense,
+            ndim=table.shape[1] - 1,
+            table=table.tobytes(),
+            slot=slot.number + CUDA_SLOTS,
+            nbytes=slot.memory.nbytes,
+            handle=handle.memory + handle.ready + handle.free,
+        )
+        return described, slot
+
+    def close(self) -> None:
+        """Give back all memory, after the GPU has finished."""
+        cupy = load_cupy()
+        with cupy.cuda.Device(self._device_id) as device:
+            device.synchronize()
+        with self._lock:
+            self._copying.clear()
+        self.pool.close()
+
+    def _make(self, nbytes: int) -> ExportedBuffer:
+        return ExportedBuffer(self._device_id, nbytes)
+
+    def _copy(
+        self, output: TensorListGPU, sources: Sequence[Any], slot: Slot[ExportedBuffer], offsets: list[int]
+    ) -> None:
+        cupy = load_cupy()
+        stream = cupy.cuda.get_current_stream()
+        if output.ready is not None:
+            stream.wait_event(output.ready)
+        if slot.used:
+            slot.memory.wait_free(stream.ptr)
+        memory = cupy.cuda.UnownedMemory(slot.memory.pointer, slot.memory.nbytes, slot, self._device_id)
+        for source, offset in zip(sources, offsets, strict=False):
+            if source.nbytes:
+                pointer = cupy.cuda.MemoryPointer(memory, offset)
+                cupy.copyto(cupy.ndarray(source.shape, source.dtype, pointer), source)
+        slot.memory.record_ready(stream.ptr)
+        done = cupy.cuda.Event(disable_timing=True)
+        done.record(stream)
+        with self._lock:
+            self._copying.append((done, output))
+            while self._copying and self._copying[0][0].done:
+                self._copying.popleft()

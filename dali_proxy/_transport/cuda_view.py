@@ -1,0 +1,214 @@
+"""Result slots on a GPU, the consumer's side: torch tensors over memory of the server's."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
+from dali_proxy._transport.slot_view import Loan, check_rows
+from dali_proxy._transport.slots import RETIRED
+from pipeline._ipc.errors import ProtocolError
+from pipeline._ipc.memory import SharedBlock
+from pipeline._kernels.errors import CudaError, load_cupy
+from pipeline._kernels.ipc import BufferHandle, ImportedBuffer
+from pipeline._kernels.views import Lease
+
+if TYPE_CHECKING:
+    import torch
+
+    from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["CudaSlotView", "local_tensors"]
+
+_HANDLE = 64  # bytes of each of the three handles of a slot
+
+
+class _Imported:
+    """A slot that is mapped here, and how many loans of it are out."""
+
+    __slots__ = ("buffer", "detached", "loans", "number")
+
+    def __init__(self, number: int, buffer: ImportedBuffer) -> None:
+        self.number = number
+        self.buffer = buffer
+        self.loans = 0
+        self.detached = False
+
+
+class _LentMemory:
+    """What torch makes a tensor of, and keeps: when the tensor dies, the slot may be reused once the stream is done."""
+
+    __slots__ = ("__cuda_array_interface__", "_closable", "_imported", "_loan", "_stream_ptr")
+
+    def __init__(self, imported: _Imported, loan: Loan, closable: deque[_Imported]) -> None:
+        self._imported = imported
+        self._loan = loan
+        self._stream_ptr: int | None = None  # of the reader, once there is one
+        self._closable = closable
+        imported.loans += 1
+        self.__cuda_array_interface__ = {
+            "version": 2,
+            "data": (imported.buffer.pointer, False),
+            "shape": (imported.buffer.nbytes,),
+            "typestr": "|u1",
+        }
+
+    def read_on(self, stream_ptr: int) -> None:
+        """Let a stream wait for the data."""
+        self._imported.buffer.wait_ready(stream_ptr)
+        self._stream_ptr = stream_ptr
+
+    def __del__(self) -> None:
+        imported = self._imported
+        if not self._loan.ours:
+            return
+        try:
+            if self._stream_ptr is not None:
+                imported.buffer.record_free(self._stream_ptr)
+        except (CudaError, AttributeError, TypeError, ImportError):
+            # The context is gone, or the interpreter is going: there is no stream left to wait for.
+            pass
+        imported.loans -= 1
+        if imported.detached and not imported.loans:
+            self._closable.append(imported)  # closing may wait for the GPU; no finalizer should
+        # The loan dies after this, and only then the server sees that the slot is free.
+
+
+class CudaSlotView:
+    """Maps the CUDA slots that a server lends to this process. Used by one thread at a time.
+
+    Args:
+        control_fd: descriptor of the control page; owned from now on.
+        control_nbytes: its size.
+    """
+
+    def __init__(self, control_fd: int, control_nbytes: int) -> None:
+        control = SharedBlock.attach(control_fd, control_nbytes)
+        self._page = control.array
+        control.close()
+        self._slots: dict[int, _Imported] = {}
+        self._closable: deque[_Imported] = deque()
+
+    def receive(self, output: OutputBatch) -> Callable[[], torch.Tensor | list[torch.Tensor]]:
+        """Map an output. Return what makes the tensor of a dense output, or the list of its samples, when it is called.
+
+        The stream that is current then waits for the data.
+
+        Raises:
+            CudaError: the memory can't be mapped.
+            ProtocolError: what the server says can't be.
+        """
+        number = output.slot - CUDA_SLOTS
+        if not 0 <= number < len(self._page) or output.generation >= RETIRED:
+            raise ProtocolError(f"there is no slot {number} of generation {output.generation}")
+        try:
+            self._close_unused()
+            if output.attach:
+                self._slots[number] = self._attach(number, output)
+            imported = self._slots.get(number)
+            if imported is None:
+                raise ProtocolError(f"slot {number} is not attached")
+        except BaseException:  # the server counts on it that the slot is mapped here: it should give it up
+            self._page[number] = output.generation | RETIRED
+            raise
+        loan = Loan(self._page, number, output.generation)
+        dtype, table = output.unpack()
+        rows = check_rows(table, dtype.itemsize, imported.buffer.nbytes, output.dense)
+        lent = _LentMemory(imported, loan, self._closable)
+        return partial(_tensors, lent, output, dtype, rows)
+
+    def detach(self, slots: Sequence[int]) -> None:
+        """Unmap slots that the server won't use again, once no tensor lies in them, and tell it so."""
+        for number in slots:
+            imported = self._slots.pop(number, None)
+            if imported is not None:
+                imported.detached = True
+                if not imported.loans:
+                    self._closable.append(imported)
+            elif number < len(self._page):
+                self._page[number] = RETIRED  # it could not be mapped, and so needs no unmapping
+        self._close_unused()
+
+    def close(self) -> None:
+        """Unmap what no tensor lies in."""
+        self.detach(list(self._slots))
+
+    def _attach(self, number: int, output: OutputBatch) -> _Imported:
+        if len(output.handle) != 3 * _HANDLE:
+            raise ProtocolError("a new CUDA slot came without its handles")
+        memory, ready, free = (output.handle[start : start + _HANDLE] for start in range(0, 3 * _HANDLE, _HANDLE))
+        return _Imported(number, ImportedBuffer(BufferHandle(output.device_id, output.nbytes, memory, ready, free)))
+
+    def _close_unused(self) -> None:
+        while self._closable:
+            import torch
+
+            imported = self._closable.popleft()
+            torch.cuda.synchronize(imported.buffer.device_id)
+            imported.buffer.close()
+            self._page[imported.number] = RETIRED  # with generation 0: it is mapped no more
+
+
+def _tensors(
+    lent: _LentMemory, output: OutputBatch, dtype: np.dtype[Any], rows: list[list[int]]
+) -> torch.Tensor | list[torch.Tensor]:
+    import torch
+
+    lent.read_on(int(torch.cuda.current_stream(output.device_id).cuda_stream))
+    memory = torch.as_tensor(lent, device=f"cuda:{output.device_id}")
+    torch_dtype = getattr(torch, dtype.name)
+    tensors = []
+    for offset, *shape in rows:
+        nbytes = dtype.itemsize
+        for length in shape:
+            nbytes *= length
+        tensors.append(memory[offset : offset + nbytes].view(torch_dtype).view(shape))
+    return tensors[0] if output.dense else tensors
+
+
+def local_tensors(output: TensorListGPU) -> torch.Tensor | list[torch.Tensor]:
+    """Return torch tensors over a batch of this process, after which the current stream is ordered.
+
+    The batch's memory goes back to the pool of the stream that made it when the last tensor is dropped; that stream
+    then waits for what the current stream still reads. So do those whose memory the batch only hands on.
+    """
+    import torch
+
+    cupy = load_cupy()
+    device_id = output.device_id()
+    reader = int(torch.cuda.current_stream(device_id).cuda_stream)
+    arrays: list[Any] = [output.dense] if output.dense is not None else list(output.samples)
+    with cupy.cuda.Device(device_id):
+        ready = output.ready
+        if not all(array.flags.c_contiguous for array in arrays):
+            with output.stream:
+                arrays = [cupy.ascontiguousarray(array) for array in arrays]
+                ready = output.stream.record()
+        if ready is not None:
+            cupy.cuda.runtime.streamWaitEvent(reader, ready.ptr, 0)
+    lease = Lease(partial(_give_back, output, arrays, reader, device_id))
+    tensors = [
+        torch.as_tensor(lease.view(array.data.ptr, array.shape, array.dtype, device_id), device=f"cuda:{device_id}")
+        for array in arrays
+    ]
+    if output.dense is not None:
+        return tensors[0]
+    return torch.stack(tensors) if output.is_dense_tensor() else tensors
+
+
+def _give_back(output: TensorListGPU, arrays: list[Any], reader: int, device_id: int) -> None:
+    """Order the stream that made a batch after its last reader; its memory is free when these arguments go."""
+    pools = [stream for stream in (output.stream, *output.lenders) if stream is not None]
+    if not pools:
+        return
+    cupy = load_cupy()
+    with cupy.cuda.Device(device_id):
+        event = cupy.cuda.Event(disable_timing=True)
+        cupy.cuda.runtime.eventRecord(event.ptr, reader)
+        for stream in pools:
+            stream.wait_event(event)

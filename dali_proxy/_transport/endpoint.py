@@ -1,0 +1,128 @@
+"""Where a server is, and the way to it: what a worker needs to know, and all that travels to it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dali_proxy._transport.protocol import CODEC, Hello, Welcome
+from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
+from pipeline._ipc.channel import Channel, Received
+from pipeline._ipc.connecting import connect
+from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError
+from pipeline.errors import GraphError
+from pipeline.types import to_numpy_type
+
+if TYPE_CHECKING:
+    from pipeline import Pipeline
+
+__all__ = ["Endpoint", "InputSpec", "input_specs", "open_channel", "server_errors"]
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """An input of a pipeline, as its `external_source` declares it.
+
+    Attributes:
+        name: of the input.
+        dtype: NumPy name of the dtype that it must have; None for any.
+        ndim: number of dimensions that a sample must have; None for any.
+    """
+
+    name: str
+    dtype: str | None = None
+    ndim: int | None = None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A server's address and what its clients have to know of its pipeline.
+
+    Attributes:
+        path: of the server's socket.
+        key: proves that a client may connect.
+        inputs: the pipeline's inputs.
+        outputs: number of the pipeline's outputs.
+        max_batch_size: the pipeline's.
+        ring_bytes: shared memory for samples that each worker begins with.
+        ring_bytes_limit: what that may grow to.
+        timeout: seconds to wait for a server that lives but doesn't answer; None for ever.
+    """
+
+    path: str
+    key: bytes = field(repr=False)
+    inputs: tuple[InputSpec, ...]
+    outputs: int
+    max_batch_size: int
+    ring_bytes: int = 64 << 20
+    ring_bytes_limit: int = 4 << 30
+    timeout: float | None = None
+
+
+def input_specs(pipeline: Pipeline) -> tuple[InputSpec, ...]:
+    """Return what a proxy is called with.
+
+    Raises:
+        GraphError: the pipeline has no input, or one that no proxy can feed.
+    """
+    specs = []
+    for name, node in pipeline.inputs.items():
+        if node.operator != "external_source":
+            raise GraphError(
+                f"{node.display} makes several batches of what it is fed, so no proxy can feed it: use "
+                "fn.decoders.video of an fn.external_source"
+            )
+        dtype = node.argument("dtype")
+        specs.append(InputSpec(name, None if dtype is None else to_numpy_type(dtype).name, node.argument("ndim")))
+    if not specs:
+        raise GraphError(
+            "the pipeline has no input, so there is nothing that the proxy could be called with: "
+            "use fn.external_source(name=...) with no source"
+        )
+    return tuple(specs)
+
+
+def open_channel(endpoint: Endpoint, role: str, name: str) -> tuple[Channel, Received]:
+    """Connect to a server; return the channel and the `Welcome` that was received, with its descriptors.
+
+    Args:
+        endpoint: which server.
+        role: "worker" or "consumer".
+        name: of this process, for people.
+
+    Raises:
+        ServerClosedError: no server is running there.
+    """
+    try:
+        channel = connect(endpoint.path, endpoint.key, CODEC)
+    except ChannelClosedError as error:
+        raise ServerClosedError(
+            f"the server is not running: use it inside `with DALIServer(...)`, or call start() ({error})"
+        ) from None
+    try:
+        with server_errors():
+            channel.send(Hello(role, os.getpid(), name), timeout=10)
+            received = channel.receive(timeout=10)
+            if not isinstance(received.message, Welcome):
+                received.close_fds()
+                raise ProxyError(f"the server answered {type(received.message).__name__} to a greeting")
+    except BaseException:
+        channel.close()
+        raise
+    return channel, received
+
+
+class server_errors:  # a function to who uses it: as a generator, it would cost a microsecond a sample
+    """Turn the errors of a channel into those of the server that it leads to."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, ChannelClosedError):
+            raise ServerDiedError(f"the server is gone: {error}") from error
+        if isinstance(error, ChannelTimeoutError):
+            raise ProxyError(f"the server lives but does not answer: {error}") from error

@@ -1,0 +1,119 @@
+"""An error of a batch on its way from the server to where the batch is wanted."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import json
+import os
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from dali_proxy._transport.labels import clip
+from dali_proxy._transport.protocol import Failure
+from dali_proxy.errors import BatchError, RemoteError
+from pipeline.errors import OperatorError
+
+__all__ = ["describe", "rebuild"]
+
+_LONG = 1 << 16  # bytes of a text that may be long
+_SAMPLES = 64  # no more failed samples are listed
+
+
+def describe(
+    error: BaseException,
+    client: int,
+    seq: int,
+    indices: Sequence[str],
+    worker: str,
+    pid: int,
+    paths: Sequence[bytes] = (),
+) -> Failure:
+    """Describe an error of a batch, for the wire.
+
+    Args:
+        error: what happened.
+        client: who submitted the batch.
+        seq: the client's number of it.
+        indices: dataset indices of its samples, as text.
+        worker: name of the process that submitted it.
+        pid: of that process.
+        paths: files of its samples, where an input is the path of one.
+    """
+    samples: list[int] = []
+    operator = location = ""
+    if isinstance(error, OperatorError):
+        operator, location = error.operator, error.location
+        samples = [failure.sample for failure in error.failures][:_SAMPLES]
+    origin = error.__cause__ if isinstance(error, OperatorError) and error.__cause__ is not None else error
+    return Failure(
+        client=client,
+        seq=seq,
+        type_name=f"{type(origin).__module__}:{type(origin).__qualname__}",
+        arguments=_arguments(origin),
+        message=clip(str(error), _LONG),
+        operator=clip(operator),
+        source_line=clip(location),
+        samples=tuple(samples),
+        indices=tuple(indices[sample] for sample in samples if sample < len(indices)),
+        paths=tuple(clip(os.fsdecode(paths[sample])) for sample in samples if sample < len(paths)),
+        worker=worker,
+        worker_pid=pid,
+        traceback=clip("".join(traceback.format_exception(error)), _LONG),
+    )
+
+
+def rebuild(failure: Failure) -> BatchError:
+    """Return the exception to raise for a failure, its cause as `__cause__`."""
+    worker = f"{failure.worker} (pid {failure.worker_pid})"
+    lines = [failure.message]
+    known = [(sample, index) for sample, index in zip(failure.samples, failure.indices, strict=False) if index]
+    if known:
+        named = ", ".join(f"{index} (sample {sample} of the batch)" for sample, index in known)
+        lines.append(f"dataset index: {named}")
+    elif failure.samples:
+        lines.append(f"samples of the batch: {', '.join(map(str, failure.samples))}")
+    unnamed = [path for path in failure.paths if path not in failure.message]
+    if unnamed:
+        lines.append(f"file: {', '.join(unnamed)}")
+    lines.append(f"submitted by: {worker}")
+    error = BatchError(
+        "\n  ".join(lines),
+        operator=failure.operator,
+        source_line=failure.source_line,
+        samples=failure.samples,
+        dataset_indices=failure.indices,
+        paths=failure.paths,
+        worker=worker,
+        remote_traceback=failure.traceback,
+    )
+    error.__cause__ = _cause(failure)
+    return error
+
+
+def _arguments(error: BaseException) -> str:
+    try:
+        text = json.dumps(error.args)
+    except (TypeError, ValueError):
+        return ""
+    return text if len(text) <= _LONG else ""
+
+
+def _cause(failure: Failure) -> BaseException:
+    """Rebuild the original exception if its type is a builtin or ours and takes its arguments."""
+    remote = RemoteError(f"\n{failure.traceback}")
+    module, _, name = failure.type_name.partition(":")
+    kind: Any = None
+    if module == "builtins":
+        kind = getattr(builtins, name, None)
+    elif module.partition(".")[0] in ("pipeline", "dali_proxy"):
+        kind = getattr(importlib.import_module(module), name, None)
+    if not (isinstance(kind, type) and issubclass(kind, Exception) and failure.arguments):
+        return remote
+    try:
+        cause = kind(*json.loads(failure.arguments))
+    except Exception:  # noqa: BLE001  # it takes other arguments than it keeps
+        return remote
+    cause.__cause__ = remote
+    return cause

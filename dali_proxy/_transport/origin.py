@@ -1,0 +1,58 @@
+"""What a result says of where it comes from, to a consumer that runs the second half of the pipeline."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from typing import Annotated
+
+from dali_proxy._transport.labels import Labels
+from pipeline._ipc.errors import ProtocolError
+from pipeline._ipc.messages import U32, U64, MaxLength
+
+__all__ = ["MAX_SAMPLES", "Key", "Line", "Name", "Origin", "Table", "pack_keys", "unpack_keys"]
+
+MAX_SAMPLES = 1 << 20
+
+Name = Annotated[str, MaxLength(256)]
+Line = Annotated[str, MaxLength(4096)]
+Table = Annotated[bytes, MaxLength(8 * MAX_SAMPLES)]
+
+#: A request: the client that submitted it, and the client's number of it.
+Key = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Which batch a result is, and who made it.
+
+    Attributes:
+        epoch, batch, view, batch_size, indices: as in `Submit`.
+        paths, worker, worker_pid: as in `Failure`, of all samples.
+    """
+
+    epoch: U64
+    batch: U64
+    view: U32
+    batch_size: U32
+    indices: Labels
+    paths: Annotated[tuple[Line, ...], MaxLength(MAX_SAMPLES)]
+    worker: Name
+    worker_pid: U32
+
+
+def pack_keys(keys: list[Key]) -> bytes:
+    """Return requests as ``uint64[n, 2]``."""
+    return array("Q", [number for key in keys for number in key]).tobytes()  # NumPy takes longer for so few
+
+
+def unpack_keys(table: bytes) -> list[Key]:
+    """Return the requests that `pack_keys` was given.
+
+    Raises:
+        ProtocolError: these are no pairs.
+    """
+    if len(table) % 16:
+        raise ProtocolError("this is no table of pairs")
+    numbers = memoryview(table).cast("Q").tolist()
+    return list(zip(numbers[::2], numbers[1::2], strict=True))

@@ -1,0 +1,397 @@
+"""What workers, the server and the training process say to each other. Everything else lies in shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from dali_proxy._transport.labels import Labels
+from dali_proxy._transport.origin import Line, Name, Origin, Table, pack_keys, unpack_keys
+from dali_proxy._transport.prepared import Prepared, PreparedOutput
+from pipeline._ipc.errors import ProtocolError
+from pipeline._ipc.messages import U8, U16, U32, U64, Codec, MaxLength
+
+__all__ = [
+    "CODEC",
+    "CUDA_SLOTS",
+    "DTYPES",
+    "AttachRing",
+    "CloseSession",
+    "DetachRing",
+    "Failure",
+    "Fetch",
+    "Goodbye",
+    "Hello",
+    "InputBatch",
+    "OpenSession",
+    "OutputBatch",
+    "Release",
+    "Result",
+    "SlotsDetached",
+    "Stats",
+    "StatsRequest",
+    "Submit",
+    "Welcome",
+    "unpacked",
+]
+
+#: Element types of samples and results, by their NumPy names.
+DTYPES = {
+    name: np.dtype(name)
+    for name in (
+        "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
+        "float16", "float32", "float64", "bool",
+    )
+}  # fmt: skip
+
+#: Slots of CUDA memory are numbered from here in messages.
+CUDA_SLOTS = 1 << 24
+
+_MAX_NDIM = 16
+
+ShortName: TypeAlias = Annotated[str, MaxLength(32)]
+Text: TypeAlias = Annotated[str, MaxLength(1 << 20)]
+Int64Array: TypeAlias = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Hello:
+    """Client to server, first: who this is.
+
+    Attributes:
+        role: "worker" (submits batches) or "consumer" (fetches results).
+        pid: its process.
+        name: for people, such as "worker 3".
+    """
+
+    role: ShortName
+    pid: U32
+    name: Name
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """Answer to `Hello`. A worker gets the page and the doorbell of completions with it, a consumer a control page.
+
+    Attributes:
+        client: number of this connection, never used again by this server.
+        server: drawn anew at every start of the server.
+        control_nbytes: size of a consumer's control page.
+    """
+
+    client: U64
+    server: Annotated[bytes, MaxLength(16)]
+    control_nbytes: U32 = 0
+
+
+@dataclass(frozen=True)
+class AttachRing:
+    """Worker to server, with a descriptor: samples may lie in this segment from now on."""
+
+    ring: U32
+    nbytes: U64
+
+
+@dataclass(frozen=True)
+class DetachRing:
+    """Worker to server: no sample lies in this segment any more."""
+
+    ring: U32
+
+
+@dataclass(frozen=True)
+class InputBatch:
+    """The samples of one input of a batch.
+
+    Attributes:
+        dtype: one of `DTYPES`.
+        ndim: number of dimensions of each sample.
+        table: ``int64[n, 2 + ndim]`` as bytes, a row for each sample: segment, offset in bytes, shape.
+    """
+
+    dtype: ShortName
+    ndim: U8
+    table: Table
+
+    @classmethod
+    def pack(cls, dtype: str, rows: Sequence[Sequence[int]]) -> InputBatch:
+        """Make one of rows ``(segment, offset, *shape)``, all of the same length."""
+        table = np.array(rows, np.int64)
+        return cls(dtype, table.shape[1] - 2, table.tobytes())
+
+    @classmethod
+    def of(
+        cls, dtype: str, rings: Sequence[int], offsets: Sequence[int], shapes: Sequence[tuple[int, ...]]
+    ) -> InputBatch:
+        """Make one of the segments, offsets and shapes of the samples, which have one number of dimensions."""
+        table = np.empty((len(rings), 2 + len(shapes[0])), np.int64)
+        table[:, 0] = rings
+        table[:, 1] = offsets
+        table[:, 2:] = shapes[0] if shapes.count(shapes[0]) == len(shapes) else shapes
+        return cls(dtype, table.shape[1] - 2, table.tobytes())
+
+    def unpack(self) -> tuple[np.dtype[np.generic], Int64Array]:
+        """Return the dtype and the table. Whether rows lie in their segments is `RingReader.batch`'s to check.
+
+        Raises:
+            ProtocolError: there is no such dtype, or the table has no rows of that length.
+        """
+        return _dtype(self.dtype), _table(self.table, 2 + self.ndim)
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Worker to server: a batch to run.
+
+    Attributes:
+        seq: number of the request among this client's: 0, 1, 2, ...
+        session: which iterator wants it; 0 for none.
+        epoch: number of the epoch, for random numbers; of a loader that isn't ours, the seed of its worker.
+        batch: number of the batch in its epoch, for random numbers.
+        view: 0 for the first request of that batch, 1 for the second, ...
+        batch_size: number of samples.
+        indices: the dataset's index of each sample, for errors; may be empty.
+        inputs: one for each input of the pipeline.
+        waited_ns: how long this worker has waited for room in its ring so far.
+    """
+
+    seq: U64
+    session: U64
+    epoch: U64
+    batch: U64
+    view: U32
+    batch_size: U32
+    indices: Labels
+    inputs: tuple[InputBatch, ...]
+    waited_ns: U64 = 0
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """Consumer to server: wants the result of a request. `Result` or `Failure` answers when it is there."""
+
+    client: U64
+    seq: U64
+
+
+@dataclass(frozen=True)
+class Release:
+    """Client to server: nobody will fetch these requests.
+
+    Attributes:
+        requests: ``uint64[n, 2]`` as bytes: client, seq.
+    """
+
+    requests: Table
+
+    @classmethod
+    def pack(cls, requests: Sequence[tuple[int, int]]) -> Release:
+        """Make one of pairs ``(client, seq)``."""
+        return cls(pack_keys(list(requests)))
+
+    def unpack(self) -> list[tuple[int, int]]:
+        """Return the pairs.
+
+        Raises:
+            ProtocolError: these are no pairs.
+        """
+        return unpack_keys(self.requests)
+
+
+@dataclass(frozen=True)
+class OpenSession:
+    """Consumer to server: an iterator begins; its requests carry this number, and end with this consumer."""
+
+    session: U64
+
+
+@dataclass(frozen=True)
+class CloseSession:
+    """Consumer to server: an iterator has ended; what it had in flight is not wanted."""
+
+    session: U64
+
+
+@dataclass(frozen=True)
+class OutputBatch:
+    """One output of a batch, in a slot.
+
+    Attributes:
+        device: "cpu", "cuda", or "local" for an object of the same process.
+        device_id: number of the GPU in the server's process; 0 for the CPU.
+        dtype: one of `DTYPES`.
+        layout: names of the dimensions of a sample.
+        dense: whether it is one array with the batch dimension in front.
+        ndim: number of dimensions of the arrays: of the whole when it is dense, else of each sample.
+        table: ``int64[n, 1 + ndim]`` as bytes, a row for each array (one when dense): offset in the slot, shape.
+        slot: number of the slot.
+        generation: which use of the slot by this consumer it is; 1 to 127.
+        nbytes: size of the slot.
+        attach: whether the slot is new to this consumer: its descriptor comes with the message, or `handle` is set.
+        handle: of CUDA memory and its events.
+    """
+
+    device: ShortName
+    device_id: U16
+    dtype: ShortName
+    layout: ShortName
+    dense: bool
+    ndim: U8
+    table: Table
+    slot: U32
+    generation: U8 = 0
+    nbytes: U64 = 0
+    attach: bool = False
+    handle: Annotated[bytes, MaxLength(1024)] = b""
+
+    def lent(self, generation: int, attach: bool, handle: bytes) -> OutputBatch:
+        """Return it with what is new in a loan; `dataclasses.replace` would take three times as long."""
+        return OutputBatch(**{**vars(self), "generation": generation, "attach": attach, "handle": handle})
+
+    def unpack(self) -> tuple[np.dtype[np.generic], Int64Array]:
+        """Return the dtype and the table.
+
+        Raises:
+            ProtocolError: there is no such dtype, or the table has no rows of that length.
+        """
+        return unpacked(self)
+
+
+@dataclass(frozen=True)
+class Result:
+    """Server to consumer: what was fetched.
+
+    Attributes:
+        client: whose request.
+        seq: which request.
+        outputs: one for each output of the pipeline.
+        detached: slots that won't be used any more, as in `SlotsDetached`; to be forgotten first.
+        origin: where it comes from, if the consumer has to know.
+        prepared: what is to be done with the outputs to get those of the pipeline, if they aren't yet.
+        session: that the request was made for; 0 for none.
+        following: the next requests of the session that nobody has fetched, as `pack_keys` makes them.
+    """
+
+    client: U64
+    seq: U64
+    outputs: tuple[OutputBatch, ...]
+    detached: tuple[U32, ...] = ()
+    origin: Origin | None = None
+    prepared: Prepared | None = None
+    session: U64 = 0
+    following: Table = b""
+
+
+@dataclass(frozen=True)
+class SlotsDetached:
+    """Server to consumer: these slots won't be used any more; tensors over them stay valid.
+
+    Attributes:
+        slots: their numbers.
+    """
+
+    slots: tuple[U32, ...]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Server to consumer: what was fetched went wrong. Texts are cut to their fields by `clip`.
+
+    Attributes:
+        client: whose request.
+        seq: which request.
+        type_name: the exception's class as "module:QualifiedName".
+        message: of the exception.
+        arguments: JSON of the exception's arguments where they are plain, else empty.
+        operator: that failed, as users know it; may be empty.
+        source_line: "file:line" where the user made the operator; may be empty.
+        samples: positions in the batch that failed; empty for the batch as a whole.
+        indices: the dataset's indices of those samples, as text.
+        paths: their files, where an input is the path of one; else empty.
+        worker: name of the worker that made the batch.
+        worker_pid: its process.
+        traceback: the server's.
+    """
+
+    client: U64
+    seq: U64
+    type_name: Line
+    message: Text
+    arguments: Text = ""
+    operator: Line = ""
+    source_line: Line = ""
+    samples: tuple[U32, ...] = ()
+    indices: tuple[Line, ...] = ()
+    paths: tuple[Line, ...] = ()
+    worker: Name = ""
+    worker_pid: U32 = 0
+    traceback: Text = ""
+
+
+@dataclass(frozen=True)
+class StatsRequest:
+    """Consumer to server: wants the statistics."""
+
+    token: U64
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Answer to `StatsRequest`, as JSON."""
+
+    token: U64
+    text: Text
+
+
+@dataclass(frozen=True)
+class Goodbye:
+    """Server to client, last: the connection ends in order, and why."""
+
+    reason: Line
+
+
+CODEC = Codec(
+    {
+        1: Hello,
+        2: Welcome,
+        3: AttachRing,
+        4: DetachRing,
+        5: Submit,
+        6: Fetch,
+        7: Release,
+        8: CloseSession,
+        9: Result,
+        10: SlotsDetached,
+        11: Failure,
+        12: StatsRequest,
+        13: Stats,
+        14: Goodbye,
+        15: OpenSession,
+    }
+)
+
+
+def unpacked(output: OutputBatch | PreparedOutput) -> tuple[np.dtype[np.generic], Int64Array]:
+    """Return the dtype and the table of an output.
+
+    Raises:
+        ProtocolError: there is no such dtype, or the table has no rows of that length.
+    """
+    return _dtype(output.dtype), _table(output.table, 1 + output.ndim)
+
+
+def _dtype(name: str) -> np.dtype[np.generic]:
+    dtype = DTYPES.get(name)
+    if dtype is None:
+        raise ProtocolError(f"there is no element type {name!r:.40}")
+    return dtype
+
+
+def _table(data: bytes, columns: int) -> Int64Array:
+    if not data or len(data) % (8 * columns) or columns > 2 + _MAX_NDIM:
+        raise ProtocolError(f"{len(data)} bytes are no table of rows of {columns} int64")
+    return np.frombuffer(data, np.int64).reshape(-1, columns)

@@ -1,0 +1,351 @@
+"""The server's side of results: outputs are staged in slots, then published to the consumer that fetches them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dali_proxy._transport.exchange import LocalExchange
+from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
+from dali_proxy._transport.protocol import CUDA_SLOTS, DTYPES, OutputBatch, Result
+from dali_proxy._transport.slots import Borrower, Slot, SlotPool
+from pipeline._bulk.gather import gather
+from pipeline._ipc.errors import ProtocolError
+from pipeline._ipc.memory import SharedBlock
+from pipeline._ipc.ring import ALIGNMENT
+from pipeline.tensors.cpu import TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
+
+if TYPE_CHECKING:
+    from dali_proxy._transport.cuda_slots import CudaPublisher
+    from pipeline._compiler.device_planner import PlannedBatch
+
+__all__ = ["Account", "OutputBuffer", "ResultPublisher", "StagedResult"]
+
+
+#: NumPy takes a while to make a name.
+_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+
+
+class Account:
+    """The slots that one consumer was lent. Made by `ResultPublisher.account`.
+
+    Attributes:
+        control_fds: descriptors for its `Welcome`.
+        control_nbytes: size of each control page.
+    """
+
+    def __init__(self, borrowers: Sequence[Borrower[Any]]) -> None:
+        self.borrowers = tuple(borrowers)
+        self.control_fds = tuple(borrower.control.fd for borrower in borrowers)
+        self.control_nbytes = borrowers[0].control.nbytes
+
+    def take_detached(self) -> tuple[int, ...]:
+        """Return what a `SlotsDetached` message has to say; empty for no message. `publish` says it as well."""
+        cpu, *cuda = (borrower.take_detached() for borrower in self.borrowers)
+        return cpu + tuple(number + CUDA_SLOTS for numbers in cuda for number in numbers)
+
+    def close(self) -> None:
+        """End the account: the consumer is gone. What it still holds is never reused."""
+        for borrower in self.borrowers:
+            borrower.close()
+
+
+class OutputBuffer:
+    """Memory of a slot for an executor to write an output to.
+
+    The slot goes back by itself when the last array over the memory dies, unless the output was staged: a batch that
+    fails needs no care.
+
+    Attributes:
+        array: ``uint8[nbytes]``.
+    """
+
+    __slots__ = ("_hold", "array")
+
+    def __init__(self, slot: Slot[SharedBlock], nbytes: int) -> None:
+        self._hold = _Hold(slot, nbytes)
+        self.array: npt.NDArray[np.uint8] = np.asarray(self._hold)
+
+    def take(self) -> Slot[SharedBlock] | None:
+        """Return the slot, which doesn't go back by itself any more; None the second time."""
+        slot, self._hold.slot = self._hold.slot, None
+        return slot
+
+
+class _Hold:
+    """What the arrays of an `OutputBuffer` are made of, and keep."""
+
+    __slots__ = ("__array_interface__", "_mapping", "slot")
+
+    def __init__(self, slot: Slot[SharedBlock], nbytes: int) -> None:
+        self.slot: Slot[SharedBlock] | None = slot
+        self._mapping = slot.memory.array[:nbytes]
+        self.__array_interface__ = self._mapping.__array_interface__
+
+    def __del__(self) -> None:
+        if self.slot is not None:
+            self.slot.pool.abandon(self.slot)
+
+
+class StagedResult:
+    """The outputs of a batch, lying in slots, until somebody fetches them or nobody wants them.
+
+    The slots go back when it dies; `discard` does it at once.
+
+    Args:
+        parts: what is to be sent, the slot that it lies in, or what it is if it lies in none.
+        prepared: what is to be done with it, if these aren't the pipeline's outputs yet.
+
+    Attributes:
+        nbytes: bytes that it occupies.
+    """
+
+    def __init__(
+        self, parts: Sequence[tuple[OutputBatch, Slot[Any] | None, Any]], prepared: Prepared | None = None
+    ) -> None:
+        self._parts = list(parts)
+        self.prepared = prepared
+        self.nbytes = sum(output.nbytes for output, _, _ in parts)
+
+    def take(self) -> list[tuple[OutputBatch, Slot[Any] | None, Any]]:
+        """Return the outputs, once; an empty list afterwards."""
+        parts, self._parts = self._parts, []
+        return parts
+
+    def discard(self) -> None:
+        """Give the slots back; does nothing once it was published."""
+        for _, slot, _ in self.take():
+            if slot is not None:
+                slot.discard()
+
+    def __del__(self) -> None:
+        for _, slot, _ in self._parts:
+            if slot is not None:
+                slot.pool.abandon(slot)
+
+
+class ResultPublisher:
+    """The server's side: puts outputs into slots, and lends these to consumers. Thread-safe.
+
+    Args:
+        device_id: the GPU that outputs may lie on, or None.
+        local: where GPU outputs are handed over if the consumer is this process (``mode="thread"``).
+    """
+
+    def __init__(self, device_id: int | None = None, local: LocalExchange | None = None) -> None:
+        self.pool: SlotPool[SharedBlock] = SlotPool(SharedBlock.create)
+        self._local = local
+        self._cuda: CudaPublisher | None = None
+        if device_id is not None and local is None:
+            from dali_proxy._transport.cuda_slots import CudaPublisher
+
+            self._cuda = CudaPublisher(device_id)
+
+    def allocate(self, output: int, nbytes: int) -> OutputBuffer:
+        """Return memory for an output on the CPU, so that an executor writes there what will be staged."""
+        return OutputBuffer(self.pool.allocate(nbytes), nbytes)
+
+    def account(self) -> Account:
+        """Make the account of a consumer that has connected."""
+        pools: list[SlotPool[Any]] = [self.pool] if self._cuda is None else [self.pool, self._cuda.pool]
+        return Account([pool.borrower() for pool in pools])
+
+    def stage(self, outputs: Sequence[TensorListCPU | TensorListGPU]) -> StagedResult:
+        """Put the outputs of a batch into slots; without a copy where they lie in one already.
+
+        It may copy: call it on a thread that has the time, not on the one that serves all clients.
+
+        Raises:
+            IPCError: there is no memory.
+        """
+        parts: list[tuple[OutputBatch, Slot[Any] | None, Any]] = []
+        try:
+            for output in outputs:
+                parts.append(self._stage_cpu(output) if isinstance(output, TensorListCPU) else self._stage_gpu(output))
+        except BaseException:
+            StagedResult(parts).discard()
+            raise
+        return StagedResult(parts)
+
+    def stage_planned(self, planned: PlannedBatch) -> StagedResult:
+        """Put what is needed for the outputs of a batch into slots: all that goes to the GPU into one.
+
+        As `stage`.
+        """
+        parts: list[tuple[OutputBatch, Slot[Any] | None, Any]] = []
+        try:
+            if planned.nbytes:
+                parts.append(self._stage_block(planned))
+            parts += [self._stage_cpu(output.batch) for output in planned.outputs if output.target is None]
+        except BaseException:
+            StagedResult(parts).discard()
+            raise
+        return StagedResult(parts, prepared(planned))
+
+    def publish(
+        self, account: Account, client: int, seq: int, staged: StagedResult, **more: Any
+    ) -> tuple[Result, tuple[int, ...]]:
+        """Lend a staged result to a consumer. Return the message and its descriptors; send both at once.
+
+        Args:
+            account: the consumer's.
+            client: whose request it is the result of.
+            seq: which request.
+            staged: what `stage` returned.
+            **more: other fields of the message.
+
+        Raises:
+            IPCError: the consumer holds too many results, or is gone.
+        """
+        parts = staged.take()
+        lent: list[tuple[Slot[Any], Borrower[Any], bool]] = []
+        messages: list[OutputBatch] = []
+        fds: list[int] = []
+        try:
+            for output, slot, thing in parts:
+                if slot is None:
+                    assert self._local is not None  # _stage_gpu made it so
+                    messages.append(replace(output, slot=self._local.put(thing)))
+                    continue
+                borrower = account.borrowers[0 if slot.pool is self.pool else 1]
+                generation, attach = slot.pool.lend(slot, borrower)
+                lent.append((slot, borrower, attach))
+                handle = output.handle if attach else b""
+                messages.append(output.lent(generation, attach, handle))
+                if attach and slot.pool is self.pool:
+                    fds.append(slot.memory.fd)
+        except BaseException:
+            for slot, borrower, attached in lent:
+                slot.pool.recall(slot, borrower, attached)
+            StagedResult(parts[len(messages) :]).discard()
+            raise
+        result = Result(client, seq, tuple(messages), account.take_detached(), prepared=staged.prepared, **more)
+        return result, tuple(fds)
+
+    def trim(self) -> None:
+        """Give up idle slots; each consumer should then be told what its `take_detached` says."""
+        self.pool.trim()
+        if self._cuda is not None:
+            self._cuda.pool.trim()
+
+    def close(self) -> None:
+        """Give back all memory of this process. Tensors that consumers hold on the CPU stay valid."""
+        self.pool.close()
+        if self._cuda is not None:
+            self._cuda.close()
+
+    def _stage_cpu(self, output: TensorListCPU) -> tuple[OutputBatch, Slot[Any] | None, Any]:
+        slot = _slot_of(output)
+        if slot is not None:
+            assert output.dense is not None  # _slot_of made sure
+            rows = np.array([[output.dense.ctypes.data - slot.memory.address, *output.dense.shape]])
+            return _describe(output, slot, output.dense.dtype, rows, True), slot, None
+        table = output.table()
+        dense = output.is_dense_tensor()
+        if dense:
+            size, count = int(table.sizes[0]), len(table)
+            offsets, nbytes = np.arange(0, size * count, size) if size else np.zeros(count, np.int64), size * count
+        else:
+            ends = np.cumsum(-(-table.sizes // ALIGNMENT) * ALIGNMENT)
+            offsets, nbytes = np.concatenate(([0], ends[:-1])), int(ends[-1])
+        slot = self.pool.allocate(nbytes)
+        try:
+            assert slot.array is not None  # it is on the CPU
+            gather(output, slot.array, offsets)
+        except BaseException:
+            slot.discard()
+            raise
+        whole = np.array([[0, len(table), *table.shapes[0]]])
+        rows = whole if dense else np.column_stack((offsets, table.shapes))
+        return _describe(output, slot, table.dtype, rows, dense), slot, None
+
+    def _stage_block(self, planned: PlannedBatch) -> tuple[OutputBatch, Slot[Any] | None, Any]:
+        slot = self.pool.allocate(planned.nbytes)
+        try:
+            assert slot.array is not None  # it is on the CPU
+            planned.write(slot.array)
+            whole = TensorListCPU(slot.array)
+            return _describe(whole, slot, slot.array.dtype, np.array([[0, planned.nbytes]]), True), slot, None
+        except BaseException:
+            slot.discard()
+            raise
+
+    def _stage_gpu(self, output: TensorListGPU) -> tuple[OutputBatch, Slot[Any] | None, Any]:
+        if self._local is not None:
+            return OutputBatch("local", 0, "uint8", "", True, 0, b"", 0), None, output
+        if self._cuda is None:
+            raise ProtocolError("an output lies on a GPU, and the server was made for none")
+        described, slot = self._cuda.stage(output)
+        return described, slot, None
+
+
+def _slot_of(output: TensorListCPU) -> Slot[SharedBlock] | None:
+    """The slot that a dense output lies in already, taken out of its `OutputBuffer`; or None."""
+    buffer, dense = output.owner, output.dense
+    if dense is None or not isinstance(buffer, OutputBuffer) or not dense.flags.c_contiguous:
+        return None
+    offset = dense.ctypes.data - buffer.array.ctypes.data
+    return buffer.take() if 0 <= offset <= buffer.array.nbytes - dense.nbytes else None
+
+
+def _describe(
+    output: TensorListCPU, slot: Slot[Any], dtype: np.dtype[Any], table: npt.NDArray[np.int64], dense: bool
+) -> OutputBatch:
+    name = _NAMES.get(dtype)
+    if name is None:
+        raise ProtocolError(f"results of {dtype} can't be sent")
+    return OutputBatch(
+        device="cpu",
+        device_id=0,
+        dtype=name,
+        layout=output.layout(),
+        dense=dense,
+        ndim=table.shape[1] - 1,
+        table=table.tobytes(),
+        slot=slot.number,
+        nbytes=slot.memory.nbytes,
+    )
+
+
+def prepared(planned: PlannedBatch) -> Prepared:
+    """Describe what is to be done for a batch."""
+    outputs: list[PreparedOutput | None] = []
+    for output in planned.outputs:
+        target, launch = output.target, output.launch
+        if target is None:
+            outputs.append(None)
+            continue
+        table = target.table
+        if table.dtype.name not in DTYPES:
+            raise ProtocolError(f"results of {table.dtype} can't be sent")
+        whole = np.array([[0, len(table), *table.shapes[0]]])
+        rows = whole if target.dense else np.column_stack((table.pointers, table.shapes))
+        launched = None
+        if launch is not None:
+            macros = dict(launch.defines)
+            launched = Launched(
+                pictures=output.offsets[0],
+                count=launch.grid[1],
+                channels_table=output.offsets[1],
+                channels=int(macros["CHANNELS"]),
+                planar=macros["PLANAR"] == "1",
+                rounded=macros["ROUNDED"] == "1",
+                tiles=launch.grid[0],
+            )
+        outputs.append(
+            PreparedOutput(
+                dtype=table.dtype.name,
+                dense=target.dense,
+                ndim=rows.shape[1] - 1,
+                table=rows.tobytes(),
+                nbytes=target.nbytes,
+                copied=0 if launched else output.offsets[0],
+                launch=launched,
+            )
+        )
+    return Prepared(tuple(outputs), planned.launched_nbytes)

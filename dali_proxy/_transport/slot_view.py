@@ -1,0 +1,187 @@
+"""The consumer's side of result slots on the CPU: arrays over them, which give their slot back when they die."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dali_proxy._transport.protocol import OutputBatch
+from dali_proxy._transport.slots import RETIRED
+from pipeline._concurrency.forking import fork_count
+from pipeline._ipc.errors import ProtocolError
+from pipeline._ipc.frames import close_all
+from pipeline._ipc.memory import SharedBlock
+from pipeline._ipc.ring_reader import fits_numpy, is_numpy_shape
+from pipeline._kernels.pinned import PinnedMemory
+from pipeline._kernels.samples import Samples, contiguous_strides
+from pipeline.tensors.cpu import TensorListCPU
+
+__all__ = ["Loan", "SlotView", "check_rows"]
+
+_WORTH_PINNING = 1 << 16  # bytes; smaller slots hold arguments, which the GPU doesn't copy from there
+
+
+class Loan:
+    """A slot while tensors over it live: returns it when it dies, by a byte store and nothing else.
+
+    A child process that was forked meanwhile has the tensors too. It must not return the slot; and when the parent
+    does, the child may still read, so the memory is then retired instead of reused.
+    """
+
+    __slots__ = ("_forks", "_generation", "_number", "_page", "_pid")
+
+    def __init__(self, page: npt.NDArray[np.uint8], number: int, generation: int) -> None:
+        self._page = page
+        self._number = number
+        self._generation = generation
+        self._forks = fork_count()
+        self._pid = os.getpid()
+
+    @property
+    def ours(self) -> bool:
+        """Whether this process took it; a forked child didn't."""
+        return os.getpid() == self._pid
+
+    def __del__(
+        self, getpid: Callable[[], int] = os.getpid, forks: Callable[[], int] = fork_count, retired: int = RETIRED
+    ) -> None:  # bound here: globals are gone at interpreter exit
+        if getpid() == self._pid:
+            self._page[self._number] = self._generation | (retired if forks() != self._forks else 0)
+
+
+class _LentArray:
+    """What NumPy arrays over a slot are made of, and keep: the loan and the mapping."""
+
+    __slots__ = ("__array_interface__", "_loan", "_mapping")
+
+    def __init__(self, loan: Loan, mapping: npt.NDArray[np.uint8]) -> None:
+        self._loan = loan
+        self._mapping = mapping
+        self.__array_interface__ = mapping.__array_interface__
+
+
+class SlotView:
+    """Maps the slots that a server lends to this process.
+
+    Args:
+        control_fd: descriptor of the control page; owned from now on.
+        control_nbytes: its size.
+        device_id: a GPU that will copy from the slots: they are pinned for it. None for no GPU.
+    """
+
+    def __init__(self, control_fd: int, control_nbytes: int, device_id: int | None = None) -> None:
+        control = SharedBlock.attach(control_fd, control_nbytes)
+        #: The control page: a byte for each slot.
+        self.page = control.array
+        control.close()
+        self._mappings: dict[int, npt.NDArray[np.uint8]] = {}
+        self._device_id = device_id
+        self._pinned: dict[int, PinnedMemory | None] = {}
+
+    def open(self, output: OutputBatch, fds: Iterator[int]) -> npt.NDArray[Any] | list[npt.NDArray[Any]]:
+        """Return the array of a dense output, or the list of its samples. Memory stays theirs while they live.
+
+        Args:
+            output: from the server; describes a loan that wasn't opened before.
+            fds: descriptors that came with the message; one is taken if the slot is new.
+
+        Raises:
+            ProtocolError: what the server says can't be.
+        """
+        memory = self._lent(output, fds)
+        dtype, table = output.unpack()
+        rows = check_rows(table, dtype.itemsize, len(memory), output.dense)
+        arrays: list[npt.NDArray[Any]] = [np.ndarray(row[1:], dtype, buffer=memory, offset=row[0]) for row in rows]
+        return arrays[0] if output.dense else arrays
+
+    def open_batch(self, output: OutputBatch, fds: Iterator[int]) -> TensorListCPU:
+        """Return an output as a batch; as `open`.
+
+        Nothing is done for each sample.
+        """
+        memory = self._lent(output, fds)
+        dtype, table = output.unpack()
+        rows = check_rows(table, dtype.itemsize, len(memory), output.dense)
+        if output.dense:
+            ((offset, *shape),) = rows
+            made = TensorListCPU(np.ndarray(shape, dtype, buffer=memory, offset=offset), output.layout)
+        else:
+            shapes = np.ascontiguousarray(table[:, 1:])
+            pointers = memory.ctypes.data + table[:, 0]
+            samples = Samples(pointers, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
+            made = TensorListCPU.from_table(samples, [memory], layout=output.layout)
+        made.pinned = self.is_pinned(output.slot)
+        return made
+
+    def is_pinned(self, slot: int) -> bool:
+        """Whether the memory of a slot is registered with CUDA."""
+        return self._pinned.get(slot) is not None
+
+    def _lent(self, output: OutputBatch, fds: Iterator[int]) -> npt.NDArray[np.uint8]:
+        """Return a slot's memory, lent until the last array over it dies."""
+        fd = next(fds, -1) if output.attach else -1  # taken in any case: the next one is the next output's
+        if output.slot >= len(self.page) or output.generation >= RETIRED:
+            close_all([fd] if fd >= 0 else [])
+            raise ProtocolError(f"there is no slot {output.slot} of generation {output.generation}")
+        try:
+            if output.attach:
+                self._attach(output, fd)
+            mapping = self._mappings.get(output.slot)
+            if mapping is None:
+                raise ProtocolError(f"slot {output.slot} is not attached")
+        except BaseException:  # the server counts on it that the slot is mapped here: it should give it up
+            self.page[output.slot] = output.generation | RETIRED
+            raise
+        return np.asarray(_LentArray(Loan(self.page, output.slot, output.generation), mapping))
+
+    def _attach(self, output: OutputBatch, fd: int) -> None:
+        self.detach([output.slot])  # an older one of this number
+        if fd < 0:
+            raise ProtocolError("a new slot came without its descriptor")
+        block = SharedBlock.attach(fd, output.nbytes)
+        self._map(output.slot, block.array)
+        block.close()
+
+    def _map(self, slot: int, memory: npt.NDArray[np.uint8]) -> None:
+        pinned = None
+        if self._device_id is not None and memory.nbytes >= _WORTH_PINNING:
+            pinned = PinnedMemory.of(memory, self._device_id)
+        self._pinned[slot] = pinned
+        self._mappings[slot] = memory if pinned is None else np.asarray(pinned)
+
+    def detach(self, slots: Sequence[int]) -> None:
+        """Forget slots that the server won't use again."""
+        for slot in slots:
+            self._mappings.pop(slot, None)
+            self._pinned.pop(slot, None)
+
+    def close(self) -> None:
+        """Forget all slots. Arrays over them stay valid."""
+        self._mappings.clear()
+        self._pinned.clear()
+
+
+def check_rows(table: npt.NDArray[np.int64], itemsize: int, nbytes: int, dense: bool) -> list[list[int]]:
+    """Return the rows ``offset, *shape`` of a table, every one inside of `nbytes` bytes.
+
+    Raises:
+        ProtocolError: one isn't; or a dense output has more than one row.
+    """
+    rows: list[list[int]] = table.tolist()
+    if len(rows) == 1:  # as of a dense output: Python is faster, and exact
+        offset, *shape = rows[0]
+        end = offset + math.prod(shape) * itemsize
+        if min(rows[0]) < 0 or offset % itemsize or end > nbytes or not is_numpy_shape(shape):
+            raise ProtocolError("an array of a result does not lie in its slot")
+        return rows
+    offsets, shapes = table[:, 0], table[:, 1:]
+    ends = np.prod(shapes, axis=1, dtype=np.float64) * itemsize + offsets  # float64 can't wrap around
+    good = (offsets >= 0) & (offsets % itemsize == 0) & (ends <= nbytes) & fits_numpy(shapes)
+    if not good.all() or dense:
+        raise ProtocolError("an array of a result does not lie in its slot")
+    return rows

@@ -1,0 +1,335 @@
+"""The server's memory for results: slots that are lent to a consumer and come back when it drops its tensors.
+
+A slot is lent to one consumer at a time. The consumer returns it with one plain byte store into a control page that it
+shares with the server, because that happens in finalizers, which may neither lock nor send. The byte holds the
+generation of the loan, so it says which loan is over; with the `RETIRED` bit, the memory must not be used again.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._ipc.errors import IPCError
+from pipeline._ipc.memory import SharedBlock
+
+__all__ = ["CONTROL_NBYTES", "RETIRED", "Borrower", "Memory", "Slot", "SlotPool", "SlotStats"]
+
+CONTROL_NBYTES = 1 << 16  # a byte for each slot: how many can be lent to one consumer at a time
+RETIRED = 0x80  # bit in the control page: the memory has another holder, or (with generation 0) is mapped no more
+_GENERATIONS = 127
+_MAX_IDLE = 64  # allocations that an idle slot survives without being used
+_PAGE = 4096
+
+
+class Memory(Protocol):
+    """What lies under a slot."""
+
+    nbytes: int
+
+    def close(self) -> None:
+        """Give it back."""
+
+
+M = TypeVar("M", bound=Memory)
+
+
+class Slot(Generic[M]):
+    """Memory for one output of one batch.
+
+    Attributes:
+        number: by which the consumer knows it.
+        memory: what it lies in; as large as asked for, or larger.
+        array: ``uint8[nbytes]`` to write to, as many bytes as were asked for; None when the memory isn't on the CPU.
+    """
+
+    __slots__ = ("array", "idle_at", "memory", "number", "pool", "used")
+
+    def __init__(self, pool: SlotPool[M], number: int, memory: M) -> None:
+        self.pool = pool
+        self.number = number
+        self.memory = memory
+        self.array: npt.NDArray[np.uint8] | None = None
+        self.idle_at = 0  # the pool's count of allocations when it became idle
+        self.used = False  # lent before, so that somebody's last use of it may still run on the GPU
+
+    def discard(self) -> None:
+        """Give back a slot that was allocated and never lent."""
+        self.pool.give_back(self)
+
+
+@dataclass(frozen=True)
+class SlotStats:
+    """Slots of a pool: in all, lent to consumers, idle; and their bytes."""
+
+    slots: int
+    lent: int
+    idle: int
+    nbytes: int
+
+
+class SlotPool(Generic[M]):
+    """Slots of one kind of memory. Thread-safe.
+
+    Args:
+        make: makes memory of at least so many bytes.
+        needs_consent: whether consumers must have unmapped the memory before it may be given back (as CUDA demands).
+    """
+
+    def __init__(self, make: Callable[[int], M], *, needs_consent: bool = False) -> None:
+        self._make = make
+        self._needs_consent = needs_consent
+        self._lock = threading.Lock()
+        self._slots: dict[int, Slot[M]] = {}  # all, by number
+        self._free_numbers: list[int] = []  # a heap of those below _next_number that are not in _slots
+        self._next_number = 0
+        self._idle: list[Slot[M]] = []  # the one used last is last
+        self._leaving: dict[Slot[M], list[Borrower[M]]] = {}  # given up, and who may still have it mapped
+        self._borrowers: list[Borrower[M]] = []
+        self._abandoned: deque[Slot[M]] = deque()  # filled by finalizers
+        self._allocations = 0
+        self._closed = False
+
+    def allocate(self, nbytes: int) -> Slot[M]:
+        """Return a slot of `nbytes` bytes with arbitrary contents, an idle one if one fits.
+
+        Raises:
+            IPCError: there is no memory, or the pool is closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise IPCError("the pool of result slots is closed")
+            self._allocations += 1
+            self._sweep()
+            slot = self._take_idle(nbytes)
+            self._drop_surplus()
+            number = -1 if slot is not None else self._new_number()
+        if slot is None:
+            slot = self._make_slot(number, nbytes)
+        memory: Any = slot.memory
+        if isinstance(memory, SharedBlock):
+            slot.array = memory.array[:nbytes]
+        return slot
+
+    def give_back(self, slot: Slot[M]) -> None:
+        """Take back a slot that was never lent. Once the pool is closed, nothing happens."""
+        with self._lock:
+            self._take_back(slot)
+
+    def abandon(self, slot: Slot[M]) -> None:
+        """Give back a slot, later. It takes no lock, so finalizers may call it."""
+        self._abandoned.append(slot)
+
+    def borrower(self) -> Borrower[M]:
+        """Make the account of a consumer that has connected."""
+        borrower = Borrower(self)
+        with self._lock:
+            self._borrowers.append(borrower)
+        return borrower
+
+    def trim(self) -> None:
+        """Give up all idle slots. Each consumer must be told what its `Borrower.take_detached` says."""
+        with self._lock:
+            self._sweep()
+            for slot in self._idle:
+                self._give_up(slot)
+            self._idle.clear()
+
+    def stats(self) -> SlotStats:
+        """Count the slots."""
+        with self._lock:
+            self._sweep()
+            lent = sum(int(np.count_nonzero(borrower.generations)) for borrower in self._borrowers)
+            nbytes = sum(slot.memory.nbytes for slot in self._slots.values())
+            return SlotStats(len(self._slots), lent, len(self._idle), nbytes)
+
+    def close(self) -> None:
+        """Give back all memory. What consumers have mapped stays theirs."""
+        with self._lock:
+            self._closed = True
+            for borrower in self._borrowers:
+                borrower.control.close()
+            self._borrowers.clear()
+            for slot in self._slots.values():  # those that are leaving among them
+                slot.array = None
+                slot.memory.close()
+            self._slots.clear()
+            self._leaving.clear()
+            self._idle.clear()
+            self._abandoned.clear()
+
+    def lend(self, slot: Slot[M], borrower: Borrower[M]) -> tuple[int, bool]:
+        """Lend an allocated slot. Return the generation of the loan, and whether the slot is new to the borrower.
+
+        Raises:
+            IPCError: too many are lent, the borrower is gone, or (a mistake of ours) the slot isn't there to be lent.
+        """
+        number = slot.number
+        with self._lock:
+            if number >= CONTROL_NBYTES:
+                raise IPCError(
+                    f"{CONTROL_NBYTES} results are held at a time, more than can be lent: drop batches after use"
+                )
+            if borrower not in self._borrowers:
+                raise IPCError("the consumer is gone")
+            if self._slots.get(number) is not slot or slot in self._idle or self._is_lent(slot):
+                raise IPCError(f"slot {number} can't be lent: it is idle, lent already or given up")
+            attach = borrower.attached.get(number) is not slot
+            if attach:
+                borrower.attached[number] = slot
+                if number in borrower.detached:  # attaching it anew says as much
+                    borrower.detached.remove(number)
+            generation = borrower.last_generation.get(number, 0) % _GENERATIONS + 1
+            borrower.last_generation[number] = generation
+            borrower.page[number] = 0
+            borrower.generations[number] = generation
+            slot.used = True
+            slot.array = None
+            return generation, attach
+
+    def recall(self, slot: Slot[M], borrower: Borrower[M], attached: bool) -> None:
+        """Take back a loan of which the borrower was never told, and with it the slot if it was `attached` for it."""
+        with self._lock:
+            if borrower in self._borrowers and borrower.attached.get(slot.number) is slot:
+                if attached:
+                    del borrower.attached[slot.number]
+                    borrower.detached.append(slot.number)  # it may have an older slot of this number
+                borrower.generations[slot.number] = 0
+                self._make_idle(slot)
+
+    def end(self, borrower: Borrower[M]) -> None:
+        """Close a borrower's account. What it holds is given up, not reused: its tensors may live on."""
+        with self._lock:
+            if borrower not in self._borrowers:
+                return
+            self._sweep()
+            self._borrowers.remove(borrower)
+            for number in np.flatnonzero(borrower.generations).tolist():
+                self._give_up(self._slots[number])
+            borrower.attached.clear()
+            borrower.control.close()
+
+    def _sweep(self) -> None:
+        """Take back what consumers have returned, and what was abandoned."""
+        while self._abandoned:
+            self._take_back(self._abandoned.popleft())
+        for borrower in self._borrowers:
+            generations = borrower.generations[: self._next_number]
+            page = borrower.page[: self._next_number]
+            for number in np.flatnonzero((generations != 0) & (page & ~np.uint8(RETIRED) == generations)).tolist():
+                generations[number] = 0
+                slot = self._slots[number]
+                if page[number] & RETIRED:
+                    self._give_up(slot)
+                else:
+                    self._make_idle(slot)
+        for slot, borrowers in list(self._leaving.items()):
+            if all(each not in self._borrowers or each.page[slot.number] == RETIRED for each in borrowers):
+                del self._leaving[slot]
+                self._forget(slot)
+
+    def _take_back(self, slot: Slot[M]) -> None:
+        if self._slots.get(slot.number) is slot and slot not in self._idle and not self._is_lent(slot):
+            self._make_idle(slot)
+
+    def _is_lent(self, slot: Slot[M]) -> bool:
+        number = slot.number  # perhaps above what can be lent
+        return any(borrower.generations[number : number + 1].any() for borrower in self._borrowers)
+
+    def _make_idle(self, slot: Slot[M]) -> None:
+        slot.array = None
+        slot.idle_at = self._allocations
+        self._idle.append(slot)
+
+    def _take_idle(self, nbytes: int) -> Slot[M] | None:
+        """The smallest idle slot that fits and isn't far too large; of several, the one used last."""
+        limit = max(2 * nbytes, 16 * _PAGE)
+        best: Slot[M] | None = None
+        for slot in reversed(self._idle):
+            size = slot.memory.nbytes
+            if nbytes <= size <= limit and (best is None or size < best.memory.nbytes):
+                best = slot
+        if best is not None:
+            self._idle.remove(best)
+        return best
+
+    def _drop_surplus(self) -> None:
+        while self._idle and self._idle[0].idle_at + _MAX_IDLE < self._allocations:
+            self._give_up(self._idle.pop(0))
+
+    def _make_slot(self, number: int, nbytes: int) -> Slot[M]:
+        try:
+            slot = Slot(self, number, self._make(_rounded(nbytes)))
+        except BaseException:
+            with self._lock:
+                heapq.heappush(self._free_numbers, number)
+            raise
+        with self._lock:
+            self._slots[number] = slot
+        return slot
+
+    def _new_number(self) -> int:
+        if self._free_numbers:
+            return heapq.heappop(self._free_numbers)
+        self._next_number += 1
+        return self._next_number - 1
+
+    def _give_up(self, slot: Slot[M]) -> None:
+        """Part with a slot that is neither idle nor being filled; tells those that have it mapped."""
+        number = slot.number
+        holders = [borrower for borrower in self._borrowers if borrower.attached.get(number) is slot]
+        for borrower in holders:
+            del borrower.attached[number]
+            borrower.page[number] = 0
+            borrower.detached.append(number)
+        if self._needs_consent and holders:
+            self._leaving[slot] = holders
+        else:
+            self._forget(slot)
+
+    def _forget(self, slot: Slot[M]) -> None:
+        del self._slots[slot.number]
+        heapq.heappush(self._free_numbers, slot.number)
+        slot.array = None
+        slot.memory.close()
+
+
+class Borrower(Generic[M]):
+    """What one consumer has of a pool. Made by `SlotPool.borrower`, closed when the consumer is gone.
+
+    Attributes:
+        control: the control page, to be passed to the consumer.
+    """
+
+    def __init__(self, pool: SlotPool[M]) -> None:
+        self.pool = pool
+        self.control = SharedBlock.create(CONTROL_NBYTES)
+        # The rest is guarded by the pool's lock.
+        self.page = self.control.array
+        self.generations = np.zeros(CONTROL_NBYTES, np.uint8)  # of the loan that is out; 0 for none
+        self.last_generation: dict[int, int] = {}
+        self.attached: dict[int, Slot[M]] = {}  # what the consumer has mapped, by number
+        self.detached: list[int] = []  # numbers that it still has to be told to unmap
+
+    def take_detached(self) -> tuple[int, ...]:
+        """Return the numbers of slots that the consumer should unmap, once. It must be told before the next loan."""
+        with self.pool._lock:
+            detached, self.detached = tuple(self.detached), []
+            return detached
+
+    def close(self) -> None:
+        """End the account: the consumer is gone."""
+        self.pool.end(self)
+
+
+def _rounded(nbytes: int) -> int:
+    """Sizes in steps of an eighth, so that batches of nearly the same size share slots."""
+    step = max(_PAGE, 1 << max(nbytes.bit_length() - 4, 0))
+    return max(-(-nbytes // step) * step, _PAGE)

@@ -1,0 +1,1 @@
+"""The side that submits: the proxy, its inputs, placeholders, and a process's connection to a server."""

@@ -1,0 +1,116 @@
+"""Turns what a dataset hands to the proxy into NumPy arrays, or says at once why that can't be."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dali_proxy._transport.endpoint import InputSpec
+from dali_proxy._transport.protocol import DTYPES
+from dali_proxy._worker.placeholders import Placeholder
+from dali_proxy.errors import PlaceholderError, SampleTypeError
+from pipeline.errors import ArgumentTypeError
+from pipeline.types import to_dali_type
+
+__all__ = ["as_input_array"]
+
+#: Dtypes that pipelines know, in either byte order: samples are copied into the native one.
+_TAKEN = frozenset(each for dtype in DTYPES.values() for each in (dtype, dtype.newbyteorder()))
+
+_HINTS: dict[type, str] = {
+    str: "for a file, pass its content, or for fn.io.file.read its path as bytes, os.fsencode(path)",
+    os.PathLike: "pass the content, path.read_bytes(), or for fn.io.file.read the path as bytes, os.fsencode(path)",
+    dict: "give each value an input of its own (keyword arguments)",
+    type(None): "return a value for every sample, or leave the proxy out for this one",
+}
+
+
+def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
+    """Return one input of one sample as a NumPy array, without a copy where it can be.
+
+    Args:
+        value: a NumPy array of any strides, a torch tensor on the CPU, bytes (as uint8, 1-D), a number or a nested
+            list of numbers, a PIL image, or anything that NumPy makes a numeric array of.
+        spec: the input.
+
+    Raises:
+        SampleTypeError: for objects, strings, None, dtypes that a pipeline doesn't know, data on a GPU, and data that
+            isn't what the input declares.
+    """
+    name = spec.name
+    array: npt.NDArray[Any] = value if type(value) is np.ndarray else _as_array(value, name)
+    if array.dtype not in _TAKEN:
+        try:
+            to_dali_type(array.dtype)
+        except ArgumentTypeError as error:
+            hint = next((hint for kind, hint in _HINTS.items() if isinstance(value, kind)), "")
+            raise SampleTypeError(
+                f"the input {name!r} got {_describe(value)}: {error}{'; ' + hint if hint else ''}"
+            ) from None
+    if spec.dtype is not None and array.dtype.name != spec.dtype:
+        raise SampleTypeError(
+            f"the input {name!r} got {_describe(value)}; its external_source declares dtype={spec.dtype}: "
+            "convert the sample, or change the declaration"
+        )
+    if spec.ndim is not None and array.ndim != spec.ndim:
+        raise SampleTypeError(
+            f"the input {name!r} got {_describe(value)} of shape {array.shape}; its external_source declares "
+            f"ndim={spec.ndim}: reshape the sample, or change the declaration"
+        )
+    return array
+
+
+def _as_array(value: Any, name: str) -> npt.NDArray[Any]:
+    if isinstance(value, Placeholder):
+        raise PlaceholderError(f"the input {name!r} is {value!r}, no data: chain the operators in one pipeline instead")
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        return _from_tensor(value, name)
+    if isinstance(value, np.ndarray):
+        return value
+    if isinstance(value, bytes | bytearray):
+        return np.frombuffer(value, np.uint8)
+    return _from_object(value, name)
+
+
+def _from_tensor(tensor: Any, name: str) -> npt.NDArray[Any]:
+    if tensor.device.type != "cpu":
+        raise SampleTypeError(
+            f"the input {name!r} got {_describe(tensor)}; samples are taken from the memory of the host: "
+            "call .cpu(), or better don't move the sample to the GPU in the dataset"
+        )
+    try:
+        array: npt.NDArray[Any] = tensor.detach().resolve_conj().resolve_neg().numpy()
+    except (TypeError, RuntimeError) as error:  # bfloat16, float8, sparse, quantized, nested
+        raise SampleTypeError(
+            f"the input {name!r} got {_describe(tensor)}, which no pipeline takes ({error}); "
+            "convert it, for example with .float() or .to_dense()"
+        ) from None
+    return array
+
+
+def _from_object(value: Any, name: str) -> npt.NDArray[Any]:
+    try:
+        if hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
+            return np.from_dlpack(value)
+        return np.asarray(value)
+    except PlaceholderError:
+        raise
+    except Exception as error:  # __array__ is foreign code and ragged lists are a ValueError
+        raise SampleTypeError(f"the input {name!r} got {_describe(value)}, no array: {error}") from error
+
+
+def _describe(value: Any) -> str:
+    kind = type(value).__qualname__
+    dtype = getattr(value, "dtype", None)
+    if dtype is None:
+        text = repr(value)
+        return f"a {kind} ({text if len(text) <= 60 else text[:57] + '...'})"
+    device = getattr(value, "device", None)
+    return f"{'an' if kind == 'ndarray' else 'a'} {kind} of {dtype}" + (
+        f" on {device}" if device is not None and str(device) != "cpu" else ""
+    )

@@ -1,0 +1,128 @@
+"""Placeholders: what a dataset gets from the proxy for a sample, and what collation makes of them for a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from dali_proxy.errors import PlaceholderAttributeError, PlaceholderError
+
+if TYPE_CHECKING:
+    from dali_proxy._worker.samples import Sample
+    from dali_proxy._worker.tickets import Ticket
+
+__all__ = ["BatchRef", "Placeholder", "SampleRef"]
+
+# Everything that Python, NumPy and torch may ask of an object to use it as data. `==` and `hash` stay those of any
+# object: containers need them.
+_DATA_METHODS = """
+    abs add and array array_function array_ufunc bool complex contains delitem divmod float floordiv ge
+    getitem gt iadd iand ifloordiv ilshift imatmul imod imul index int invert ior ipow irshift isub iter
+    itruediv ixor le len lshift lt matmul mod mul neg or pos pow radd rand rdivmod reversed rfloordiv
+    rlshift rmatmul rmod rmul ror round rpow rrshift rshift rsub rtruediv rxor setitem sub truediv xor
+"""
+
+
+class Placeholder:
+    """Base of the placeholders: whatever uses one as data gets a `PlaceholderError` that says what to do instead."""
+
+    __slots__ = ("__weakref__",)
+
+    advice = ""
+
+    def _refuse(self, use: str) -> NoReturn:
+        raise PlaceholderError(f"{self!r} is no data yet: {use} was called on it. {self.advice}")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # protocols that look whether a method exists: there is none
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        raise PlaceholderAttributeError(f"{self!r} is no data yet, so it has no {name!r}. {self.advice}")
+
+    @classmethod
+    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
+        name = getattr(function, "__name__", str(function))
+        raise PlaceholderError(f"a {cls.__name__} is no data yet: torch's {name} was called on it. {cls.advice}")
+
+
+def _refusing(name: str) -> Callable[..., NoReturn]:
+    def method(self: Placeholder, *args: Any, **kwargs: Any) -> NoReturn:
+        self._refuse(name)
+
+    method.__name__ = name
+    return method
+
+
+for _name in _DATA_METHODS.split():
+    setattr(Placeholder, f"__{_name}__", _refusing(f"__{_name}__"))
+
+
+class SampleRef(Placeholder):
+    """What `server.proxy(...)` returns inside a dataset: one output of the pipeline for one sample, still to be made.
+
+    Give it back from `__getitem__` as it is, in any nesting. Collation turns the `SampleRef`s of a batch into one
+    `BatchRef`; the loader turns that into a tensor.
+
+    Attributes:
+        sample: the inputs, in shared memory.
+        output: index of the pipeline's output.
+    """
+
+    __slots__ = ("output", "sample")
+
+    advice = (
+        "It is a placeholder for a pipeline's output, which is produced after collation. "
+        "Move the computation into the pipeline, or after the loader."
+    )
+
+    def __init__(self, sample: Sample, output: int) -> None:
+        self.sample = sample
+        self.output = output
+
+    def __repr__(self) -> str:
+        return f"SampleRef(output={self.output})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SampleRef:
+        return self
+
+    def __copy__(self) -> SampleRef:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A sample that leaves its process without having been collated becomes a batch of its own.
+        return (BatchRef, (self.sample.submit_alone(), self.output, 0))
+
+
+class BatchRef(Placeholder):
+    """One output of a submitted batch, or one item of it; `produce_data` turns it into a tensor.
+
+    Attributes:
+        ticket: which batch.
+        output: index of the pipeline's output.
+        item: position in the batch where a single sample is meant, else None.
+    """
+
+    __slots__ = ("item", "output", "ticket")
+
+    advice = "It is a placeholder for a batch: call server.produce_data(batch), or use dali_proxy.DataLoader."
+
+    def __init__(self, ticket: Ticket, output: int, item: int | None = None) -> None:
+        self.ticket = ticket
+        self.output = output
+        self.item = item
+
+    def pin_memory(self, device: Any = None) -> BatchRef:
+        """Return itself: torch pins a batch before it is produced, `dali_proxy.DataLoader` what is produced."""
+        return self
+
+    def __repr__(self) -> str:
+        item = "" if self.item is None else f", item={self.item}"
+        return f"BatchRef({self.ticket!r}, output={self.output}{item})"
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> BatchRef:
+        return self
+
+    def __copy__(self) -> BatchRef:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (BatchRef, (self.ticket, self.output, self.item))

@@ -1,0 +1,87 @@
+"""What a dataset calls: hands samples to the server and gets placeholders."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from dali_proxy._loader.collate import register_with_torch
+from dali_proxy._transport.endpoint import Endpoint
+from dali_proxy._worker.inputs import as_input_array
+from dali_proxy._worker.placeholders import SampleRef
+from dali_proxy._worker.worker import WorkerClient, worker_client
+from dali_proxy.errors import ProxyCallError
+
+__all__ = ["Proxy"]
+
+
+class Proxy:
+    """Hands samples to a server; `DALIServer.proxy` is one. Call it in a dataset, wherever a transform would be called.
+
+    With one input, pass it by position or by name; with several, by name. Each is copied to shared memory before the
+    call returns, so the dataset may reuse its buffers. What comes back is a `SampleRef` (a tuple of them, one for each
+    output, when the pipeline has several): give it back from `__getitem__`.
+
+    It may be pickled, so datasets that hold it work with fork, spawn and forkserver.
+
+    Raises:
+        ProxyCallError: for a wrong number of inputs or wrong names.
+        SampleTypeError: for data that no pipeline can read.
+        ServerClosedError: the server isn't running.
+
+    Example:
+        >>> dataset = ImageDataset(folder, transform=server.proxy)  # doctest: +SKIP
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._client: WorkerClient | None = None
+        self._one_output = endpoint.outputs == 1
+        self._only_input = endpoint.inputs[0] if len(endpoint.inputs) == 1 else None
+        parameter = inspect.Parameter
+        kind = parameter.POSITIONAL_OR_KEYWORD if len(endpoint.inputs) == 1 else parameter.KEYWORD_ONLY
+        self.__signature__ = inspect.Signature(
+            [parameter(spec.name, kind, annotation=Any) for spec in endpoint.inputs if spec.name.isidentifier()]
+        )
+        register_with_torch()
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._only_input is not None and len(args) == 1 and not kwargs:
+            arrays = [as_input_array(args[0], self._only_input)]
+        else:
+            values = self._bind(args, kwargs)
+            arrays = [as_input_array(value, spec) for value, spec in zip(values, self._endpoint.inputs, strict=True)]
+        client = self._client
+        if client is None or not client.alive:  # a forked child's is closed
+            client = self._client = worker_client(self._endpoint)
+        sample = client.sample(arrays)
+        if self._one_output:
+            return SampleRef(sample, 0)
+        return tuple(SampleRef(sample, output) for output in range(self._endpoint.outputs))
+
+    def __repr__(self) -> str:
+        return f"<dali_proxy proxy{self.__signature__}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Proxy, (self._endpoint,))
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        names = [spec.name for spec in self._endpoint.inputs]
+        if len(names) == 1:
+            if args:
+                raise ProxyCallError(
+                    f"the pipeline has one input, {names[0]!r}, but the proxy got {len(args) + len(kwargs)}"
+                )
+        elif args:
+            raise ProxyCallError(
+                f"the pipeline has {len(names)} inputs: pass them by name, "
+                f"proxy({', '.join(f'{name}=...' for name in names)})"
+            )
+        unknown = [name for name in kwargs if name not in names]
+        missing = [name for name in names if name not in kwargs]
+        if unknown or missing:
+            wrong = [
+                f"{what}: {', '.join(which)}" for what, which in (("unknown", unknown), ("missing", missing)) if which
+            ]
+            raise ProxyCallError(f"the pipeline's inputs are {', '.join(names)}; {'; '.join(wrong)}")
+        return [kwargs[name] for name in names]

@@ -1,0 +1,292 @@
+"""The side of a process that makes samples: writes them to shared memory and submits batches of them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
+from dali_proxy._transport.labels import pack_labels
+from dali_proxy._transport.protocol import AttachRing, DetachRing, InputBatch, Submit
+from dali_proxy._transport.release_queue import Unwanted
+from dali_proxy._worker.batch_context import BatchContext, current_context
+from dali_proxy._worker.samples import Sample
+from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
+from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError, ServerDiedError, StaleReferenceError
+from pipeline._ipc.completion import CompletionReader
+from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError
+from pipeline._ipc.memory import SharedBlock
+from pipeline._ipc.ring import Block, Ring
+
+__all__ = ["WorkerClient", "close_worker_client", "worker_client"]
+
+_Batch = tuple[BatchContext | None, tuple[int, ...]]
+
+
+# How long a server is taken to live without looking: a look costs as much as all else that the proxy does for a sample.
+_ALIVE_S = 0.005
+
+
+class WorkerClient:
+    """One process's connection to a server for submitting batches. Thread-safe.
+
+    Args:
+        endpoint: which server.
+
+    Attributes:
+        endpoint: the server's.
+        name: of this process, such as "worker 0".
+        server: token of the server's start that this client is connected to.
+        client: the server's number of this client.
+        ring: the shared memory that samples are written to.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        worker = _worker_info()
+        self.name = "main" if worker is None else f"worker {worker.id}"
+        # Batches of a loader that isn't ours have no epoch. torch draws this number for each worker of each.
+        self._seed: int = 0 if worker is None else worker.seed
+        self._channel, received = open_channel(endpoint, "worker", self.name)
+        self.server: bytes = received.message.server
+        self.client: int = received.message.client
+        page, doorbell = received.fds
+        self._completions = CompletionReader(page, doorbell, self._channel)
+        self.ring = Ring(
+            endpoint.ring_bytes,
+            limit=endpoint.ring_bytes_limit,
+            completions=self._completions,
+            attach=self._attach,
+            detach=self._detach,
+            timeout=endpoint.timeout,
+        )
+        self._look_at = 0.0  # when to see next whether the server lives
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()  # requests are sent in the order of their numbers
+        # The requests of the batches that are being made, by batch and numbers of samples: outputs of one pipeline are
+        # collated one after the other, and belong to one request. An entry ends with its ticket.
+        self._recent: weakref.WeakValueDictionary[_Batch, Ticket] = weakref.WeakValueDictionary()
+        self._unwanted = Unwanted()
+        discard_through(self.server, self._unwanted.add_batch, preferred=False)  # a consumer's is prompter
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server still listens, or did a moment ago."""
+        if time.monotonic() > self._look_at:
+            if not self._channel.alive():
+                return False
+            self._look_at = time.monotonic() + _ALIVE_S
+        return not self._channel.closed
+
+    def sample(self, arrays: Sequence[npt.NDArray[Any]]) -> Sample:
+        """Copy the inputs of one sample to shared memory.
+
+        Raises:
+            ServerDiedError: the server went away while this waited for room.
+            RingFullError: the samples that are in use don't fit `ring_bytes_limit`.
+        """
+        try:
+            if len(arrays) == 1:  # mostly; comprehensions would take longer than the rest
+                array = arrays[0]
+                blocks: tuple[Block, ...] = (self.ring.write(array),)
+                dtypes = _names_of(array.dtype)
+                shapes: tuple[tuple[int, ...], ...] = (array.shape,)
+            else:
+                blocks = tuple([self.ring.write(array) for array in arrays])
+                dtypes = _names_of(*[array.dtype for array in arrays])
+                shapes = tuple([array.shape for array in arrays])
+        except (ChannelClosedError, ChannelTimeoutError):
+            with server_errors():
+                raise
+        context = current_context()
+        return Sample(self, next(self._numbers), blocks, dtypes, shapes, None if context is None else context.index)
+
+    def submit(self, samples: Sequence[Sample]) -> Ticket:
+        """Submit a batch; it is the same one when the same samples of the same batch are submitted again.
+
+        Raises:
+            BatchSizeError: there are more samples than the pipeline takes.
+            SampleTypeError: the samples differ in dtype or number of dimensions.
+            StaleReferenceError: a sample belongs to another process or an earlier start of the server.
+            ServerDiedError: the server is gone.
+        """
+        self._check(samples)
+        context = current_context()
+        key = (context, tuple([sample.number for sample in samples]))
+        with self._lock:
+            ticket = self._recent.get(key)
+            if ticket is None:
+                ticket = self._recent[key] = self._send(samples, context)
+            return ticket
+
+    def close(self) -> None:
+        """Disconnect. What was submitted stays valid."""
+        forget_discard(self.server, self._unwanted.add_batch)
+        self._channel.close()
+        self.ring.close()
+        self._completions.close()
+
+    def _send(self, samples: Sequence[Sample], context: BatchContext | None) -> Ticket:
+        inputs = tuple([_input(samples, number) for number in range(len(self.endpoint.inputs))])
+        try:
+            with server_errors():
+                seq = self.ring.submit([block for sample in samples for block in sample.blocks])
+                session, epoch, batch, view = 0, self._seed, seq, 0
+                if context is not None:
+                    session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
+                    context.requests += 1
+                if self._unwanted:
+                    self._unwanted.tell(self._channel.send)
+                self._channel.send(
+                    Submit(
+                        seq=seq,
+                        session=session,
+                        epoch=epoch,
+                        batch=batch,
+                        view=view,
+                        batch_size=len(samples),
+                        indices=_indices(samples, context),
+                        inputs=inputs,
+                        waited_ns=self.ring.waited_ns,
+                    )
+                )
+        except BaseException:
+            self._channel.close()  # a number was perhaps not sent, and the server takes none after it: connect anew
+            raise
+        return Ticket(self.server, self.client, seq, len(samples))
+
+    def _check(self, samples: Sequence[Sample]) -> None:
+        if self._channel.closed:
+            raise StaleReferenceError(
+                "the samples were made before the server's last start or in another process: call the proxy again"
+            )
+        size, limit = len(samples), self.endpoint.max_batch_size
+        if size > limit:
+            raise BatchSizeError(
+                f"a batch of {size} samples was given to a pipeline of batch_size={limit}: make the loader's "
+                f"batch_size at most {limit}, or the pipeline's batch_size at least {size}"
+            )
+        first = samples[0]
+        for position, sample in enumerate(samples):
+            if sample.client is not self:
+                raise StaleReferenceError(
+                    f"sample {position} was made in another process or before the server's last start: "
+                    "call the proxy again for it"
+                )
+            if sample.dtypes != first.dtypes or (
+                sample.shapes != first.shapes and [*map(len, sample.shapes)] != [*map(len, first.shapes)]
+            ):
+                raise SampleTypeError(
+                    "the samples of a batch must agree in dtype and number of dimensions, but of the inputs "
+                    f"({', '.join(spec.name for spec in self.endpoint.inputs)}) sample 0{_at(first)} has "
+                    f"{_kinds(first)}, and sample {position}{_at(sample)} has {_kinds(sample)}"
+                )
+
+    def _attach(self, ring_id: int, block: SharedBlock) -> None:
+        self._channel.send(AttachRing(ring_id, block.nbytes), (block.fd,))
+
+    def _detach(self, ring_id: int) -> None:
+        self._channel.send(DetachRing(ring_id))
+
+
+@lru_cache(maxsize=256)
+def _names_of(*dtypes: np.dtype[Any]) -> tuple[str, ...]:
+    """Return the dtypes' names; NumPy takes 5 % of the time of decoding a picture to make one."""
+    return tuple([str(dtype.name) for dtype in dtypes])
+
+
+def _input(samples: Sequence[Sample], number: int) -> InputBatch:
+    """Describe where one input of the samples lies, and of which shapes it is."""
+    blocks = [sample.blocks[number] for sample in samples]
+    shapes = [sample.shapes[number] for sample in samples]
+    return InputBatch.of(
+        samples[0].dtypes[number], [block.ring_id for block in blocks], [block.offset for block in blocks], shapes
+    )
+
+
+def _indices(samples: Sequence[Sample], context: BatchContext | None) -> str:
+    indices = [sample.index for sample in samples]
+    if context is not None and all(index is None for index in indices):
+        try:  # a dataset with __getitems__ returns its samples in the order of the indices
+            if len(context.indices) == len(samples):
+                indices = list(context.indices)
+        except TypeError:
+            pass  # the sampler's batches are no sequences
+    return pack_labels(indices)
+
+
+def _kinds(sample: Sample) -> str:
+    return ", ".join(
+        f"{dtype} with {len(shape)} dimensions" for dtype, shape in zip(sample.dtypes, sample.shapes, strict=True)
+    )
+
+
+def _at(sample: Sample) -> str:
+    return "" if sample.index is None else f" (dataset index {sample.index})"
+
+
+def _worker_info() -> Any:
+    """What torch says of this process if it is a loader's worker, else None."""
+    torch_data = sys.modules.get("torch.utils.data")
+    return None if torch_data is None else torch_data.get_worker_info()
+
+
+@dataclass
+class _Connection:
+    """A process has one to a server, however many proxies and loaders use it."""
+
+    # Not one lock for all servers: a finalizer that disconnects from another one may come in between, on any thread.
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    client: WorkerClient | None = None
+
+
+_connections: dict[str, _Connection] = {}
+os.register_at_fork(after_in_child=_connections.clear)
+
+
+def worker_client(endpoint: Endpoint) -> WorkerClient:
+    """Return this process's connection to a server; connect the first time, and after a restart.
+
+    Raises:
+        ServerClosedError: the server isn't running.
+        ServerDiedError: it isn't running any more.
+    """
+    connection = _connections.get(endpoint.path) or _connections.setdefault(endpoint.path, _Connection())
+    client = connection.client
+    if client is not None and client.alive:
+        return client
+    with connection.lock:
+        client = connection.client
+        if client is not None and client.alive:
+            return client
+        if client is not None:
+            client.close()
+        try:
+            connection.client = WorkerClient(endpoint)
+        except ServerClosedError as error:
+            if client is None:
+                raise
+            raise ServerDiedError(f"the server that this process was connected to is gone: {error}") from None
+        return connection.client
+
+
+def close_worker_client(endpoint: Endpoint) -> None:
+    """End this process's connection to a server, if there is one."""
+    connection = _connections.pop(endpoint.path, None)
+    if connection is None:
+        return
+    with connection.lock:
+        client, connection.client = connection.client, None
+    if client is not None:
+        client.close()

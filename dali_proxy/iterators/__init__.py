@@ -1,6 +1,0 @@
-"""Iterators over pipelines in this process, with no server: DALI's, for torch."""
-
-from dali_proxy.iterators.generic import DALIClassificationIterator, DALIGenericIterator
-from dali_proxy.iterators.ragged import DALIRaggedIterator
-
-__all__ = ["DALIClassificationIterator", "DALIGenericIterator", "DALIRaggedIterator"]

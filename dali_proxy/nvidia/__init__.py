@@ -1,5 +1,0 @@
-"""What knows NVIDIA's package: its names for our modules, so that scripts written for DALI run unchanged."""
-
-from dali_proxy.nvidia.install import install_as_nvidia_dali
-
-__all__ = ["install_as_nvidia_dali"]

@@ -1,0 +1,82 @@
+"""What the headers of a batch of JPEGs say, as columns: sizes, orientations, and whether an engine can decode them."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._codecs.native import compiled
+from pipeline._imaging.info import jpeg_orientation, jpeg_segments
+
+__all__ = ["HEADER", "read_headers"]
+
+HEADER = np.dtype(
+    [(name, "i4") for name in ("height", "width", "components", "orientation", "simple", "rgb")], align=True
+)
+"""A JPEG's header. Sizes are as stored, before the orientation is applied; all are 0 for what is no JPEG. `simple` says
+that it is complete, of 8-bit baseline coding in one scan, and grey, 4:4:4, 4:4:0, 4:2:2 or 4:2:0; of luma and chroma,
+not of red, green and blue."""
+
+_NONE = (0, 0, 0, 1, 0, 0)
+_START, _END, _SCAN, _BASELINE, _EXIF, _ADOBE = b"\xff\xd8\xff", b"\xff\xd9", 0xDA, 0xC0, 0xE1, 0xEE
+_NO_FRAMES = (0xC4, 0xC8, 0xCC)
+_TAIL = 66  # bytes at the end in which a JPEG's end is looked for
+_SAMPLINGS = ((0x11,), (0x11, 0x11, 0x11), (0x12, 0x11, 0x11), (0x21, 0x11, 0x11), (0x22, 0x11, 0x11))
+
+
+def read_headers(pointers: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+    """Read the headers of encoded pictures; less than a microsecond each where the C module was built.
+
+    Args:
+        pointers: (N,) addresses of their bytes, which nothing frees meanwhile.
+        lengths: (N,) how many there are.
+
+    Returns:
+        (N,) of `HEADER`. Damaged headers are as those of no JPEG.
+
+    Example:
+        >>> import simplejpeg
+        >>> data = np.frombuffer(simplejpeg.encode_jpeg(np.zeros((4, 6, 3), np.uint8)), np.uint8)
+        >>> read_headers(np.array([data.ctypes.data]), np.array([data.size]))["width"].tolist()
+        [6]
+    """
+    rows = np.zeros(len(pointers), HEADER)
+    if compiled is not None:
+        compiled.headers(np.ascontiguousarray(pointers, np.int64), np.ascontiguousarray(lengths, np.int64), rows)
+        return rows
+    for index, (pointer, length) in enumerate(zip(pointers.tolist(), lengths.tolist(), strict=True)):
+        rows[index] = _read(memoryview((ctypes.c_uint8 * length).from_address(pointer)).cast("B")) if length else _NONE
+    return rows
+
+
+def _read(data: memoryview) -> tuple[int, int, int, int, int, int]:
+    if bytes(data[:3]) != _START:
+        return _NONE
+    height = width = components = 0
+    orientation, baseline, rgb, named_rgb = 1, False, False, False
+    for marker, body in jpeg_segments(data):
+        if 0xC0 <= marker <= 0xCF and marker not in _NO_FRAMES:
+            if width or len(body) < 6:
+                return _NONE
+            height, width, components = body[1] << 8 | body[2], body[3] << 8 | body[4], body[5]
+            if not height or not width:
+                return _NONE
+            sampling = tuple(body[7 + 3 * index] for index in range(components) if 7 + 3 * index < len(body))
+            whole = len(body) >= 6 + 3 * components
+            baseline = marker == _BASELINE and body[0] == 8 and whole and sampling in _SAMPLINGS
+            named_rgb = whole and components == 3 and bytes(body[6:15:3]) == b"RGB"
+        elif marker == _EXIF and orientation == 1 and not width:
+            orientation = jpeg_orientation(body)
+        elif marker == _ADOBE:  # its last byte says whether colours were converted to luma and chroma
+            rgb |= len(body) >= 12 and bytes(body[:5]) == b"Adobe" and body[11] == 0
+        elif marker == _SCAN:
+            if not width:
+                return _NONE
+            rgb = named_rgb or (rgb and components == 3)
+            simple = baseline and not rgb and len(body) >= 1 and body[0] == components
+            simple = simple and _END in bytes(data[-_TAIL:])
+            return height, width, components, orientation, int(simple), int(rgb)
+    return (height, width, components, orientation, 0, int(named_rgb)) if width else _NONE

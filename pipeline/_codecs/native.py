@@ -1,0 +1,10 @@
+"""The compiled loops over the pictures of a batch, where they were built."""
+
+from __future__ import annotations
+
+from pipeline._native import find_compiled
+
+__all__ = ["compiled"]
+
+compiled = find_compiled("_codecs")
+"""The module `_native`: `headers`, `set_regions` and turns; None where it isn't there."""

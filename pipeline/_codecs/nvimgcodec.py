@@ -1,0 +1,238 @@
+"""Decodes batches of encoded pictures with nvImageCodec: the hardware engine first, then CUDA, then the CPU."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._codecs.decoded import DecodedBatch
+from pipeline._codecs.encoded import EncodedBatch
+from pipeline._codecs.missing import require_codec
+from pipeline._codecs.stream_shelf import StreamShelf
+from pipeline._kernels.errors import load_cupy, require_device
+from pipeline._kernels.samples import Samples
+from pipeline.errors import DecodeError, DeviceError, PipelineError, SampleFailure
+from pipeline.types import BGR, GRAY, RGB, DALIImageType
+
+__all__ = ["GpuDecoder"]
+
+# Colour space and sample format of nvImageCodec, by name, for each output.
+_FORMATS = {RGB: ("SRGB", "I_RGB"), BGR: ("SRGB", "I_BGR"), GRAY: ("GRAY", "I_Y")}
+_CHANNELS = {RGB: 3, BGR: 3, GRAY: 1}
+
+# Streams that were decoded on. nvImageCodec frees an image on its stream, whenever the last reference to the image
+# goes: the stream must still be there then, so it is never destroyed.
+_STREAMS: dict[int, Any] = {}
+
+
+class GpuDecoder:
+    """A decoder of one device. Any thread may call it; calls run one after the other.
+
+    Images of released batches are reused by later batches on the same stream, so that nothing is allocated once they
+    have grown to the sizes of the data.
+
+    Args:
+        device_id: the CUDA device. None decodes on the host, with nvImageCodec's CPU decoders, and touches no GPU.
+        num_threads: CPU threads for what is decoded there; 0 for one a core.
+        hw_load: fraction of a batch that the hardware engine takes, the rest being CUDA's, where the GPU has an
+            engine; 0 leaves it alone.
+        fancy_upsampling: smooth chroma upsampling, as libjpeg does; slower, and not by the hardware engine.
+        options: further options of nvImageCodec's decoders, such as "nvjpeg_hw_decoder:preallocate_batch_size=64".
+
+    Raises:
+        DeviceError: when nvImageCodec, libnvjpeg, CuPy or the device is missing.
+
+    Example:
+        >>> with GpuDecoder(0, num_threads=4) as decoder:  # doctest: +SKIP
+        ...     batch = decoder.decode(encoded, stream)
+        ...     resample(context, stream, batch.samples, target)
+        ...     batch.release()
+    """
+
+    def __init__(
+        self,
+        device_id: int | None,
+        num_threads: int,
+        hw_load: float = 1.0,
+        *,
+        fancy_upsampling: bool = False,
+        options: str = "",
+    ) -> None:
+        codec = require_codec()
+        self.device_id = device_id
+        #: What of a batch the hardware engine is offered.
+        self.hw_load = 0.0 if device_id is None else hw_load
+        self._codec = codec
+        kinds = codec.BackendKind
+        if device_id is None:
+            backends = [codec.Backend(kinds.CPU_ONLY)]
+        else:
+            require_device(device_id)
+            others = (kinds.GPU_ONLY, kinds.HYBRID_CPU_GPU, kinds.CPU_ONLY)
+            backends = [codec.Backend(kind) for kind in others]
+            if self.hw_load > 0:
+                backends.insert(0, codec.Backend(kinds.HW_GPU_ONLY, load_hint=self.hw_load))
+        try:
+            self._decoder: Any = codec.Decoder(
+                device_id=codec.NVIMGCODEC_DEVICE_CPU_ONLY if device_id is None else device_id,
+                max_num_cpu_threads=num_threads,
+                backends=backends,
+                options=f":fancy_upsampling={int(fancy_upsampling)} {options}".strip(),
+            )
+        except RuntimeError as error:
+            raise DeviceError(f"nvImageCodec can't make a decoder for device {device_id}: {error}") from error
+        self._lock = threading.Lock()
+        self._idle = StreamShelf(device_id)  # released images
+
+    def decode(
+        self,
+        encoded: Sequence[npt.NDArray[np.uint8]],
+        stream: Any = None,
+        *,
+        output_type: DALIImageType = RGB,
+        regions: Sequence[Sequence[int] | None] | npt.NDArray[np.int64] | None = None,
+        use_exif: bool = True,
+        headers: npt.NDArray[Any] | None = None,
+    ) -> DecodedBatch:
+        """Decode a batch. Its pixels are there in the stream's order; nothing waits for the device to finish.
+
+        Args:
+            encoded: one-dimensional uint8 arrays, a file's bytes each; they are kept until the batch is released.
+            stream: `cupy.cuda.Stream`; None only for a decoder without a GPU.
+            output_type: RGB, BGR or GRAY.
+            regions: for each picture None or (y0, x0, y1, x1), end exclusive, in pixels of the picture as it is
+                shown, that is after its EXIF orientation; (N, 4) arrays too.
+            use_exif: turn pictures as their EXIF orientation says.
+            headers: what `read_headers` says of the pictures, where that is known.
+
+        Returns:
+            the pictures, and the failures: a picture that can't be decoded is no exception.
+
+        Raises:
+            PipelineError: for an output type or regions that don't fit, or when the decoder is closed.
+            CudaError: when CUDA fails.
+        """
+        if output_type not in _FORMATS:
+            raise PipelineError(f"the GPU decodes to RGB, BGR or GRAY, not {output_type!r}")
+        if stream is None and self.device_id is not None:
+            raise PipelineError("decoding on the GPU needs a stream")
+        if regions is not None and len(regions) != len(encoded):
+            raise PipelineError(f"{len(regions)} regions for {len(encoded)} pictures")
+        if stream is not None:
+            _STREAMS.setdefault(int(stream.ptr), stream)
+        failures: dict[int, SampleFailure] = {}
+        sources = [self._source(i, data, regions, failures) for i, data in enumerate(encoded)]
+        if self.device_id is not None:
+            _refuse_rgb(encoded, headers, sources, failures)
+        good = [i for i, source in enumerate(sources) if source is not None]
+        color, layout = _FORMATS[output_type]
+        params = self._codec.DecodeParams(
+            apply_exif_orientation=use_exif,
+            color_spec=getattr(self._codec.ColorSpec, color),
+            sample_format=getattr(self._codec.SampleFormat, layout),
+        )
+        images: list[Any] = [None] * len(encoded)
+        if good:
+            decoded = self._decode([sources[i] for i in good], params, stream)
+            for i, image in zip(good, decoded, strict=True):
+                images[i] = image
+                if image is None:
+                    failures[i] = SampleFailure(i, DecodeError(_undecodable(sources[i])))
+        samples = _describe(images, _CHANNELS[output_type])
+        found = tuple(failures[i] for i in sorted(failures))
+        kept = [sources, encoded]
+
+        def release(last: Any) -> None:
+            self._idle.put([image for image in images if image is not None], stream, last)
+            kept.clear()
+
+        return DecodedBatch(samples, found, self.device_id, images, release)
+
+    def close(self) -> None:
+        """Free the decoder and its images; batches that aren't released keep theirs. Idempotent."""
+        with self._lock:
+            self._decoder = None
+        self._idle.close()
+
+    def __enter__(self) -> GpuDecoder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _source(self, index: int, data: npt.NDArray[np.uint8], regions: Any, failures: dict[int, SampleFailure]) -> Any:
+        """Return the picture's code stream, or None after noting why there is none."""
+        try:
+            if data.dtype != np.uint8 or data.ndim != 1 or data.size == 0:
+                raise DecodeError(f"no encoded picture: an array of {data.dtype} of shape {data.shape}")
+            source = self._codec.CodeStream(np.ascontiguousarray(data))
+            height, width = source.height, source.width  # reads the header; one turned by EXIF has them swapped
+            region = None if regions is None else regions[index]
+            if region is None:
+                return source
+            y0, x0, y1, x1 = (int(value) for value in region)
+            if not (0 <= y0 < y1 <= max(height, width) and 0 <= x0 < x1 <= max(height, width)):
+                raise DecodeError(f"the region {(y0, x0, y1, x1)} leaves the picture of {height} x {width}")
+            return source.get_sub_code_stream(0, self._codec.Region(y0, x0, y1, x1))
+        except DecodeError as error:
+            failures[index] = SampleFailure(index, error)
+        except (RuntimeError, ValueError) as error:
+            head = data[:4].tobytes().hex(" ")
+            reason = f"not a picture that nvImageCodec knows: {error} ({data.size} bytes that begin with {head})"
+            failures[index] = SampleFailure(index, DecodeError(reason))
+        return None
+
+    def _decode(self, sources: list[Any], params: Any, stream: Any) -> list[Any]:
+        with self._lock:
+            if self._decoder is None:
+                raise PipelineError("the decoder is closed")
+            reused = self._idle.take(len(sources), stream)
+            options = {"images": reused + [None] * (len(sources) - len(reused))} if reused else {}
+            try:
+                if self.device_id is None:
+                    return list(self._decoder.decode(sources, params=params, **options))
+                with load_cupy().cuda.Device(self.device_id):
+                    return list(self._decoder.decode(sources, params=params, cuda_stream=stream.ptr, **options))
+            except (RuntimeError, ValueError) as error:
+                raise PipelineError(f"nvImageCodec failed for the whole batch: {error}") from error
+
+
+def _refuse_rgb(
+    encoded: Sequence[Any], headers: npt.NDArray[Any] | None, sources: list[Any], failures: dict[int, SampleFailure]
+) -> None:
+    """Take out JPEGs of red, green and blue: with CUDA, nvImageCodec 0.9 takes these for luma and chroma."""
+    there = [i for i, source in enumerate(sources) if source is not None]
+    known = EncodedBatch.of([encoded[i] for i in there]).headers if headers is None else headers[there]
+    for i, rgb in zip(there, known["rgb"].tolist(), strict=True):
+        if rgb:
+            sources[i] = None
+            reason = "a JPEG of red, green and blue instead of luma and chroma: device='cpu' decodes it"
+            failures[i] = SampleFailure(i, DecodeError(reason))
+
+
+def _undecodable(source: Any) -> str:
+    return (
+        f"nvImageCodec can't decode this {source.codec_name} picture of {source.height} x {source.width}: "
+        "corrupt, truncated or of an unsupported kind (it prints its reason to stderr)"
+    )
+
+
+def _describe(images: list[Any], channels: int) -> Samples:
+    pointers = np.zeros(len(images), np.int64)
+    shapes = np.zeros((len(images), 3), np.int64)
+    shapes[:, 2] = channels
+    strides = np.ones((len(images), 3), np.int64)
+    for i, image in enumerate(images):
+        if image is not None:
+            host = image.cuda_stream is None
+            interface = image.__array_interface__ if host else image.__cuda_array_interface__
+            pointers[i] = interface["data"][0]
+            shapes[i], strides[i] = image.shape, image.strides
+    return Samples(pointers, shapes, strides, np.dtype(np.uint8))

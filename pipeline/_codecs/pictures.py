@@ -1,0 +1,224 @@
+"""Decodes batches of pictures on the GPU: the JPEG engine takes what it can, nvImageCodec everything else."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._codecs.decoded import DecodedBatch
+from pipeline._codecs.encoded import EncodedBatch
+from pipeline._codecs.nvimgcodec import GpuDecoder
+from pipeline._codecs.nvjpeg import NvjpegDecoder, NvjpegError
+from pipeline._codecs.stream_memory import StreamMemory
+from pipeline._kernels.samples import Samples
+from pipeline.errors import DeviceError, PipelineError, SampleFailure
+from pipeline.types import GRAY, RGB, DALIImageType
+
+__all__ = ["PictureDecoder"]
+
+Regions = npt.NDArray[np.int64]
+
+#: A block of 8 x 8 pixels takes two bits of baseline coding at least: the codes of its mean and of its end.
+_PIXELS_PER_BYTE = 256
+
+
+class PictureDecoder:
+    """A decoder of one GPU. Any thread may call it.
+
+    Args:
+        device_id: the CUDA device.
+        num_threads: CPU threads for what is decoded there.
+        hw_load: 0 leaves the JPEG engine alone. Otherwise the engine takes every baseline JPEG that need not be turned:
+            as NVIDIA's decoders, it is faster alone than together with CUDA (see docs/decisions-gpu.md). nvImageCodec
+            uses it only where libnvjpeg's batched calls can't be had.
+        fancy_upsampling: smooth chroma upsampling, as libjpeg does; slower, and not by the engine.
+
+    Raises:
+        DeviceError: when nvImageCodec, libnvjpeg, CuPy or the device is missing.
+    """
+
+    def __init__(
+        self, device_id: int, num_threads: int, hw_load: float = 1.0, *, fancy_upsampling: bool = False
+    ) -> None:
+        self._device_id = device_id
+        if fancy_upsampling:
+            hw_load = 0.0
+        self._engine = _open_engine(device_id) if hw_load > 0 else None
+        # nvImageCodec knows nothing of turns: its calls of the engine beside ours might hang.
+        others_load = hw_load if self._engine is None else 0.0
+        self._make_codec = partial(GpuDecoder, device_id, num_threads, others_load, fancy_upsampling=fancy_upsampling)
+        self._making = threading.Lock()
+        self._codec = self._make_codec() if self._engine is None else None
+        self._closed = False
+        self._memory = StreamMemory(device_id)
+
+    @property
+    def uses_engine(self) -> bool:
+        """Whether JPEGs go to the hardware engine: the GPU has one, and nobody forbade it."""
+        return self._engine is not None
+
+    def decode(
+        self,
+        encoded: EncodedBatch,
+        stream: Any,
+        *,
+        output_type: DALIImageType = RGB,
+        regions: Regions | None = None,
+        use_exif: bool = True,
+    ) -> DecodedBatch:
+        """Decode a batch. Its pixels are there in the stream's order.
+
+        Args:
+            encoded: the pictures; kept until the batch is released.
+            stream: `cupy.cuda.Stream`.
+            output_type: RGB, BGR or GRAY.
+            regions: (N, 4): y0, x0, y1, x1, end exclusive, in pixels of the picture as it is shown; a row of -1
+                decodes the whole picture.
+            use_exif: turn pictures as their EXIF orientation says.
+
+        Returns:
+            the pictures, and the failures: a picture that can't be decoded is no exception.
+
+        Raises:
+            PipelineError: for an output type that doesn't fit, or when the decoder is closed.
+            CudaError: when CUDA fails.
+        """
+        easy = self._for_engine(encoded, regions, use_exif)
+        if not easy.any():
+            return self._decode_others(encoded, np.arange(len(encoded)), stream, output_type, regions, use_exif)
+        try:
+            decoded = self._decode_on_engine(encoded, np.flatnonzero(easy), stream, output_type, regions)
+        except NvjpegError:  # because of one of them: nvImageCodec finds out which
+            return self._decode_others(encoded, np.arange(len(encoded)), stream, output_type, regions, use_exif)
+        if easy.all():
+            return decoded
+        rest = np.flatnonzero(~easy)
+        others = self._decode_others(encoded, rest, stream, output_type, regions, use_exif)
+        return _merged(len(encoded), self._device_id, np.flatnonzero(easy), decoded, rest, others)
+
+    def close(self) -> None:
+        """Free the decoders and idle memory; batches that aren't released keep theirs. Idempotent."""
+        if self._engine is not None:
+            self._engine.close()
+        with self._making:
+            self._closed = True
+            if self._codec is not None:
+                self._codec.close()
+        self._memory.close()
+
+    def __enter__(self) -> PictureDecoder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _for_engine(self, encoded: EncodedBatch, regions: Regions | None, use_exif: bool) -> npt.NDArray[np.bool_]:
+        """Return which pictures the engine takes: simple JPEGs that need not be turned."""
+        if self._engine is None:
+            return np.zeros(len(encoded), np.bool_)
+        headers = encoded.headers
+        easy: npt.NDArray[np.bool_] = headers["simple"] != 0
+        # A damaged size may be gigabytes. Memory that was made for it would be kept.
+        easy &= headers["height"].astype(np.int64) * headers["width"] <= encoded.lengths * _PIXELS_PER_BYTE
+        if use_exif:
+            easy &= headers["orientation"] == 1
+        if regions is not None:
+            y0, x0, y1, x1 = regions.T
+            inside = (y0 >= 0) & (x0 >= 0) & (y0 < y1) & (x0 < x1)
+            inside &= (y1 <= headers["height"]) & (x1 <= headers["width"])
+            easy &= inside | (y0 < 0)
+        return easy
+
+    def _decode_on_engine(
+        self, encoded: EncodedBatch, which: npt.NDArray[np.int64], stream: Any, output_type: DALIImageType,
+        regions: Regions | None,
+    ) -> DecodedBatch:  # fmt: skip
+        assert self._engine is not None
+        headers = encoded.headers[which]
+        starts, shapes = np.zeros((len(which), 2), np.int64), np.empty((len(which), 3), np.int64)
+        shapes[:, 0], shapes[:, 1] = headers["height"], headers["width"]
+        shapes[:, 2] = 1 if output_type == GRAY else 3
+        if regions is not None:
+            chosen = regions[which]
+            given = chosen[:, 0] >= 0
+            starts[given], shapes[given, :2] = chosen[given, :2], chosen[given, 2:] - chosen[given, :2]
+        _, size = Samples.packed(0, shapes, np.uint8)
+        block = self._memory.take(size, stream)
+        try:
+            target, _ = Samples.packed(int(block.ptr), shapes, np.uint8)
+            pointers, lengths = encoded.pointers[which], encoded.lengths[which]
+            self._engine.decode(pointers, lengths, starts, target, output_type, stream)
+        except BaseException:
+            self._memory.give(block, stream)
+            raise
+        kept = [encoded]
+
+        def release(last: Any) -> None:
+            self._memory.give(block, stream, last)
+            kept.clear()
+
+        return DecodedBatch(target, (), self._device_id, [block] * len(which), release)
+
+    def _decode_others(
+        self, encoded: EncodedBatch, which: npt.NDArray[np.int64], stream: Any, output_type: DALIImageType,
+        regions: Regions | None, use_exif: bool,
+    ) -> DecodedBatch:  # fmt: skip
+        wanted = None if regions is None else [None if row[0] < 0 else row for row in regions[which].tolist()]
+        arrays = [encoded.arrays[index] for index in which.tolist()]
+        return self._others().decode(
+            arrays,
+            stream,
+            output_type=output_type,
+            regions=wanted,
+            use_exif=use_exif,
+            headers=encoded.headers[which],
+        )
+
+    def _others(self) -> GpuDecoder:
+        """Return nvImageCodec's decoder: loading it takes a second, and where the engine takes all, nobody wants it."""
+        with self._making:
+            if self._closed:
+                raise PipelineError("the decoder is closed")
+            if self._codec is None:
+                self._codec = self._make_codec()
+            return self._codec
+
+
+def _open_engine(device_id: int) -> NvjpegDecoder | None:
+    try:
+        return NvjpegDecoder(device_id)
+    except DeviceError:  # most GPUs have none: nvImageCodec decodes with CUDA there
+        return None
+
+
+def _merged(
+    count: int, device_id: int, first: npt.NDArray[np.int64], one: DecodedBatch, second: npt.NDArray[np.int64],
+    other: DecodedBatch,
+) -> DecodedBatch:  # fmt: skip
+    """Return the pictures of two batches as one."""
+
+    def column(name: str) -> npt.NDArray[np.int64]:
+        ours = getattr(one.samples, name)
+        made = np.empty((count, *ours.shape[1:]), np.int64)
+        made[first], made[second] = ours, getattr(other.samples, name)
+        return made
+
+    samples = Samples(column("pointers"), column("shapes"), column("strides"), one.samples.dtype)
+    owners: list[Any] = [None] * count
+    for positions, batch in ((first, one), (second, other)):
+        for position, owner in zip(positions.tolist(), batch.owners, strict=True):
+            owners[position] = owner
+    failures = tuple(SampleFailure(int(second[failure.sample]), failure.error) for failure in other.failures)
+
+    def release(last: Any) -> None:
+        one.release(last)
+        other.release(last)
+
+    return DecodedBatch(samples, failures, device_id, owners, release)

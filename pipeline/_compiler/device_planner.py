@@ -1,0 +1,274 @@
+"""Plans what a graph does on a GPU, on a machine or in a process that has none: copies, and a launch for pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._bulk.gather import gather
+from pipeline._compiler.fused_gpu_images import FusedPictures
+from pipeline._compiler.fusion import fused_chains
+from pipeline._compiler.per_frame_arguments import by_frames
+from pipeline._executor.executor import make_operator
+from pipeline._executor.readers import BatchReads
+from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._kernels.launch import Launch
+from pipeline._kernels.samples import Samples
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import Setup
+from pipeline._operator_api.request import BatchRequest, ExecutorConfig, TensorList
+from pipeline._rng import BatchKey
+from pipeline.tensors.cpu import Array, TensorListCPU
+
+__all__ = ["Part", "PlannedBatch", "PlannedOutput", "Planner", "Target", "simple_parts"]
+
+_CONSTANT = "constant_value"
+_LINE = 64  # bytes: where samples begin
+_PAGE = 256  # bytes: where batches and tables begin, for vector loads and DMA
+
+
+@dataclass(frozen=True)
+class Part:
+    """How an output comes about.
+
+    Attributes:
+        input: number of the graph's input that it is made of.
+        on_gpu: whether it is on the GPU; else it is the input as it is.
+        chain: a resize and `crop_mirror_normalize`, which are run as one; empty for a copy.
+    """
+
+    input: int
+    on_gpu: bool
+    chain: tuple[GraphNode, ...] = ()
+
+
+def simple_parts(graph: Graph) -> tuple[Part, ...] | None:
+    """Return how each output of a graph comes about, if all it does is to copy inputs and to run chains on copies.
+
+    Arguments of the chains are inputs, too, or constants. Return None for any other graph.
+    """
+    inputs = {node.index: number for number, node in enumerate(graph.inputs) if node.device == "cpu"}
+    given = {*inputs, *(node.index for node in graph.nodes if node.operator == _CONSTANT and node.device == "cpu")}
+    copies = {
+        node.index: inputs[node.inputs[0].node]
+        for node in graph.nodes
+        if node.operator == "copy_to_gpu" and not node.branch and node.inputs[0].node in inputs
+    }
+    chains = {
+        chain[-1].index: chain
+        for chain in fused_chains(graph)
+        if chain[0].inputs[0].node in copies
+        and not any(node.branch for node in chain)
+        and all(edge.node in given for node in chain for edge in node.arguments_before)
+    }
+    known = given | copies.keys() | {node.index for chain in chains.values() for node in chain}
+    if any(node.index not in known for node in graph.nodes):
+        return None
+    parts = []
+    for edge in graph.outputs:
+        if edge.node in inputs:
+            parts.append(Part(inputs[edge.node], on_gpu=False))
+        elif edge.node in copies:
+            parts.append(Part(copies[edge.node], on_gpu=True))
+        elif edge.node in chains:
+            chain = chains[edge.node]
+            parts.append(Part(copies[chain[0].inputs[0].node], on_gpu=True, chain=chain))
+        else:
+            return None
+    return tuple(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """Memory on the GPU that an output is to have, beginning at 0: whoever has it adds the address.
+
+    Attributes:
+        table: where its samples lie.
+        layout: of a sample.
+        dense: whether it is one array with the batch dimension in front.
+        nbytes: size of the memory.
+    """
+
+    table: Samples
+    layout: str
+    dense: bool
+    nbytes: int
+
+    @classmethod
+    def of(cls, shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str) -> Target:
+        """Lay out samples of shapes (N, ndim)."""
+        dense = bool((shapes == shapes[0]).all())
+        table, nbytes = Samples.packed(0, shapes, dtype, 1 if dense else _PAGE)
+        return cls(table, layout, dense, nbytes)
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedOutput:
+    """One output of a batch.
+
+    Attributes:
+        batch: what it is made of: what it is, if it stays on the CPU.
+        target: its memory on the GPU; None if it stays on the CPU.
+        launch: makes it of what is copied to the GPU; None if it is a copy.
+        offsets: in the block: of what goes to `target`, or of the launch's tables.
+    """
+
+    batch: TensorListCPU
+    target: Target | None = None
+    launch: Launch | None = None
+    offsets: tuple[int, ...] = ()
+
+
+@dataclass(eq=False)
+class PlannedBatch:
+    """What there is to be done for a batch, and a block of memory that has all that the GPU needs for it.
+
+    The block begins with what launches read, the pictures and their tables; what outputs are copies of comes after it.
+    Addresses in the tables count from the beginning of the block, and from that of the output's memory.
+
+    Attributes:
+        outputs: in order.
+        nbytes: size of the block; 0 for no block.
+        launched_nbytes: size of what launches read, at its beginning.
+    """
+
+    outputs: Sequence[PlannedOutput] = ()
+    nbytes: int = 0
+    launched_nbytes: int = 0
+    _batches: list[tuple[TensorListCPU, npt.NDArray[np.int64]]] = field(default_factory=list)
+    _tables: list[tuple[Array, int]] = field(default_factory=list)
+
+    def write(self, block: Array) -> None:
+        """Write the block.
+
+        Args:
+            block: uint8, of `nbytes`.
+        """
+        for batch, places in self._batches:
+            gather(batch, block, places)
+        for table, offset in self._tables:
+            block[offset : offset + table.nbytes] = table.view(np.uint8).reshape(-1)
+
+    def add_batch(self, batch: TensorListCPU, target: Target) -> int:
+        """Have a batch copied to the block, laid out as `target` is. Return where."""
+        offset = self._room(target.nbytes)
+        self._batches.append((batch, target.table.pointers + offset))
+        return offset
+
+    def add_tables(self, tables: Sequence[Array]) -> tuple[int, ...]:
+        """Have the tables of a launch copied to the block. Return where. What launches read ends here."""
+        offsets = tuple(self._room(table.nbytes) for table in tables)
+        self._tables += zip(tables, offsets, strict=True)
+        self.launched_nbytes = self.nbytes
+        return offsets
+
+    def _room(self, nbytes: int) -> int:
+        offset = self.nbytes
+        self.nbytes += -(-nbytes // _PAGE) * _PAGE
+        return offset
+
+
+class Planner:
+    """Plans batches of a graph. It needs neither a GPU nor CuPy. Any thread may use it.
+
+    Args:
+        graph: one that has `simple_parts`.
+        config: how an executor would run it: the launches are those that it would make, random numbers included.
+
+    Raises:
+        BuildError: an operator can't be made.
+    """
+
+    def __init__(self, graph: Graph, config: ExecutorConfig) -> None:
+        parts = simple_parts(graph)
+        assert parts is not None  # the caller looked
+        self._graph = graph
+        self._parts = parts
+        self._seed = config.seed
+        setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed)
+
+        def made(node: GraphNode) -> Any:
+            return by_frames(graph, node, make_operator(node, graph, setup))
+
+        operators = {part.chain: [made(node) for node in part.chain] for part in parts if part.chain}
+        self._constants = {node.index: made(node) for node in graph.nodes if node.operator == _CONSTANT}
+        #: By chain; those for sequences have another form, and can't be planned.
+        self._fused = {
+            chain: FusedPictures(chain, each) for chain, each in operators.items() if FusedPictures.fits(each)
+        }
+        #: Numbers of the inputs that are outputs as they are.
+        self.handed_on = frozenset(part.input for part in parts if not part.on_gpu)
+
+    def plan(self, inputs: Sequence[TensorList], key: BatchKey) -> PlannedBatch | None:
+        """Plan a batch.
+
+        Args:
+            inputs: of the graph, in order.
+            key: which batch it is, for random numbers.
+
+        Returns:
+            None for a batch that has to be run operator by operator.
+
+        Raises:
+            OperatorError: naming the operator and the samples that failed.
+        """
+        batches = cast("Sequence[TensorListCPU]", inputs)
+        sources = {part.input for part in self._parts if part.chain}
+        if any(part.chain and part.chain not in self._fused for part in self._parts):
+            return None
+        if not all(FusedPictures.takes(batches[number]) for number in sources):
+            return None
+        planned = PlannedBatch()
+        batch = self._batch(batches, key)
+        pictures: dict[int, Samples] = {}
+        for number in sorted(sources):
+            table = batches[number].table()
+            placed, nbytes = Samples.packed(0, table.shapes, table.dtype, _LINE)
+            offset = planned.add_batch(batches[number], Target(placed, "", False, nbytes))
+            pictures[number] = Samples(placed.pointers + offset, placed.shapes, placed.strides, placed.dtype)
+        launched = {
+            number: self._launched(planned, batch, part, batches[part.input], pictures[part.input])
+            for number, part in enumerate(self._parts)
+            if part.chain
+        }
+        planned.outputs = [
+            launched[number] if part.chain else _copied(planned, part, batches[part.input])
+            for number, part in enumerate(self._parts)
+        ]
+        return planned
+
+    def _launched(
+        self, planned: PlannedBatch, batch: Batch, part: Part, data: TensorListCPU, pictures: Samples
+    ) -> PlannedOutput:
+        launch, target = self._fused[part.chain].plan(batch, pictures, _place)
+        return PlannedOutput(data, target, launch, planned.add_tables(launch.tables))
+
+    def _batch(self, inputs: Sequence[TensorListCPU], key: BatchKey) -> Batch:
+        """Return a batch as the operators see it when they plan: with their arguments."""
+        nodes = self._graph.inputs
+        request = BatchRequest(len(inputs[0]), {node.name: each for node, each in zip(nodes, inputs, strict=True)}, key)
+        nothing = cast("Any", None)  # no thread is started and nothing allocated for a plan
+        batch = Batch(request, self._seed, nothing, nothing, BatchReads({}, {}), {})
+        for node, value in zip(nodes, inputs, strict=True):
+            batch.keep(Edge(node.index), value)
+        for index, constant in self._constants.items():
+            (value,) = constant.run(batch, [])
+            batch.keep(Edge(index), value)
+        return batch
+
+
+def _place(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str) -> tuple[Target, Samples]:
+    target = Target.of(shapes, dtype, layout)
+    return target, target.table
+
+
+def _copied(planned: PlannedBatch, part: Part, data: TensorListCPU) -> PlannedOutput:
+    if not part.on_gpu:
+        return PlannedOutput(data)
+    table = data.table()
+    target = Target.of(table.shapes, table.dtype, data.layout())
+    return PlannedOutput(data, target, None, (planned.add_batch(data, target),))

@@ -1,0 +1,132 @@
+"""Runs a decoder, a resize and `crop_mirror_normalize` as one: a call of the decoder and one launch a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._codecs import DecodedBatch
+from pipeline._executor.chain import Blame
+from pipeline._graph.graph import Edge, GraphNode
+from pipeline._kernels import Samples
+from pipeline._kernels.fused import plan_crop_resize_normalize
+from pipeline._kernels.launch import Launch
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import allocate, samples_of
+from pipeline._operator_api.request import TensorList
+from pipeline._operators.decoding.image import MixedImageDecoder
+from pipeline._operators.geometry.crop_mirror_normalize import CropMirrorNormalizeGpu
+from pipeline._operators.geometry.resize import ResizeGpu
+from pipeline.types import UINT8
+
+__all__ = ["FusedPictures", "Place"]
+
+Made = TypeVar("Made")
+
+#: Says where samples of some shapes (N, ndim), dtype and layout will be: something that has the memory, and its places.
+Place = Callable[[npt.NDArray[np.int64], np.dtype[Any], str], tuple[Made, Samples]]
+
+
+class FusedPictures:
+    """Runs a chain that `fusion.py` found. The pixels are those of its operators one after the other.
+
+    Any thread may run it: a batch that is decoded occupies its thread for as long, and another thread can prepare the
+    next batch.
+
+    Args:
+        nodes: the chain.
+        operators: their implementations.
+    """
+
+    def __init__(self, nodes: Sequence[GraphNode], operators: Sequence[Any]) -> None:
+        self._nodes = tuple(nodes)
+        *decoders, self._resizer, self._normalizer = operators
+        self._decoder = decoders[0] if decoders else None
+
+    @staticmethod
+    def fits(operators: Sequence[Any]) -> bool:
+        """Tell whether these are implementations that can be run as one; those for frames of sequences are not."""
+        kinds = (MixedImageDecoder, ResizeGpu, CropMirrorNormalizeGpu)[-len(operators) :]
+        return all(isinstance(operator, kind) for operator, kind in zip(operators, kinds, strict=True))
+
+    def run(self, batch: Batch) -> bool:
+        """Make the chain's result and put it into the batch's values.
+
+        Returns:
+            False when the pictures aren't such as this can do, and nothing was done.
+
+        Raises:
+            OperatorError: naming the operator and the samples that failed.
+        """
+        first = self._nodes[0]
+        inputs: list[Any] = [batch.values[edge] for edge in first.inputs]
+        if self._decoder is None:
+            if not self.takes(inputs[0]):
+                return False
+            self._finish(batch, samples_of(inputs[0]))
+            return True
+        batch.keep_alive.append(inputs)
+        with Blame(first, batch):
+            decoded: DecodedBatch = self._decoder.decode(batch, inputs)
+        try:
+            self._finish(batch, decoded.samples)
+        finally:
+            decoded.release()
+        return True
+
+    @staticmethod
+    def takes(data: TensorList) -> bool:
+        """Tell whether the kernel can read a batch, which may be anywhere: pictures with 1 or 3 channels, all alike."""
+        if data.layout() not in ("", "HWC") or data.ndim != 3 or data.dtype != UINT8:
+            return False
+        channels = data.table().shapes[:, 2]
+        return bool(channels[0] in (1, 3) and (channels == channels[0]).all())
+
+    def plan(self, batch: Batch, source: Samples, place: Place[Made]) -> tuple[Launch, Made]:
+        """Return the launch of a batch, which needs no GPU, and what `place` made.
+
+        Args:
+            batch: the batch; arguments are among its values.
+            source: the pictures.
+            place: says where the result will be: of shapes (N, 3), their dtype and layout.
+
+        Raises:
+            OperatorError: naming the operator and the samples that failed.
+        """
+        resize, normalize = self._nodes[-2:]
+        with Blame(resize, batch):
+            solved, filters = self._resizer.plan(batch, "HW", source.shapes[:, :2])
+            rounded = self._resizer.dtype_of(source.dtype) == np.uint8
+        with Blame(normalize, batch):
+            resized = np.concatenate([solved.size, source.shapes[:, 2:]], axis=1)
+            placed = self._normalizer.place(batch, "HWC", resized)
+            plan = placed.plan
+            made, target = place(
+                np.ascontiguousarray(placed.extents[:, list(plan.perm)]), plan.dtype, plan.output_layout
+            )
+            launch = plan_crop_resize_normalize(
+                source,
+                target,
+                layout=plan.output_layout,
+                roi=np.concatenate([solved.low, solved.high], axis=1),
+                size=solved.size,
+                crop=placed.starts[:, :2],
+                mirror=placed.mirror,
+                scale=placed.scale,
+                bias=placed.bias,
+                min_filter=filters.lower,
+                mag_filter=filters.upper,
+                antialias=filters.antialias,
+                rounded=rounded,
+            )
+        return launch, made
+
+    def _finish(self, batch: Batch, source: Samples) -> None:
+        normalize = self._nodes[-1]
+        launch, made = self.plan(batch, source, allocate)
+        with Blame(normalize, batch):
+            self._normalizer.kernels.run(launch, batch.stream)
+            batch.keep(Edge(normalize.index), made)

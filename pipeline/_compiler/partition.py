@@ -1,0 +1,184 @@
+"""Cuts a graph in two, so that each half can run in a process of its own: what decodes here, what the GPU does there.
+
+The halves make the same numbers as the whole: nodes keep their random numbers, names and lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from pipeline._compiler.per_frame_arguments import may_be_sequence
+from pipeline._declaration.registry import has_implementation, implementation
+from pipeline._graph.graph import Edge, Graph, GraphNode, check_branches, check_names
+from pipeline._operator_api.reader import Reader
+from pipeline.errors import GraphError
+
+__all__ = ["Halves", "cut", "halves_by_device", "on_cpu_first"]
+
+# What is cheaper to make in both halves than to hand over with every batch.
+_CONSTANT = "constant_value"
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """A graph in two.
+
+    Attributes:
+        first: runs first. Its outputs are what the second half is fed.
+        second: the rest. Its inputs, in order, are the outputs of `first`; its outputs are those of the whole.
+        crossing: names of the second half's inputs, in order.
+    """
+
+    first: Graph
+    second: Graph
+    crossing: tuple[str, ...]
+
+
+def halves_by_device(graph: Graph) -> Halves:
+    """Cut a graph between CPU and GPU: the first half runs on the CPU alone.
+
+    Decoders with ``device="mixed"`` decode on the CPU instead. What the CPU does with results of the GPU belongs to
+    the second half.
+
+    Raises:
+        GraphError: an operator can't be placed so; it names it and the user's line.
+    """
+    return cut(on_cpu_first(graph), lambda node: node.device == "gpu")
+
+
+def on_cpu_first(graph: Graph) -> Graph:
+    """Return a graph with a CPU operator and a copy to the GPU in place of each that takes data to the GPU.
+
+    Raises:
+        GraphError: an operator that takes data to the GPU has no version for the CPU; it names it and the line.
+    """
+    nodes: list[GraphNode] = []
+    moved: dict[Edge, Edge] = {}
+    for node in graph.nodes:
+        made = _renumbered(node, len(nodes), moved)
+        nodes.append(made)
+        for output in range(node.output_count):
+            moved[Edge(node.index, output)] = Edge(made.index, output)
+        if not _brings_data(node):
+            continue
+        nodes[-1] = replace(made, device="cpu")
+        for output in range(node.output_count):
+            copy = GraphNode(
+                index=len(nodes),
+                operator="copy_to_gpu",
+                name=f"__{node.name}_{output}_to_gpu",
+                device="gpu",
+                inputs=(Edge(made.index, output),),
+                location=node.location,
+                branch=made.branch,
+            )
+            nodes.append(copy)
+            moved[Edge(node.index, output)] = Edge(copy.index)
+    return _checked(nodes, [moved[edge] for edge in graph.outputs])
+
+
+def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Halves:
+    """Cut a graph in two.
+
+    What depends on the second half belongs to it, too. So does, in a branch of the graph, what the second half reads:
+    only batches that all samples have can cross.
+
+    Args:
+        graph: the graph; it is not changed.
+        is_late: tells which nodes have to be in the second half.
+
+    Raises:
+        GraphError: a node of the second half reads a data set: it would be read in another order.
+    """
+    late = _late(graph, is_late)
+    for node in graph.nodes:
+        if node.index in late and _reads_data(node):
+            raise GraphError(
+                f"{node.display} reads data, so it can't run in another process than what is first in the graph"
+                f"\n  at {node.location}"
+            )
+    sources = {edge for node in graph.nodes if node.index in late for edge in node.sources if edge.node not in late}
+    constants = {edge.node for edge in sources if graph.nodes[edge.node].operator == _CONSTANT}
+    read = {edge for edge in sources if edge.node not in constants}
+    # Outputs that the first half makes have places of their own: users may write to them while the others are read.
+    returned = [number for number, edge in enumerate(graph.outputs) if edge.node not in late]
+    crossing = [*sorted(read), *(graph.outputs[number] for number in returned)]
+
+    first: list[GraphNode] = []
+    moved: dict[Edge, Edge] = {}
+    for node in graph.nodes:
+        if node.index not in late:
+            _add(node, first, moved)
+    first_graph = _checked(first, [moved[edge] for edge in crossing])
+
+    names = tuple(f"__crossing_{number}" for number in range(len(crossing)))
+    second = [
+        _input(graph, number, name, edge) for number, (name, edge) in enumerate(zip(names, crossing, strict=True))
+    ]
+    moved = {edge: Edge(number) for number, edge in enumerate(crossing[: len(read)])}
+    for node in graph.nodes:
+        if node.index in late or node.index in constants:
+            _add(node, second, moved)
+    made_first = {number: Edge(len(read) + place) for place, number in enumerate(returned)}
+    outputs = [made_first[number] if number in made_first else moved[edge] for number, edge in enumerate(graph.outputs)]
+    return Halves(first_graph, _checked(second, outputs), names)
+
+
+def _input(graph: Graph, number: int, name: str, edge: Edge) -> GraphNode:
+    # Operators that run by frames find out that they may have to by the layouts that inputs declare.
+    arguments = {"layout": "F"} if may_be_sequence(graph, edge) else {}
+    return GraphNode(
+        number, "external_source", name, "cpu", arguments=arguments, location=graph.nodes[edge.node].location
+    )
+
+
+def _late(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Collection[int]:
+    late = {node.index for node in graph.nodes if is_late(node)}
+    while True:
+        before = len(late)
+        for node in graph.nodes:
+            if any(edge.node in late for edge in node.sources):
+                late.add(node.index)
+        for node in reversed(graph.nodes):
+            if node.index in late:
+                late.update(edge.node for edge in node.sources if graph.nodes[edge.node].branch)
+        if len(late) == before:
+            return late
+
+
+def _brings_data(node: GraphNode) -> bool:
+    """Whether a node takes data to the GPU, and can be a node of the CPU with a copy behind it."""
+    if node.device == "mixed":
+        if node.operator == "nvidia_pipeline" or not has_implementation(node.operator, "cpu"):
+            raise GraphError(f"{node.display} has no version for the CPU, device={node.device!r}\n  at {node.location}")
+        return True
+    return node.device == "gpu" and node.schema.fed
+
+
+def _reads_data(node: GraphNode) -> bool:
+    return node.schema.fed or issubclass(implementation(node.operator, node.device), Reader)
+
+
+def _add(node: GraphNode, nodes: list[GraphNode], moved: dict[Edge, Edge]) -> None:
+    made = _renumbered(node, len(nodes), moved)
+    nodes.append(made)
+    moved.update({Edge(node.index, output): Edge(made.index, output) for output in range(node.output_count)})
+
+
+def _renumbered(node: GraphNode, index: int, moved: dict[Edge, Edge]) -> GraphNode:
+    return replace(
+        node,
+        index=index,
+        inputs=tuple(moved[edge] for edge in node.inputs),
+        argument_inputs={name: moved[edge] for name, edge in node.argument_inputs.items()},
+        branch=tuple((moved[edge], value) for edge, value in node.branch),
+        twin=None,
+        stream=node.random_stream,
+    )
+
+
+def _checked(nodes: list[GraphNode], outputs: list[Edge]) -> Graph:
+    check_names(nodes)
+    check_branches(nodes, outputs)
+    return Graph(tuple(nodes), tuple(outputs))

@@ -1,0 +1,245 @@
+"""Arguments that differ from frame to frame: the frames of sequences run as samples of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import BatchOperator, OutputSpec, SampleOperator
+from pipeline._operator_api.request import TensorList
+from pipeline.errors import ArgumentValueError, OperatorError, SampleFailure
+from pipeline.tensors.cpu import Array, TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["by_frames", "may_be_sequence"]
+
+
+def by_frames(graph: Graph, node: GraphNode, operator: Any) -> Any:
+    """Return an operator that runs frames as samples where its arguments are sequences; itself where none can be."""
+    if not any(may_be_sequence(graph, edge) for edge in node.argument_inputs.values()):
+        return operator
+    return _SampleFrames(operator) if isinstance(operator, SampleOperator) else _BatchFrames(operator)
+
+
+def may_be_sequence(graph: Graph, edge: Edge) -> bool:
+    """Whether data may have a layout that begins with F: something that it is made of has."""
+    pending, seen = [edge.node], set()
+    while pending:
+        node = graph.nodes[pending.pop()]
+        if node.operator == "per_frame" or (node.schema.fed and (node.argument("layout") or "")[:1] == "F"):
+            return True
+        if node.index not in seen:
+            seen.add(node.index)
+            pending += [source.node for source in (*node.inputs, *node.argument_inputs.values())]
+    return False
+
+
+def _is_sequence(layout: str) -> bool:
+    return layout[:1] == "F"
+
+
+def _sequence_arguments(batch: Batch, node: GraphNode) -> frozenset[str]:
+    """Return the names of the arguments that differ from frame to frame in a batch."""
+    return frozenset(name for name, edge in node.argument_inputs.items() if _is_sequence(batch.values[edge].layout()))
+
+
+def _repeats(node: GraphNode) -> bool:
+    """Whether an operator on sequences of arguments takes inputs that are none, and uses them for each frame."""
+    return node.operator == "coord_transform" or node.operator.startswith("transforms.")
+
+
+class _Frames(Batch):
+    """The frames of all sequences of a batch, as a batch.
+
+    Args:
+        whole: the batch.
+        node: the operator.
+        names: its arguments that differ from frame to frame.
+
+    Attributes:
+        begins: number of the first frame of each sequence, and of all frames.
+    """
+
+    def __init__(self, whole: Batch, node: GraphNode, names: frozenset[str]) -> None:
+        super().__init__(whole.request, whole.seed, whole.pool, whole.allocate, whole.reads, whole.branches)
+        self.stream, self.keep_alive, self.trace = whole.stream, whole.keep_alive, whole.trace
+        values = {name: whole.values[edge] for name, edge in node.argument_inputs.items()}
+        counts = [[shape[0] for shape in values[name].shape()] for name in sorted(names)]
+        if any(each != counts[0] for each in counts):
+            raise ArgumentValueError(f"the arguments {', '.join(sorted(names))} are for different numbers of frames")
+        self.begins = np.concatenate([[0], np.cumsum(counts[0])])
+        self.size = int(self.begins[-1])
+        owners = np.repeat(np.arange(len(counts[0])), counts[0])
+        expanded = {name: _expanded(value, None if name in names else owners) for name, value in values.items()}
+        self._arguments = Arguments(node, expanded, self.size)
+        self._whole = whole
+
+    @property
+    def values(self) -> Mapping[Edge, TensorList]:
+        return {}
+
+    def arguments(self, node: GraphNode) -> Arguments:
+        return self._arguments
+
+    def generator(self, node: GraphNode) -> np.random.Generator:
+        return self._whole.generator(node)
+
+    def siblings(self, sample: int) -> range:
+        return self.numbers(int(np.searchsorted(self.begins, sample, side="right")) - 1)
+
+    def numbers(self, sequence: int) -> range:
+        """Return the numbers of a sequence's frames."""
+        return range(int(self.begins[sequence]), int(self.begins[sequence + 1]))
+
+    def check(self, sequence: int, count: int) -> None:
+        """Check that a sequence has as many frames as the arguments are for.
+
+        Raises:
+            ArgumentValueError: it has not.
+        """
+        wanted = len(self.numbers(sequence))
+        if count != wanted:
+            raise ArgumentValueError(f"there are arguments for {wanted} frames, the sequence has {count}")
+
+
+def _expanded(value: TensorList, owners: Array | None) -> TensorListCPU:
+    """Return an argument for each frame: its rows, or the values of the frames' sequences."""
+    assert isinstance(value, TensorListCPU)
+    samples = [np.asarray(sample) for sample in value.samples]
+    if owners is not None:
+        return TensorListCPU([samples[owner] for owner in owners.tolist()])
+    return TensorListCPU([np.asarray(row) for sample in samples for row in sample])
+
+
+def _without_frames(layout: str) -> str:
+    if not _is_sequence(layout):
+        raise ArgumentValueError(f"arguments that differ from frame to frame need a sequence, F first, not {layout!r}")
+    return layout[1:]
+
+
+def _with_frames(layout: str) -> str:
+    return f"F{layout}" if layout else ""
+
+
+@dataclass(frozen=True)
+class _State:
+    """What one batch is run with.
+
+    Attributes:
+        inner: state of the operator.
+        frames: the frames, or None where arguments don't differ between them.
+        sequences: which inputs are sequences.
+    """
+
+    inner: Any
+    frames: _Frames | None = None
+    sequences: tuple[bool, ...] = ()
+
+
+class _SampleFrames(SampleOperator[_State]):
+    """Runs an operator on each frame of a sample in turn."""
+
+    def __init__(self, operator: SampleOperator[Any]) -> None:
+        super().__init__(operator.node, operator.setup)
+        self._operator = operator
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
+        names = _sequence_arguments(batch, self.node)
+        if not names:
+            state, outputs = self._operator.start(batch, inputs)
+            return _State(state), outputs
+        frames = _Frames(batch, self.node, names)
+        sequences = tuple(
+            _is_sequence(spec.layout) or not (position or _repeats(self.node)) for position, spec in enumerate(inputs)
+        )
+        specs = [
+            OutputSpec(_without_frames(spec.layout), None if spec.shape is None else spec.shape[1:], spec.dtype)
+            if sequence
+            else spec
+            for sequence, spec in zip(sequences, inputs, strict=True)
+        ]
+        state, outputs = self._operator.start(frames, specs)
+        made = [OutputSpec(_with_frames(spec.layout), None, spec.dtype) for spec in outputs]
+        return _State(state, frames, sequences), made
+
+    def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array | tuple[Array, ...]:
+        if state.frames is None:
+            return self._operator.run(state.inner, sample, inputs, out)
+        for sequence, each in zip(state.sequences, inputs, strict=True):
+            if sequence:
+                state.frames.check(sample, len(each))
+        made = [
+            self._operator.run(
+                state.inner,
+                number,
+                [each[index] if sequence else each for sequence, each in zip(state.sequences, inputs, strict=True)],
+                None,
+            )
+            for index, number in enumerate(state.frames.numbers(sample))
+        ]
+        if not made:
+            raise ArgumentValueError("the sequence has no frames")
+        if isinstance(made[0], tuple):
+            return tuple(_stacked(column) for column in zip(*made, strict=True))
+        return _stacked(made)
+
+
+def _stacked(frames: Sequence[Any]) -> Array:
+    shapes = {frame.shape for frame in frames}
+    if len(shapes) > 1:
+        raise ArgumentValueError(f"the frames get different shapes, {' and '.join(map(str, sorted(shapes)))}")
+    return np.stack(frames)
+
+
+class _BatchFrames(BatchOperator):
+    """Runs an operator once, on the frames of all sequences."""
+
+    def __init__(self, operator: BatchOperator) -> None:
+        super().__init__(operator.node, operator.setup)
+        self._operator = operator
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        names = _sequence_arguments(batch, self.node)
+        if not names:
+            return self._operator.run(batch, inputs)
+        frames = _Frames(batch, self.node, names)
+        owners = np.repeat(np.arange(batch.size), np.diff(frames.begins)).tolist()
+        given = []
+        for position, value in enumerate(inputs):
+            if _is_sequence(value.layout()) or not (position or _repeats(self.node)):
+                layout = _without_frames(value.layout())
+                for sample, shape in enumerate(value.shape()):
+                    frames.check(sample, shape[0])
+                rows = [sample[index] for sample in value.samples for index in range(len(sample))]
+                given.append(type(value)(rows, layout))
+            else:
+                given.append(type(value)([value.samples[owner] for owner in owners], value.layout()))
+        try:
+            made = self._operator.run(frames, given)
+        except OperatorError as error:
+            failures = [
+                SampleFailure(int(np.searchsorted(frames.begins, each.sample, side="right")) - 1, each.error)
+                for each in error.failures
+            ]
+            raise OperatorError.type_for(error)(str(error), failures=tuple(failures)) from error
+        return [self._folded(value, frames.begins.tolist()) for value in made]
+
+    @staticmethod
+    def _folded(value: Any, begins: list[int]) -> Any:
+        layout = _with_frames(value.layout())
+        spans = list(pairwise(begins))
+        if value.dense is not None:
+            return type(value)([value.dense[begin:end] for begin, end in spans], layout)
+        stack: Any = np.stack
+        if isinstance(value, TensorListGPU):
+            import cupy
+
+            stack = cupy.stack
+        return type(value)([stack(value.samples[begin:end]) for begin, end in spans], layout)

@@ -1,0 +1,1 @@
+"""Threads: pools, queues, core affinity, and hooks for forks and finalizers."""

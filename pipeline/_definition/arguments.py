@@ -1,0 +1,152 @@
+"""The arguments of a pipeline, checked, and what they mean for its executor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+from pipeline._executor import ExecutorConfig
+from pipeline._rng import fresh_seed
+from pipeline.errors import (
+    ArgumentMismatchError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    MissingSizeError,
+    UnknownArgumentError,
+)
+
+__all__ = ["PipelineArguments"]
+
+_INTEGERS = (
+    "batch_size",
+    "num_threads",
+    "seed",
+    "device_id",
+    "bytes_per_sample",
+    "max_streams",
+    "default_cuda_stream_priority",
+    "py_num_workers",
+)
+
+
+@dataclass(frozen=True)
+class PipelineArguments:
+    """What `Pipeline` was made with; its docstring says what each argument means.
+
+    Raises:
+        ArgumentTypeError, ArgumentValueError: for arguments that can't be used.
+    """
+
+    batch_size: int = -1
+    num_threads: int = -1
+    device_id: int | None = -1
+    seed: int = -1
+    exec_pipelined: bool = True
+    prefetch_queue_depth: int | dict[str, int] = 2
+    exec_async: bool = True
+    bytes_per_sample: int = 0
+    set_affinity: bool = False
+    max_streams: int = -1
+    default_cuda_stream_priority: int = 0
+    enable_memory_stats: bool = False
+    py_num_workers: int = 1
+    py_start_method: str = "fork"
+    exec_dynamic: bool = False
+    enable_checkpointing: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "num_threads", "seed"):  # None, DALI's own default, is one more way to say nothing
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, -1)
+        for name in _INTEGERS:
+            value = getattr(self, name)
+            if isinstance(value, bool) or not (hasattr(value, "__index__") or (value is None and name == "device_id")):
+                wanted = "int, or None for no GPU" if name == "device_id" else "int"
+                raise ArgumentTypeError(f"Pipeline: {name} must be {wanted}, not {type(value).__name__} ({value!r})")
+        if self.py_start_method not in ("fork", "spawn"):
+            raise ArgumentValueError(
+                f'Pipeline: py_start_method must be "fork" or "spawn", not {self.py_start_method!r}'
+            )
+        for name in ("py_num_workers", "bytes_per_sample"):
+            if getattr(self, name) < 0:
+                raise ArgumentMismatchError(f"Pipeline: {name} must be 0 or more, not {getattr(self, name)}")
+        if self.max_streams < 1 and self.max_streams != -1:
+            raise ArgumentValueError(
+                f"Pipeline: max_streams must be 1 or more, or -1 for any number, not {self.max_streams}"
+            )
+        self._check_depth()
+        if not self.exec_pipelined and not self.exec_async and isinstance(self.prefetch_queue_depth, dict):
+            raise ArgumentValueError(
+                "Pipeline: separate queues (prefetch_queue_depth as a dict) need exec_pipelined or exec_async"
+            )
+
+    def _check_depth(self) -> None:
+        if isinstance(self.prefetch_queue_depth, dict) and set(self.prefetch_queue_depth) != {"cpu_size", "gpu_size"}:
+            raise UnknownArgumentError(
+                'Pipeline: prefetch_queue_depth must be int or {"cpu_size": int, "gpu_size": int}, '
+                f"not {self.prefetch_queue_depth!r}"
+            )
+        for size in self.queue_depths:
+            if isinstance(size, bool) or not isinstance(size, int):
+                raise ArgumentTypeError(
+                    'Pipeline: prefetch_queue_depth must be int or {"cpu_size": int, "gpu_size": int}, '
+                    f"not {self.prefetch_queue_depth!r}"
+                )
+            if size < 1:
+                raise ArgumentValueError(
+                    f"Pipeline: prefetch_queue_depth must be 1 or more, not {self.prefetch_queue_depth!r}"
+                )
+
+    @cached_property
+    def drawn_seed(self) -> int:
+        """The seed, or one that is drawn once where none was given."""
+        return self.seed if self.seed >= 0 else fresh_seed()
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The arguments by name."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def over(self, others: Mapping[str, Any]) -> PipelineArguments:
+        """Return these arguments, with others in place of those that were left at their defaults."""
+        defaults = PipelineArguments().given
+        own = {name: value for name, value in self.given.items() if value != defaults[name]}
+        return PipelineArguments(**{**others, **own})
+
+    @property
+    def queue_depths(self) -> tuple[int, int]:
+        """Batches in the CPU stage and in the GPU stage at once."""
+        depth: Any = self.prefetch_queue_depth
+        return (depth["cpu_size"], depth["gpu_size"]) if isinstance(depth, dict) else (depth, depth)
+
+    @property
+    def depth(self) -> int:
+        """Batches that may be on their way at once."""
+        return max(self.queue_depths) if self.exec_pipelined else 1
+
+    def executor_config(self) -> ExecutorConfig:
+        """Return how the executor is to run.
+
+        Raises:
+            MissingSizeError: when the pipeline was made without what running needs.
+        """
+        for name in ("batch_size", "num_threads"):
+            if getattr(self, name) < 1:
+                raise MissingSizeError(f"the pipeline has no {name}: pass {name}= (1 or more)")
+        cpu_depth, gpu_depth = self.queue_depths if self.exec_pipelined else (1, 1)
+        device_id = 0 if self.device_id == -1 else self.device_id
+        return ExecutorConfig(
+            max_batch_size=self.batch_size,
+            num_threads=self.num_threads,
+            device_id=device_id,
+            seed=self.drawn_seed,
+            cpu_depth=cpu_depth,
+            gpu_depth=gpu_depth,
+            gpu_streams=gpu_depth if self.max_streams == -1 else min(gpu_depth, self.max_streams),
+            stream_priority=self.default_cuda_stream_priority,
+            set_affinity=self.set_affinity,
+            bytes_per_sample=self.bytes_per_sample,
+            memory_statistics=self.enable_memory_stats,
+        )

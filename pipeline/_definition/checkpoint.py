@@ -1,0 +1,70 @@
+"""Checkpoints: where the run of a pipeline is, as bytes. Reading them runs no code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field
+
+import msgpack
+
+from pipeline._definition.running import Position
+from pipeline._operator_api.reader import ReaderPosition
+from pipeline.errors import SerializationError
+
+__all__ = ["Checkpoint"]
+
+MAGIC = b"dali-proxy checkpoint\n"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a pipeline needs to go on exactly where another one was.
+
+    Attributes:
+        seed: of the random numbers, which depend on it and on the position.
+        position: before which batch, and how far sources and readers are.
+        notes: what the caller wants to find again, such as an iterator its place in the epoch.
+    """
+
+    seed: int
+    position: Position
+    notes: Mapping[str, int] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """Return it as bytes, for `from_bytes`."""
+        content = {
+            "version": FORMAT_VERSION,
+            "seed": self.seed,
+            "epoch": self.position.epoch,
+            "iteration": self.position.iteration,
+            "sources": self.position.sources or {},
+            "readers": {name: astuple(at) for name, at in (self.position.readers or {}).items()},
+            "notes": dict(self.notes),
+        }
+        return MAGIC + bytes(msgpack.packb(content))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Checkpoint:
+        """Read what `to_bytes` returned.
+
+        Raises:
+            SerializationError: for bytes that are no checkpoint, or one of another version.
+        """
+        if not isinstance(data, bytes | bytearray) or not data.startswith(MAGIC):
+            raise SerializationError("this is no checkpoint of dali-proxy")
+        try:
+            content = msgpack.unpackb(data[len(MAGIC) :])
+            if content["version"] != FORMAT_VERSION:
+                raise SerializationError(
+                    f"the checkpoint is of format {content['version']}, this version reads {FORMAT_VERSION}"
+                )
+            sources = {str(name): int(count) for name, count in content["sources"].items()}
+            readers = {str(name): ReaderPosition(*map(int, at)) for name, at in content["readers"].items()}
+            position = Position(int(content["epoch"]), int(content["iteration"]), sources, readers)
+            notes = {str(name): int(value) for name, value in content.get("notes", {}).items()}
+            return cls(int(content["seed"]), position, notes)
+        except SerializationError:
+            raise
+        except Exception as error:
+            raise SerializationError(f"the checkpoint is damaged: {type(error).__name__}: {error}") from error

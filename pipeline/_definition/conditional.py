@@ -1,0 +1,296 @@
+"""Rewrites graph functions, so that `if`, `and`, `or` and `not` work on data nodes."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import inspect
+import sysconfig
+import textwrap
+import types
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from pipeline._graph import conditions
+from pipeline.errors import GraphError
+
+__all__ = ["called", "convert", "do_not_convert"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+#: How rewritten code calls us.
+_US = "dali_proxy_conditions_"
+_MARK = "_dali_proxy_keeps_its_code"
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_ELSEWHERE = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_PACKAGES = ("pipeline", "dali_proxy")
+
+_converted: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+_CODES: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
+
+
+def do_not_convert(function: _Function) -> _Function:
+    """Keep a function as it is, when a graph function with ``enable_conditionals=True`` calls it.
+
+    Functions that are defined in it are kept, too: sources that must be pickled, for one.
+    """
+    setattr(function, _MARK, True)
+    return function
+
+
+def convert(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that does the same, in which conditions may be data nodes.
+
+    Functions that it calls are converted in turn, but for those of installed packages.
+
+    Raises:
+        GraphError: the source of the function can't be found.
+    """
+    if getattr(function, _MARK, False) or getattr(function, "__code__", None) in _CODES:
+        return function
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError) as error:
+        raise GraphError(
+            f"enable_conditionals=True needs the source of {getattr(function, '__qualname__', function)}, which can't "
+            "be found: write it to a file"
+        ) from error
+    tree = ast.parse(textwrap.dedent("".join(lines)))
+    definition = tree.body[0]
+    if not isinstance(definition, ast.FunctionDef):
+        return function
+    ast.increment_lineno(tree, first - 1)
+    definition.decorator_list = []
+    _Rewriter().visit(definition)
+    made: Callable[..., Any] = _compiled(definition, function)
+    return made
+
+
+def called(function: Any) -> Any:
+    """Return what is to be called in the place of a function: itself, or a converted copy of a user's function.
+
+    It is converted once. Functions of installed packages, lambdas and what has no source are called as they are.
+    """
+    if isinstance(function, types.MethodType):
+        inner = called(function.__func__)
+        return function if inner is function.__func__ else types.MethodType(inner, function.__self__)
+    if not isinstance(function, types.FunctionType) or function.__code__ in _CODES or function.__name__ == "<lambda>":
+        return function
+    if function.__module__.partition(".")[0] in _PACKAGES or function.__code__.co_filename.startswith(_ELSEWHERE):
+        return function
+    if function not in _converted:
+        try:
+            _converted[function] = convert(function)
+        except (GraphError, SyntaxError):
+            return function
+    return _converted[function]
+
+
+class _Runtime:
+    """What rewritten code calls."""
+
+    all_of = staticmethod(conditions.all_of)
+    any_of = staticmethod(conditions.any_of)
+    call = staticmethod(called)
+    choose = staticmethod(conditions.choose)
+    current = staticmethod(conditions.current)
+    negate = staticmethod(conditions.negate)
+    run_if = staticmethod(conditions.run_if)
+
+
+def _compiled(definition: ast.FunctionDef, function: Any) -> Any:
+    """Compile a definition, and give it the globals, the closure and the defaults of a function."""
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    cells[_US] = types.CellType(_Runtime)
+    names = [ast.arg(name) for name in cells]
+    maker = _function("maker", names, [definition, ast.Return(_load(definition.name))])
+    module = ast.fix_missing_locations(ast.Module([ast.copy_location(maker, definition)], []))
+    code = compile(module, function.__code__.co_filename, "exec")
+    inner = _code_named(_code_named(code, "maker"), definition.name)
+    closure = tuple(cells[name] for name in inner.co_freevars)
+    made = types.FunctionType(inner, function.__globals__, function.__name__, function.__defaults__, closure)
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__qualname__, made.__module__, made.__doc__ = function.__qualname__, function.__module__, function.__doc__
+    _remember(inner)
+    return made
+
+
+def _code_named(code: types.CodeType, name: str) -> types.CodeType:
+    return next(each for each in code.co_consts if isinstance(each, types.CodeType) and each.co_name == name)
+
+
+def _remember(code: types.CodeType) -> None:
+    _CODES.add(code)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            _remember(constant)
+
+
+class _Rewriter(ast.NodeTransformer):
+    """Turns conditions to calls, from the inside out."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> Any:
+        node.body = self._block(node.body)
+        return node
+
+    def visit_Call(self, node: ast.Call) -> Any:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "super":
+            return node
+        node.func = _call("call", [node.func], node)
+        return node
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> Any:
+        if _escapes(node):
+            return node
+        self.generic_visit(node)
+        name = "all_of" if isinstance(node.op, ast.And) else "any_of"
+        return _call(name, [_lambda(value) for value in node.values], node)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> Any:
+        self.generic_visit(node)
+        return _call("negate", [node.operand], node) if isinstance(node.op, ast.Not) else node
+
+    def visit_IfExp(self, node: ast.IfExp) -> Any:
+        if _escapes(node):
+            return node
+        self.generic_visit(node)
+        return _call("choose", [node.test, _lambda(node.body), _lambda(node.orelse)], node)
+
+    def generic_visit(self, node: ast.AST) -> Any:
+        for name in ("body", "orelse", "finalbody"):
+            statements = getattr(node, name, None)
+            if isinstance(statements, list) and statements and isinstance(statements[0], ast.stmt):
+                setattr(node, name, self._block(statements))
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, ast.expr):
+                setattr(node, name, self.visit(value))
+            elif isinstance(value, list) and not (value and isinstance(value[0], ast.stmt)):
+                setattr(node, name, [self.visit(item) if isinstance(item, ast.AST) else item for item in value])
+        return node
+
+    def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
+        made: list[ast.stmt] = []
+        for number, statement in enumerate(statements):
+            if isinstance(statement, ast.If) and not _leaves(statement):
+                rest = statements[number + 1 :]
+                if _returns(statement):
+                    return made + self._returning(statement, rest)
+                made += self._assigning(statement)
+            else:
+                made.append(self.visit(statement))
+        return made
+
+    def _assigning(self, node: ast.If) -> list[ast.stmt]:
+        """Rewrite an `if` that assigns to variables: its branches take and return them."""
+        names = sorted(_assigned([*node.body, *node.orelse]))
+        given = ast.Tuple([_load(name) for name in names], ast.Load())
+        branches, calls = self._branches(node, names, [ast.Return(given)])
+        value = _call("run_if", calls, node)
+        target: ast.stmt = ast.Expr(value)
+        if names:
+            target = ast.Assign([ast.Tuple([ast.Name(name, ast.Store()) for name in names], ast.Store())], value)
+        return [*branches, ast.copy_location(target, node)]
+
+    def _returning(self, node: ast.If, rest: list[ast.stmt]) -> list[ast.stmt]:
+        """Rewrite an `if` that returns: what follows it becomes the end of the branches that don't."""
+        node.body = node.body if _ends(node.body) else [*node.body, *rest]
+        node.orelse = node.orelse if _ends(node.orelse) else [*node.orelse, *copy.deepcopy(rest)]
+        names = sorted(_assigned([*node.body, *node.orelse]))
+        branches, calls = self._branches(node, names, [])
+        calls[3] = ast.Tuple([], ast.Load())  # the branches return what the function does
+        return [*branches, ast.copy_location(ast.Return(_call("run_if", calls, node)), node)]
+
+    def _branches(self, node: ast.If, names: list[str], end: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.expr]]:
+        self._count += 1
+        test = self.visit(node.test)
+        made: list[ast.stmt] = []
+        calls: list[ast.expr] = [test]
+        for kind, statements in (("then", node.body), ("otherwise", node.orelse)):
+            name = f"{_US}{kind}_{self._count}"
+            parameters = [ast.arg(each) for each in names]
+            body = [*(self._block(statements) or [ast.Pass()]), *copy.deepcopy(end)]
+            made.append(ast.copy_location(_function(name, parameters, body), node))
+            calls.append(_load(name))
+        values: list[ast.expr] = [_call("current", [ast.Constant(each), _lambda(_load(each))], node) for each in names]
+        calls += [
+            ast.Tuple([ast.Constant(each) for each in names], ast.Load()),
+            ast.Tuple(values, ast.Load()),
+        ]
+        return made, calls
+
+
+def _load(name: str) -> ast.expr:
+    return ast.Name(name, ast.Load())
+
+
+def _lambda(body: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.Lambda(ast.arguments([], [], None, [], [], None, []), body), body)
+
+
+def _function(name: str, parameters: list[ast.arg], body: list[Any]) -> ast.FunctionDef:
+    made: Any = ast.FunctionDef(name, ast.arguments([], parameters, None, [], [], None, []), body, [])
+    made.returns = made.type_comment = None
+    made.type_params = []
+    return made  # type: ignore[no-any-return]
+
+
+def _call(name: str, values: list[Any], where: ast.AST) -> ast.expr:
+    made = ast.Call(ast.Attribute(_load(_US), name, ast.Load()), values, [])
+    return ast.copy_location(made, where)
+
+
+def _walk(nodes: Iterable[ast.AST], into_loops: bool = True) -> Iterable[ast.AST]:
+    """Yield nodes, but nothing that lies in scopes of their own."""
+    for node in nodes:
+        yield node
+        if isinstance(node, _SCOPES) or (not into_loops and isinstance(node, ast.For | ast.While)):
+            continue
+        yield from _walk(ast.iter_child_nodes(node), into_loops)
+
+
+def _assigned(statements: list[ast.stmt]) -> set[str]:
+    names: set[str] = set()
+    inner = {id(name) for node in _walk(statements) if isinstance(node, _COMPREHENSIONS) for name in ast.walk(node)}
+    for node in _walk(statements):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in inner:
+            names.add(node.id)
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            names.add(node.name)
+    return names
+
+
+def _returns(node: ast.If) -> bool:
+    return any(isinstance(each, ast.Return) for each in _walk([*node.body, *node.orelse]))
+
+
+def _ends(statements: list[ast.stmt]) -> bool:
+    """Tell whether nothing that follows the statements is reached."""
+    if not statements:
+        return False
+    last = statements[-1]
+    if isinstance(last, ast.If):
+        return _ends(last.body) and _ends(last.orelse)
+    return isinstance(last, ast.Return | ast.Raise)
+
+
+def _escapes(node: ast.AST) -> bool:
+    return any(isinstance(each, ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom) for each in _walk([node]))
+
+
+def _leaves(node: ast.If) -> bool:
+    """Tell whether an `if` does what a function of its own can't do for it: such a one is left as it is."""
+    inside = [*node.body, *node.orelse]
+    if any(isinstance(each, ast.Break | ast.Continue) for each in _walk(inside, into_loops=False)):
+        return True
+    kinds = (ast.Global, ast.Nonlocal, ast.Await, ast.Yield, ast.YieldFrom, ast.Delete)
+    return any(isinstance(each, kinds) for each in _walk(inside))

@@ -1,0 +1,251 @@
+"""Graphs and pipeline arguments as bytes: a versioned format that runs no code when it is read.
+
+The bytes are a magic line and a MessagePack map: the version of the format, the arguments of the pipeline, its nodes
+and its outputs. Callables and other objects have no safe form. `encode_pipeline` puts them aside, each under a name,
+for the caller to send by other means (to a process of its own) or to leave out; `decode_pipeline` needs them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import msgpack
+import numpy as np
+
+from pipeline._declaration.registry import all_schemas
+from pipeline._declaration.schema import OperatorSchema
+from pipeline._external_source.spec import SourceOutput, SourceSpec, describe_source
+from pipeline._graph.graph import Edge, Graph, GraphNode, check_branches, check_names
+from pipeline._graph.location import SourceLocation
+from pipeline.errors import GraphError, SerializationError
+from pipeline.types import DALIDataType, DALIImageType, DALIInterpType, to_dali_type, to_numpy_type
+
+__all__ = ["FORMAT_VERSION", "SerializedPipeline", "decode_pipeline", "encode_pipeline"]
+
+MAGIC = b"dali-proxy pipeline\n"
+FORMAT_VERSION = 1
+
+_ENUMS = {"dtype": DALIDataType, "image": DALIImageType, "interp": DALIInterpType}
+
+
+@dataclass(frozen=True)
+class SerializedPipeline:
+    """A graph, the arguments of the pipeline, and the objects that have no safe form.
+
+    Attributes:
+        data: the safe part.
+        objects: callables and such by name: a source has that of its operator, another object "operator.argument".
+    """
+
+    data: bytes
+    objects: Mapping[str, Any] = field(default_factory=dict)
+
+
+def encode_pipeline(graph: Graph, arguments: Mapping[str, Any]) -> SerializedPipeline:
+    """Turn a graph and the arguments of its pipeline to bytes."""
+    encoder = _Encoder()
+    content = {
+        "version": FORMAT_VERSION,
+        "arguments": {name: encoder.value(value, name) for name, value in arguments.items()},
+        "outputs": [[edge.node, edge.output] for edge in graph.outputs],
+        "nodes": [
+            {
+                "operator": node.operator,
+                "name": node.name,
+                "device": node.device,
+                "inputs": [[edge.node, edge.output] for edge in node.inputs],
+                "arguments": {name: encoder.argument(value, node, name) for name, value in node.arguments.items()},
+                "argument_inputs": {name: [e.node, e.output] for name, e in node.argument_inputs.items()},
+                "location": asdict(node.location),
+                "branch": [[edge.node, edge.output, value] for edge, value in node.branch],
+                "twin": node.twin,
+                "stream": node.stream,
+            }
+            for node in graph.nodes
+        ],
+    }
+    return SerializedPipeline(MAGIC + msgpack.packb(content), encoder.objects)
+
+
+def decode_pipeline(data: bytes, objects: Mapping[str, Any] | None = None) -> tuple[Graph, dict[str, Any]]:
+    """Make a graph and the arguments of its pipeline from what `encode_pipeline` returned.
+
+    Args:
+        data: the safe part.
+        objects: what has no safe form, by name.
+
+    Raises:
+        SerializationError: for bytes that are no pipeline, one of another version, one with operators that this
+            version doesn't have, or one that needs objects that weren't given.
+    """
+    if not data.startswith(MAGIC):
+        raise SerializationError("these bytes are no serialized pipeline of dali-proxy")
+    decoder = _Decoder(objects or {})
+    try:
+        content = msgpack.unpackb(data[len(MAGIC) :], strict_map_key=False)
+        if content["version"] != FORMAT_VERSION:
+            raise SerializationError(
+                f"the pipeline was serialized in format {content['version']}, this version reads {FORMAT_VERSION}"
+            )
+        arguments = {name: decoder.value(value) for name, value in content["arguments"].items()}
+        nodes = tuple(
+            GraphNode(
+                index=index,
+                operator=item["operator"],
+                name=item["name"],
+                device=item["device"],
+                inputs=tuple(Edge(*edge) for edge in item["inputs"]),
+                arguments={name: decoder.value(value) for name, value in item["arguments"].items()},
+                argument_inputs={name: Edge(*edge) for name, edge in item["argument_inputs"].items()},
+                location=SourceLocation(**item["location"]),
+                branch=tuple((Edge(*edge), value) for *edge, value in item.get("branch", ())),
+                twin=item.get("twin"),
+                stream=item.get("stream"),
+            )
+            for index, item in enumerate(content["nodes"])
+        )
+        graph = Graph(nodes, tuple(Edge(*edge) for edge in content["outputs"]))
+        _check_graph(graph)
+    except SerializationError:
+        raise
+    except Exception as error:
+        raise SerializationError(f"the serialized pipeline is damaged: {type(error).__name__}: {error}") from error
+    decoder.check_objects()
+    return graph, arguments
+
+
+class _Encoder:
+    """Turns values to what MessagePack knows; a dict says what it stands for by its first key."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Any] = {}
+        self._sources: dict[SourceSpec, str] = {}
+
+    def argument(self, value: Any, node: GraphNode, name: str) -> Any:
+        if isinstance(value, SourceOutput):
+            return self._source(value, node)
+        return self.value(value, f"{node.name}.{name}")
+
+    def value(self, value: Any, name: str) -> Any:
+        if isinstance(value, bool | int | float | str | bytes | None):
+            for tag, enum in _ENUMS.items():
+                if isinstance(value, enum):
+                    return {"enum": tag, "value": int(value)}
+            return value
+        if isinstance(value, tuple | list):
+            return {"tuple": [self.value(item, name) for item in value]}
+        if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+            contiguous = np.ascontiguousarray(value)
+            return {"array": contiguous.tobytes(), "dtype": int(to_dali_type(value.dtype)), "shape": list(value.shape)}
+        if isinstance(value, dict):
+            return {"dict": [[self.value(key, name), self.value(item, name)] for key, item in value.items()]}
+        self.objects[name] = value
+        return {"object": name}
+
+    def _source(self, given: SourceOutput, node: GraphNode) -> Any:
+        spec = given.spec
+        name = self._sources.setdefault(spec, node.name)
+        self.objects[name] = spec.source
+        how: dict[str, Any] = {"batch": spec.batch, "batch_info": spec.batch_info, "num_outputs": spec.num_outputs}
+        if spec.iterable:
+            how["cycle"] = spec.cycle.value
+        if spec.parallel:
+            how.update(parallel=True, prefetch_queue_depth=spec.prefetch_queue_depth)
+        return {"source": name, "output": given.output, "how": how, "display": spec.display}
+
+
+class _Decoder:
+    """The way back. Objects that are missing are noted; the values that need them are None until then."""
+
+    def __init__(self, objects: Mapping[str, Any]) -> None:
+        self._objects = objects
+        self._sources: dict[str, SourceSpec] = {}
+        self._wanted: dict[str, str] = {}  # what each object is, for the user
+
+    def value(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        if "enum" in value:
+            return _ENUMS[value["enum"]](value["value"])
+        if "tuple" in value:
+            return tuple(self.value(item) for item in value["tuple"])
+        if "array" in value:
+            flat = np.frombuffer(value["array"], dtype=to_numpy_type(value["dtype"]))
+            return flat.reshape(value["shape"]).copy()
+        if "dict" in value:
+            return {self.value(key): self.value(item) for key, item in value["dict"]}
+        if "source" in value:
+            return self._source(value)
+        return self._object(value["object"], "an object")
+
+    def check_objects(self) -> None:
+        """Refuse missing objects, and some that nothing needs."""
+        unknown = sorted(set(self._objects) - set(self._wanted))
+        if unknown:
+            known = ", ".join(map(repr, self._wanted)) or "none"
+            raise SerializationError(f"the pipeline has no callback {unknown[0]!r}; its callbacks are: {known}")
+        missing = {name: what for name, what in self._wanted.items() if name not in self._objects}
+        if missing:
+            needs = ", ".join(f"{name!r} ({what})" for name, what in missing.items())
+            usage = ", ".join(f"{name!r}: ..." for name in missing)
+            raise SerializationError(
+                f"the pipeline needs Python objects, which bytes can't hold safely: {needs}. Pass them again: "
+                f"Pipeline.deserialize(..., callbacks={{{usage}}})"
+            )
+
+    def _object(self, name: str, what: str) -> Any:
+        self._wanted.setdefault(name, what)
+        return self._objects.get(name)
+
+    def _source(self, value: Any) -> SourceOutput | None:
+        name = value["source"]
+        source = self._object(name, f"the source {value['display']}")
+        if name not in self._objects:
+            return None
+        if name not in self._sources:
+            try:
+                self._sources[name] = describe_source(source, **value["how"])
+            except GraphError as error:
+                raise SerializationError(f"the callback {name!r} does not fit: {error}") from error
+        return SourceOutput(self._sources[name], value["output"])
+
+
+def _check_graph(graph: Graph) -> None:
+    known = {schema.name: schema for schema in all_schemas()}
+    for node in graph.nodes:
+        schema = known.get(node.operator)
+        if schema is None:
+            raise SerializationError(f"this version has no operator {node.operator!r}")
+        if node.device not in schema.devices:
+            raise SerializationError(f"operator {node.operator!r} does not run on the device {node.device!r}")
+        if any(not 0 <= edge.node < node.index for edge in node.sources):
+            raise SerializationError(f"operator {node.name!r} reads an output that comes after it")
+        if node.twin is not None and not 0 <= node.twin < node.index:
+            raise SerializationError(f"operator {node.name!r} has the random numbers of one that comes after it")
+        if node.stream is not None and not 0 <= node.stream < 1 << 32:
+            raise SerializationError(f"operator {node.name!r} has no such random numbers")
+        _check_call(node, schema)
+    if any(not 0 <= edge.node < len(graph.nodes) for edge in graph.outputs):
+        raise SerializationError("an output of the pipeline is no operator's output")
+    for edge in {*graph.outputs, *(edge for node in graph.nodes for edge in node.sources)}:
+        if not 0 <= edge.output < graph.nodes[edge.node].output_count:
+            raise SerializationError(f"operator {graph.nodes[edge.node].name!r} has no output {edge.output}")
+    check_names(graph.nodes)
+    check_branches(graph.nodes, graph.outputs)
+
+
+def _check_call(node: GraphNode, schema: OperatorSchema) -> None:
+    least = sum(not declared.optional for declared in schema.inputs)
+    if len(node.inputs) < least or (len(node.inputs) > len(schema.inputs) and not schema.variadic):
+        raise SerializationError(f"operator {node.name!r} has {len(node.inputs)} inputs")
+    for name, value in node.arguments.items():
+        declared = schema.argument(name)
+        if declared is None:
+            raise SerializationError(f"operator {node.operator!r} has no argument {name!r}")
+        declared.check(value)
+    for name in node.argument_inputs:
+        declared = schema.argument(name)
+        if declared is None or not declared.per_sample:
+            raise SerializationError(f"operator {node.operator!r} takes no batch as argument {name!r}")

@@ -1,0 +1,104 @@
+"""What the user feeds: a queue of batches for each input of a graph."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.request import TensorList
+from pipeline.errors import InputError, MissingInputError, PipelineError
+
+__all__ = ["FedInputs"]
+
+
+class FedInputs:
+    """Batches that were fed and not used yet. Any thread may feed; one thread takes.
+
+    Args:
+        nodes: the inputs, by name.
+    """
+
+    def __init__(self, nodes: Mapping[str, GraphNode]) -> None:
+        self._changed = threading.Condition()  # guards what follows
+        self._queues: dict[str, deque[TensorList]] = {name: deque() for name in nodes}
+        self._last: dict[str, TensorList | None] = {
+            name: None for name, node in nodes.items() if node.argument("repeat_last")
+        }
+        self._blocking = {name for name, node in nodes.items() if node.argument("blocking")}
+        self._closed = False
+
+    def feed(self, name: str, batch: TensorList) -> None:
+        """Queue a batch for an input."""
+        with self._changed:
+            self._queues[name].append(batch)
+            self._changed.notify_all()
+
+    @property
+    def ready(self) -> bool:
+        """Whether every input has data for a batch."""
+        return not self._empty()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether there is data for a batch that is not only a repetition of the last one."""
+        return self.ready and (not self._queues or any(self._queues.values()))
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether all inputs without data are to be waited for."""
+        return self._blocking.issuperset(self._empty())
+
+    def wait(self) -> None:
+        """Wait until another thread has fed every blocking input.
+
+        Raises:
+            PipelineError: the pipeline was closed meanwhile.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or not self._blocking.intersection(self._empty()))
+            if self._closed:
+                raise PipelineError("the pipeline was closed while it waited for data")
+
+    def take(self) -> dict[str, TensorList]:
+        """Return the next batch of every input.
+
+        Raises:
+            MissingInputError: an input has no data; nothing was taken.
+            InputError: their sizes differ; all of them were taken.
+        """
+        with self._changed:
+            if self._empty():
+                raise self.missing()
+            taken = {name: self._next(name, queue) for name, queue in self._queues.items()}
+        sizes = {name: len(batch) for name, batch in taken.items()}
+        if len(set(sizes.values())) > 1:
+            raise InputError(f"the inputs have batches of different sizes: {sizes}")
+        return taken
+
+    def missing(self) -> MissingInputError:
+        """Make the error that tells which input has no data."""
+        name = next(iter(self._empty()), "")
+        return MissingInputError(
+            f"the input {name!r} has no data: call feed_input({name!r}, ...) or run({name}=...) first"
+        )
+
+    def close(self) -> None:
+        """Wake the thread that waits."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _empty(self) -> list[str]:
+        return [name for name, queue in self._queues.items() if not queue and self._last.get(name) is None]
+
+    def _next(self, name: str, queue: deque[TensorList]) -> TensorList:
+        if not queue:
+            last = self._last[name]
+            assert last is not None  # _empty() has looked
+            return last
+        batch = queue.popleft()
+        if name in self._last:
+            self._last[name] = batch
+        return batch

@@ -1,0 +1,136 @@
+"""All sources of a pipeline together: each batch takes one batch of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pipeline._external_source.data import check_batch
+from pipeline._external_source.device import take_over
+from pipeline._external_source.parallel.pool import WorkerPool
+from pipeline._external_source.parallel.source import ParallelSource
+from pipeline._external_source.reader import EndOfData
+from pipeline._external_source.source import SerialSource, Source
+from pipeline._external_source.spec import SourceSpec
+from pipeline._graph.graph import Graph, GraphNode
+from pipeline._operator_api.request import TensorList
+from pipeline.errors import InputError, PipelineError, SerializationError
+from pipeline.types import BatchInfo
+
+__all__ = ["SourceGroup"]
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A source, and the operators that its outputs go to (those of them that the graph needs)."""
+
+    spec: SourceSpec
+    source: Source
+    nodes: Sequence[GraphNode]
+
+
+class SourceGroup:
+    """The sources of a graph. Makes worker processes for the parallel ones; `close` ends them.
+
+    Args:
+        graph: the graph.
+        max_batch_size: of the pipeline.
+        num_workers: worker processes; 0 reads parallel sources in this process, too.
+        start_method: how workers are started, "fork" or "spawn".
+
+    Raises:
+        WorkerError: workers could not be started.
+    """
+
+    def __init__(self, graph: Graph, max_batch_size: int, num_workers: int = 0, start_method: str = "fork") -> None:
+        self._max_batch_size = max_batch_size
+        self._pool: WorkerPool | None = None
+        by_spec: dict[SourceSpec, list[GraphNode]] = {}
+        for node in graph.find("external_source"):
+            given = node.argument("source")
+            if given is not None:
+                by_spec.setdefault(given.spec, []).append(node)
+        parallel = [spec for spec in by_spec if spec.parallel and num_workers > 0]
+        if parallel:
+            self._pool = WorkerPool(parallel, max_batch_size, num_workers, start_method)
+        self._members = [_Member(spec, self._make(spec, parallel, nodes[0]), nodes) for spec, nodes in by_spec.items()]
+
+    def _make(self, spec: SourceSpec, parallel: Sequence[SourceSpec], node: GraphNode) -> Source:
+        if spec not in parallel:
+            return SerialSource(spec, node, self._max_batch_size)
+        assert self._pool is not None
+        return ParallelSource(spec, node, self._pool, parallel.index(spec))
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    @property
+    def worker_pids(self) -> tuple[int, ...]:
+        """The worker processes."""
+        return () if self._pool is None else self._pool.pids
+
+    def next_batch(self, info: BatchInfo, batch_size: int) -> dict[str, TensorList]:
+        """Return the next batch of every source, by the names of the operators.
+
+        All sources are asked, also when one of them fails, so that they stay in step.
+
+        Raises:
+            EndOfData: a source has no more in this epoch.
+            PipelineError: a source failed, or its data doesn't fit what the operator declares.
+        """
+        made: dict[str, TensorList] = {}
+        trouble: EndOfData | PipelineError | None = None
+        for member in self._members:
+            try:
+                made.update(self._read(member, info, batch_size))
+            except (EndOfData, PipelineError) as error:
+                trouble = trouble or error
+        if trouble is not None:
+            try:
+                raise trouble
+            finally:
+                del trouble  # it holds this frame: a circle
+        return made
+
+    def _read(self, member: _Member, info: BatchInfo, batch_size: int) -> dict[str, TensorList]:
+        batches = member.source.next_batch(info, batch_size)
+        made = {}
+        for node in member.nodes:
+            try:
+                batch = check_batch(batches[node.argument("source").output], node, self._max_batch_size)
+            except InputError as error:
+                raise InputError(f"{error}\n  in source {member.spec.display}\n  at {node.location}") from None
+            if not isinstance(member.source, ParallelSource):
+                batch = take_over(batch, node, None, None, False)
+            made[node.name] = batch
+        return made
+
+    def positions(self, epoch: int) -> dict[str, int]:
+        """Return how far each source was read in its pass, in an epoch, by operator: for a checkpoint.
+
+        Raises:
+            SerializationError: a source can't go on elsewhere: it is called with no argument, so nobody knows what
+                it will give next, or it is an iterator that can't begin again.
+        """
+        found = {}
+        for member in self._members:
+            spec = member.spec
+            if not spec.iterable and not spec.takes_info:
+                raise SerializationError(
+                    f"{member.nodes[0].display}: the source {spec.display} can't be part of a checkpoint, because it "
+                    "is called with no argument; let it take a SampleInfo, a BatchInfo or the number of the iteration"
+                    f"\n  at {member.nodes[0].location}"
+                )
+            found[member.nodes[0].name] = member.source.position(epoch)
+        return found
+
+    def skip(self, positions: Mapping[str, int], epoch: int) -> None:
+        """Go on where `positions` was called, in an epoch."""
+        for member in self._members:
+            if member.spec.iterable:
+                member.source.skip(positions.get(member.nodes[0].name, 0), epoch)
+
+    def close(self) -> None:
+        """End the worker processes."""
+        if self._pool is not None:
+            self._pool.close()

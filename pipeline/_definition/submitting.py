@@ -1,0 +1,95 @@
+"""Runs batches of a pipeline with sources for a caller who brings the other inputs, such as a server."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._definition.sources import SourceGroup
+from pipeline._executor.executor import Executor
+from pipeline._external_source.reader import EndOfData
+from pipeline._operator_api.request import BatchRequest, BatchResult
+from pipeline.errors import InputError, PipelineError
+from pipeline.types import BatchInfo
+
+__all__ = ["Submitter"]
+
+
+@dataclass(frozen=True)
+class _Submitted:
+    request: BatchRequest
+    on_done: Callable[[BatchResult], None]
+
+
+class Submitter:
+    """Adds what the sources give to each request, in the order of the requests, on a thread of its own.
+
+    Sources that are told what is wanted get the number of the batch from the request's key.
+
+    Args:
+        executor: runs the batches.
+        sources: the sources.
+    """
+
+    def __init__(self, executor: Executor, sources: SourceGroup) -> None:
+        self._executor = executor
+        self._sources = sources
+        self._queue: queue.SimpleQueue[_Submitted | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()  # guards the start of the thread
+        self._thread: threading.Thread | None = None
+
+    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None]) -> None:
+        """Start a batch; as `Executor.submit`, but errors of its inputs are given to `on_done`, too."""
+        if not len(self._sources):
+            self._executor.submit(request, on_done)
+            return
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name=f"{THREAD_PREFIX}external-sources", daemon=True)
+                self._thread.start()
+        self._queue.put(_Submitted(request, on_done))
+
+    def close(self) -> None:
+        """Start what was submitted, then end the thread."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            submitted = self._queue.get()
+            if submitted is None:
+                return
+            try:
+                request = self._complete(submitted.request)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to this batch
+                self._executor.readers.skip(submitted.request.batch_size)
+                self._refuse(submitted, error)
+                continue
+            try:
+                self._executor.submit(request, submitted.on_done)
+            except Exception as error:  # noqa: BLE001 - likewise
+                self._refuse(submitted, error)
+
+    def _complete(self, request: BatchRequest) -> BatchRequest:
+        info = BatchInfo(request.key.iteration, request.key.epoch)
+        try:
+            made = self._sources.next_batch(info, request.batch_size)
+        except EndOfData:
+            raise InputError(
+                "a source of the pipeline has no more data, and batches are still asked for: let it cycle "
+                '(cycle="quiet")'
+            ) from None
+        return replace(request, inputs={**request.inputs, **made})
+
+    def _refuse(self, submitted: _Submitted, error: Exception) -> None:
+        if not isinstance(error, PipelineError):
+            failure = PipelineError(f"internal error while a batch was started: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            error = failure
+        if submitted.request.on_inputs_read is not None:
+            submitted.request.on_inputs_read()
+        submitted.on_done(BatchResult(error=error))

@@ -1,0 +1,6 @@
+"""Compiles a graph into phases and runs batches through them, several at a time."""
+
+from pipeline._executor.executor import Executor
+from pipeline._operator_api.request import BatchRequest, BatchResult, ExecutorConfig
+
+__all__ = ["BatchRequest", "BatchResult", "Executor", "ExecutorConfig"]

@@ -1,0 +1,288 @@
+"""Runs a chain of operators on the CPU, one sample a task."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from pipeline._compiler.plan import SampleStep
+from pipeline._graph.graph import Edge, GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.branch_batches import part_of, scattered
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline.errors import OperatorError, PipelineError, SampleFailure
+from pipeline.tensors.cpu import Array, TensorListCPU
+
+__all__ = ["Blame", "ChainRunner", "describe_failure"]
+
+
+class ChainRunner:
+    """Runs one `SampleStep`, batch after batch.
+
+    Args:
+        step: the chain.
+        operators: implementation of each node of the chain.
+    """
+
+    def __init__(self, step: SampleStep, operators: Sequence[SampleOperator[Any]]) -> None:
+        self._step = step
+        self._operators = tuple(operators)
+        self._members = {node.index for node in step.nodes}
+        results = {edge.node for edge in step.results}
+        for operator in reversed(operators):
+            if operator.node.schema.merges and operator.node.index in results:  # it passes on what it is given
+                results.update(edge.node for edge in operator.node.inputs)
+            operator.inner = operator.node.index not in results
+
+    def run(self, batch: Batch) -> None:
+        """Make the chain's results and put them into the batch's values.
+
+        Raises:
+            OperatorError: when samples failed; every sample was tried, `failures` lists those that did.
+        """
+        chain = _ChainOfBatch(self, batch)
+        task = chain.run_sample if batch.trace is None else chain.run_sample_traced
+        errors = batch.pool.run(task, batch.size)
+        if errors:
+            raise _first_failure(batch, errors)
+        chain.publish()
+
+
+class _StepError(Exception):
+    """Carries which node failed from the task to the batch."""
+
+    def __init__(self, node: GraphNode) -> None:
+        super().__init__(node.display)
+        self.node = node
+
+
+class _Result(NamedTuple):
+    """Where an output of a chain's operator goes.
+
+    Attributes:
+        slot: among the values that one task passes on.
+        dense: the whole batch, when it was laid out beforehand.
+        kept: the samples one by one, when they are results of the chain, or their sizes are to be noted.
+    """
+
+    slot: int
+    dense: Array | None
+    kept: list[Array] | None
+
+
+class _Link(NamedTuple):
+    """An operator of a chain at work on one batch.
+
+    Attributes:
+        node: the operator.
+        run: makes a sample.
+        state: what `run` gets.
+        places: of the batch's samples among those of the operator's branch, or -1; None when it has them all.
+        sources: of each input, either all samples, or the slot that the task has put it into; a merge also has inputs
+            that no sample has, and the slot of those stays empty.
+        out: where to write, when the only output was laid out beforehand.
+        results: where each output goes.
+    """
+
+    node: GraphNode
+    run: Callable[[Any, int, Sequence[Array], Array | None], Array | tuple[Array, ...]]
+    state: Any
+    places: Sequence[int] | None
+    sources: tuple[tuple[Sequence[Array] | None, int], ...]
+    out: Array | None
+    results: tuple[_Result, ...]
+
+
+# What a merge is told of inputs that no sample has, and the slot of their values.
+_ABSENT = OutputSpec()
+_EMPTY = -1
+
+
+class _ChainOfBatch:
+    """The chain at work on one batch: states of its operators and where results go."""
+
+    def __init__(self, runner: ChainRunner, batch: Batch) -> None:
+        self._batch = batch
+        self._results = frozenset(runner._step.results)
+        self._specs: dict[Edge, OutputSpec] = {}
+        #: For edges outside the chain: their samples, at their places in the batch.
+        self._given: dict[Edge, Sequence[Array]] = {}
+        #: For results laid out beforehand: the whole batch, and what owns its memory.
+        self._dense: dict[Edge, tuple[Array, Any]] = {}
+        #: For other results: a sample each.
+        self._ragged: dict[Edge, list[Array]] = {}
+        #: For edges that nothing outside the chain reads: their samples, where their sizes are to be noted.
+        self._passing: dict[Edge, list[Array]] = {}
+        #: For edges between its operators: where a task puts the sample.
+        self._slots: dict[Edge, int] = {}
+        self._links: list[_Link] = []
+        for node, operator in zip(runner._step.nodes, runner._operators, strict=True):
+            self._link(node, operator, runner._members)
+
+    def _link(self, node: GraphNode, operator: SampleOperator[Any], members: set[int]) -> None:
+        try:
+            part = part_of(self._batch, node.branch)
+            if part is None:
+                return  # no sample is in its branch
+            for edge in node.inputs:
+                if edge.node not in members and edge not in self._given and edge in self._batch.made:
+                    self._take(edge)
+            inputs = [self._specs.get(edge, _ABSENT) for edge in node.inputs]
+            state, outputs = operator.start(part, inputs)
+        except Exception as error:
+            raise describe_failure(node, error) from error
+        places = None if part.places is None else part.places.tolist()
+        sources = tuple((self._given.get(edge), self._slots.get(edge, _EMPTY)) for edge in node.inputs)
+        results = tuple(self._result(Edge(node.index, index), spec) for index, spec in enumerate(outputs))
+        self._links.append(_Link(node, operator.run, state, places, sources, results[0].dense, results))
+
+    def _result(self, edge: Edge, spec: OutputSpec) -> _Result:
+        """Decide where an output goes."""
+        self._specs[edge] = spec
+        slot = self._slots[edge] = len(self._slots)
+        if edge in self._results:
+            size = self._part(edge).size
+            if spec.shape is not None and spec.dtype is not None:
+                self._dense[edge] = self._batch.allocate(edge, (size, *spec.shape), spec.dtype)
+                return _Result(slot, self._dense[edge][0], None)
+            self._ragged[edge] = [None] * size  # type: ignore[list-item]
+            return _Result(slot, None, self._ragged[edge])
+        if self._batch.memory is not None:
+            self._passing[edge] = [None] * self._batch.size  # type: ignore[list-item]
+            return _Result(slot, None, self._passing[edge])
+        return _Result(slot, None, None)
+
+    def _take(self, edge: Edge) -> None:
+        value = self._batch.made[edge]
+        assert isinstance(value, TensorListCPU)
+        dense = value.dense
+        if value.ndim == 0 or edge in self._batch.branches:
+            self._given[edge] = scattered(self._batch, edge)
+        else:
+            self._given[edge] = value.samples
+        shape = None if dense is None else dense.shape[1:]
+        self._specs[edge] = OutputSpec(value.layout(), shape, value.samples[0].dtype)
+
+    def _part(self, edge: Edge) -> Batch:
+        part = part_of(self._batch, self._batch.branches.get(edge, ()))
+        assert part is not None
+        return part
+
+    def run_sample_traced(self, sample: int) -> None:
+        """Do as `run_sample`, and record when and on which thread."""
+        trace = self._batch.trace
+        assert trace is not None
+        begin = time.perf_counter()
+        self.run_sample(sample)
+        trace.add(f"sample {sample}", self._batch.number, begin, time.perf_counter())
+
+    def run_sample(self, sample: int) -> None:
+        # Runs once a sample, under the GIL that all threads share: what can be decided once a batch is in the links.
+        values: list[Any] = [None] * (len(self._slots) + 1)  # the last one is `_EMPTY`
+        for node, run, state, places, sources, out, results in self._links:
+            place = sample if places is None else places[sample]
+            if place < 0:
+                continue  # the sample is not in the operator's branch
+            inputs = [values[slot] if given is None else given[sample] for given, slot in sources]
+            try:
+                made = run(state, place, inputs, None if out is None else out[place, ...])
+                if type(made) is tuple:
+                    for (slot, dense, kept), array in zip(results, made, strict=True):
+                        values[slot] = array
+                        if kept is not None:
+                            kept[place] = array
+                        elif dense is not None:
+                            dense[place] = array
+                else:
+                    slot, _, kept = results[0]
+                    values[slot] = made
+                    if kept is not None:
+                        kept[place] = made  # type: ignore[assignment]
+            except Exception as error:
+                raise _StepError(node) from error
+
+    def publish(self) -> None:
+        for edge, (array, owner) in self._dense.items():
+            made = TensorListCPU(array, self._specs[edge].layout)
+            made.owner = owner
+            self._batch.keep(edge, made)
+        for edge, samples in self._ragged.items():
+            try:
+                self._batch.keep(edge, TensorListCPU(samples, self._specs[edge].layout))
+            except PipelineError as error:
+                node = next(link.node for link in self._links if link.node.index == edge.node)
+                raise describe_failure(node, error) from error
+        if self._batch.memory is not None:
+            for edge, samples in self._passing.items():
+                self._batch.memory.add_samples(edge, samples[: self._part(edge).size])
+
+
+def _first_failure(batch: Batch, errors: list[tuple[int, BaseException]]) -> OperatorError:
+    failures: list[SampleFailure] = []
+    node: GraphNode | None = None
+    for sample, error in errors:
+        if not isinstance(error, _StepError):
+            raise error  # not a failure of an operator but of ours, or an exit
+        cause = error.__cause__
+        assert cause is not None
+        if node is None:
+            node = error.node
+        failures.append(SampleFailure(sample, cause))
+    assert node is not None
+    first = describe_failure(node, failures[0].error, tuple(failures), batch.source_of(node, failures))
+    first.__cause__ = failures[0].error
+    return first
+
+
+class Blame:
+    """Names an operator in the errors of a block in which it works on a whole batch, or on a part of one.
+
+    Args:
+        node: the operator.
+        batch: what it works on; failures are told by positions in the whole batch.
+    """
+
+    __slots__ = ("_batch", "_node")
+
+    def __init__(self, node: GraphNode, batch: Batch) -> None:
+        self._node = node
+        self._batch = batch
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, OperatorError):
+            failures = self._batch.in_whole(error.failures)
+            source = self._batch.whole.source_of(self._node, failures)
+            raise describe_failure(self._node, error, failures, source) from (error.__cause__ or error)
+        if isinstance(error, Exception):
+            raise describe_failure(self._node, error) from error
+
+
+def describe_failure(
+    node: GraphNode, error: BaseException, failures: tuple[SampleFailure, ...] = (), source: str = ""
+) -> OperatorError:
+    """Make the error of an operator that failed: what happened, in which operator, at which line, for which sample.
+
+    Args:
+        node: the operator.
+        error: what it raised.
+        failures: the samples that failed.
+        source: where the first of them comes from, if that is known.
+    """
+    reason = str(error) if isinstance(error, PipelineError) else f"{type(error).__name__}: {error}"
+    where = f" for sample {failures[0].sample}" if failures else ""
+    where += f" ({source})" if source else ""
+    others = len(failures) - 1
+    more = f" (and {others} more sample{'s' * (others > 1)} of this batch)" if others > 0 else ""
+    at = f"\n  at {node.location}" if node.location.line else ""
+    return OperatorError.type_for(error)(
+        f"{node.display} failed{where}: {reason}{more}{at}",
+        operator=node.display,
+        location=str(node.location),
+        failures=failures,
+    )

@@ -1,0 +1,134 @@
+"""The GPU side of an executor: streams, events, and when memory that the GPU reads may be let go."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._graph.graph import Graph
+from pipeline._kernels import KernelContext
+from pipeline._kernels.streams import new_stream
+from pipeline._operator_api.request import ExecutorConfig
+from pipeline.errors import DeviceError
+
+__all__ = ["Device", "StreamSlot", "open_device"]
+
+_INSTALL = "install dali-proxy with the extra for your CUDA version: pip install 'dali-proxy[cuda13]' or [cuda12]"
+
+
+def open_device(graph: Graph, config: ExecutorConfig) -> Device:
+    """Open the GPU that a graph needs.
+
+    Raises:
+        DeviceError: when the pipeline has no device_id, or CuPy, the driver or that GPU is missing.
+    """
+    node = next(node for node in graph.nodes if node.device != "cpu")
+    if config.device_id is None:
+        raise DeviceError(
+            f"{node.display} runs on the {node.device} device, the pipeline has device_id=None: give the pipeline a "
+            f"GPU, or the operator device='cpu'\n  at {node.location}"
+        )
+    try:
+        import cupy
+    except ImportError as error:
+        raise DeviceError(f"{node.display} needs a GPU, and CuPy is missing: {_INSTALL}") from error
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise DeviceError(
+            f"{node.display} needs a GPU, and CUDA finds none ({error}): to do without, give the operators "
+            f"device='cpu' and the pipeline device_id=None\n  at {node.location}"
+        ) from error
+    if not 0 <= config.device_id < count:
+        raise DeviceError(f"device_id={config.device_id}: this machine has {count} GPU(s), numbered from 0")
+    return Device(config.device_id, config.gpu_streams, config.stream_priority)
+
+
+class StreamSlot:
+    """A CUDA stream that batches take in turn. Work of one batch is in order on it; so is work of the next."""
+
+    def __init__(self, stream: Any, device: Device, number: int) -> None:
+        self.stream = stream
+        self.name = f"GPU {device.device_id} stream {number}"
+        self._device = device
+
+    def record(self) -> Any:
+        """Return an event that happens when all work issued so far is done."""
+        import cupy
+
+        event = cupy.cuda.Event(block=True, disable_timing=True)
+        event.record(self.stream)
+        return event
+
+    def retire(self, keep_alive: list[Any], on_inputs_read: Callable[[], None] | None) -> None:
+        """Let go of `keep_alive`, and call `on_inputs_read`, when all work issued so far is done."""
+        try:
+            last = self.record()
+        except Exception:  # noqa: BLE001 - CUDA is in error: then the stream itself is waited for
+            last = self.stream
+        self._device.when_done(last, keep_alive, on_inputs_read)
+
+
+class Device:
+    """A GPU: its streams, and a thread that waits for events so that nobody else has to.
+
+    Args:
+        device_id: number of the GPU.
+        streams: how many streams batches take in turn.
+        priority: of the streams.
+    """
+
+    def __init__(self, device_id: int, streams: int, priority: int) -> None:
+        import cupy
+
+        self._cupy = cupy
+        self.device_id = device_id
+        with cupy.cuda.Device(device_id):
+            self._slots = [StreamSlot(new_stream(priority), self, number) for number in range(max(1, streams))]
+        #: Runs the kernels of all operators.
+        self.kernels = KernelContext(device_id)
+        self._turns = itertools.count()
+        self._pending: queue.SimpleQueue[tuple[Any, list[Any], Callable[[], None] | None] | None] = queue.SimpleQueue()
+        self._reaper = threading.Thread(target=self._reap, name=f"{THREAD_PREFIX}gpu-events", daemon=True)
+        self._reaper.start()
+
+    def reserve(self, nbytes: int, count: int) -> None:
+        """Leave so many blocks of memory in CuPy's pool of each stream for the batches to come."""
+        for slot in self._slots:
+            with self._cupy.cuda.Device(self.device_id), slot.stream:
+                blocks = [self._cupy.cuda.alloc(nbytes) for _ in range(-(-count // len(self._slots)))]
+                del blocks  # the pool keeps them
+
+    def make_current(self) -> None:
+        """Make this GPU the calling thread's."""
+        self._cupy.cuda.Device(self.device_id).use()
+
+    def acquire(self) -> StreamSlot:
+        """Return the next stream in turn. Never waits: batches that share a stream follow each other on it."""
+        return self._slots[next(self._turns) % len(self._slots)]
+
+    def when_done(self, event: Any, keep_alive: list[Any], callback: Callable[[], None] | None) -> None:
+        """Drop `keep_alive` and call `callback` after the event happened, or when it never will."""
+        self._pending.put((event, keep_alive, callback))
+
+    def close(self) -> None:
+        """Wait for all work, and end the thread."""
+        self._pending.put(None)
+        self._reaper.join()
+        self.kernels.close()
+
+    def _reap(self) -> None:
+        self.make_current()
+        while (entry := self._pending.get()) is not None:
+            event, keep_alive, callback = entry
+            with suppress(Exception):  # of a GPU in error: it reads nothing any more, and batches say what happened
+                event.synchronize()
+            keep_alive.clear()
+            if callback is not None:
+                callback()
+            del entry, event, keep_alive, callback  # nothing of the last batch is kept while this waits

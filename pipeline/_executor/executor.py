@@ -1,0 +1,352 @@
+"""The executor: batches go in, results come out, several on their way at once."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from pipeline._bulk.buffer_pool import BufferPool
+from pipeline._compiler.per_frame_arguments import by_frames
+from pipeline._compiler.plan import Phase, SampleStep, Step, make_plan, operator_class
+from pipeline._concurrency.affinity import nearest_cores
+from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._concurrency.lane import Lane
+from pipeline._concurrency.thread_pool import ThreadPool
+from pipeline._executor.chain import Blame, ChainRunner
+from pipeline._executor.device import Device, open_device
+from pipeline._executor.readers import ReaderGroup
+from pipeline._executor.statistics import Statistics
+from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.branch_batches import part_of
+from pipeline._operator_api.memory_statistics import MemoryStatistics
+from pipeline._operator_api.operator import BatchOperator, SampleOperator, Setup
+from pipeline._operator_api.request import BatchRequest, BatchResult, ExecutorConfig, OutputAllocator, TensorList
+from pipeline._operator_api.trace import Trace
+from pipeline.errors import BuildError, GraphError, InputError, PipelineError
+from pipeline.tensors.cpu import Array
+from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["Executor", "make_operator"]
+
+OnDone = Callable[[BatchResult], None]
+
+
+class _Run:
+    """A batch and what is left to do for it."""
+
+    def __init__(self, batch: Batch, on_done: OnDone) -> None:
+        self.batch = batch
+        self.on_done = on_done
+        self.phase = 0
+        self.started = time.perf_counter()
+        self.slot: Any = None  # the GPU stream that the batch has, when it has one
+
+
+class Executor:
+    """Runs batches through a graph.
+
+    CPU phases of up to `cpu_depth` batches share one thread pool; GPU phases are issued in order, each batch on one
+    of `gpu_streams` CUDA streams, without waiting for the GPU unless an operator does. A batch that fails is a
+    result like any other.
+
+    Args:
+        graph: what to run.
+        config: sizes, threads and devices.
+
+    Raises:
+        DeviceError: when the graph needs a GPU or a library that isn't there.
+    """
+
+    def __init__(self, graph: Graph, config: ExecutorConfig) -> None:
+        from pipeline._compiler.fused_steps import fused_steps  # operators need this package: it comes first
+
+        self.graph = graph
+        self.config = config
+        self.statistics = Statistics(graph)
+        #: Sizes of outputs; None unless `memory_statistics` asks for them.
+        self.memory: MemoryStatistics | None = MemoryStatistics(graph) if config.memory_statistics else None
+        #: Where the memory of dense outputs on the CPU comes from; None for the executor's own.
+        self.output_allocator: OutputAllocator | None = None
+        #: Where to record what runs when; None for nowhere.
+        self.trace: Trace | None = None
+        self._submitted = itertools.count()
+        fuse = config.fuse and not config.memory_statistics
+        self._plan = make_plan(graph, fuse=fuse)
+        self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
+        kernels = None if self._device is None else self._device.kernels
+        setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed, kernels)
+        self._operators: dict[int, Any] = {}
+        try:
+            for node in graph.nodes:
+                self._operators[node.index] = by_frames(graph, node, make_operator(node, graph, setup))
+        except BaseException:
+            self._free()  # decoders have memory on a GPU, and its thread would keep it for ever
+            raise
+        #: What reads data sets.
+        self.readers = ReaderGroup(graph, self._operators)
+        steps = [step for phase in self._plan.phases for step in phase.steps]
+        self._chains = {
+            id(step): ChainRunner(step, [self._sample_operator(node.index) for node in step.nodes])
+            for step in steps
+            if isinstance(step, SampleStep)
+        }
+        self._fused = fused_steps(steps, self._operators, on_cpu=fuse)
+        self._branches = {
+            Edge(node.index, output): node.branch
+            for node in graph.nodes
+            if node.branch
+            for output in range(node.output_count)
+        }
+        self._output_numbers: dict[Edge, int] = {}
+        for number, edge in enumerate(graph.outputs):
+            self._output_numbers.setdefault(edge, number)
+        self._buffers = BufferPool()
+        self._reserve(config)
+        self._closed = False
+        self._pool = ThreadPool(
+            config.num_threads,
+            f"{THREAD_PREFIX}cpu",
+            nearest_cores(config.device_id if self._device else None) if config.set_affinity else (),
+        )
+        self._cpu_lane = Lane(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
+        gpu_threads = self._gpu_threads() if self._device else 0
+        #: Batches that it makes use of at once; more only wait.
+        self.concurrency = max(config.cpu_depth, config.gpu_depth, gpu_threads + 1) + 1
+        self._gpu_lane = (
+            Lane(f"{THREAD_PREFIX}gpu-stage", gpu_threads, self._device.make_current) if self._device else None
+        )
+
+    def _sample_operator(self, index: int) -> SampleOperator[Any]:
+        operator = self._operators[index]
+        assert isinstance(operator, SampleOperator)
+        return operator
+
+    def submit(self, request: BatchRequest, on_done: OnDone) -> None:
+        """Start a batch; returns at once. Readers go on by a batch, also when an error is raised.
+
+        Args:
+            request: the batch.
+            on_done: called once with the result, on a thread of the executor: it must be quick and must not raise.
+
+        Raises:
+            InputError: when inputs are missing or don't fit; nothing was started.
+            OperatorError: when a reader can't read; nothing was started.
+        """
+        if self._closed:
+            raise PipelineError("the executor is closed")
+        reads = self.readers.begin(request.batch_size)
+        self._check(request)
+        batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
+        batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
+        self._advance(_Run(batch, on_done))
+
+    def _gpu_threads(self) -> int:
+        """Return how many threads issue work for the GPU.
+
+        Two where one decodes, or brings pictures together that are to be copied, while the other prepares a batch.
+        That is so where all they do may be done by any thread; other operators have one thread, and batches in order.
+        """
+        steps = [step for phase in self._plan.phases if phase.device == "gpu" for step in phase.steps]
+        fused = [step for step in steps if id(step) in self._fused]
+        copies = [step for step in steps if step.nodes[0].operator == "copy_to_gpu"]
+        return 2 if fused and len(fused) + len(copies) == len(steps) else 1
+
+    def _reserve(self, config: ExecutorConfig) -> None:
+        """Have memory ready for the outputs of as many batches as run at once, where their size is guessed."""
+        nbytes = config.bytes_per_sample * config.max_batch_size
+        if nbytes:
+            outputs = set(self.graph.outputs)
+            on_gpu = sum(self.graph.device_of(edge) == "gpu" for edge in outputs)
+            self._buffers.reserve(nbytes, (config.cpu_depth + 1) * (len(outputs) - on_gpu))
+            if self._device is not None:
+                self._device.reserve(nbytes, (config.gpu_depth + 1) * on_gpu)
+
+    @property
+    def device_id(self) -> int | None:
+        """The GPU that the graph uses; None when it uses none."""
+        return None if self._device is None else self._device.device_id
+
+    @property
+    def buffers_made(self) -> int:
+        """How many buffers for outputs on the CPU were allocated so far; constant in a steady state."""
+        return self._buffers.allocated
+
+    def close(self) -> None:
+        """Finish what was started, then end all threads and free the device. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self._cpu_lane.close()
+        if self._gpu_lane is not None:
+            self._gpu_lane.close()
+        self._pool.close()
+        self._free()
+
+    def _free(self) -> None:
+        """Let go of what operators opened, and of the device."""
+        for operator in self._operators.values():
+            closing = getattr(operator, "close", None)
+            if closing is not None:
+                closing()
+        if self._device is not None:
+            self._device.close()
+
+    def __enter__(self) -> Executor:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _check(self, request: BatchRequest) -> None:
+        if not 0 < request.batch_size <= self.config.max_batch_size:
+            raise InputError(
+                f"a batch of {request.batch_size} samples; the pipeline was made for 1 to "
+                f"{self.config.max_batch_size} (batch_size)"
+            )
+        for node in self.graph.inputs:
+            value = request.inputs.get(node.name)
+            if value is None:
+                raise InputError(f"no data for the input {node.name!r}\n  at {node.location}")
+            if len(value) != request.batch_size:
+                raise InputError(
+                    f"the input {node.name!r} has {len(value)} samples, the batch has {request.batch_size}"
+                )
+
+    def _advance(self, run: _Run) -> None:
+        if run.phase == len(self._plan.phases):
+            self._finish(run)
+            return
+        phase = self._plan.phases[run.phase]
+        if phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases):
+            self._run_phase(run, phase)
+            return
+        lane = self._cpu_lane if phase.device == "cpu" else self._gpu_lane
+        assert lane is not None
+        lane.put(lambda: self._run_phase(run, phase))
+
+    def _run_phase(self, run: _Run, phase: Phase) -> None:
+        try:
+            if phase.device == "gpu":
+                assert self._device is not None
+                if run.slot is None:
+                    run.slot = self._device.acquire()
+                    run.batch.stream = run.slot.stream
+                with run.slot.stream:
+                    self._run_steps(run, phase)
+            else:
+                if run.slot is not None:
+                    run.slot.stream.synchronize()  # the CPU reads what the GPU made
+                self._run_steps(run, phase)
+        except PipelineError as error:
+            self._finish(run, error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to this batch: nobody may wait for ever
+            failure = PipelineError(f"internal error while a batch ran: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self._finish(run, failure)
+        else:
+            run.phase += 1
+            self._advance(run)
+
+    def _run_steps(self, run: _Run, phase: Phase) -> None:
+        batch = run.batch
+        for number, step in enumerate(phase.steps):
+            trace = batch.trace
+            mark = trace.mark(batch.stream) if trace is not None and phase.device == "gpu" else None
+            begin = time.perf_counter()
+            if id(step) not in self._fused or not self._fused[id(step)].run(batch):
+                self._run_apart(batch, step)
+            end = time.perf_counter()
+            name = self.statistics.step(step.nodes, batch.made, end - begin)
+            if trace is not None:
+                trace.add(name, batch.number, begin, end)
+                if mark is not None:
+                    trace.add_on_gpu(name, batch.number, run.slot.name, mark, trace.mark(batch.stream))
+            if phase.device == "cpu":
+                self._drop_dead_values(batch, (run.phase, number))
+
+    def _run_apart(self, batch: Batch, step: Step) -> None:
+        if isinstance(step, SampleStep):
+            self._chains[id(step)].run(batch)
+            return
+        for node in step.nodes:
+            self._run_operator(batch, node)
+
+    def _run_operator(self, batch: Batch, node: GraphNode) -> None:
+        operator = self._operators[node.index]
+        assert isinstance(operator, BatchOperator)
+        with Blame(node, batch):
+            part = part_of(batch, node.branch)
+        if part is None:
+            return
+        with Blame(node, part):
+            inputs: list[Any] = [] if node.schema.merges else [part.values[edge] for edge in node.inputs]
+            made = operator.run(part, inputs)
+        for index, value in enumerate(made):
+            batch.keep(Edge(node.index, index), value)
+
+    def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:
+        """Let buffers that no later step reads be reused by it."""
+        for edge in [edge for edge in batch.made if self._plan.last_use.get(edge) == step]:
+            del batch.made[edge]
+
+    def _allocate(self, edge: Edge, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, Any]:
+        nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        number = self._output_numbers.get(edge)
+        if number is not None and self.output_allocator is not None:
+            owner = self.output_allocator(number, nbytes)
+            if owner is not None:
+                memory: Array = owner.array
+                return memory[:nbytes].view(dtype).reshape(shape), owner
+        return self._buffers.array(shape, dtype), None
+
+    def _finish(self, run: _Run, error: PipelineError | None = None) -> None:
+        batch = run.batch
+        outputs: tuple[TensorList, ...] = ()
+        event: Any = None
+        if run.slot is not None:
+            try:
+                event = run.slot.record()
+            except Exception as failure:  # noqa: BLE001 - CUDA is in error: nobody may wait for ever
+                error = error or PipelineError(f"the GPU failed while a batch ran: {failure}")
+        if error is None:
+            outputs = tuple(batch.made[edge] for edge in self.graph.outputs)
+            for edge, output in zip(self.graph.outputs, outputs, strict=True):
+                output.sources = batch.reads.sources(edge) or output.sources
+        batch.made.clear()
+        batch.parts.clear()
+        seconds = time.perf_counter() - run.started
+        self.statistics.batch(seconds, failed=error is not None)
+        if run.slot is None:
+            self._report(run, BatchResult(outputs, error, seconds))
+            if batch.request.on_inputs_read is not None:
+                batch.request.on_inputs_read()
+        else:
+            for output in outputs:
+                if isinstance(output, TensorListGPU):
+                    output.ready, output.stream, output.lenders = event, run.slot.stream, tuple(batch.lenders)
+            with nullcontext() if event is None else run.slot.stream:  # what the callback issues comes after the batch
+                self._report(run, BatchResult(outputs, error, seconds))
+            run.slot.retire(batch.keep_alive, batch.request.on_inputs_read)
+
+    def _report(self, run: _Run, result: BatchResult) -> None:
+        run.on_done(result)
+
+
+def make_operator(node: GraphNode, graph: Graph, setup: Setup) -> Any:
+    """Return the implementation of a node.
+
+    Raises:
+        BuildError: it can't be made here; it names the operator and the user's line. Or a `GraphError`.
+    """
+    try:
+        return operator_class(node, graph)(node, setup)
+    except PipelineError as error:
+        kind = type(error) if isinstance(error, GraphError | BuildError) else BuildError
+        at = f"\n  at {node.location}" if node.location.line else ""
+        raise kind(f"{node.display}: {error}{at}") from error

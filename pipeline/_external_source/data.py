@@ -1,0 +1,124 @@
+"""Turns what users give into batches: arrays of NumPy, torch and CuPy, DLPack, tensors and lists of these."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline._bulk.gather import gathered
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.request import TensorList
+from pipeline.errors import InputError, PipelineError
+from pipeline.tensors.cpu import Array, TensorCPU, TensorListCPU, as_host_array
+from pipeline.tensors.dlpack import CUDA, opened
+from pipeline.tensors.gpu import TensorGPU, TensorListGPU, as_device_array
+from pipeline.tensors.layout import check_layout
+from pipeline.types import NO_TYPE, to_dali_type
+
+__all__ = ["check_batch", "declares_data", "own_copy", "to_batch", "to_sample"]
+
+
+def to_sample(value: Any, what: str) -> Array:
+    """Return a sample on the CPU as a NumPy array, without a copy where there can be none.
+
+    Args:
+        value: an array, tensor, number, bytes or anything with ``__array__`` or ``__dlpack__``.
+        what: begins error messages, such as "input 'images'".
+
+    Raises:
+        InputError: for values that hold no numbers, such as strings, None and objects.
+    """
+    if hasattr(value, "detach"):  # a torch tensor, which may require grad
+        value = value.detach()
+        if value.device.type != "cpu":
+            raise InputError(f"{what}: a tensor on {value.device}; this needs one on the CPU")
+    try:
+        array = as_host_array(value)
+    except Exception as error:
+        raise InputError(f"{what}: {type(value).__name__} can't be read as an array: {error}") from error
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    try:
+        to_dali_type(array.dtype)
+    except PipelineError as error:
+        raise InputError(f"{what}: {type(value).__name__} of {error}") from None
+    return array
+
+
+def to_batch(value: Any, layout: str | None, what: str) -> TensorList:
+    """Return a batch: the first dimension of an array, or the items of a list, are its samples.
+
+    Raises:
+        InputError: for data that is no batch.
+    """
+    if isinstance(value, TensorListCPU | TensorListGPU):
+        return value if layout is None else value.with_layout(layout)
+    if isinstance(value, TensorCPU | TensorGPU):
+        inner = value.layout()[1:] if value.layout()[:1] == "N" else ""
+        made = TensorListCPU if isinstance(value, TensorCPU) else TensorListGPU
+        return made(value.as_array(), layout if layout is not None else inner)
+    if isinstance(value, list | tuple):
+        if not value:
+            raise InputError(f"{what}: an empty batch")
+        if layout is None and isinstance(value[0], TensorCPU | TensorGPU):
+            layout = value[0].layout()
+        if _on_gpu(value[0]):
+            return TensorListGPU([as_device_array(item) for item in value], layout or "")
+        try:
+            return TensorListCPU([to_sample(item, what) for item in value], layout or "")
+        except InputError as error:
+            raise error if str(error).startswith(what) else type(error)(f"{what}: {error}") from None
+    if _on_gpu(value):
+        return TensorListGPU(as_device_array(value), layout or "")
+    array = to_sample(value, what)
+    if array.ndim == 0 or len(array) == 0:
+        raise InputError(f"{what}: a batch needs at least one sample and a batch dimension in front")
+    return TensorListCPU(array, layout or "")
+
+
+def declares_data(node: GraphNode) -> bool:
+    """Tell whether an `external_source` says what it is fed, so that there is something to check."""
+    dtype, ndim, layout = (node.argument(name) for name in ("dtype", "ndim", "layout"))
+    return dtype not in (None, NO_TYPE) or ndim is not None or bool(layout)
+
+
+def check_batch(batch: TensorList, node: GraphNode, max_batch_size: int) -> TensorList:
+    """Check a batch against what its `external_source` declares; return it with the declared layout.
+
+    Raises:
+        InputError: when its size, dtype, number of dimensions or layout doesn't fit.
+    """
+    what = f"input {node.name!r}"
+    if len(batch) > max_batch_size:
+        raise InputError(f"{what}: a batch of {len(batch)} samples; the pipeline's batch_size is {max_batch_size}")
+    dtype, ndim, layout = (node.argument(name) for name in ("dtype", "ndim", "layout"))
+    if dtype not in (None, NO_TYPE) and batch.dtype != dtype:
+        raise InputError(f"{what}: the data is {batch.dtype!r}, external_source declares dtype={dtype!r}")
+    if ndim is not None and batch.ndim != ndim:
+        raise InputError(f"{what}: the samples have {batch.ndim} dimensions, external_source declares ndim={ndim}")
+    if layout:
+        if batch.layout() not in ("", layout):
+            raise InputError(f"{what}: the layout is {batch.layout()!r}, external_source declares {layout!r}")
+        if not batch.layout():
+            check_layout(layout, batch.ndim, what)
+            return batch.with_layout(layout)
+    return batch
+
+
+def own_copy(batch: TensorList) -> TensorList:
+    """Return a batch over memory of its own, so that the user may reuse theirs."""
+    if batch.dense is not None:
+        return type(batch)(batch.dense.copy(), batch.layout())
+    if isinstance(batch, TensorListGPU):
+        return TensorListGPU([sample.copy() for sample in batch.samples], batch.layout())
+    return gathered(batch)
+
+
+def _on_gpu(value: Any) -> bool:
+    if isinstance(value, TensorGPU):
+        return True
+    if hasattr(value, "detach"):  # a torch tensor: one that requires grad has no interface
+        return bool(value.device.type == "cuda")
+    if hasattr(value, "__cuda_array_interface__"):
+        return True
+    value = opened(value)
+    return hasattr(value, "__dlpack_device__") and value.__dlpack_device__()[0] == CUDA

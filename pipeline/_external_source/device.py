@@ -1,0 +1,120 @@
+"""Data that users feed from the memory of a GPU: on which stream it is read, and after what.
+
+The copy runs on a stream of ours. An event on the user's stream comes before it, and that stream waits for its end, so
+it is as if the copy ran on the user's stream; only the handle of that stream is needed.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import Any
+
+from pipeline._external_source.data import own_copy
+from pipeline._graph.graph import GraphNode
+from pipeline._kernels.streams import new_stream
+from pipeline._operator_api.request import TensorList
+from pipeline.errors import ArgumentTypeError
+from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["stream_handle", "take_over"]
+
+INTERNAL = -1
+
+
+def take_over(batch: TensorList, node: GraphNode, given: Any, cuda_stream: Any, use_copy_kernel: bool) -> TensorList:
+    """Return a batch that the pipeline may keep until it has run, for an `external_source`.
+
+    It is a copy, unless the operator says ``no_copy=True``. A batch on the GPU knows after which event it may be read.
+
+    Args:
+        batch: the data.
+        node: the operator.
+        given: what the user gave: its library tells the stream on which it was made.
+        cuda_stream: that stream, where the user says so: a handle or an object with one; 0 for the default stream, -1
+            for data that is complete already: then the copy is, too, when this returns.
+        use_copy_kernel: copy with a kernel instead of by ``cudaMemcpyAsync``.
+    """
+    no_copy = bool(node.argument("no_copy"))
+    if not isinstance(batch, TensorListGPU):
+        return batch if no_copy else own_copy(batch)
+    import cupy
+
+    handle = stream_handle(node.argument("cuda_stream") if cuda_stream is None else cuda_stream, given)
+    runtime = cupy.cuda.runtime
+    with cupy.cuda.Device(batch.device_id()):
+        made = cupy.cuda.Event(block=True, disable_timing=True)
+        internal = _internal_stream(batch.device_id())
+        if handle != INTERNAL:
+            runtime.eventRecord(made.ptr, handle)
+            internal.wait_event(made)
+        if batch.ready is not None:
+            internal.wait_event(batch.ready)
+        with internal:
+            taken = batch if no_copy else _copy(batch, use_copy_kernel or bool(node.argument("use_copy_kernel")))
+        ready = cupy.cuda.Event(block=True, disable_timing=True)
+        ready.record(internal)
+        if handle == INTERNAL or node.device == "cpu":
+            ready.synchronize()
+        elif not no_copy:
+            runtime.streamWaitEvent(handle, ready.ptr, 0)  # what the user does next comes after the copy
+        if no_copy:
+            taken = batch.with_layout(batch.layout())
+        else:
+            taken.stream = internal  # its memory returns to the pool of this one
+            for stream in (batch.stream, *batch.lenders):  # into whose pools a pipeline's output may fall right now
+                if stream is not None:
+                    stream.wait_event(ready)
+        taken.ready = ready
+    return taken.as_cpu() if node.device == "cpu" else taken
+
+
+def stream_handle(cuda_stream: Any, given: Any = None) -> int:
+    """Return the handle of a CUDA stream: the one that is named, or else the current one of the data's library.
+
+    Args:
+        cuda_stream: a number, a stream of torch or CuPy, an object with ``__cuda_stream__``, or None.
+        given: data on the GPU, or a list of it.
+
+    Raises:
+        ArgumentTypeError: for anything else.
+    """
+    if cuda_stream is not None:
+        if hasattr(cuda_stream, "__cuda_stream__"):
+            return int(cuda_stream.__cuda_stream__()[1])
+        handle = getattr(cuda_stream, "cuda_stream", getattr(cuda_stream, "ptr", cuda_stream))
+        handle = getattr(handle, "value", handle)  # of a ctypes.c_void_p
+        if isinstance(handle, bool) or not isinstance(handle, int):
+            raise ArgumentTypeError(f"cuda_stream must be a CUDA stream or its handle, not {cuda_stream!r}")
+        return handle
+    first = given[0] if isinstance(given, list | tuple) and given else given
+    if type(first).__module__.partition(".")[0] == "torch":
+        import torch
+
+        return int(torch.cuda.current_stream(first.device).cuda_stream)
+    import cupy
+
+    return int(cupy.cuda.get_current_stream().ptr)
+
+
+@cache
+def _internal_stream(device_id: int) -> Any:
+    import cupy
+
+    with cupy.cuda.Device(device_id):
+        return new_stream()
+
+
+@lru_cache(maxsize=1)
+def _copy_kernel() -> Any:
+    import cupy
+
+    return cupy.ElementwiseKernel("T x", "T y", "y = x", "dali_proxy_copy")
+
+
+def _copy(batch: TensorListGPU, use_kernel: bool) -> TensorListGPU:
+    def copy(array: Any) -> Any:
+        return _copy_kernel()(array) if use_kernel else array.copy()
+
+    if batch.dense is not None:
+        return TensorListGPU(copy(batch.dense), batch.layout())
+    return TensorListGPU([copy(sample) for sample in batch.samples], batch.layout())

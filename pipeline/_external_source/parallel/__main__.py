@@ -1,0 +1,47 @@
+"""A worker that is a fresh interpreter: `python -m pipeline._external_source.parallel FD`, started by a pool."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+
+import cloudpickle
+
+from pipeline._external_source.parallel.launch import PARENT_PYTHONPATH
+from pipeline._external_source.parallel.protocol import CODEC, Start
+from pipeline._external_source.parallel.worker import Worker, prepare_process
+from pipeline._ipc.channel import Channel
+from pipeline._ipc.memory import SharedBlock
+
+
+def main() -> int:
+    """Get the sources, then work until the pool is gone."""
+    if len(sys.argv) != 2 or not sys.argv[1].isdigit():
+        sys.stderr.write("pipeline._external_source.parallel is started by a pipeline, not by hand\n")
+        return 2
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    connection.set_inheritable(False)
+    channel = Channel(connection, CODEC, peer_pid=os.getppid())
+    prepare_process(channel)
+    received = channel.receive(timeout=60)
+    start = received.message
+    assert isinstance(start, Start)
+    _restore_environment(start)
+    with SharedBlock.attach(received.fds[0], start.nbytes) as block:
+        specs = cloudpickle.loads(block.array.tobytes())
+    Worker(channel, specs, start.max_batch_size).run()
+    return 0
+
+
+def _restore_environment(start: Start) -> None:
+    sys.path[:] = start.sys_path
+    os.environ.pop("PYTHONSAFEPATH", None)
+    inherited = os.environ.pop(PARENT_PYTHONPATH, "")
+    os.environ.pop("PYTHONPATH", None)
+    if inherited:
+        os.environ["PYTHONPATH"] = inherited
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""Results of workers in shared memory: laid out there by a worker, lent to arrays by the pool."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._external_source.parallel.protocol import Output
+from pipeline._ipc.ring import ALIGNMENT, Block, Ring
+from pipeline.tensors.cpu import TensorListCPU
+
+__all__ = ["lend", "pack", "unpack"]
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def pack(ring: Ring, batches: Sequence[TensorListCPU]) -> tuple[Block, tuple[Output, ...]]:
+    """Copy batches into one block of shared memory; say where in it they lie."""
+    outputs: list[Output] = []
+    size = 0
+    for batch in batches:
+        output, size = _place(batch, size)
+        outputs.append(output)
+    block = ring.allocate(size)
+    memory = ring.view(block, (size,))
+    for batch, output in zip(batches, outputs, strict=True):
+        unpacked = unpack(memory, output)
+        if unpacked.dense is None:
+            for target, sample in zip(unpacked.samples, batch.samples, strict=True):
+                target[...] = sample
+        elif batch.dense is None:
+            for position, sample in enumerate(batch.samples):
+                unpacked.dense[position] = sample
+        else:
+            unpacked.dense[...] = batch.dense
+    return block, tuple(outputs)
+
+
+def _place(batch: TensorListCPU, start: int) -> tuple[Output, int]:
+    """Lay out a batch from an offset on. Returns where the next one may begin."""
+    dense = batch.is_dense_tensor()
+    dtype = batch.samples[0].dtype
+    table = np.empty((len(batch), 1 + batch.ndim), np.int64)
+    for row, shape in zip(table, batch.shape(), strict=True):
+        nbytes = math.prod(shape) * dtype.itemsize
+        row[0] = start
+        row[1:] = shape
+        start += nbytes if dense else _aligned(nbytes)
+    output = Output(dtype.name, batch.layout(), dense, batch.ndim, table.tobytes())
+    return output, _aligned(start)
+
+
+def _aligned(nbytes: int) -> int:
+    return (nbytes + ALIGNMENT - 1) & -ALIGNMENT
+
+
+def unpack(memory: Bytes, output: Output) -> TensorListCPU:
+    """Return a batch over memory; no copy."""
+    table = np.frombuffer(output.table, np.int64).reshape(-1, 1 + output.ndim)
+    dtype = np.dtype(output.dtype)
+    if output.dense:
+        first, *shape = table[0].tolist()
+        array: npt.NDArray[Any] = np.ndarray((len(table), *shape), dtype, buffer=memory, offset=first)
+        return TensorListCPU(array, output.layout)
+    rows = table.tolist()
+    return TensorListCPU([np.ndarray(row[1:], dtype, buffer=memory, offset=row[0]) for row in rows], output.layout)
+
+
+class _Lease:
+    """Lends memory to NumPy: arrays made of it keep it alive, and it can be watched by a weak reference."""
+
+    __slots__ = ("__array_interface__", "__weakref__", "_memory")
+
+    def __init__(self, memory: Bytes) -> None:
+        self._memory = memory
+        address = memory.__array_interface__["data"][0]
+        self.__array_interface__ = {"version": 3, "data": (address, False), "shape": memory.shape, "typestr": "|u1"}
+
+
+def lend(memory: Bytes, give_back: Callable[[], None]) -> Bytes:
+    """Return an array over memory; `give_back` is called when it and all views of it are gone, on any thread.
+
+    It may be called within any allocation (garbage collection), so it must not wait for a lock.
+    """
+    lease = _Lease(memory)
+    weakref.finalize(lease, give_back).atexit = False
+    return np.asarray(lease)

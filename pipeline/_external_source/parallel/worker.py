@@ -1,0 +1,134 @@
+"""A worker process: reads sources as it is told, and puts the results in shared memory."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+
+from pipeline._external_source.parallel.packing import pack
+from pipeline._external_source.parallel.protocol import Done, Ended, Failed, Segment, Task, clip
+from pipeline._external_source.reader import EndOfData, Reader, ReadFailure, make_reader
+from pipeline._external_source.spec import SourceSpec
+from pipeline._ipc.channel import Channel
+from pipeline._ipc.errors import ChannelClosedError
+from pipeline._ipc.memory import SharedBlock
+from pipeline._ipc.ring import Block, Ring
+from pipeline.errors import InputError
+from pipeline.tensors.cpu import TensorListCPU
+
+__all__ = ["Worker", "prepare_process"]
+
+_FIRST_SEGMENT = 1 << 20  # bytes
+_LIMIT = 1 << 40  # what is used at once is bounded by the tasks in flight and by what the user holds
+_PATIENCE = 1.0  # seconds that a source may take to end when the pool is gone
+
+
+class _NoCompletions:
+    """Results are released one by one, in the order in which the user drops them, not by a counter."""
+
+    count = 0
+
+    def wait(self, count: int, timeout: float | None = None) -> None:
+        raise ChannelClosedError("a worker never waits for room")
+
+
+class Worker:
+    """Serves one pool.
+
+    Args:
+        channel: to the pool.
+        specs: the sources.
+        max_batch_size: of the pipeline.
+    """
+
+    def __init__(self, channel: Channel, specs: Sequence[SourceSpec], max_batch_size: int) -> None:
+        self._channel = channel
+        self._specs = specs
+        self._max_batch_size = max_batch_size
+        self._readers: dict[int, Reader] = {}
+        self._blocks: dict[int, Block] = {}  # results that the pool still reads, by task
+        self._ring = Ring(
+            _FIRST_SEGMENT,
+            limit=_LIMIT,
+            completions=_NoCompletions(),
+            attach=self._attach,
+            detach=lambda segment: None,  # only requests make a ring shrink, and there are none
+        )
+
+    def run(self) -> None:
+        """Do tasks until the pool closes the channel or is gone."""
+        try:
+            while True:
+                task = self._channel.receive().message
+                if isinstance(task, Task):
+                    self._do(task)
+        except ChannelClosedError:
+            pass
+        self._ring.close()
+
+    def _attach(self, segment: int, block: SharedBlock) -> None:
+        self._channel.send(Segment(segment, block.nbytes), (block.fd,))
+
+    def _do(self, task: Task) -> None:
+        for released in task.released:
+            del self._blocks[released]
+        answer: Done | Ended | Failed
+        try:
+            answer = self._read(task)
+        except EndOfData:
+            answer = Ended(task.task)
+        except ReadFailure as failure:
+            answer = _describe(task, failure.wanted, failure.sample, failure.__cause__ or failure)
+        except ChannelClosedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the pool must hear of whatever it is
+            answer = _describe(task, str(task.info), None, error)
+        self._channel.send(answer)
+
+    def _read(self, task: Task) -> Done:
+        reader = self._readers.get(task.source)
+        if reader is None:
+            reader = self._readers[task.source] = make_reader(self._specs[task.source], self._max_batch_size)
+        if task.skip:
+            reader.skip(task.skip, task.epoch)
+        batches = reader.read(task.info, task.first, task.count)
+        on_cpu = [batch for batch in batches if isinstance(batch, TensorListCPU)]
+        if len(on_cpu) != len(batches):
+            raise InputError("a parallel source gave data on the GPU; workers can only hand on data on the CPU")
+        block, outputs = pack(self._ring, on_cpu)
+        self._blocks[task.task] = block
+        return Done(task.task, block.ring_id, block.offset, block.nbytes, reader.position(task.epoch), outputs)
+
+
+def _describe(task: Task, wanted: str, sample: int | None, error: BaseException) -> Failed:
+    kind = type(error)
+    return Failed(
+        task=task.task,
+        wanted=clip(wanted),
+        sample=sample,
+        type_name=clip(f"{kind.__module__}:{kind.__qualname__}", 1000),
+        reason=clip(f"{kind.__name__}: {error}"),
+        traceback=clip("".join(traceback.format_exception(error))),
+    )
+
+
+def prepare_process(channel: Channel) -> None:
+    """Make this process end with its pool, and leave Ctrl-C to the process that the pool is in."""
+    signal.set_wakeup_fd(-1)  # an event loop that the parent may have is not this process's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with, args=(os.dup(channel.fileno()),), name="end-with-pool", daemon=True).start()
+
+
+def _end_with(fd: int) -> None:
+    """Wait until the pool is gone; a source that is still running then doesn't get to finish."""
+    poll = select.poll()
+    poll.register(fd, select.POLLRDHUP)
+    poll.poll()
+    time.sleep(_PATIENCE)
+    os._exit(1)

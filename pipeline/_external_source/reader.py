@@ -1,0 +1,222 @@
+"""Reads a source: asks it for samples or batches. The same code runs in the pipeline's process and in workers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pipeline._external_source.data import to_batch
+from pipeline._external_source.spec import Cycle, SourceSpec
+from pipeline._operator_api.request import TensorList
+from pipeline.errors import InputError, InputTypeError, MissingOutputError
+from pipeline.types import BatchInfo, SampleInfo
+
+__all__ = ["EndOfData", "ReadFailure", "Reader", "make_reader"]
+
+
+class EndOfData(Exception):
+    """A source has no more data, in this epoch at least."""
+
+
+class ReadFailure(Exception):
+    """A source failed; the cause is `__cause__`.
+
+    Attributes:
+        wanted: what it was asked for, such as ``SampleInfo(...)``.
+        sample: which sample of the batch; None for the batch as a whole.
+    """
+
+    def __init__(self, wanted: str, sample: int | None) -> None:
+        super().__init__(wanted, sample)
+        self.wanted = wanted
+        self.sample = sample
+
+
+class Reader(ABC):
+    """Reads a source.
+
+    Args:
+        spec: the source.
+        max_batch_size: of the pipeline; samples are numbered as if every batch before had this size.
+    """
+
+    def __init__(self, spec: SourceSpec, max_batch_size: int) -> None:
+        self.spec = spec
+        self.max_batch_size = max_batch_size
+
+    @abstractmethod
+    def read(self, info: BatchInfo, first: int, count: int) -> list[TensorList]:
+        """Read the samples `first` .. ``first + count - 1`` of a batch; all of it where the source gives batches.
+
+        Returns:
+            A batch for each output.
+
+        Raises:
+            EndOfData: the source has no more.
+            ReadFailure: it failed, or gave something that is no data.
+        """
+
+    def skip(self, items: int, epoch: int) -> None:
+        """Pass over items that were read before in this epoch, to go on where a checkpoint was made."""
+        raise NotImplementedError(f"{type(self).__name__} is told what is wanted: there is nothing to pass over")
+
+    def position(self, epoch: int) -> int:
+        """Return how many items of this pass were read, in an epoch; 0 for sources that are told what is wanted."""
+        return 0
+
+    def _outputs(self, value: Any) -> Sequence[Any]:
+        """Take apart what the source gave: a value for each output."""
+        count = self.spec.num_outputs
+        if count is None:
+            return (value,)
+        given = len(value) if hasattr(value, "__len__") else None
+        if given != count:
+            what = f"a {type(value).__name__}" + ("" if given is None else f" of {given}")
+            kind = InputTypeError if given is None else MissingOutputError if given < count else InputError
+            raise kind(f"the source gave {what}; num_outputs={count} asks for a tuple of {count}")
+        return [value[number] for number in range(count)]
+
+
+class _SampleReader(Reader):
+    """Reads a source that gives samples."""
+
+    def read(self, info: BatchInfo, first: int, count: int) -> list[TensorList]:
+        columns: list[list[Any]] = [[] for _ in range(self.spec.num_outputs or 1)]
+        for position in range(first, first + count):
+            idx_in_epoch = info.iteration * self.max_batch_size + position
+            wanted = SampleInfo(idx_in_epoch, position, info.iteration, info.epoch_idx)
+            try:
+                for column, value in zip(columns, self._outputs(self._sample(wanted)), strict=True):
+                    column.append(value)
+            except StopIteration:
+                raise EndOfData from None
+            except Exception as error:
+                raise ReadFailure(str(wanted), position) from error
+        try:
+            return [to_batch(column, None, "the source's samples") for column in columns]
+        except Exception as error:
+            raise ReadFailure(str(info), None) from error
+
+    @abstractmethod
+    def _sample(self, wanted: SampleInfo) -> Any: ...
+
+
+class _BatchReader(Reader):
+    """Reads a source that gives batches."""
+
+    def read(self, info: BatchInfo, first: int, count: int) -> list[TensorList]:
+        try:
+            return [to_batch(value, None, "the source's batch") for value in self._outputs(self._batch(info))]
+        except StopIteration:
+            raise EndOfData from None
+        except Exception as error:
+            raise ReadFailure(str(info), None) from error
+
+    @abstractmethod
+    def _batch(self, info: BatchInfo) -> Any: ...
+
+
+class _SampleCalls(_SampleReader):
+    def _sample(self, wanted: SampleInfo) -> Any:
+        return self.spec.source(wanted) if self.spec.takes_info else self.spec.source()
+
+
+class _BatchCalls(_BatchReader):
+    def _batch(self, info: BatchInfo) -> Any:
+        if not self.spec.takes_info:
+            return self.spec.source()
+        return self.spec.source(info if self.spec.batch_info else info.iteration)
+
+
+class _Pass:
+    """Iterates over a source, again and again as its `Cycle` says."""
+
+    def __init__(self, spec: SourceSpec) -> None:
+        self._spec = spec
+        self._iterator: Iterator[Any] | None = None
+        self._epoch = 0
+        self._ended = False  # no more before the next epoch, if then
+        self._count = 0  # items of this pass so far
+
+    def position(self, epoch: int) -> int:
+        """Return the items of this pass so far; 0 in an epoch that begins a pass of its own."""
+        return 0 if self._spec.cycle is Cycle.RAISE and epoch != self._epoch else self._count
+
+    def next(self, epoch: int) -> Any:
+        """Return the next item for an epoch. Raises StopIteration at the end of the data."""
+        cycle = self._spec.cycle
+        if epoch != self._epoch:
+            self._epoch = epoch
+            if cycle is Cycle.RAISE:  # also when another source has ended the epoch before this one did
+                self._begin()
+        if self._ended:
+            raise StopIteration
+        if self._iterator is None:
+            self._begin()
+        try:
+            return self._take()
+        except StopIteration:
+            if cycle is Cycle.QUIET and self._count:  # an empty pass would be followed by empty passes
+                self._begin()
+                return self._take()
+            self._ended = True
+            raise
+
+    def skip(self, items: int, epoch: int) -> None:
+        """Begin in an epoch, and pass over items of this pass."""
+        self._epoch = epoch
+        self._begin()
+        try:
+            for _ in range(items):
+                self._take()
+        except StopIteration:
+            self._ended = True
+
+    def _begin(self) -> None:
+        self._iterator = self._spec.iterate()
+        self._ended = False
+        self._count = 0
+
+    def _take(self) -> Any:
+        assert self._iterator is not None
+        item = next(self._iterator)
+        self._count += 1
+        return item
+
+
+class _SampleItems(_SampleReader):
+    def __init__(self, spec: SourceSpec, max_batch_size: int) -> None:
+        super().__init__(spec, max_batch_size)
+        self._pass = _Pass(spec)
+
+    def _sample(self, wanted: SampleInfo) -> Any:
+        return self._pass.next(wanted.epoch_idx)
+
+    def skip(self, items: int, epoch: int) -> None:
+        self._pass.skip(items, epoch)
+
+    def position(self, epoch: int) -> int:
+        return self._pass.position(epoch)
+
+
+class _BatchItems(_BatchReader):
+    def __init__(self, spec: SourceSpec, max_batch_size: int) -> None:
+        super().__init__(spec, max_batch_size)
+        self._pass = _Pass(spec)
+
+    def _batch(self, info: BatchInfo) -> Any:
+        return self._pass.next(info.epoch_idx)
+
+    def skip(self, items: int, epoch: int) -> None:
+        self._pass.skip(items, epoch)
+
+    def position(self, epoch: int) -> int:
+        return self._pass.position(epoch)
+
+
+def make_reader(spec: SourceSpec, max_batch_size: int) -> Reader:
+    """Return what reads a source."""
+    if spec.iterable:
+        return (_BatchItems if spec.batch else _SampleItems)(spec, max_batch_size)
+    return (_BatchCalls if spec.batch else _SampleCalls)(spec, max_batch_size)

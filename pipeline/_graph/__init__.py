@@ -1,0 +1,18 @@
+"""The description of a pipeline: nodes that users make, and the frozen graph that is compiled."""
+
+from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._graph.indexing import newaxis
+from pipeline._graph.location import SourceLocation
+from pipeline._graph.nodes import DataNode, OperatorCall, apply_operator, as_node
+
+__all__ = [
+    "DataNode",
+    "Edge",
+    "Graph",
+    "GraphNode",
+    "OperatorCall",
+    "SourceLocation",
+    "apply_operator",
+    "as_node",
+    "newaxis",
+]

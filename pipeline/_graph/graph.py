@@ -1,0 +1,256 @@
+"""The frozen graph: operators in order of execution, numbered; what is compiled, serialized and drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline._declaration.registry import lookup
+from pipeline._declaration.schema import OperatorSchema
+from pipeline._graph.location import SourceLocation
+from pipeline._graph.nodes import DataNode, OperatorCall
+from pipeline.errors import GraphError
+
+__all__ = [
+    "BranchPath",
+    "Edge",
+    "Graph",
+    "GraphNode",
+    "calls_behind",
+    "check_branches",
+    "check_names",
+    "check_pipelines",
+]
+
+
+@dataclass(frozen=True, order=True)
+class Edge:
+    """An output of a node: `node` is its number in the graph, `output` which output."""
+
+    node: int
+    output: int = 0
+
+
+#: The conditions under which a node runs for a sample, outermost first: what chooses, and which value it must have.
+BranchPath = tuple[tuple[Edge, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class GraphNode:
+    """An operator of a graph.
+
+    Attributes:
+        index: number in the graph; inputs have smaller ones. Random numbers depend on it.
+        operator: path below `fn`.
+        name: unique in the graph.
+        device: "cpu", "mixed" or "gpu".
+        inputs: positional inputs.
+        arguments: constant arguments in normal form.
+        argument_inputs: arguments that are one value a sample.
+        location: the user's line.
+        branch: for which samples it runs: those for which each of these numbers has this value. Empty for all.
+        twin: number of the node whose random numbers it has, when they aren't its own.
+        stream: which random numbers it has, when its number doesn't tell because the graph is a part of another one.
+    """
+
+    index: int
+    operator: str
+    name: str
+    device: str
+    inputs: tuple[Edge, ...] = ()
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    argument_inputs: Mapping[str, Edge] = field(default_factory=dict)
+    location: SourceLocation = SourceLocation()
+    branch: BranchPath = ()
+    twin: int | None = None
+    stream: int | None = None
+
+    @property
+    def schema(self) -> OperatorSchema:
+        return lookup(self.operator)
+
+    @property
+    def display(self) -> str:
+        """How messages call the node."""
+        generated = self.name.startswith("__")
+        return self.schema.display + ("" if generated else f" (name={self.name!r})")
+
+    @property
+    def output_count(self) -> int:
+        return self.schema.output_count(self.arguments, len(self.inputs))
+
+    @property
+    def random_stream(self) -> int:
+        """Which of the pipeline's streams of random numbers it draws from."""
+        if self.stream is not None:
+            return self.stream
+        return (self.index if self.twin is None else self.twin) + 1
+
+    @property
+    def output_device(self) -> str:
+        return self.schema.output_device or ("cpu" if self.device == "cpu" else "gpu")
+
+    def argument(self, name: str) -> Any:
+        """Return a constant argument, or its default."""
+        return self.schema.value_of(self.arguments, name)
+
+    @property
+    def sources(self) -> tuple[Edge, ...]:
+        """All edges that the node reads: inputs, argument inputs, and what its branch depends on."""
+        return (*self.inputs, *self.arguments_before)
+
+    @property
+    def arguments_before(self) -> tuple[Edge, ...]:
+        """The edges that must be there for the whole batch before any sample is made."""
+        return (*self.argument_inputs.values(), *(edge for edge, _ in self.branch))
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """Operators in order of execution, and which of their outputs are the pipeline's.
+
+    Attributes:
+        nodes: in topological order; ``nodes[i].index == i``.
+        outputs: outputs of the pipeline.
+    """
+
+    nodes: tuple[GraphNode, ...]
+    outputs: tuple[Edge, ...]
+
+    def device_of(self, edge: Edge) -> str:
+        """Return "cpu" or "gpu"."""
+        return self.nodes[edge.node].output_device
+
+    def find(self, operator: str) -> tuple[GraphNode, ...]:
+        """Return the nodes of an operator, in order."""
+        return tuple(node for node in self.nodes if node.operator == operator)
+
+    @property
+    def inputs(self) -> tuple[GraphNode, ...]:
+        """The nodes whose data comes with each batch, by their names, in order."""
+        return tuple(node for node in self.nodes if node.schema.fed)
+
+    @classmethod
+    def of(cls, outputs: Sequence[DataNode], kept: Iterable[OperatorCall] = ()) -> Graph:
+        """Freeze what leads to the outputs, and the calls that are kept all the same; everything else is pruned.
+
+        Raises:
+            GraphError: when two operators have the same name.
+        """
+        calls = calls_behind(outputs, kept)
+        numbers = {id(call): index for index, call in enumerate(calls)}
+        firsts: dict[int, int] = {}  # of calls with the same random numbers, the first one that wasn't pruned
+        for call in calls:
+            firsts.setdefault(id(call.twin or call), numbers[id(call)])
+
+        def edge(node: DataNode) -> Edge:
+            return Edge(numbers[id(_source(node))], node.index)
+
+        nodes = tuple(
+            GraphNode(
+                index=index,
+                operator=call.schema.name,
+                name=call.name or f"__{call.schema.name}_{index}",
+                device=call.device,
+                inputs=tuple(edge(node) for node in call.inputs),
+                arguments=dict(call.arguments),
+                argument_inputs={key: edge(node) for key, node in call.argument_inputs.items()},
+                location=call.location,
+                branch=tuple((edge(node), value) for node, value in call.branch),
+                twin=None if firsts[id(call.twin or call)] == index else firsts[id(call.twin or call)],
+            )
+            for index, call in enumerate(calls)
+        )
+        check_names(nodes)
+        made = tuple(edge(node) for node in outputs)
+        check_branches(nodes, made)
+        return cls(nodes, made)
+
+
+def calls_behind(outputs: Sequence[DataNode], kept: Iterable[OperatorCall] = ()) -> list[OperatorCall]:
+    """Return the operator calls of a graph, in the order of its nodes."""
+    return _reachable([*(_source(node) for node in outputs), *kept])
+
+
+def _source(node: DataNode) -> OperatorCall:
+    if node.source is None:
+        raise GraphError(f"{node!r} is no operator's output")
+    return node.source
+
+
+def _reachable(roots: Sequence[OperatorCall]) -> list[OperatorCall]:
+    seen: dict[int, OperatorCall] = {}
+    pending = list(roots)
+    while pending:
+        call = pending.pop()
+        if id(call) not in seen:
+            seen[id(call)] = call
+            chosen = (node for node, _ in call.branch)
+            pending.extend(_source(node) for node in (*call.inputs, *call.argument_inputs.values(), *chosen))
+    # Calls were made inputs first, so the order in which they were made is topological.
+    return sorted(seen.values(), key=lambda call: call.order)
+
+
+def check_branches(nodes: Sequence[GraphNode], outputs: Iterable[Edge]) -> None:
+    """Check that everything is read only where it was made: in the same branch, or in one within it.
+
+    Raises:
+        GraphError: when an operator, or an output of the pipeline, reads what only some of its samples have.
+    """
+    for node in nodes:
+        for position, (edge, _) in enumerate(node.branch):
+            if not _within(node.branch[:position], nodes[edge.node].branch):
+                raise GraphError(f"{node.display} is in a branch that depends on another branch\n  at {node.location}")
+        for edge in node.argument_inputs.values() if node.schema.merges else node.sources:
+            if not _within(node.branch, nodes[edge.node].branch):
+                raise GraphError(
+                    f"{node.display} reads what {nodes[edge.node].display} made in a branch, for some samples only"
+                    f"\n  at {node.location}"
+                )
+    for edge in outputs:
+        if nodes[edge.node].branch:
+            raise GraphError(
+                f"the pipeline returns what {nodes[edge.node].display} made in a branch, for some samples only"
+                f"\n  at {nodes[edge.node].location}"
+            )
+
+
+def _within(inner: BranchPath, outer: BranchPath) -> bool:
+    return inner[: len(outer)] == outer
+
+
+def check_pipelines(calls: Iterable[OperatorCall], own: object) -> None:
+    """Check that operators of a graph were not called within different pipelines.
+
+    Args:
+        calls: those of the graph.
+        own: the pipeline that has the graph.
+
+    Raises:
+        GraphError: when they were; the message names the first one that was called within another pipeline.
+    """
+    within = [call for call in calls if call.pipeline is not None]
+    if all(call.pipeline == within[0].pipeline for call in within):
+        return
+    foreign = next(call for call in within if call.pipeline is not None and call.pipeline() is not own)
+    raise GraphError(
+        f"{foreign.display} was called within another pipeline than other operators of the graph\n"
+        f"  at {foreign.location}"
+    )
+
+
+def check_names(nodes: Iterable[GraphNode]) -> None:
+    """Check that no two nodes have the same name.
+
+    Raises:
+        GraphError: when two have.
+    """
+    by_name: dict[str, GraphNode] = {}
+    for node in nodes:
+        other = by_name.setdefault(node.name, node)
+        if other is not node:
+            raise GraphError(
+                f"two operators are called {node.name!r}: {other.schema.display} at {other.location} and "
+                f"{node.schema.display} at {node.location}"
+            )

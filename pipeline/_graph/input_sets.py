@@ -1,0 +1,66 @@
+"""Several sets of inputs in one call of an operator: ``fn.flip([images, masks])`` is a list of results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline._declaration.schema import OperatorSchema
+from pipeline._graph.location import SourceLocation
+from pipeline._graph.nodes import DataNode, OperatorCall, apply_operator, explained
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError
+
+__all__ = ["call_operator"]
+
+Made = DataNode | tuple[DataNode, ...] | None
+
+
+def call_operator(schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Any:
+    """Add an operator to the graph, once for each set of inputs: an input that is a list of nodes has one for each.
+
+    All sets have the same arguments, and the same random numbers: a picture and its mask are cropped alike. The first
+    of these operators gets the name that the user gave.
+
+    Returns:
+        What the operator returns. With several sets a list of that; with several outputs, too, a list for each output.
+
+    Raises:
+        GraphError: when a call doesn't fit the declaration; the message names the operator and the user's line.
+    """
+    try:
+        sets = [tuple(inputs)] if schema.side_effects else _split(inputs)
+    except GraphError as error:
+        raise explained(error, schema, SourceLocation.of_caller()) from error.__cause__
+    made: list[Made] = []
+    given = dict(arguments)
+    first: OperatorCall | None = None
+    for each in sets:
+        made.append(apply_operator(schema.name, each, given, first))
+        if first is None:
+            first = _call(made[0])
+            given.pop("name", None)
+    if len(made) == 1:
+        return made[0]
+    several = [each for each in made if isinstance(each, tuple)]
+    return [list(output) for output in zip(*several, strict=True)] if several else made
+
+
+def _split(inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
+    lists: list[int] = []
+    for position, value in enumerate(inputs):
+        if isinstance(value, list) and any(isinstance(item, DataNode) for item in value):
+            if not all(isinstance(item, DataNode) for item in value):
+                raise ArgumentTypeError(f"input {position} is a list of data nodes and other things")
+            lists.append(position)
+    counts = {len(inputs[position]) for position in lists}
+    if len(counts) > 1:
+        raise ArgumentValueError(f"inputs that are lists must have the same length, not {sorted(counts)}")
+    return [
+        tuple(value[number] if position in lists else value for position, value in enumerate(inputs))
+        for number in range(counts.pop() if counts else 1)
+    ]
+
+
+def _call(made: Made) -> OperatorCall | None:
+    node = made[0] if isinstance(made, tuple) else made
+    return None if node is None else node.source

@@ -1,0 +1,301 @@
+"""Nodes as users make them: operator calls, and the data nodes that stand for their outputs."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import lookup
+from pipeline._declaration.schema import REQUIRED, Kind, OperatorSchema
+from pipeline._graph.branches import Branch, current_branch, within
+from pipeline._graph.current import Keeper, current_pipeline
+from pipeline._graph.expression import Expression
+from pipeline._graph.indexing import index_entries
+from pipeline._graph.location import SourceLocation
+from pipeline.errors import (
+    ArgumentMismatchError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    GraphError,
+    UnknownArgumentError,
+)
+from pipeline.types import Constant
+
+__all__ = ["DataNode", "OperatorCall", "apply_operator", "as_node", "check_call", "explained"]
+
+_ORDER = itertools.count()
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorCall:
+    """One call of an operator in a graph function.
+
+    Attributes:
+        schema: declaration of the operator.
+        device: "cpu", "mixed" or "gpu".
+        name: given by the user, or None.
+        inputs: positional inputs.
+        arguments: constant arguments in normal form.
+        argument_inputs: arguments that are one value a sample.
+        location: the user's line.
+        branch: for which samples it runs.
+        twin: an earlier call whose random numbers are to be its own: that for another set of inputs.
+        pipeline: the one that was current; None for none.
+        order: position among all calls of this process.
+    """
+
+    schema: OperatorSchema
+    device: str
+    name: str | None
+    inputs: tuple[DataNode, ...]
+    arguments: Mapping[str, Any]
+    argument_inputs: Mapping[str, DataNode]
+    location: SourceLocation
+    branch: Branch = ()
+    twin: OperatorCall | None = None
+    pipeline: weakref.ref[Keeper] | None = None
+    order: int = field(default_factory=lambda: next(_ORDER))
+
+    @property
+    def display(self) -> str:
+        return self.schema.display + (f" (name={self.name!r})" if self.name else "")
+
+
+class DataNode(Expression):
+    """A batch that isn't there yet: an output of an operator, while the graph is described.
+
+    Pass it to operators as an input, or as an argument with one value a sample; use arithmetic on it; return it
+    from the graph function.
+
+    Args:
+        name: display name.
+        device: "cpu" or "gpu".
+        source: the operator call whose output it is.
+        index: which output.
+    """
+
+    def __init__(self, name: str, device: str = "cpu", source: OperatorCall | None = None, index: int = 0) -> None:
+        self.name = name
+        self.device = device
+        self.source = source
+        self.index = index
+
+    def gpu(self) -> DataNode:
+        """Return this batch on the GPU: a copy if it is on the CPU."""
+        return self if self.device == "gpu" else _single(apply_operator("copy_to_gpu", (self,), {}))
+
+    def cpu(self) -> DataNode:
+        """Return this batch on the CPU: a copy if it is on the GPU."""
+        return self if self.device == "cpu" else _single(apply_operator("copy_to_cpu", (self,), {}))
+
+    def shape(self, *, dtype: Any = None, device: str = "cpu") -> DataNode:
+        """Return the shapes of the samples: a batch of 1-D integer tensors (int64 unless `dtype` says else)."""
+        arguments = {} if dtype is None else {"dtype": dtype}
+        return _single(apply_operator("shapes", (self,), {**arguments, "device": device}))
+
+    def property(self, key: str, *, device: str = "cpu") -> DataNode:
+        """Return a property of the samples: a batch of 1-D uint8 tensors that hold text.
+
+        Args:
+            key: "layout", or "source_info": where a reader found the sample.
+            device: "cpu" or "gpu".
+        """
+        return _single(apply_operator("get_property", (self,), {"key": key, "device": device}))
+
+    def _combine(self, operation: str, *operands: Any) -> DataNode:
+        return _single(apply_operator("arithmetic", operands, {"operation": operation}))
+
+    def _index(self, key: Any) -> DataNode:
+        entries, indices = index_entries(key, lambda value: isinstance(value, DataNode))
+        return _single(apply_operator("subscript", (self, *indices), {"key": entries}))
+
+    def __repr__(self) -> str:
+        return f"DataNode({self.name!r}, device={self.device!r})"
+
+
+def _single(node: DataNode | tuple[DataNode, ...] | None) -> DataNode:
+    assert isinstance(node, DataNode)
+    return node
+
+
+def as_node(value: Any, what: str) -> DataNode:
+    """Turn a value into a data node: nodes pass, constants and arrays become constants of the graph.
+
+    Raises:
+        ArgumentTypeError: for anything else; `what` begins the message.
+    """
+    if isinstance(value, DataNode):
+        return value
+    if isinstance(value, list | tuple) and any(isinstance(item, DataNode) for item in value):
+        raise ArgumentTypeError(f"{what} is a {type(value).__name__} with data nodes in it, and must be one DataNode")
+    if isinstance(value, bool | int | float | np.ndarray | np.generic | list | tuple):
+        value = Constant(value)
+    if isinstance(value, Constant):
+        try:
+            array = value.array()
+        except (GraphError, ValueError) as error:
+            kind = type(error) if isinstance(error, GraphError) else ArgumentTypeError
+            raise kind(f"{what}: {error}") from error
+        arguments = {"value": array, "layout": value.layout, "device": value.device or "cpu"}
+        return _single(apply_operator("constant_value", (), arguments))
+    if hasattr(type(value), "why_no_node"):
+        raise ArgumentTypeError(f"{what}: {value.why_no_node()}")
+    raise ArgumentTypeError(f"{what} must be a DataNode or a constant, not {type(value).__name__}")
+
+
+def apply_operator(
+    name: str, inputs: Sequence[Any], arguments: Mapping[str, Any], twin: OperatorCall | None = None
+) -> DataNode | tuple[DataNode, ...] | None:
+    """Add an operator to the graph: check the call against the declaration, return the outputs.
+
+    Args:
+        name: path of the operator below `fn`.
+        inputs: positional inputs; None at the end for optional ones.
+        arguments: keyword arguments, with `device` and `name`.
+        twin: an earlier call of the operator whose random numbers it is to have.
+
+    Returns:
+        The output, a tuple of outputs, or None for an operator without outputs.
+
+    Raises:
+        GraphError: when the call doesn't fit the declaration; the message names the operator and the user's line.
+    """
+    call = check_call(lookup(name), inputs, arguments, twin)
+    schema = call.schema
+    device = schema.output_device or ("cpu" if call.device == "cpu" else "gpu")
+    count = schema.output_count(call.arguments, len(call.inputs))
+    nodes = tuple(DataNode(call.name or schema.name, device, call, index) for index in range(count))
+    if schema.side_effects or call.arguments.get("preserve"):
+        _keep_in_current(call)
+    if not nodes:
+        return None
+    return nodes[0] if count == 1 else nodes
+
+
+def check_call(
+    schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapping[str, Any], twin: OperatorCall | None = None
+) -> OperatorCall:
+    """Return what `apply_operator` would add to the graph. Takes and raises the same."""
+    location = SourceLocation.of_caller()
+    try:
+        return _check_call(schema, inputs, dict(arguments), location, twin)
+    except GraphError as error:
+        raise explained(error, schema, location) from error.__cause__
+
+
+def explained(error: GraphError, schema: OperatorSchema, location: SourceLocation) -> GraphError:
+    """Return an error whose message also names the operator and the user's line."""
+    message = f"{schema.display}: {error}"
+    return type(error)(f"{message}\n  at {location}" if location.line else message)
+
+
+def _check_call(
+    schema: OperatorSchema,
+    inputs: Sequence[Any],
+    arguments: dict[str, Any],
+    location: SourceLocation,
+    twin: OperatorCall | None,
+) -> OperatorCall:
+    label = arguments.pop("name", None)
+    if label is not None and not isinstance(label, str):
+        raise ArgumentTypeError(f"argument 'name' must be str, not {type(label).__name__}")
+    least = sum(not declared.optional for declared in schema.inputs)
+    given = list(inputs)
+    while least < len(given) <= len(schema.inputs) and given[-1] is None:  # an optional input that is left out
+        given.pop()
+    if len(given) < least or (len(given) > len(schema.inputs) and not schema.variadic):
+        names = ", ".join(declared.name for declared in schema.inputs) or "none"
+        most = "any number of" if schema.variadic else str(len(schema.inputs))
+        count = most if most == str(least) else f"{least} to {most}"
+        raise ArgumentMismatchError(f"takes {count} input{'s' * (count != '1')} ({names}), {len(given)} given")
+    nodes = [as_node(value, f"input {position}") for position, value in enumerate(given)]
+    device = _choose_device(schema, arguments.pop("device", None), nodes)
+    nodes = [_place(schema, device, position, node) for position, node in enumerate(nodes)]
+
+    constants: dict[str, Any] = {}
+    argument_inputs: dict[str, DataNode] = {}
+    for key, value in arguments.items():
+        declared_argument = schema.argument(key)
+        if declared_argument is None:
+            known = ", ".join(sorted(argument.name for argument in schema.arguments)) or "none"
+            raise UnknownArgumentError(f"unknown argument {key!r}; its arguments are: {known}")
+        if isinstance(value, np.ndarray) and declared_argument.kind is Kind.FLOAT and declared_argument.per_sample:
+            value = as_node(value, f"argument {key!r}")  # one array for all samples
+        if isinstance(value, DataNode):
+            if not declared_argument.per_sample:
+                raise ArgumentTypeError(f"argument {key!r} must be a constant, not a DataNode")
+            if value.device != "cpu":
+                raise ArgumentValueError(
+                    f"argument {key!r} must be on the CPU, this DataNode is on the GPU: add .cpu()"
+                )
+            argument_inputs[key] = value
+        elif isinstance(value, Constant):
+            constants[key] = declared_argument.check(value.array().tolist())
+        elif value is not None:
+            constants[key] = declared_argument.check(value)
+    for declared_argument in schema.arguments:
+        missing = declared_argument.name not in constants and declared_argument.name not in argument_inputs
+        if declared_argument.default is REQUIRED and missing:
+            raise ArgumentTypeError(f"argument {declared_argument.name!r} is required")
+    read = (*nodes, *argument_inputs.values())
+    branch = current_branch() if read else ()  # what reads nothing runs for all samples: it can't know which are meant
+    if not schema.merges:
+        _check_branch(read, branch)
+    pipeline = current_pipeline()
+    return OperatorCall(
+        schema,
+        device,
+        label,
+        tuple(nodes),
+        constants,
+        argument_inputs,
+        location,
+        branch,
+        twin,
+        None if pipeline is None else weakref.ref(pipeline),
+    )
+
+
+def _check_branch(read: Sequence[DataNode], branch: Branch) -> None:
+    for node in read:
+        if node.source is not None and not within(branch, node.source.branch):
+            raise ArgumentValueError(
+                f"{node!r} was made in a branch, for some samples only, and is used outside of it: let the branches "
+                "return it"
+            )
+
+
+def _choose_device(schema: OperatorSchema, wanted: Any, inputs: Sequence[DataNode]) -> str:
+    if wanted is None:
+        on_gpu = any(node.device == "gpu" for node in inputs)
+        wanted = "gpu" if on_gpu and "gpu" in schema.devices else schema.devices[0]
+    if wanted not in schema.devices:
+        raise ArgumentValueError(f"device must be one of {', '.join(schema.devices)}, not {wanted!r}")
+    return str(wanted)
+
+
+def _place(schema: OperatorSchema, device: str, position: int, node: DataNode) -> DataNode:
+    declared = schema.inputs[min(position, len(schema.inputs) - 1)]
+    if declared.any_device:
+        return node
+    if device in ("cpu", "mixed") and node.device == "gpu" and schema.output_device is None:
+        raise ArgumentValueError(
+            f"input {position} is on the GPU, the operator runs on the {device} device: add .cpu() to the input "
+            "or choose device='gpu'"
+        )
+    return node.gpu() if device == "gpu" else node
+
+
+def _keep_in_current(call: OperatorCall) -> None:
+    pipeline = current_pipeline()
+    if pipeline is None:
+        raise GraphError(
+            f"{call.display} is to run though no output needs it (it has side effects, or preserve=True): call it "
+            f"within a pipeline (`with pipe:`)\n  at {call.location}"
+        )
+    pipeline.keep(call)

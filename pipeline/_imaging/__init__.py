@@ -1,0 +1,33 @@
+"""CPU image primitives: functions of one sample on NumPy arrays, free of graphs, threads and global settings.
+
+Their heavy parts run without the GIL (simplejpeg, OpenCV, large NumPy operations), so threads scale.
+"""
+
+from pipeline._imaging.blur import blur, gaussian_window
+from pipeline._imaging.color import color_matrix, scale_shift, transform_channels
+from pipeline._imaging.convert import convert, convert_color
+from pipeline._imaging.decode import decode
+from pipeline._imaging.info import ImageInfo, peek
+from pipeline._imaging.noise import gaussian_noise, salt_and_pepper, shot_noise
+from pipeline._imaging.normalize import crop_mirror_normalize
+from pipeline._imaging.resample import resize
+from pipeline._imaging.window import extract
+
+__all__ = [
+    "ImageInfo",
+    "blur",
+    "color_matrix",
+    "convert",
+    "convert_color",
+    "crop_mirror_normalize",
+    "decode",
+    "extract",
+    "gaussian_noise",
+    "gaussian_window",
+    "peek",
+    "resize",
+    "salt_and_pepper",
+    "scale_shift",
+    "shot_noise",
+    "transform_channels",
+]

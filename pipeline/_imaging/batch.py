@@ -1,0 +1,84 @@
+"""Resizing and normalising the pictures of a batch in one call, which Python isn't asked for each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._imaging.native import compiled
+from pipeline._imaging.resample import MOST_PIXELS
+
+__all__ = ["PictureBatch"]
+
+Array = npt.NDArray[Any]
+
+# The compiled loop makes one of up to 16 pixels: a triangle of this many on each side, and a rounding.
+_MOST_SHRINKING = 7.5
+
+
+class PictureBatch:
+    """Pictures in memory, and what is to be made of each: what `resize` and `crop_mirror_normalize` give.
+
+    Args:
+        pointers: (N,) int64, addresses of uint8 HWC pictures, which somebody keeps alive.
+        shapes: (N, 3) int64.
+        strides: (N, 3) int64, in bytes.
+        regions: (N, 4) float64, (y0, x0, y1, x1) of each, as `resize` takes it.
+        size: (height, width) of all results.
+        antialias: as `resize` takes it; the filter is linear.
+        mirror: (N,) bool.
+        scale: (N or 1, C) float32, as `crop_mirror_normalize` takes it.
+        bias: see scale.
+    """
+
+    def __init__(
+        self,
+        pointers: npt.NDArray[np.int64],
+        shapes: npt.NDArray[np.int64],
+        strides: npt.NDArray[np.int64],
+        regions: npt.NDArray[np.float64],
+        *,
+        size: tuple[int, int],
+        antialias: bool,
+        mirror: npt.NDArray[np.bool_],
+        scale: npt.NDArray[np.float32],
+        bias: npt.NDArray[np.float32],
+    ) -> None:
+        self.shape = (len(pointers), int(shapes[0, 2]), *size)
+        self._strides = strides
+        self._shapes = shapes
+        self._pictures = np.column_stack([pointers, shapes[:, :2], strides[:, 0]])
+        self._regions = np.ascontiguousarray(regions)
+        self._antialias = antialias
+        self._mirror = np.ascontiguousarray(mirror)
+        self._values = np.ascontiguousarray(scale), np.ascontiguousarray(bias)
+
+    def fits(self) -> bool:
+        """Tell whether the compiled loop is there and takes them: packed pixels of as many channels, no extremes."""
+        channels, (height, width) = self.shape[1], self.shape[2:]
+        extents = np.abs(self._regions[:, 2:] - self._regions[:, :2]) * self._antialias
+        return bool(
+            compiled is not None
+            and 1 < channels <= 4
+            and self._shapes.all()
+            and (self._shapes[:, 2] == channels).all()
+            and (self._strides[:, 1:] == (channels, 1)).all()
+            and min(height, width) > 0
+            and (np.abs(self._regions) < MOST_PIXELS).all()
+            and (extents <= np.array([height, width]) * _MOST_SHRINKING).all()
+        )
+
+    def make(self, out: npt.NDArray[np.float32], begin: int, end: int) -> None:
+        """Write the results begin .. end to theirs in `out`, (N, C, height, width); holds no GIL.
+
+        Args:
+            out: C-contiguous, of shape `shape`.
+            begin: the first picture.
+            end: the last one, exclusive.
+        """
+        assert compiled is not None
+        compiled.crop_resize_normalize(
+            self._pictures, self._regions, self._mirror, *self._values, self._antialias, out, begin, end
+        )

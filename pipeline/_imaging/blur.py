@@ -1,0 +1,108 @@
+"""Gaussian blur: a filter along each axis, one after the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._imaging.convert import convert
+
+__all__ = ["blur", "gaussian_window"]
+
+Array = npt.NDArray[Any]
+
+#: What OpenCV filters as it is; other dtypes are made float32 first.
+_OPENCV = {np.dtype(name) for name in ("uint8", "uint16", "int16", "float32", "float64")}
+#: More channels than that OpenCV doesn't take.
+_MOST_CHANNELS = 4
+_BORDER = cv2.BORDER_REFLECT_101
+
+
+@lru_cache(maxsize=1024)
+def gaussian_window(sigma: float, size: int) -> Array:
+    """Returns the weights of a filter, float32, of sum 1.
+
+    Args:
+        sigma: standard deviation in pixels; 0 chooses it from the size.
+        size: odd number of weights; 0 chooses three deviations to either side.
+
+    Raises:
+        ValueError: negative values, both 0, or an even size.
+
+    Example:
+        >>> gaussian_window(0.0, 3)
+        array([0.23899426, 0.52201146, 0.23899426], dtype=float32)
+    """
+    if sigma < 0 or size < 0 or not math.isfinite(sigma):
+        raise ValueError(f"sigma and window_size can't be negative; they are {sigma} and {size}")
+    if not sigma and not size:
+        raise ValueError("sigma and window_size can't both be 0")
+    if size and size % 2 == 0:
+        raise ValueError(f"window_size must be odd, it is {size}")
+    radius = (size - 1) // 2 if size else math.ceil(3 * sigma)
+    deviation = sigma or (radius - 1) * 0.3 + 0.8
+    weights = np.exp(-0.5 * (np.arange(-radius, radius + 1) / deviation) ** 2)
+    made: Array = (weights / weights.sum()).astype(np.float32)
+    made.flags.writeable = False
+    return made
+
+
+def blur(image: Array, windows: Sequence[Array], out: Array) -> Array:
+    """Filters along the first axes of an array; borders reflect, without repeating the outermost value.
+
+    Args:
+        image: (..., channels): up to three axes that are filtered, and one of channels.
+        windows: an odd number of float32 weights for each filtered axis.
+        out: where to write, of the same shape; integers are rounded and clamped.
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: when there aren't as many windows as axes.
+    """
+    if len(windows) != image.ndim - 1:
+        raise ValueError(f"{len(windows)} windows were given for {image.ndim - 1} axes")
+    if not out.size:
+        return out
+    depth = np.float64 if image.dtype == np.float64 else np.float32
+    work = np.ascontiguousarray(image, image.dtype if image.dtype in _OPENCV else depth)
+    if work.ndim == 4:
+        work = _along_rows(work.reshape(len(work), -1, 1), windows[0], depth).reshape(work.shape)
+        work = np.stack([_planes(frame, windows[1], windows[2], depth) for frame in work])
+    elif work.ndim == 3:
+        work = _planes(work, windows[0], windows[1], depth)
+    else:
+        work = _along_rows(work[:, :, None], windows[0], depth)
+    return convert(work.reshape(out.shape), out.dtype, out)
+
+
+_ONE = np.ones(1, np.float32)
+
+
+def _along_rows(image: Array, window: Array, depth: Any) -> Array:
+    """Filters (rows, columns, 1) along its first axis."""
+    return _filtered(image, window, _ONE, depth)
+
+
+def _planes(image: Array, vertical: Array, horizontal: Array, depth: Any) -> Array:
+    """Filters (height, width, channels)."""
+    if image.shape[2] <= _MOST_CHANNELS:
+        return _filtered(image, vertical, horizontal, depth)
+    planes = [
+        _filtered(np.ascontiguousarray(image[:, :, channel]), vertical, horizontal, depth)
+        for channel in range(image.shape[2])
+    ]
+    return np.stack(planes, axis=2)
+
+
+def _filtered(image: Array, vertical: Array, horizontal: Array, depth: Any) -> Array:
+    kind = cv2.CV_64F if depth is np.float64 else cv2.CV_32F
+    made = cv2.sepFilter2D(image, kind, horizontal, vertical, borderType=_BORDER)
+    return np.asarray(made).reshape(image.shape)

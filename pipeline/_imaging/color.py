@@ -1,0 +1,122 @@
+"""Linear changes of pixels: brightness and contrast of all channels alike, and matrices between channels."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._imaging.convert import COLOR_CHANNELS, COLOR_MATRICES, convert
+from pipeline._imaging.scratch import scratch
+
+__all__ = ["color_matrix", "scale_shift", "transform_channels"]
+
+Array = npt.NDArray[Any]
+
+_WIDE = {np.dtype(name) for name in ("int32", "uint32", "int64", "uint64", "float64")}
+_OPENCV = {np.dtype(name) for name in ("uint8", "int16", "int32", "float32", "float64")}
+_BYTES = np.arange(256, dtype=np.float32)
+
+
+def scale_shift(image: Array, gain: float, offset: float, out: Array) -> Array:
+    """Computes ``image * gain + offset``, rounded (halves away from zero) and clamped for integer outputs.
+
+    Args:
+        image: any shape and numeric dtype.
+        gain: factor.
+        offset: what is added.
+        out: where to write, of the same shape.
+
+    Returns:
+        `out`.
+
+    Example:
+        >>> scale_shift(np.array([[1, 3]], np.uint8), 0.5, 0.0, np.empty((1, 2), np.uint8))
+        array([[1, 2]], dtype=uint8)
+    """
+    if image.dtype == np.uint8:
+        # 256 numbers at most: what becomes of each is computed once.
+        return _look_up(image, convert(_BYTES * np.float32(gain) + np.float32(offset), out.dtype), out)
+    wide = image.dtype in _WIDE or out.dtype in _WIDE
+    work = scratch("scale_shift", image.shape, np.float64 if wide else np.float32)
+    np.multiply(image, work.dtype.type(gain), out=work, casting="unsafe")
+    work += work.dtype.type(offset)
+    return convert(work, out.dtype, out)
+
+
+def _look_up(image: Array, table: Array, out: Array) -> Array:
+    if image.flags.c_contiguous and out.flags.c_contiguous and out.dtype in _OPENCV and out.size:
+        width = out.shape[-1] if out.ndim else 1
+        cv2.LUT(image.reshape(-1, width), table, dst=out.reshape(-1, width))
+    else:
+        np.copyto(out, table[image])
+    return out
+
+
+def transform_channels(image: Array, matrix: Array, offset: Array, out: Array) -> Array:
+    """Computes ``matrix @ pixel + offset`` for every pixel, in float32; rounded and clamped for integer outputs.
+
+    Args:
+        image: (..., channels), any numeric dtype.
+        matrix: (channels of the output, channels).
+        offset: (channels of the output,).
+        out: where to write, (..., channels of the output).
+
+    Returns:
+        `out`.
+
+    Raises:
+        ValueError: when the numbers of channels don't fit.
+    """
+    rows, columns = matrix.shape
+    if image.shape[-1] != columns or out.shape[-1] != rows:
+        raise ValueError(f"a matrix of {rows} by {columns} doesn't take {image.shape[-1]} to {out.shape[-1]} channels")
+    if not out.size:
+        return out
+    pixels = scratch("transformed from", (out.size // rows, 1, columns), np.float32)
+    np.copyto(pixels.reshape(image.shape), image, casting="unsafe")
+    work = scratch("transformed to", (out.size // rows, 1, rows), np.float32)
+    cv2.transform(pixels, np.column_stack([matrix, offset]), dst=work)
+    made = work.reshape(out.shape)
+    if out.dtype == np.uint8 and image.dtype.kind in "ui":
+        # Rounds what is not negative; there is no NaN. Ten times as fast as `convert`.
+        np.clip(made, 0, 255, out=made)
+        made += np.float32(0.5)
+        np.copyto(out, made, casting="unsafe")
+        return out
+    return convert(made, out.dtype, out)
+
+
+@cache
+def color_matrix(source: str, target: str) -> tuple[Array, Array]:
+    """Returns what turns one colour space into another, for pixels of 0 to 255: a matrix and an offset.
+
+    Args:
+        source: RGB, BGR, GRAY or YCbCr.
+        target: the same.
+
+    Raises:
+        ValueError: an unknown colour space.
+
+    Example:
+        >>> color_matrix("RGB", "GRAY")[0]
+        array([[0.299, 0.587, 0.114]])
+    """
+    for space in (source, target):
+        if space not in COLOR_CHANNELS:
+            raise ValueError(f"unknown colour space {space!r}; known are {', '.join(COLOR_CHANNELS)}")
+    if source == "BGR":
+        matrix, offset = color_matrix("RGB", target)
+        return matrix[:, ::-1], offset
+    if target == "BGR":
+        matrix, offset = color_matrix(source, "RGB")
+        return matrix[::-1], offset[::-1]
+    if source == target:
+        return np.eye(COLOR_CHANNELS[source]), np.zeros(COLOR_CHANNELS[source])
+    if (source, target) == ("GRAY", "RGB"):
+        return np.ones((3, 1)), np.zeros(3)
+    rows = COLOR_MATRICES[source, target]
+    return rows[:, :-1], rows[:, -1]

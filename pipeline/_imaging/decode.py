@@ -1,0 +1,279 @@
+"""Decoding of pictures on the CPU, one at a time.
+
+JPEG goes through simplejpeg (libjpeg-turbo): the fastest that was measured, and bit for bit what DALI's CPU decoder
+gives. Other formats go through OpenCV, and through pillow where OpenCV differs from DALI or lacks the format.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+import simplejpeg
+from PIL import Image
+
+from pipeline._imaging.convert import convert_color
+from pipeline._imaging.depth import rescale
+from pipeline._imaging.info import Encoded, ImageInfo, as_bytes, open_image, peek
+from pipeline.errors import DecodeError
+
+__all__ = ["OUTPUT_TYPES", "decode", "orient"]
+
+Array = npt.NDArray[Any]
+Pixels = npt.NDArray[np.uint8]
+
+OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")
+
+# Formats that OpenCV decodes as DALI does; TIFF is one of pillow's, since OpenCV multiplies colours by alpha there.
+_OPENCV_FORMATS = frozenset({"png", "bmp", "webp", "ppm", "jpeg2000"})
+_OPENCV_FLAGS = {
+    "RGB": cv2.IMREAD_COLOR,
+    "GRAY": cv2.IMREAD_GRAYSCALE,
+    "ANY_DATA": cv2.IMREAD_UNCHANGED,
+}
+# Modes that pillow reads with more than 8 bits, and what their samples are.
+_WIDE_MODES = {"I;16": np.uint16, "I;16B": np.uint16, "I": np.uint16, "F": np.float32}
+_BITS_PER_SAMPLE = 258  # a tag of TIFF
+
+
+def decode(
+    encoded: Encoded,
+    *,
+    output_type: Any = "RGB",
+    region: tuple[int, int, int, int] | None = None,
+    adjust_orientation: bool = True,
+    fancy_upsampling: bool = True,
+    fast_idct: bool = False,
+    min_size: tuple[int, int] | None = None,
+    dtype: npt.DTypeLike = np.uint8,
+    out: Array | None = None,
+) -> Array:
+    """Decodes a picture to HWC, of uint8 or another dtype.
+
+    A damaged picture is an error where the decoder can't give all its pixels, as in DALI: a truncated JPEG is
+    refused. Damage inside a JPEG's compressed data that the decoder gets over is not noticed, as in DALI. Samples
+    are scaled to the range of the dtype, real ones to 0..1. Transparency is dropped, not blended, except with
+    ``ANY_DATA``.
+
+    Args:
+        encoded: 1-D uint8 array or bytes: JPEG, PNG, BMP, WebP, TIFF, PNM, JPEG 2000, GIF (its first frame), ...
+        output_type: RGB, BGR, GRAY, YCbCr or ANY_DATA (the stored channels), as a string or `DALIImageType`.
+        region: (y0, x0, height, width), the part wanted, inside the picture as `adjust_orientation` leaves it.
+        adjust_orientation: whether to apply EXIF's orientation.
+        fancy_upsampling: whether a JPEG's colour planes are interpolated (as DALI's CPU decoder does) or repeated.
+        fast_idct: the faster, less exact inverse DCT of libjpeg-turbo.
+        min_size: (height, width), before the orientation is applied; a JPEG may be decoded at 1/2, 1/4 or 1/8 of its
+            size where the result is not smaller than this. None decodes it as it is. Not together with `region`.
+            A pixel then stands for a square of 2, 4 or 8: multiply coordinates by that, not by the ratio of sizes.
+        dtype: of the result; those wider than 8 bits keep what files of 16 bits have.
+        out: where to write, of the resulting shape and dtype.
+
+    Returns:
+        `out`, or a new array; with `region`, a view of one.
+
+    Raises:
+        DecodeError: empty, unknown, damaged or truncated data.
+        ValueError: arguments that don't fit, such as a region outside the picture.
+
+    Example:
+        >>> decode(simplejpeg.encode_jpeg(np.zeros((16, 24, 3), np.uint8)), region=(0, 0, 8, 8)).shape
+        (8, 8, 3)
+    """
+    kind = output_type if isinstance(output_type, str) else output_type.name
+    if kind not in OUTPUT_TYPES:
+        raise ValueError(f"unknown output_type {kind!r}; known are {', '.join(OUTPUT_TYPES)}")
+    if region is not None and min_size is not None:
+        raise ValueError("a region is given in pixels of the full picture: region and min_size exclude each other")
+    view = as_bytes(encoded)
+    ycbcr = kind == "YCbCr"
+    stored = "RGB" if ycbcr else kind
+    scaled = ycbcr or np.dtype(dtype) != np.uint8
+    try:
+        info = peek(view)
+        orientation = info.orientation if adjust_orientation else 1
+        # What needs no further step is decoded straight into the caller's memory.
+        final = region is None and orientation == 1 and not scaled
+        if info.format == "jpeg" and info.channels != 4:
+            pixels: Array = _decode_jpeg(
+                view, info, stored, fancy_upsampling, fast_idct, min_size, out if final else None
+            )
+        else:
+            pixels = _decode_other(view, info, stored, scaled)
+    except (cv2.error, MemoryError) as error:
+        raise DecodeError(f"decoding failed: {error}") from error
+    pixels = orient(pixels, orientation)
+    if region is not None:
+        pixels = _cut(pixels, region)
+    if scaled:
+        pixels = rescale(pixels, dtype, ycbcr=ycbcr)
+    if out is None:
+        return pixels
+    if pixels is not out:
+        if out.shape != pixels.shape:
+            raise ValueError(f"out has shape {out.shape}, the picture {pixels.shape}")
+        np.copyto(out, pixels)
+    return out
+
+
+def orient(pixels: Array, orientation: int) -> Array:
+    """Applies EXIF's orientation (1 to 8) to HWC pixels.
+
+    Example:
+        >>> orient(np.zeros((2, 3, 1)), 6).shape
+        (3, 2, 1)
+    """
+    if orientation == 1:
+        return pixels
+    if orientation >= 5:
+        pixels = pixels.transpose(1, 0, 2)
+    # As seen after the transposition: which of the two axes run backwards.
+    rows = -1 if orientation in (3, 4, 7, 8) else 1
+    columns = -1 if orientation in (2, 3, 6, 7) else 1
+    return np.ascontiguousarray(pixels[::rows, ::columns])
+
+
+def _cut(pixels: Pixels, region: tuple[int, int, int, int]) -> Pixels:
+    y, x, height, width = region
+    if y < 0 or x < 0 or height < 1 or width < 1 or y + height > pixels.shape[0] or x + width > pixels.shape[1]:
+        raise ValueError(
+            f"the region (y0, x0, height, width) = {tuple(region)} leaves the picture of {pixels.shape[:2]}"
+        )
+    return pixels[y : y + height, x : x + width]
+
+
+def _decode_jpeg(
+    view: memoryview,
+    info: ImageInfo,
+    kind: str,
+    fancy_upsampling: bool,
+    fast_idct: bool,
+    min_size: tuple[int, int] | None,
+    out: Pixels | None,
+) -> Pixels:
+    colors = "GRAY" if info.channels == 1 and kind == "ANY_DATA" else kind
+    colors = colors if colors in ("GRAY", "BGR") else "RGB"
+    height, width = (0, 0) if min_size is None else _scaled_size(info, min_size)
+    options: dict[str, Any] = {
+        "fastdct": fast_idct,
+        "fastupsample": not fancy_upsampling,
+        "min_height": height,
+        "min_width": width,
+    }
+    if out is not None:
+        expected = (height or info.height, width or info.width, 1 if colors == "GRAY" else 3)
+        if out.shape != expected:
+            raise ValueError(f"out has shape {out.shape}, the picture {expected}")
+        if out.flags.c_contiguous and out.dtype == np.uint8:
+            options["buffer"] = out
+    try:
+        pixels: Pixels = simplejpeg.decode_jpeg(view, colors, **options)
+    except ValueError as error:
+        if "Premature end of JPEG" in str(error):
+            raise DecodeError(f"the JPEG is truncated: its {view.nbytes} bytes end before its last row") from error
+        pixels = _decode_damaged_jpeg(view, colors, options, error)
+    if "buffer" in options and out is not None:
+        return out
+    return pixels
+
+
+def _scaled_size(info: ImageInfo, min_size: tuple[int, int]) -> tuple[int, int]:
+    """The smallest of 1, 1/2, 1/4 and 1/8 of the size that isn't below the given one; others are slow to decode."""
+    for factor in (8, 4, 2):
+        height, width = -(-info.height // factor), -(-info.width // factor)
+        if height >= min_size[0] and width >= min_size[1]:
+            return height, width
+    return info.height, info.width
+
+
+def _decode_damaged_jpeg(view: memoryview, colors: str, options: dict[str, Any], cause: ValueError) -> Pixels:
+    """Decodes what libjpeg warns of: DALI, pillow and OpenCV give the pixels of such files too."""
+    try:
+        pixels: Pixels = simplejpeg.decode_jpeg(view, colors, **options, strict=False)
+        return pixels
+    except ValueError:
+        pass
+    # Bytes between a JPEG's segments stop simplejpeg, but not OpenCV.
+    flags = _OPENCV_FLAGS["GRAY" if colors == "GRAY" else "RGB"] | cv2.IMREAD_IGNORE_ORIENTATION
+    found = cv2.imdecode(np.frombuffer(view, np.uint8), flags)
+    if found is None:
+        raise DecodeError(f"the JPEG is damaged: {cause}") from cause
+    options.pop("buffer", None)
+    return _with_channels(found) if colors != "RGB" else _recolored(found, cv2.COLOR_BGR2RGB)
+
+
+def _recolored(pixels: Array, code: int) -> Array:
+    return np.asarray(cv2.cvtColor(pixels, code))
+
+
+def _with_channels(pixels: Array) -> Array:
+    return pixels[:, :, None] if pixels.ndim == 2 else pixels
+
+
+def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> Array:
+    """Decode what is no JPEG; samples of more than 8 bits stay as they are where `wide`."""
+    wanted = kind if kind in _OPENCV_FLAGS else "RGB"
+    found = None
+    if info.format in _OPENCV_FORMATS or _is_deep_tiff(view, info):
+        # Wide samples are kept and scaled here: OpenCV would drop their lower bits instead of rounding.
+        flags = _OPENCV_FLAGS[wanted] | (cv2.IMREAD_ANYDEPTH if wanted != "ANY_DATA" else 0)
+        found = cv2.imdecode(np.frombuffer(view, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)
+    if found is None:
+        pixels = _decode_with_pillow(view, wanted, wide)
+    else:
+        pixels = _with_channels(found if wide else rescale(found, np.uint8))
+        if pixels.shape[2] == 4 and info.channels == 4:
+            pixels = _recolored(pixels, cv2.COLOR_BGRA2RGBA)
+        elif pixels.shape[2] == 4:
+            # OpenCV adds an alpha channel where a palette has a transparent colour; DALI does not.
+            pixels = _recolored(pixels, cv2.COLOR_BGRA2RGB)
+        elif pixels.shape[2] == 3:
+            pixels = _recolored(pixels, cv2.COLOR_BGR2RGB)
+    if kind == "BGR":
+        pixels = convert_color(pixels, "RGB", kind)
+    return np.ascontiguousarray(pixels)
+
+
+def _is_deep_tiff(view: memoryview, info: ImageInfo) -> bool:
+    """Whether it is a TIFF of colours with 16 bits, of which pillow gives 8. OpenCV would turn it itself."""
+    if info.format != "tiff" or info.channels != 3 or info.orientation != 1:
+        return False
+    with open_image(view) as image:
+        bits: Any = image.tag_v2.get(_BITS_PER_SAMPLE, (8,))
+    return set(bits) == {16}
+
+
+def _decode_with_pillow(view: memoryview, wanted: str, wide: bool) -> Array:
+    try:
+        with open_image(view) as image:
+            upright = image.format != "TIFF"
+            orientation = 1 if upright else int(image.getexif().get(0x0112, 1))
+            image.load()
+            pixels = _pixels_of(image, wanted, wide)
+    except (OSError, ValueError, SyntaxError, EOFError, IndexError, struct.error) as error:
+        raise DecodeError(f"the picture is damaged or truncated: {error}") from error
+    # Pillow turns a TIFF as it loads it; our caller decides on that, so it is turned back.
+    return pixels if upright else orient(pixels, {6: 8, 8: 6}.get(orientation, orientation))
+
+
+def _pixels_of(image: Image.Image, wanted: str, wide: bool) -> Array:
+    if image.mode in _WIDE_MODES:
+        gray = _with_channels(np.asarray(image).astype(_WIDE_MODES[image.mode]))
+        gray = gray if wide else rescale(gray, np.uint8)
+        return np.repeat(gray, 3, axis=2) if wanted == "RGB" else gray
+    if wanted == "ANY_DATA":
+        mode = {"1": "L", "P": "RGB", "PA": "RGBA", "LA": "RGBA"}.get(image.mode, image.mode)
+        return _with_channels(np.asarray(image.convert(mode)))
+    if wanted == "GRAY" and image.mode in ("1", "L"):
+        return _with_channels(np.asarray(image.convert("L")))
+    return convert_color(
+        _colors_of_ink(image) if image.mode == "CMYK" else np.asarray(image.convert("RGB")), "RGB", wanted
+    )
+
+
+def _colors_of_ink(image: Image.Image) -> Pixels:
+    """Give RGB for CMYK: what each ink leaves of what black leaves, cut off, as in DALI."""
+    left = 255 - np.asarray(image).astype(np.uint16)
+    return (left[..., :3] * left[..., 3:] // 255).astype(np.uint8)

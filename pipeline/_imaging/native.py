@@ -1,0 +1,13 @@
+"""The compiled loops over pixels, where they were built.
+
+Without them, NumPy and OpenCV compute the same in more passes over memory.
+"""
+
+from __future__ import annotations
+
+from pipeline._native import find_compiled
+
+__all__ = ["compiled"]
+
+compiled = find_compiled("_imaging")
+"""The module `_native`: `resample` and `normalize`; None where it isn't there."""

@@ -1,0 +1,99 @@
+"""Noise: Gaussian, salt and pepper, shot. The caller's generator draws it, so that it repeats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._imaging.convert import convert
+from pipeline._imaging.scratch import scratch
+
+__all__ = ["CERTAIN", "gaussian_noise", "salt_and_pepper", "shot_noise"]
+
+Array = npt.NDArray[Any]
+
+_WIDE = {np.dtype(name) for name in ("int32", "uint32", "int64", "uint64", "float64")}
+#: From so many expected events on, their noise is far below the precision of any dtype.
+CERTAIN = 2.0**53
+
+
+def gaussian_noise(image: Array, generator: np.random.Generator, mean: float, stddev: float, out: Array) -> Array:
+    """Adds a normal distribution to each value; integers are rounded and clamped.
+
+    Args:
+        image: any shape and numeric dtype.
+        generator: draws the noise.
+        mean: of the noise.
+        stddev: of the noise.
+        out: where to write, of the same shape.
+
+    Returns:
+        `out`.
+    """
+    noise = scratch("noise", image.shape, np.float32)
+    generator.standard_normal(dtype=np.float32, out=noise)
+    work = noise
+    if image.dtype in _WIDE:
+        work = scratch("noisy", image.shape, np.float64)
+        np.copyto(work, noise)
+    work *= work.dtype.type(stddev)
+    work += work.dtype.type(mean)
+    np.add(work, image, out=work, casting="unsafe")
+    return convert(work, out.dtype, out)
+
+
+def shot_noise(image: Array, generator: np.random.Generator, factor: float, out: Array) -> Array:
+    """Replaces each value by a Poisson distribution of that mean, in steps of a factor.
+
+    Args:
+        image: any shape and numeric dtype; negative values (by a positive factor) become 0.
+        generator: draws the noise.
+        factor: what one event adds; 0 changes nothing.
+        out: where to write, of the same shape; integers are rounded and clamped.
+
+    Returns:
+        `out`.
+    """
+    if factor == 0:
+        return convert(image, out.dtype, out)
+    expected = np.maximum(image / np.float64(factor), 0.0)
+    certain = ~(expected < CERTAIN)
+    made = generator.poisson(np.where(certain, 0.0, expected)) * np.float64(factor)
+    if certain.any():
+        made[certain] = image[certain]
+    return convert(made, out.dtype, out)
+
+
+def salt_and_pepper(
+    image: Array,
+    generator: np.random.Generator,
+    prob: float,
+    salt_prob: float,
+    salt: float,
+    pepper: float,
+    out: Array,
+    channel_axis: int | None = None,
+) -> Array:
+    """Replaces some values by one of two others.
+
+    Args:
+        image: any shape and numeric dtype.
+        generator: draws which.
+        prob: of a value to be replaced.
+        salt_prob: of a value to become `salt`; the rest of `prob` becomes `pepper`.
+        salt: in the dtype of `out`.
+        pepper: likewise.
+        out: where to write, of the same shape and dtype.
+        channel_axis: dimension along which all values share their fate; None lets each have its own.
+
+    Returns:
+        `out`.
+    """
+    shape = [1 if axis == channel_axis else extent for axis, extent in enumerate(image.shape)]
+    drawn = generator.random(shape)
+    np.copyto(out, image)
+    np.copyto(out, pepper, where=drawn < prob, casting="unsafe")
+    np.copyto(out, salt, where=drawn < salt_prob, casting="unsafe")
+    return out

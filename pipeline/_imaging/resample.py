@@ -1,0 +1,255 @@
+"""Resizing of one image with DALI's semantics.
+
+Any filter, region and dtype goes the same way: planes of float32, then one strided matrix product per axis (see
+`filters`). Pictures of uint8 take half of that time in the compiled loop (see `native`), where there is one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._imaging.convert import convert
+from pipeline._imaging.filters import AxisPlan, filter_name, nearest_indices, plan_axis, plan_taps
+from pipeline._imaging.native import compiled
+from pipeline._imaging.scratch import scratch
+
+__all__ = ["MOST_PIXELS", "TRIANGLES", "resize"]
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float32]
+
+TRIANGLES = ("linear", "triangular")
+"""Two names of one filter, which the compiled loop knows."""
+
+MOST_PIXELS = 1 << 20
+"""Where the regions end that it takes."""
+
+# OpenBLAS, which NumPy brings, starts threads of its own above this many multiply-adds a product; the executor's
+# threads are the only ones wanted.
+_SINGLE_THREAD_PRODUCT = 1 << 18
+# Outputs of a block. The products of columns have as many columns: those of whole vector registers are the fastest.
+_ROW_BLOCKS = (6, 8, 12, 16, 24, 32)
+_COLUMN_BLOCKS = (16, 32)
+# float32 input of one pass over a strip of rows, in elements: about what the caches hold.
+_STRIP = 1 << 19
+
+
+def resize(
+    image: Array,
+    size: tuple[int, int],
+    *,
+    region: tuple[float, float, float, float] | None = None,
+    interp: Any = "linear",
+    min_filter: Any = None,
+    mag_filter: Any = None,
+    antialias: bool = True,
+    dtype: npt.DTypeLike | None = None,
+    out: Array | None = None,
+    planar: bool = False,
+) -> Array:
+    """Resizes an image or a region of it.
+
+    The filter reads across the region's border where the image goes on, and repeats the image's edge pixels beyond.
+    Intermediates are float32; the result is rounded half away from zero and clamped once, at the end.
+
+    Args:
+        image: HW or HWC (more trailing axes are fine), of an integer or float dtype.
+        size: (height, width) of the result, at least 1 each.
+        region: (y0, x0, y1, x1) in pixels, where 0 is the outer edge of the first pixel; may be fractional, reach
+            outside or be reversed, which flips. The whole image if None.
+        interp: nearest, linear, cubic, lanczos3, triangular or gaussian, or DALI's ``INTERP_*``.
+        min_filter: the filter of an axis that gets smaller, instead of `interp`.
+        mag_filter: the filter of an axis that gets larger or keeps its size, instead of `interp`.
+        antialias: stretches the filter of an axis that gets smaller, so that every input pixel counts. ``linear``
+            is then a triangle. ``nearest`` ignores it.
+        dtype: dtype of the result, the image's if None.
+        out: where to write, of shape ``size + image.shape[2:]`` and dtype `dtype`.
+        planar: without `out`, whether a new array may have its channels one after the other in memory, which is how
+            they are computed. `crop_mirror_normalize` takes them apart otherwise.
+
+    Returns:
+        `out` or a new array.
+
+    Raises:
+        ValueError: an empty image or size, an unknown filter.
+
+    Example:
+        >>> resize(np.array([[0, 100]], np.uint8), (1, 4))
+        array([[  0,  25,  75, 100]], dtype=uint8)
+    """
+    if image.ndim < 2 or min(image.shape) < 1 or min(size) < 1:
+        raise ValueError(f"can't resize an image of shape {image.shape} to {tuple(size)}")
+    height, width = image.shape[:2]
+    y0, x0, y1, x1 = (0, 0, height, width) if region is None else region
+    lower = filter_name(interp if min_filter is None else min_filter)
+    raiser = filter_name(interp if mag_filter is None else mag_filter)
+    rows = (height, size[0], float(y0), float(y1), lower if abs(y1 - y0) > size[0] else raiser)
+    columns = (width, size[1], float(x0), float(x1), lower if abs(x1 - x0) > size[1] else raiser)
+
+    target = np.dtype(image.dtype if dtype is None else dtype)
+    pixels = image if image.ndim == 3 else image.reshape(height, width, -1)
+    simple = target == np.uint8 and _is_for_opencv(pixels, rows, columns)
+    if out is None and planar and not simple and target == np.uint8 and image.ndim == 3:
+        out = np.empty((image.shape[2], *size), target).transpose(1, 2, 0)
+    elif out is None:
+        out = np.empty((*size, *image.shape[2:]), target)
+    result = out if image.ndim == 3 else out.reshape(*size, -1)
+    if simple:
+        packed = result.flags.c_contiguous and result.strides[1:] == (result.shape[2], 1)  # a single channel is both
+        made = cv2.resize(pixels, size[::-1], dst=result if packed else None, interpolation=cv2.INTER_LINEAR)
+        if not packed:
+            result[...] = made.reshape(result.shape)
+        return out
+
+    if compiled is not None and _is_for_loop(pixels, result) and "nearest" not in (rows[4], columns[4]):
+        if pixels.strides[1:] != (pixels.shape[2], 1):
+            pixels = np.ascontiguousarray(pixels)
+        if rows[4] in TRIANGLES and columns[4] in TRIANGLES and max(map(abs, (y0, x0, y1, x1))) < MOST_PIXELS:
+            compiled.resample_linear(pixels, result, y0, x0, y1, x1, antialias)
+            return out
+        top, bottom, *row_taps = plan_taps(*rows, antialias)
+        left, right, *column_taps = plan_taps(*columns, antialias)
+        compiled.resample(pixels[top:bottom, left:right], result, *row_taps, *column_taps)
+        return out
+
+    # An axis that takes the nearest pixel only picks; if both do, nothing is computed at all.
+    if rows[4] == "nearest":
+        pixels = np.take(pixels, nearest_indices(*rows[:4], True), axis=0)
+    if columns[4] == "nearest":
+        pixels = np.take(pixels, nearest_indices(*columns[:4], False), axis=1)
+    if rows[4] == columns[4] == "nearest":
+        convert(pixels, target, out=result)
+        return out
+    top, bottom, vertical = 0, size[0], None
+    if rows[4] != "nearest":
+        top, bottom, vertical = plan_axis(*rows, antialias, _ROW_BLOCKS)
+    left, right, horizontal = 0, size[1], None
+    if columns[4] != "nearest":
+        left, right, horizontal = plan_axis(*columns, antialias, _COLUMN_BLOCKS)
+    _store(_resample(pixels[top:bottom, left:right], vertical, horizontal), result)
+    return out
+
+
+def _is_for_loop(pixels: Array, result: Array) -> bool:
+    """Whether the compiled loop takes them, packed: uint8 of at most 4 channels."""
+    return bool(pixels.dtype == result.dtype == np.uint8 and pixels.shape[2] <= 4 and result.ndim == 3)
+
+
+def _is_for_opencv(pixels: Array, rows: Any, columns: Any) -> bool:
+    """Whether OpenCV's bilinear resize is to be used: it copies what keeps its size, and enlarges a single channel.
+
+    There it computes the same within 1, in a third of the time. How pictures lie in memory decides nothing: it must
+    change no pixel.
+    """
+    for extent, size, low, high, name in (rows, columns):
+        if size < extent or (low, high) != (0, extent) or name not in TRIANGLES:
+            return False
+    keeps_size = rows[0] == rows[1] and columns[0] == columns[1]
+    return bool(pixels.dtype == np.uint8 and (pixels.shape[2] == 1 or (keeps_size and pixels.shape[2] <= 4)))
+
+
+def _resample(pixels: Array, vertical: AxisPlan | None, horizontal: AxisPlan | None) -> Floats:
+    """Resamples both axes; gives scratch memory of shape (channels, at least height, at least width)."""
+    height, width, channels = pixels.shape
+    before, after = (horizontal.before, horizontal.after) if horizontal else (0, 0)
+    padded = before + width + after
+    if vertical is None:
+        planes = _planes(pixels, (0, 0), (before, after))
+    else:
+        planes = scratch("rows", (channels, vertical.blocks * vertical.rows, padded), np.float32)
+        # A strip of blocks at a time: only the input rows that it needs, converted just before they are used.
+        strip = max(1, (_STRIP // (channels * padded) - vertical.taps) // max(1, abs(vertical.step)))
+        for block in range(0, vertical.blocks, strip):
+            blocks = min(strip, vertical.blocks - block)
+            ends = [vertical.start + (block + extra) * vertical.step for extra in (0, blocks - 1)]
+            first, last = min(ends), max(ends) + vertical.taps
+            inside = pixels[max(first, 0) : min(last, height)]
+            source = _planes(inside, (max(-first, 0), max(last - height, 0)), (before, after))
+            _rows_product(source, ends[0] - first, block, blocks, vertical, planes)
+    return planes if horizontal is None else _columns_product(planes, before, horizontal)
+
+
+def _planes(pixels: Array, rows: tuple[int, int], columns: tuple[int, int]) -> Floats:
+    """Turns HWC into float32 planes, with as many rows and columns of zeros around as asked."""
+    height, width, channels = pixels.shape
+    shape = (channels, rows[0] + height + rows[1], columns[0] + width + columns[1])
+    planes = scratch("planes", shape, np.float32)
+    for axis, (before, after) in ((1, rows), (2, columns)):
+        # Each call gives up the GIL, and another thread takes it: nothing is called where nothing is to be done.
+        if before:
+            planes.swapaxes(0, axis)[:before] = 0
+        if after:
+            planes.swapaxes(0, axis)[-after:] = 0
+    source = pixels.transpose(2, 0, 1)
+    if pixels.dtype == np.uint8 and 1 < channels <= 4:
+        # OpenCV separates channels five times as fast as a strided copy.
+        source = scratch("bytes", (channels, height, width), np.uint8)
+        cv2.split(pixels, list(source))
+    np.copyto(planes[:, rows[0] : rows[0] + height, columns[0] : columns[0] + width], source, casting="unsafe")
+    return planes
+
+
+def _rows_product(source: Floats, offset: int, block: int, blocks: int, plan: AxisPlan, out: Floats) -> None:
+    channels, _, width = source.shape
+    plane, row, item = source.strides
+    windows = np.ndarray(
+        (channels, blocks, plan.taps, width),
+        source.dtype,
+        source,
+        offset * row,
+        (plane, plan.step * row, row, item),
+    )
+    target = out[:, block * plan.rows : (block + blocks) * plan.rows].reshape(channels, blocks, plan.rows, width)
+    slab = max(16, _SINGLE_THREAD_PRODUCT // (plan.rows * plan.taps))
+    weights = plan.weights[block : block + blocks]
+    for x in range(0, width, slab):
+        part = slice(x, x + slab)
+        np.matmul(weights, windows[..., part], out=target[..., part])
+
+
+def _columns_product(source: Floats, before: int, plan: AxisPlan) -> Floats:
+    channels, height, _ = source.shape
+    out = scratch("columns", (channels, height, plan.blocks * plan.rows), np.float32)
+    plane, row, item = source.strides
+    windows = np.ndarray(
+        (channels, plan.blocks, height, plan.taps),
+        source.dtype,
+        source,
+        (plan.start + before) * item,
+        (plane, plan.step * item, row, item),
+    )
+    plane, row, item = out.strides
+    target = np.ndarray(
+        (channels, plan.blocks, height, plan.rows), out.dtype, out, 0, (plane, plan.rows * item, row, item)
+    )
+    slab = max(16, _SINGLE_THREAD_PRODUCT // (plan.rows * plan.taps))
+    for y in range(0, height, slab):
+        part = slice(y, y + slab)
+        np.matmul(windows[:, :, part], plan.transposed, out=target[:, :, part])
+    return out
+
+
+def _round(planes: Floats, out: Array) -> Array:
+    flat = planes.reshape(-1, planes.shape[2])  # all planes at once
+    # OpenCV rounds half to even and DALI up; the small constant turns a tie without moving others.
+    cv2.addWeighted(flat, 1.0, flat, 0.0, 1e-4, dst=out.reshape(flat.shape), dtype=cv2.CV_8U)
+    return out
+
+
+def _store(planes: Floats, out: Array) -> None:
+    """Writes planes, of at least its height and width, to HWC, rounding and clamping for integer dtypes."""
+    channels = planes.shape[0]
+    part = np.s_[:, : out.shape[0], : out.shape[1]]
+    if out.dtype == np.uint8 and out.strides[1] == 1:  # planes
+        np.copyto(out.transpose(2, 0, 1), _round(planes, scratch("bytes", planes.shape, np.uint8))[part])
+        return
+    if channels <= 4 and out.dtype in (np.uint8, np.float32) and out.flags.c_contiguous:
+        if out.dtype == np.uint8:
+            planes = _round(planes, scratch("bytes", planes.shape, np.uint8))
+        cv2.merge(list(planes[part]), dst=out)
+        return
+    convert(planes[part].transpose(1, 2, 0), out.dtype, out=out)

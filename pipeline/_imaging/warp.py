@@ -1,0 +1,179 @@
+"""Affine warps of pictures and volumes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._imaging.convert import convert
+from pipeline._imaging.scratch import scratch
+
+__all__ = ["prepare_fill", "warp_affine"]
+
+Array = npt.NDArray[Any]
+
+#: What OpenCV interpolates without rounding positions; other arrays are converted or left to NumPy.
+_EXACT_CHANNELS = (1, 3, 4)
+_EXACT_DTYPES = (np.uint8, np.uint16, np.float32)
+_LARGEST = 32767
+#: What OpenCV copies from given pixels.
+_COPIED_CHANNELS = 4
+_COPIED_DTYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32, np.float32, np.float64)
+
+
+def prepare_fill(fill: float | None, source: np.dtype[Any], wanted: np.dtype[Any], nearest: bool) -> float | None:
+    """Return what stands outside the source: as in DALI a value of the result, and where that is interpolated, of both.
+
+    Example:
+        >>> prepare_fill(50.7, np.dtype(np.uint8), np.dtype(np.float32), nearest=False)
+        51.0
+    """
+    if fill is None:
+        return None
+    value = convert(np.array([fill], np.float32), wanted)
+    return float(value[0] if nearest else convert(value, source)[0])
+
+
+def warp_affine(
+    picture: Array,
+    matrix: Array,
+    size: Sequence[int],
+    *,
+    nearest: bool = False,
+    fill: float | None = None,
+    dtype: npt.DTypeLike | None = None,
+    out: Array | None = None,
+) -> Array:
+    """Warps a picture or a volume: each point of the result shows the point of the source that the matrix takes it to.
+
+    As in DALI, pixel k covers [k, k + 1) and its centre is k + 0.5.
+
+    Args:
+        picture: (height, width, channels) or (depth, height, width, channels).
+        matrix: (n, n + 1) for n spatial axes, from the result to the source, with points as x, y and z.
+        size: spatial extents of the result.
+        nearest: take the nearest pixel instead of interpolating.
+        fill: what stands outside the source; None repeats the pixels on the border.
+        dtype: of the result; by default the source's.
+        out: where to write.
+
+    Example:
+        >>> warp_affine(np.array([[[1], [2], [3]]]), np.array([[1, 0, 1], [0, 1, 0]]), (1, 3)).ravel()
+        array([2, 3, 3])
+    """
+    wanted = picture.dtype if dtype is None else np.dtype(dtype)
+    if out is None:
+        out = np.empty((*size, picture.shape[-1]), wanted)
+    fill = prepare_fill(fill, picture.dtype, wanted, nearest)
+    if not out.size:
+        return out
+    if not picture.size:
+        out[...] = fill or 0
+        return out
+    flat = picture.ndim == 3 and max(*picture.shape[:2], *size) <= _LARGEST
+    if nearest:
+        copied = picture.dtype in _COPIED_DTYPES and picture.shape[-1] <= _COPIED_CHANNELS
+        if flat and copied and (fill is None or picture.dtype == wanted):
+            return convert(_nearest_by_opencv(picture, matrix, size, fill), wanted, out)
+        return _nearest(picture, matrix, fill, out)
+    if flat and picture.shape[-1] in _EXACT_CHANNELS:
+        return convert(_by_opencv(picture, matrix, size, fill, wanted), wanted, out)
+    return convert(_linear(picture, matrix, size, fill), wanted, out)
+
+
+def _by_opencv(picture: Array, matrix: Array, size: Sequence[int], fill: float | None, wanted: np.dtype[Any]) -> Array:
+    if picture.dtype not in _EXACT_DTYPES or picture.dtype != wanted:
+        picture = picture.astype(np.float32)
+    moved = np.array(matrix, np.float64)  # OpenCV's pixels lie at whole numbers
+    moved[:, 2] += moved[:, :2].sum(axis=1) * 0.5 - 0.5
+    made: Array = cv2.warpAffine(
+        np.ascontiguousarray(picture),
+        moved,
+        (int(size[1]), int(size[0])),
+        flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+        borderMode=cv2.BORDER_REPLICATE if fill is None else cv2.BORDER_CONSTANT,
+        borderValue=(fill or 0.0,) * 4,
+        hint=cv2.ALGO_HINT_ACCURATE,
+    )
+    return made.reshape(*size, picture.shape[-1])
+
+
+def _nearest_by_opencv(picture: Array, matrix: Array, size: Sequence[int], fill: float | None) -> Array:
+    """Do as `_nearest`: OpenCV gets whole positions, so that nothing is left to its rounding."""
+    y, x = (np.arange(0.5, extent) for extent in size)
+    work = scratch("positions", tuple(size), np.float64)
+    whole = scratch("whole positions", (*size, 2), np.int16)
+    for axis, (along, down, start) in enumerate(np.asarray(matrix, np.float64).tolist()):
+        np.add(along * x, (down * y + start)[:, None], out=work)
+        np.floor(work, out=work)
+        np.clip(work, -_LARGEST - 1, _LARGEST, out=work)
+        np.copyto(whole[..., axis], work, casting="unsafe")
+    made: Array = cv2.remap(  # type: ignore[call-overload]  # there is no second map
+        np.ascontiguousarray(picture),
+        whole,
+        None,
+        cv2.INTER_NEAREST,
+        borderMode=cv2.BORDER_REPLICATE if fill is None else cv2.BORDER_CONSTANT,
+        borderValue=(fill or 0.0,) * 4,
+    )
+    return made.reshape(*size, picture.shape[-1])
+
+
+def _positions(matrix: Array, size: Sequence[int]) -> list[Array]:
+    """Return where the pixels of the result lie in the source, an array for each spatial axis of the source."""
+    ndim = len(size)
+    axes = np.ogrid[tuple(slice(0.5, extent) for extent in size)]
+    zero = np.zeros(tuple(size))
+    return [
+        sum((row[ndim - 1 - axis] * axes[axis] for axis in range(ndim)), zero + row[ndim])
+        for row in np.asarray(matrix, np.float64)[::-1]
+    ]
+
+
+def _pick(picture: Array, index: Sequence[Array], fill: float | None) -> Array:
+    """Return the pixels at positions that may lie outside."""
+    flat = np.zeros(index[0].shape, np.intp)
+    for positions, extent in zip(index, picture.shape[:-1], strict=True):
+        flat = flat * extent + np.clip(positions, 0, extent - 1)
+    pixels: Array = np.take(picture.reshape(-1, picture.shape[-1]), flat, axis=0, mode="clip")
+    if fill is not None:
+        pixels[_outside(picture, index)] = fill
+    return pixels
+
+
+def _outside(picture: Array, index: Sequence[Array]) -> Array:
+    pairs = zip(index, picture.shape[:-1], strict=True)
+    found: Array = np.logical_or.reduce([(positions < 0) | (positions >= extent) for positions, extent in pairs])
+    return found
+
+
+def _whole(positions: Array) -> Array:
+    found: Array = np.clip(np.floor(positions), -(2**31), 2**31).astype(np.intp)
+    return found
+
+
+def _nearest(picture: Array, matrix: Array, fill: float | None, out: Array) -> Array:
+    index = [_whole(positions) for positions in _positions(matrix, out.shape[:-1])]
+    convert(_pick(picture, index, None), out.dtype, out)
+    if fill is not None:
+        out[_outside(picture, index)] = fill
+    return out
+
+
+def _linear(picture: Array, matrix: Array, size: Sequence[int], fill: float | None) -> Array:
+    positions = [position - 0.5 for position in _positions(matrix, size)]
+    first = [_whole(position) for position in positions]
+    parts = [(position - low).astype(np.float32) for position, low in zip(positions, first, strict=True)]
+    total = np.zeros((*size, picture.shape[-1]), np.float32)
+    for corner in itertools.product((0, 1), repeat=len(size)):
+        weight = np.ones(tuple(size), np.float32)
+        for step, part in zip(corner, parts, strict=True):
+            weight *= part if step else 1 - part
+        pixels = _pick(picture, [low + step for low, step in zip(first, corner, strict=True)], fill)
+        total += weight[..., None] * pixels.astype(np.float32)
+    return total

@@ -1,0 +1,112 @@
+"""Who is at the other end: the same user, and one that knows the key. Both sides prove it to each other.
+
+The server speaks first. Every step has a fixed size, so nothing has to be parsed before the peer is known::
+
+    server → client   magic (8), server's nonce (32)
+    client → server   client's nonce (32), HMAC-SHA256(key, "client" + both nonces)
+    server → client   HMAC-SHA256(key, "server" + both nonces), or as many bytes that say that it refuses
+
+A connection that ends in between was not refused: the server went away.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import secrets
+import socket
+import struct
+
+from pipeline._ipc.errors import AuthenticationError
+
+__all__ = ["ClientHandshake", "ServerHandshake", "check_peer"]
+
+_MAGIC = b"DALIPX\x00\x01"  # the last byte is the version of this handshake
+_NONCE = 32
+_DIGEST = 32
+_REFUSAL = b"refused".ljust(_DIGEST, b"\0")
+_CREDENTIALS = struct.Struct("3i")
+
+
+def check_peer(sock: socket.socket) -> int:
+    """Return the process id at the other end.
+
+    Raises:
+        AuthenticationError: that process belongs to another user.
+    """
+    pid, uid, _ = _CREDENTIALS.unpack(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
+    if uid != os.geteuid():
+        raise AuthenticationError(f"process {pid} belongs to user {uid}, not to {os.geteuid()}")
+    return int(pid)
+
+
+class ServerHandshake:
+    """The server's side, as a state machine that never waits.
+
+    Attributes:
+        greeting: what to send first.
+        wanted: bytes needed from the client before `answer` can be called.
+        refusal: what to send if `answer` raises.
+    """
+
+    wanted = _NONCE + _DIGEST
+    refusal = _REFUSAL
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._nonce = secrets.token_bytes(_NONCE)
+        self.greeting = _MAGIC + self._nonce
+
+    def answer(self, proof: bytes) -> bytes:
+        """Check the client's `wanted` bytes and return what to send last; the client is known then.
+
+        Raises:
+            AuthenticationError: the client doesn't know the key.
+        """
+        nonces = self._nonce + proof[:_NONCE]
+        if not hmac.compare_digest(proof[_NONCE:], _digest(self._key, b"client", nonces)):
+            raise AuthenticationError("a client connected that does not know the key")
+        return _digest(self._key, b"server", nonces)
+
+
+class ClientHandshake:
+    """The client's side.
+
+    Attributes:
+        greeting_size: bytes of the server's greeting.
+        answer_size: bytes of its answer to the proof.
+    """
+
+    greeting_size = len(_MAGIC) + _NONCE
+    answer_size = _DIGEST
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._nonces = b""
+
+    def proof(self, greeting: bytes) -> bytes:
+        """What to answer to the greeting.
+
+        Raises:
+            AuthenticationError: the greeting isn't that of a server of this version.
+        """
+        if greeting[: len(_MAGIC)] != _MAGIC:
+            raise AuthenticationError("the server speaks another protocol, or another version of it")
+        nonce = secrets.token_bytes(_NONCE)
+        self._nonces = greeting[len(_MAGIC) :] + nonce
+        return nonce + _digest(self._key, b"client", self._nonces)
+
+    def check(self, answer: bytes) -> None:
+        """Check the server's last word.
+
+        Raises:
+            AuthenticationError: it refuses this client, or doesn't know the key.
+        """
+        if answer == _REFUSAL:
+            raise AuthenticationError("the server refused this client: the keys differ")
+        if not hmac.compare_digest(answer, _digest(self._key, b"server", self._nonces)):
+            raise AuthenticationError("the server does not know the key")
+
+
+def _digest(key: bytes, side: bytes, nonces: bytes) -> bytes:
+    return hmac.digest(key, side + nonces, "sha256")

@@ -1,0 +1,208 @@
+"""One thread that serves many channels: a slow, broken or hostile client holds up none of the others."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import selectors
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from pipeline._concurrency.forking import drop_in_child
+from pipeline._ipc.channel import Channel, Received
+from pipeline._ipc.connecting import Listener
+from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError
+from pipeline._ipc.messages import Codec
+
+__all__ = ["ChannelServer"]
+
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
+
+
+class ChannelServer:
+    """Accepts clients at a path and hands over their messages, on the thread that calls `run`.
+
+    Callbacks must not wait. Answers are sent with `Channel.post`, from any thread: what a client has no room
+    for is sent when it reads. A callback that raises ends that client's channel, and no other.
+
+    Args:
+        path: where to listen.
+        key: what clients must know.
+        codec: the messages.
+        on_open: called with a channel whose peer has authenticated itself.
+        on_message: called with a channel and what it received; owns the descriptors.
+        on_close: called once for each channel that was opened, with the error that ended it, or None if the
+            peer closed it in order.
+        handshake_timeout: seconds that a client has to authenticate itself.
+        max_clients: connections at a time; more are refused.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        key: bytes,
+        codec: Codec,
+        *,
+        on_open: Callable[[Channel], None],
+        on_message: Callable[[Channel, Received], None],
+        on_close: Callable[[Channel, Exception | None], None],
+        handshake_timeout: float = 5.0,
+        max_clients: int = 1024,
+    ) -> None:
+        self._on_open = on_open
+        self._on_message = on_message
+        self._on_close = on_close
+        self._handshake_timeout = handshake_timeout
+        self._max_clients = max_clients
+        self._listener = Listener(path, key, codec)
+        self._selector = selectors.DefaultSelector()
+        self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        # So that the bell isn't rung after its number was closed. A signal handler may interrupt its holder.
+        self._bell_lock = threading.RLock()
+        self._channels: set[Channel] = set()  # every one; those that aren't authenticated yet too
+        self._opened: set[Channel] = set()  # those of them that on_open was called with
+        self._calls: deque[Callable[[], None]] = deque()
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []  # a heap: when, order, what
+        self._order = itertools.count()
+        self._stopping = False
+        self._selector.register(self._bell, _READ, self._drain_bell)
+        self._selector.register(self._listener, _READ, self._accept)
+        drop_in_child(self)
+
+    def run(self) -> None:
+        """Serve until `stop` is called; then close all channels and stop listening."""
+        try:
+            while not self._stopping:
+                wait = None if not self._timers else max(self._timers[0][0] - time.monotonic(), 0.0)
+                for key, events in self._selector.select(wait):
+                    if key.fd in self._selector.get_map():  # an earlier callback may have ended it
+                        key.data(events)
+                while self._calls and not self._stopping:
+                    self._calls.popleft()()
+                while self._timers and self._timers[0][0] <= time.monotonic():
+                    heapq.heappop(self._timers)[2]()
+        finally:
+            self.close()
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        """Have `call` called on the server's thread. Any thread may do so; once closed, nothing happens."""
+        self._calls.append(call)
+        self._ring()
+
+    def call_later(self, seconds: float, call: Callable[[], None]) -> None:
+        """Have `call` called on the server's thread after `seconds`; to be used there, or before `run`."""
+        heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), call))
+
+    def watch(self, fd: int, callback: Callable[[], None]) -> None:
+        """Have `callback` called whenever `fd` can be read; to be used on the server's thread, or before `run`."""
+        self._selector.register(fd, _READ, lambda events: callback())
+
+    def unwatch(self, fd: int) -> None:
+        """End `watch`; before `fd` is closed."""
+        self._selector.unregister(fd)
+
+    def end(self, channel: Channel, error: Exception | None = None) -> None:
+        """Close a channel, on the server's thread; `on_close` is called if it was open."""
+        if channel not in self._channels:
+            return
+        self._channels.remove(channel)
+        self._selector.unregister(channel)
+        channel.close()
+        if channel in self._opened:
+            self._opened.remove(channel)
+            self._on_close(channel, error)
+
+    def stop(self) -> None:
+        """Have `run` return soon. May be called from any thread, and from a signal handler."""
+        self._stopping = True
+        self._ring()
+
+    def close(self) -> None:
+        """Close everything; for a server that isn't running. Doing so twice does nothing."""
+        self._stopping = True
+        for channel in list(self._channels):
+            self.end(channel)
+        self._release(unlink=True)
+
+    def drop_inherited(self) -> None:
+        """In a forked child: the server is the parent's. Nothing is unregistered: its epoll set is the same."""
+        self._stopping = True
+        self._bell_lock = threading.RLock()
+        self._channels.clear()
+        self._opened.clear()
+        self._release(unlink=False)
+
+    def _release(self, *, unlink: bool) -> None:
+        self._selector.close()
+        self._listener.close(unlink=unlink)
+        self._calls.clear()
+        with self._bell_lock:
+            bell, self._bell = self._bell, -1
+            if bell >= 0:
+                os.close(bell)
+
+    def _ring(self) -> None:
+        with self._bell_lock:
+            if self._bell >= 0:
+                os.eventfd_write(self._bell, 1)
+
+    def _drain_bell(self, events: int) -> None:
+        os.eventfd_read(self._bell)
+
+    def _accept(self, events: int) -> None:
+        channel = self._listener.accept()
+        if channel is None:
+            return
+        if len(self._channels) >= self._max_clients:
+            channel.close()
+            return
+        self._channels.add(channel)
+        self._selector.register(channel, _READ, partial(self._serve, channel))
+        channel.on_backlog = partial(self.call_soon, partial(self._await_room, channel))
+        # A weak reference: who only looks whether a server is there is forgotten at once.
+        self.call_later(self._handshake_timeout, partial(self._expire, weakref.ref(channel)))
+
+    def _expire(self, reference: weakref.ref[Channel]) -> None:
+        channel = reference()
+        if channel is not None and not channel.authenticated:
+            self.end(
+                channel,
+                ChannelTimeoutError(f"process {channel.peer_pid} did not authenticate itself in time"),
+            )
+
+    def _await_room(self, channel: Channel) -> None:
+        if channel in self._channels and channel.backlog:
+            self._selector.modify(channel, _READ | _WRITE, partial(self._serve, channel))
+
+    def _serve(self, channel: Channel, events: int) -> None:
+        if channel not in self._channels:
+            return  # ended by an earlier callback, and another has its number already
+        try:
+            if events & _WRITE and channel.flush():
+                self._selector.modify(channel, _READ, partial(self._serve, channel))
+            if events & _READ:
+                self._receive(channel)
+        except ChannelClosedError:
+            self.end(channel)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this client's: on_close sees it
+            self.end(channel, error)
+
+    def _receive(self, channel: Channel) -> None:
+        received: deque[Received] = deque()
+        try:
+            received.extend(channel.receive_ready())
+        finally:  # a client may authenticate itself, and break a rule or leave, in one breath
+            if channel.authenticated and channel not in self._opened:
+                self._opened.add(channel)
+                self._on_open(channel)
+        try:
+            while received and channel in self._channels:
+                self._on_message(channel, received.popleft())
+        finally:
+            for unhandled in received:
+                unhandled.close_fds()

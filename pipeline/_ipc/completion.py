@@ -1,0 +1,170 @@
+"""How a reader of shared memory tells its writer which requests it has read: a counter and a doorbell."""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from typing import Protocol
+
+import numpy as np
+
+from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, ProtocolError
+from pipeline._ipc.memory import SharedBlock, as_descriptor_error
+
+__all__ = ["CompletionReader", "CompletionWriter", "HasFileno"]
+
+_PAGE = 4096
+_COUNT, _WAITING = 0, 1  # places of 8 bytes in the page: the writer's counter, and whether the reader waits for it
+_GLANCE = 0.1  # seconds between looks at the counter while waiting; see `CompletionReader._await`
+_HANG_UP = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
+
+
+class HasFileno(Protocol):
+    """Something with a descriptor, such as a channel."""
+
+    def fileno(self) -> int: ...
+
+
+class CompletionWriter:
+    """The side that reads requests. It makes the page and the doorbell, and passes both to the peer.
+
+    Requests are numbered 0, 1, 2, … by the peer. They may be completed in any order and by any thread; the
+    counter in the page says how many are completed without a gap, so the peer reads one number.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._page = SharedBlock.create(_PAGE)
+        self._words = self._page.array[:16].view(np.int64)
+        self._begun = 0
+        self._count = 0  # every request below it is completed; equals the counter in the page
+        self._ahead: set[int] = set()  # completed requests above _count
+        try:
+            self._doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        except OSError as error:
+            self._page.close()
+            raise as_descriptor_error(error, "could not make a doorbell") from error
+
+    @property
+    def fds(self) -> tuple[int, int]:
+        """The two descriptors for the peer's `CompletionReader`."""
+        return self._page.fd, self._doorbell
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that were begun and not completed."""
+        with self._lock:
+            return self._begun - self._count - len(self._ahead)
+
+    def begin(self, seq: int) -> None:
+        """Take note of a request that arrived.
+
+        Raises:
+            ProtocolError: `seq` isn't the number that comes next.
+        """
+        with self._lock:
+            if seq != self._begun:
+                raise ProtocolError(f"request {seq} came where {self._begun} was due")
+            self._begun += 1
+
+    def complete(self, seq: int) -> None:
+        """Say that request `seq` won't be read again. Doing so twice, or after `close`, does nothing."""
+        with self._lock:
+            if self._doorbell < 0 or not self._count <= seq < self._begun:
+                return
+            self._ahead.add(seq)
+            if seq != self._count:
+                return
+            while self._count in self._ahead:
+                self._ahead.remove(self._count)
+                self._count += 1
+            self._words[_COUNT] = self._count
+        with self._lock:  # taken anew: the counter is written before the other word is read
+            if self._doorbell >= 0 and self._words[_WAITING]:
+                try:
+                    os.eventfd_write(self._doorbell, 1)
+                except BlockingIOError:
+                    pass  # it rings already
+
+    def close(self) -> None:
+        with self._lock:
+            self._page.close()
+            doorbell, self._doorbell = self._doorbell, -1
+            if doorbell >= 0:
+                os.close(doorbell)
+
+
+class CompletionReader:
+    """The side that writes requests: reads the counter, and waits for it to move.
+
+    Args:
+        page: descriptor of the peer's page; owned from now on.
+        doorbell: descriptor of the peer's doorbell; owned from now on.
+        peer: the channel whose end means that the counter will never move again.
+    """
+
+    def __init__(self, page: int, doorbell: int, peer: HasFileno | None = None) -> None:
+        self._doorbell = doorbell
+        self._peer = peer
+        try:
+            self._page = SharedBlock.attach(page, _PAGE)
+        except BaseException:
+            os.close(doorbell)
+            raise
+        self._page.close_fd()
+        self._words = self._page.array[:16].data.cast("q")  # NumPy would take three times as long for a number
+        self._order = threading.Lock()
+
+    @property
+    def count(self) -> int:
+        """How many requests are completed: every one numbered below it is."""
+        return self._words[_COUNT]
+
+    def wait(self, count: int, timeout: float | None = None) -> None:
+        """Wait until at least `count` requests are completed. One thread may wait at a time.
+
+        Raises:
+            ChannelClosedError: the peer is gone, or this is closed.
+            ChannelTimeoutError: it takes longer than `timeout` seconds.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        doorbell = self._doorbell
+        peer = None if self._peer is None else self._peer.fileno()
+        if doorbell < 0 or (peer is not None and peer < 0):
+            raise ChannelClosedError("the channel to the reader of the shared memory is closed")
+        poll = select.poll()
+        poll.register(doorbell, select.POLLIN)
+        if peer is not None:
+            poll.register(peer, select.POLLRDHUP)
+        try:
+            with self._order:
+                self._words[_WAITING] = 1
+            with self._order:  # taken anew: the word is written before the counter is read
+                pass
+            self._await(count, poll, deadline, timeout)
+        finally:
+            self._words[_WAITING] = 0
+
+    def _await(self, count: int, poll: select.poll, deadline: float | None, timeout: float | None) -> None:
+        while self.count < count:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise ChannelTimeoutError(f"request {count - 1} was not read within {timeout:g} s")
+            # Locks keep reads behind writes on the processors that we know; where they don't, a bell may be missed.
+            glance = _GLANCE if left is None else min(left, _GLANCE)
+            for fd, event in poll.poll(glance * 1000 + 1):
+                if fd == self._doorbell and event & select.POLLIN:
+                    try:
+                        os.eventfd_read(self._doorbell)
+                    except BlockingIOError:
+                        pass
+                elif event & _HANG_UP and self.count < count:
+                    raise ChannelClosedError("the reader of the shared memory is gone")
+
+    def close(self) -> None:
+        doorbell, self._doorbell = self._doorbell, -1
+        if doorbell >= 0:
+            os.close(doorbell)
+        self._page.close()

@@ -1,0 +1,163 @@
+"""Sockets with a path: how a server listens and a client connects."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from pipeline._ipc.authentication import ClientHandshake, ServerHandshake, check_peer
+from pipeline._ipc.channel import Channel
+from pipeline._ipc.errors import AuthenticationError, ChannelClosedError, ChannelTimeoutError
+from pipeline._ipc.memory import as_descriptor_error
+from pipeline._ipc.messages import Codec
+
+__all__ = ["Listener", "connect"]
+
+_LONGEST_PATH = 100  # the kernel takes 107 bytes
+_TIMEVAL = struct.Struct("ll")
+
+
+def connect(path: str, key: bytes, codec: Codec, timeout: float = 10.0) -> Channel:
+    """Connect to the server that listens at `path`. Both sides know each other when it returns.
+
+    Raises:
+        AuthenticationError: the server belongs to another user, or the keys differ.
+        ChannelClosedError: nobody listens there.
+        ChannelTimeoutError: the server doesn't answer within `timeout` seconds.
+    """
+    deadline = time.monotonic() + timeout
+    sock = _new_socket()
+    try:
+        # The kernel's own deadline for a connect that waits for room in the server's queue.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(int(timeout), int(timeout % 1 * 1e6) or 1))
+        with _short_path(path) as short:
+            sock.connect(short)
+        peer_pid = check_peer(sock)
+        _shake_hands(sock, ClientHandshake(key), deadline)
+        return Channel(sock, codec, peer_pid=peer_pid)
+    except BaseException as error:
+        sock.close()
+        if isinstance(error, (TimeoutError, BlockingIOError)):
+            raise ChannelTimeoutError(f"the server at {path} did not answer within {timeout:g} s") from error
+        if isinstance(error, (FileNotFoundError, ConnectionError)):
+            raise ChannelClosedError(f"no server listens at {path} ({error.strerror or error})") from error
+        if isinstance(error, OSError):
+            raise as_descriptor_error(error, f"could not connect to {path}") from error
+        raise
+
+
+class Listener:
+    """Listens at a path that only this user can reach; gives a channel for each client.
+
+    Args:
+        path: where; its directory must be private. A socket that a dead server left there is replaced.
+        key: what clients must know.
+        codec: the messages.
+    """
+
+    def __init__(self, path: str, key: bytes, codec: Codec) -> None:
+        self.path = path
+        self._key = key
+        self._codec = codec
+        self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        self._sock = _new_socket()
+        try:
+            # It gets its name when it listens: a socket that refuses connections is taken for one of a dead server.
+            nameless = path + ".new"
+            with suppress(FileNotFoundError):
+                os.unlink(nameless)
+            with _short_path(nameless) as short:
+                self._sock.bind(short)
+            os.chmod(nameless, 0o600)
+            self._sock.listen(128)
+            self._sock.setblocking(False)
+            os.rename(nameless, path)
+        except OSError as error:
+            self.close(unlink=False)
+            raise as_descriptor_error(error, f"could not listen at {path}") from error
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def accept(self) -> Channel | None:
+        """The next client of this user, or None; never waits. `Channel.receive_ready` runs the handshake."""
+        while True:
+            try:
+                sock, _ = self._sock.accept()
+            except BlockingIOError:
+                return None
+            except OSError:
+                # No descriptor left. The client has to go, or the listener would be ready for ever.
+                self._refuse_one()
+                return None
+            try:
+                return Channel(sock, self._codec, handshake=ServerHandshake(self._key), peer_pid=check_peer(sock))
+            except (AuthenticationError, ChannelClosedError):
+                sock.close()
+
+    def close(self, *, unlink: bool = True) -> None:
+        """Stop listening, and remove the socket's name."""
+        if self._sock.fileno() >= 0 and unlink:
+            try:
+                os.unlink(self.path)
+            except OSError:
+                pass  # somebody removed the directory
+        self._sock.close()
+        reserve, self._reserve = self._reserve, -1
+        if reserve >= 0:
+            os.close(reserve)
+
+    def _refuse_one(self) -> None:
+        if self._reserve < 0:
+            return
+        os.close(self._reserve)
+        try:
+            self._sock.accept()[0].close()
+        except OSError:
+            pass
+        try:
+            self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._reserve = -1
+
+
+def _new_socket() -> socket.socket:
+    try:
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError as error:
+        raise as_descriptor_error(error, "could not make a socket") from error
+
+
+@contextmanager
+def _short_path(path: str) -> Iterator[str]:
+    """The path, or another one for the same place that a socket address has room for."""
+    if len(os.fsencode(path)) <= _LONGEST_PATH:
+        yield path
+        return
+    directory, name = os.path.split(path)
+    fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{fd}/{name}"
+    finally:
+        os.close(fd)
+
+
+def _shake_hands(sock: socket.socket, handshake: ClientHandshake, deadline: float) -> None:
+    greeting = _receive_exactly(sock, handshake.greeting_size, deadline)
+    sock.sendall(handshake.proof(greeting))
+    handshake.check(_receive_exactly(sock, handshake.answer_size, deadline))
+
+
+def _receive_exactly(sock: socket.socket, size: int, deadline: float) -> bytes:
+    data = b""
+    while len(data) < size:
+        sock.settimeout(max(deadline - time.monotonic(), 1e-3))
+        part = sock.recv(size - len(data))
+        if not part:
+            raise ConnectionResetError("the server closed the connection")
+        data += part
+    return data

@@ -1,0 +1,103 @@
+"""Frames on a stream: how many bytes, what type, how many descriptors, then the message."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from pipeline._ipc.errors import ProtocolError
+
+__all__ = ["MAX_BODY", "MAX_FDS", "Frame", "FrameParser", "close_all", "encode_frame"]
+
+MAX_BODY = 16 << 20  # what is parsed takes up to 35 times as much memory
+MAX_FDS = 64  # in one frame; the kernel allows 253
+
+_HEADER = struct.Struct("<IHH")  # bytes of the body, type, descriptors
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame that arrived whole."""
+
+    number: int
+    body: bytes
+    fds: tuple[int, ...]
+
+
+def encode_frame(number: int, body: bytes, fds: int) -> bytes:
+    """Header and body of a frame.
+
+    Raises:
+        ProtocolError: it would be larger than a peer accepts.
+    """
+    if len(body) > MAX_BODY or fds > MAX_FDS:
+        raise ProtocolError(f"a message of {len(body)} bytes and {fds} descriptors is too large to send")
+    return _HEADER.pack(len(body), number, fds) + body
+
+
+def close_all(fds: Iterable[int]) -> None:
+    """Close descriptors that nobody wants."""
+    for fd in fds:
+        os.close(fd)
+
+
+class FrameParser:
+    """Cuts what arrives, in whatever pieces, into frames.
+
+    Descriptors travel beside the bytes, in order: the kernel delivers those of a frame with its first byte
+    at the latest, and never those of a later one before it was read up to there.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._fds: deque[int] = deque()
+
+    @property
+    def missing(self) -> int:
+        """Bytes that the frame being read still lacks, as far as is known."""
+        if len(self._buffer) < _HEADER.size:
+            return _HEADER.size - len(self._buffer)
+        return _HEADER.size + int(_HEADER.unpack_from(self._buffer)[0]) - len(self._buffer)
+
+    def feed(self, data: bytes | memoryview, fds: Iterable[int] = ()) -> list[Frame]:
+        """Take what arrived and return the frames that are whole now. Owns `fds`.
+
+        Raises:
+            ProtocolError: a frame is too large, or descriptors don't fit what it announces. Call `close`
+                then.
+        """
+        buffer = self._buffer
+        buffer += data
+        self._fds.extend(fds)
+        frames: list[Frame] = []
+        start = 0
+        try:
+            while len(buffer) - start >= _HEADER.size:
+                length, number, count = _HEADER.unpack_from(buffer, start)
+                if length > MAX_BODY or count > MAX_FDS:
+                    raise ProtocolError(f"a frame of {length} bytes and {count} descriptors is over the limit")
+                end = start + _HEADER.size + length
+                if len(buffer) < end:
+                    break
+                if count > len(self._fds):
+                    raise ProtocolError(f"{count} descriptors were announced and {len(self._fds)} came")
+                taken = tuple(self._fds.popleft() for _ in range(count))
+                frames.append(Frame(number, bytes(memoryview(buffer)[start + _HEADER.size : end]), taken))
+                start = end
+            if len(self._fds) > MAX_FDS or (self._fds and start == len(buffer)):
+                raise ProtocolError("descriptors came that no message announced")
+        except ProtocolError:
+            for frame in frames:
+                close_all(frame.fds)
+            raise
+        del buffer[:start]
+        return frames
+
+    def close(self) -> None:
+        """Close the descriptors of a frame that never became whole."""
+        close_all(self._fds)
+        self._fds.clear()
+        self._buffer.clear()

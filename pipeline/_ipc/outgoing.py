@@ -1,0 +1,121 @@
+"""What waits to be written to a socket: a bounded queue of frames and of the descriptors that go with them."""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+from collections import deque
+from collections.abc import Sequence
+
+from pipeline._ipc.errors import ChannelClosedError, ChannelOverflowError
+from pipeline._ipc.frames import close_all
+from pipeline._ipc.memory import as_descriptor_error
+
+__all__ = ["Outgoing"]
+
+
+class _Frame:
+    """A frame of which some bytes wait for the peer to read."""
+
+    __slots__ = ("data", "fds", "started")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = memoryview(data)
+        self.started = False  # its descriptors went with the first byte
+        self.fds: tuple[int, ...] = ()  # duplicates, ours to close once they are sent
+
+
+class Outgoing:
+    """Writes frames to a socket that doesn't block, in order. Its user holds a lock.
+
+    Args:
+        sock: where to; stays its user's.
+        peer_pid: the process at the other end, for messages.
+        limit: bytes that may wait.
+
+    Attributes:
+        written: how many frames the kernel has, of all that were ever put.
+    """
+
+    def __init__(self, sock: socket.socket, peer_pid: int, limit: int) -> None:
+        self.written = 0
+        self._sock = sock
+        self._peer_pid = peer_pid
+        self._limit = limit
+        self._waiting: deque[_Frame] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def put(self, data: bytes, fds: Sequence[int]) -> int:
+        """Write what fits of a frame and keep the rest. Return the value of `written` that says that it is out.
+
+        The descriptors stay the caller's: what waits has duplicates.
+
+        Raises:
+            ChannelClosedError: the peer is gone.
+            ChannelOverflowError: too much waits already.
+        """
+        nbytes = sum(len(frame.data) for frame in self._waiting)
+        if nbytes and nbytes + len(data) > self._limit:
+            raise ChannelOverflowError(f"process {self._peer_pid} doesn't read: {nbytes} bytes wait for it")
+        frame = _Frame(data)
+        if not self._waiting and self._push(frame, fds):
+            self.written += 1
+            return self.written
+        if not frame.started:
+            frame.fds = self._duplicate(fds)
+        self._waiting.append(frame)
+        return self.written + len(self._waiting)
+
+    def flush(self) -> bool:
+        """Write what the peer has room for. Return whether nothing is left.
+
+        Raises:
+            ChannelClosedError: the peer is gone.
+        """
+        while self._waiting:
+            frame = self._waiting[0]
+            done = self._push(frame, frame.fds)
+            if frame.started:
+                close_all(frame.fds)
+                frame.fds = ()
+            if not done:
+                return False
+            self._waiting.popleft()
+            self.written += 1
+        return True
+
+    def close(self) -> None:
+        """Drop what waits."""
+        for frame in self._waiting:
+            close_all(frame.fds)
+        self._waiting.clear()
+
+    def _push(self, frame: _Frame, fds: Sequence[int]) -> bool:
+        """Write a frame until the socket is full. Return whether all of it is out."""
+        while frame.data:
+            rights = array.array("i", () if frame.started else fds)
+            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if rights else []
+            try:
+                count = self._sock.sendmsg([frame.data], ancillary, socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                return False
+            except (BrokenPipeError, ConnectionResetError):
+                raise ChannelClosedError(f"process {self._peer_pid} closed the connection, or died") from None
+            except OSError as error:
+                raise as_descriptor_error(error, f"could not write to process {self._peer_pid}") from error
+            frame.started = True
+            frame.data = frame.data[count:]
+        return True
+
+    def _duplicate(self, fds: Sequence[int]) -> tuple[int, ...]:
+        copies: list[int] = []
+        try:
+            for fd in fds:
+                copies.append(os.dup(fd))
+        except OSError as error:
+            close_all(copies)
+            raise as_descriptor_error(error, f"could not keep descriptors for process {self._peer_pid}") from error
+        return tuple(copies)

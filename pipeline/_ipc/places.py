@@ -1,0 +1,94 @@
+"""Places for samples in a segment of shared memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._ipc.extents import Extents
+from pipeline._native import find_compiled
+
+__all__ = ["ALIGNMENT", "Block", "Places", "compiled", "make_places"]
+
+ALIGNMENT = 64  # bytes: a cache line, and what SIMD loads and DMA like
+_SHIFT = 6
+
+compiled = find_compiled("_ipc")
+"""The module `_native`: `Places`; None where it isn't there."""
+
+
+class Block:
+    """A place in a segment: `nbytes` bytes from `offset` of the segment `ring_id`, which is `array`.
+
+    It stays taken while this object lives; finalizers may drop it.
+    """
+
+    __slots__ = ("_places", "nbytes", "offset")
+
+    def __init__(self, places: Places, offset: int, nbytes: int) -> None:
+        self._places = places
+        self.offset = offset
+        self.nbytes = nbytes
+
+    @property
+    def ring_id(self) -> int:
+        """The segment's number."""
+        return self._places.ring_id
+
+    @property
+    def array(self) -> npt.NDArray[np.uint8]:
+        """The segment."""
+        return self._places.array
+
+    def __repr__(self) -> str:
+        return f"Block(ring_id={self.ring_id}, offset={self.offset}, nbytes={self.nbytes})"
+
+    def __del__(self) -> None:
+        self._places.dropped.append((self.offset >> _SHIFT, _units(self.nbytes)))
+
+
+class Places:
+    """Places in one segment. Its user holds a lock, but places may be dropped without.
+
+    Args:
+        ring_id: the segment's number.
+        array: ``uint8[...]`` over the segment.
+    """
+
+    def __init__(self, ring_id: int, array: npt.NDArray[np.uint8]) -> None:
+        self.ring_id = ring_id
+        self.array = array
+        #: What finalizers have dropped: they must not take the lock, and append() needs none.
+        self.dropped: deque[tuple[int, int]] = deque()
+        self._extents = Extents(array.nbytes >> _SHIFT)
+
+    @property
+    def used(self) -> int:
+        """Bytes that are taken, rounded up to the alignment."""
+        self._reclaim()
+        return self._extents.used << _SHIFT
+
+    def take(self, nbytes: int) -> Block | None:
+        """Take a place of so many bytes; None where there is no room."""
+        self._reclaim()
+        start = self._extents.take(_units(nbytes))
+        return None if start is None else Block(self, start << _SHIFT, nbytes)
+
+    def write(self, array: npt.NDArray[Any]) -> Block | None:
+        """Take a place and copy an array there, where that is quickly done; else None, also where there is no room."""
+        return None
+
+    def _reclaim(self) -> None:
+        while self.dropped:
+            self._extents.give(*self.dropped.popleft())
+
+
+def _units(nbytes: int) -> int:
+    return (nbytes + ALIGNMENT - 1) >> _SHIFT or 1
+
+
+make_places: type[Places] = Places if compiled is None else compiled.Places
+"""Makes the places of a segment: compiled ones where there are any."""

@@ -1,0 +1,264 @@
+"""The writer's side of the memory that carries samples to another process."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._concurrency.forking import drop_in_child
+from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, RingFullError
+from pipeline._ipc.memory import SharedBlock
+from pipeline._ipc.places import ALIGNMENT, Block, make_places
+
+__all__ = ["ALIGNMENT", "Block", "Completions", "Ring"]
+
+_IDLE_REQUESTS = 32  # a segment that so many requests in a row didn't need is given back
+
+
+class Completions(Protocol):
+    """Says which requests the reader has completed: a `CompletionReader`, for one."""
+
+    @property
+    def count(self) -> int:
+        """How many requests are completed: every one numbered below it is."""
+
+    def wait(self, count: int, timeout: float | None = None) -> None:
+        """Wait until at least `count` requests are completed."""
+
+
+class _Segment:
+    __slots__ = ("block", "places", "ring_id", "used_at")
+
+    def __init__(self, ring_id: int, nbytes: int, used_at: int) -> None:
+        self.ring_id = ring_id
+        self.block = SharedBlock.create(nbytes)
+        self.places = make_places(ring_id, self.block.array)
+        self.used_at = used_at  # number of the last request in whose time something lay in it
+
+
+class Ring:
+    """Shared memory that one process writes samples into and another reads. Thread-safe.
+
+    A sample's memory is kept while anybody refers to its `Block`: whom `write` returned it to, and every
+    request that uses it, until the reader has completed that request. When there is no room, `write` waits
+    for requests that are in flight. With none in flight, waiting would be for ever, so it takes another
+    segment of memory; it also does so, without waiting, until there is room for `ahead` requests of the
+    largest size seen beside the one being made.
+
+    Args:
+        nbytes: size of the first segment.
+        limit: bytes that all segments may have together.
+        completions: says which requests the reader has completed.
+        attach: called with ``(ring_id, block)`` for each new segment, before anything lies in it: tells the
+            reader.
+        detach: called with ``ring_id`` when a segment wasn't needed for long: tells the reader. Nothing lies
+            in it.
+        ahead: requests that should fit beside the one being made.
+        timeout: seconds to wait for the reader; None for as long as it lives.
+
+    Attributes:
+        limit: bytes that all segments may have together.
+        waited_ns: nanoseconds that writers have waited for room, in all.
+    """
+
+    def __init__(
+        self,
+        nbytes: int = 64 << 20,
+        *,
+        limit: int = 1 << 30,
+        completions: Completions,
+        attach: Callable[[int, SharedBlock], None],
+        detach: Callable[[int], None],
+        ahead: int = 2,
+        timeout: float | None = None,
+    ) -> None:
+        if not 0 < nbytes <= limit:
+            raise ValueError(f"a ring of {nbytes} bytes does not fit its limit of {limit} bytes")
+        self.limit = limit
+        self.waited_ns = 0
+        self._first_nbytes = nbytes
+        self._completions = completions
+        self._attach = attach
+        self._detach = detach
+        self._ahead = ahead
+        self._timeout = timeout
+        self._lock = threading.RLock()  # a finalizer or signal handler that closes the ring may interrupt its holder
+        self._segments: list[_Segment] = []
+        self._next_ring_id = 0
+        self._in_flight: deque[tuple[Block, ...]] = deque()  # requests _completed, _completed + 1, …
+        self._completed = 0
+        self._largest = 0  # bytes of the largest request
+        self._closed = False
+        drop_in_child(self)
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.block.nbytes for segment in self._segments)
+
+    @property
+    def bytes_used(self) -> int:
+        """Bytes that are taken, rounded up to the alignment."""
+        with self._lock:
+            if not self._closed:
+                self._reclaim()
+            return sum(segment.places.used for segment in self._segments)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that were submitted and not completed."""
+        return len(self._in_flight)
+
+    def write(self, array: npt.NDArray[Any]) -> Block:
+        """Copy `array` (any strides) into the ring, in C order and native byte order.
+
+        Raises:
+            RingFullError: the limit is too small for what is held at once.
+            ChannelClosedError: the reader is gone, or the ring is closed.
+            ChannelTimeoutError: the reader didn't make room in time.
+        """
+        with self._lock:
+            block = self._write(array)
+            if block is None and self._in_flight:
+                self._reclaim()
+                block = self._write(array)
+            if block is not None:
+                return block
+        block = self.allocate(array.nbytes)
+        dtype = array.dtype
+        if not dtype.isnative:
+            dtype = dtype.newbyteorder("=")
+        self.view(block, array.shape, dtype)[...] = array
+        return block
+
+    def allocate(self, nbytes: int) -> Block:
+        """Find room for `nbytes` bytes, aligned to 64. Raises as `write` does."""
+        with self._lock:
+            self._check_open()
+            self._reclaim()
+            return self._take(nbytes) or self._make_room(nbytes)
+
+    def view(self, block: Block, shape: Sequence[int], dtype: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
+        """An array over a block, to write to before it is submitted."""
+        array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=block.array, offset=block.offset)
+        return array
+
+    def submit(self, blocks: Sequence[Block]) -> int:
+        """Begin the next request and return its number. It keeps `blocks` until the reader has completed it.
+
+        Requests are numbered 0, 1, 2, …, and must be sent in that order.
+        """
+        with self._lock:
+            self._check_open()
+            self._in_flight.append(tuple(blocks))
+            seq = self._completed + len(self._in_flight) - 1
+            self._largest = max(self._largest, sum([block.nbytes for block in blocks]))
+            self._reclaim()
+            self._shrink(seq)
+            return seq
+
+    def close(self) -> None:
+        """Give the memory back (the reader's mapping keeps what it still reads)."""
+        with self._lock:
+            self._forget()
+
+    def drop_inherited(self) -> None:
+        """In a forked child: the ring belongs to the parent."""
+        self._lock = threading.RLock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._closed = True
+        self._in_flight = deque()
+        segments, self._segments = self._segments, []
+        for segment in segments:
+            segment.block.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ChannelClosedError("the ring of shared memory is closed (or was inherited by a forked process)")
+
+    def _write(self, array: npt.NDArray[Any]) -> Block | None:
+        for segment in self._segments:
+            block = segment.places.write(array)
+            if block is not None:
+                return block
+        return None
+
+    def _take(self, nbytes: int) -> Block | None:
+        for segment in self._segments:
+            block = segment.places.take(nbytes)
+            if block is not None:
+                return block
+        return None
+
+    def _reclaim(self) -> None:
+        in_flight, count = self._in_flight, self._completions.count
+        while in_flight and self._completed < count:
+            in_flight.popleft()
+            self._completed += 1
+
+    def _make_room(self, nbytes: int) -> Block:
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        while True:
+            too_small = all(segment.block.nbytes < nbytes for segment in self._segments)
+            if too_small or not self._in_flight or self.capacity < (self._ahead + 1) * self._largest:
+                if self._grow(nbytes):
+                    block = self._take(nbytes)
+                    assert block is not None  # the new segment is empty and large enough
+                    return block
+                if not self._in_flight:
+                    raise RingFullError(
+                        f"no room for a sample of {nbytes} bytes: samples that are still in use hold the "
+                        f"{self.capacity} bytes of shared memory, and the limit is {self.limit} bytes; raise "
+                        "ring_bytes_limit, or hold fewer samples"
+                    )
+            self._wait(deadline)
+            block = self._take(nbytes)
+            if block is not None:
+                return block
+
+    def _wait(self, deadline: float | None) -> None:
+        left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+        started = time.monotonic_ns()
+        try:
+            self._completions.wait(self._completed + 1, left)
+        except ChannelTimeoutError as error:
+            raise ChannelTimeoutError(
+                f"shared memory is full, and request {self._completed} was not read in {self._timeout:g} s"
+            ) from error
+        finally:
+            self.waited_ns += time.monotonic_ns() - started
+        self._reclaim()
+
+    def _grow(self, wanted: int) -> bool:
+        """Add a segment that doubles the ring, or larger if one sample needs it; as the limit allows."""
+        room = (self.limit - self.capacity) & -ALIGNMENT
+        wanted = max((wanted + ALIGNMENT - 1) & -ALIGNMENT, ALIGNMENT)
+        nbytes = min(max(self.capacity or self._first_nbytes, wanted), room)
+        nbytes = (nbytes + ALIGNMENT - 1) & -ALIGNMENT
+        if nbytes < wanted:
+            return False
+        segment = _Segment(self._next_ring_id, nbytes, self._completed + len(self._in_flight))
+        self._next_ring_id += 1  # first: an interrupt may come when the reader knows the number already
+        self._attach(segment.ring_id, segment.block)
+        segment.block.close_fd()  # the reader has it
+        self._segments.append(segment)
+        return True
+
+    def _shrink(self, seq: int) -> None:
+        if len(self._segments) < 2:
+            return
+        last = self._segments[-1]
+        if last.places.used:
+            last.used_at = seq
+        elif last.used_at + _IDLE_REQUESTS < seq:
+            self._segments.pop()
+            last.block.close()
+            self._detach(last.ring_id)

@@ -1,0 +1,45 @@
+"""GPU primitives for ragged batches: CUDA sources with a thin launcher each, and the sharing of device memory.
+
+They know pointers, shapes and regions, nothing of graphs or operators. Importing them needs no CuPy.
+"""
+
+from pipeline._kernels.blur import blur_axes
+from pipeline._kernels.color import transform_pixels
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.erase import erase
+from pipeline._kernels.errors import CudaError, KernelCompileError
+from pipeline._kernels.fused import crop_resize_normalize
+from pipeline._kernels.join import join_samples
+from pipeline._kernels.jpeg import distort_as_jpeg
+from pipeline._kernels.lookup import look_up
+from pipeline._kernels.noise import Noise, add_noise
+from pipeline._kernels.nv12 import nv12_to_pixels
+from pipeline._kernels.one_hot import one_hot
+from pipeline._kernels.reduce import reduce_axes
+from pipeline._kernels.resample import resample
+from pipeline._kernels.samples import Samples
+from pipeline._kernels.standardize import Spread, standardize
+from pipeline._kernels.strided_copy import strided_copy
+
+__all__ = [
+    "CudaError",
+    "KernelCompileError",
+    "KernelContext",
+    "Noise",
+    "Samples",
+    "Spread",
+    "add_noise",
+    "blur_axes",
+    "crop_resize_normalize",
+    "distort_as_jpeg",
+    "erase",
+    "join_samples",
+    "look_up",
+    "nv12_to_pixels",
+    "one_hot",
+    "reduce_axes",
+    "resample",
+    "standardize",
+    "strided_copy",
+    "transform_pixels",
+]

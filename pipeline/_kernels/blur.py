@@ -1,0 +1,104 @@
+"""Launcher of blur.cu: filters along axes of contiguous samples, a launch for each axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.samples import Samples
+from pipeline.errors import PipelineError
+
+__all__ = ["BlurPlan", "blur_axes"]
+
+#: struct Sample of blur.cu.
+_SAMPLE = np.dtype(
+    [("src", "i8"), ("dst", "i8"), ("count", "u8"), ("inner", "u8"), ("extent", "i8"), ("radius", "i8"),
+     ("weights", "u8")],
+    align=True,
+)  # fmt: skip
+
+
+def blur_axes(
+    context: KernelContext,
+    stream: Any,
+    src: Samples,
+    dst: Samples,
+    *,
+    first: int,
+    windows: Sequence[Sequence[npt.NDArray[np.float32]]],
+) -> None:
+    """Filter a batch along neighbouring axes; borders reflect, without repeating the outermost value.
+
+    Args:
+        context: of the samples' device.
+        stream: `cupy.cuda.Stream` to enqueue on.
+        src: contiguous.
+        dst: contiguous, of the same shapes; integers are rounded and clamped.
+        first: the first axis that is filtered.
+        windows: for each sample, an odd number of float32 weights for each axis.
+
+    Raises:
+        PipelineError: for shapes that don't fit.
+        CudaError: when a launch fails.
+    """
+    plan = BlurPlan(src, dst, first=first, windows=windows)
+    scratch = context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0
+    for launch in plan.launches(scratch):
+        context.run(launch, stream)
+
+
+class BlurPlan:
+    """The launches of `blur_axes`, and what they need. Arguments as there."""
+
+    def __init__(
+        self,
+        src: Samples,
+        dst: Samples,
+        *,
+        first: int,
+        windows: Sequence[Sequence[npt.NDArray[np.float32]]],
+    ) -> None:
+        if len(src) != len(dst) or len(windows) != len(src) or (src.shapes != dst.shapes).any():
+            raise PipelineError("the samples of input and output, and the windows, differ in number or shape")
+        if not (src.is_contiguous() and dst.is_contiguous()):
+            raise PipelineError("the samples are not contiguous")
+        self._src, self._dst, self._first, self._windows = src, dst, first, windows
+        self._axes = len(windows[0])
+        self._sum = np.dtype(np.float64 if src.dtype == np.float64 else np.float32)
+        self._most = int(np.prod(src.shapes, axis=1, dtype=np.int64).max())
+        _, self._room = Samples.packed(0, src.shapes, self._sum)
+        #: Bytes of device memory between the axes: none for one, a batch for two, two batches for three.
+        self.scratch_bytes = self._room * (self._axes - 1) if self._most else 0
+
+    def launches(self, scratch: int) -> list[Launch]:
+        """Return a launch for each axis; `scratch` is the address of `scratch_bytes` bytes."""
+        if not self._most:
+            return []
+        made, source = [], self._src
+        for number in range(self._axes):
+            target = self._dst
+            if number < self._axes - 1:
+                target, _ = Samples.packed(scratch + number * self._room, self._src.shapes, self._sum)
+            made.append(self._launch(number, source, target))
+            source = target
+        return made
+
+    def _launch(self, number: int, source: Samples, target: Samples) -> Launch:
+        axis = self._first + number
+        windows = [rows[number] for rows in self._windows]
+        lengths = np.array([len(window) for window in windows])
+        table = np.zeros(len(source), _SAMPLE)
+        table["src"], table["dst"] = source.pointers, target.pointers
+        table["count"] = np.prod(source.shapes, axis=1, dtype=np.int64)
+        table["inner"] = np.prod(source.shapes[:, axis + 1 :], axis=1, dtype=np.int64)
+        table["extent"] = source.shapes[:, axis]
+        table["radius"] = lengths // 2
+        table["weights"] = np.cumsum(lengths) - lengths
+        weights = np.concatenate(windows).astype(np.float32)
+        defines = (("IN", ctype(source.dtype)), ("OUT", ctype(target.dtype)), ("SUM", ctype(self._sum)))
+        return Launch("blur.cu", "blur_axis", defines, (table, weights), (blocks_for(self._most), len(source)))

@@ -1,0 +1,78 @@
+"""Launcher of color.cu: a matrix between the channels of each pixel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.samples import Samples
+from pipeline.errors import PipelineError
+
+__all__ = ["plan_transform_pixels", "transform_pixels"]
+
+
+def transform_pixels(
+    context: KernelContext,
+    stream: Any,
+    src: Samples,
+    dst: Samples,
+    *,
+    matrix: npt.ArrayLike,
+    offset: npt.ArrayLike = 0.0,
+) -> None:
+    """Compute ``matrix @ pixel + offset`` for all pixels of a batch, in float32 and one launch.
+
+    Args:
+        context: of the samples' device.
+        stream: `cupy.cuda.Stream` to enqueue on.
+        src: contiguous, channels last, the same number of them in all samples.
+        dst: likewise; values are rounded to nearest with halves away from zero, and clamped.
+        matrix: (K, C) or, one a sample, (N, K, C), for C channels that become K.
+        offset: (K,), (N, K) or a scalar.
+
+    Raises:
+        PipelineError: for shapes that don't fit.
+        CudaError: when the launch fails.
+    """
+    launch = plan_transform_pixels(src, dst, matrix=matrix, offset=offset)
+    if launch is not None:
+        context.run(launch, stream)
+
+
+def plan_transform_pixels(
+    src: Samples, dst: Samples, *, matrix: npt.ArrayLike, offset: npt.ArrayLike = 0.0
+) -> Launch | None:
+    """Return the launch of `transform_pixels`, or None when there is no pixel. Arguments as there."""
+    values = np.asarray(matrix, np.float32)
+    rows, columns = values.shape[-2:]
+    if len(src) != len(dst) or (src.shapes[:, :-1] != dst.shapes[:, :-1]).any():
+        raise PipelineError("the samples of input and output differ in shape")
+    if (src.shapes[:, -1] != columns).any() or (dst.shapes[:, -1] != rows).any():
+        raise PipelineError(f"a matrix of {rows} by {columns} doesn't fit the channels of the samples")
+    if not (src.is_contiguous() and dst.is_contiguous()):
+        raise PipelineError("the samples are not contiguous")
+    picture = np.dtype(
+        [
+            *[("src", "i8"), ("dst", "i8"), ("pixels", "u8")],
+            *[("matrix", "f4", (rows, columns)), ("offset", "f4", (rows,))],
+        ],
+        align=True,
+    )
+    table = np.zeros(len(src), picture)
+    table["src"], table["dst"] = src.pointers, dst.pointers
+    table["pixels"] = np.prod(src.shapes[:, :-1], axis=1, dtype=np.int64)
+    table["matrix"], table["offset"] = values, np.asarray(offset, np.float32)
+    most = int(table["pixels"].max())
+    if most == 0:
+        return None
+    defines = (
+        ("IN", ctype(src.dtype)),
+        ("OUT", ctype(dst.dtype)),
+        ("IN_CHANNELS", str(columns)),
+        ("OUT_CHANNELS", str(rows)),
+    )
+    return Launch("color.cu", "transform_pixels", defines, (table,), (blocks_for(most), len(src)))

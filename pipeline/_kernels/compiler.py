@@ -1,0 +1,71 @@
+"""Compiles the .cu files with NVRTC, once per source, macros and device."""
+
+from __future__ import annotations
+
+import re
+import threading
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pipeline._kernels.errors import KernelCompileError, cuda_call, load_cupy
+
+__all__ = ["OPTIONS", "get_kernel", "macro_options", "read_source"]
+
+#: Options of every compilation; CuPy adds the architecture and -ftz=true.
+OPTIONS = ("-std=c++17",)
+
+_kernels: dict[tuple[str, str, tuple[tuple[str, str], ...], int], Any] = {}
+_lock = threading.Lock()
+
+
+@cache
+def read_source(file: str) -> str:
+    """Return a .cu file with its headers put in place of their includes.
+
+    One text, because CuPy keys its cache on disk by the text alone: a header that changed must change it.
+    """
+    folder = Path(__file__).parent
+    text = (folder / file).read_text()
+    return re.sub(r'^#include "(.+)"$', lambda match: read_source(match[1]), text, flags=re.MULTILINE)
+
+
+def get_kernel(file: str, kernel: str, defines: tuple[tuple[str, str], ...], device_id: int) -> Any:
+    """Return a kernel, a `cupy.RawKernel`, compiled for the device.
+
+    The first call takes NVRTC some 0.2 s, or a few ms where CuPy's cache on disk has it.
+
+    Args:
+        file: a .cu file beside this module.
+        kernel: name of its `extern "C"` function.
+        defines: macros as (name, value).
+        device_id: the CUDA device.
+
+    Raises:
+        KernelCompileError: with NVRTC's log.
+    """
+    key = (file, kernel, defines, device_id)
+    found = _kernels.get(key)
+    if found is not None:
+        return found
+    cupy = load_cupy()
+    with _lock:
+        if key not in _kernels:
+            call = f"compiling {kernel} of {file} with {_spelled(defines)}"
+            try:
+                with cuda_call(call), cupy.cuda.Device(device_id):
+                    module = cupy.RawModule(code=read_source(file), options=OPTIONS + macro_options(defines))
+                    loaded = module.get_function(kernel)
+            except cupy.cuda.compiler.CompileException as error:
+                raise KernelCompileError(call, str(error)) from error
+            _kernels[key] = loaded
+        return _kernels[key]
+
+
+def macro_options(defines: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
+    """Return the compiler options that define macros."""
+    return tuple(f"-D{name}={value}" for name, value in defines)
+
+
+def _spelled(defines: tuple[tuple[str, str], ...]) -> str:
+    return " ".join(f"{name}={value}" for name, value in defines) or "no macros"

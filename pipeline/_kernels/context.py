@@ -1,0 +1,115 @@
+"""What launches on one device share: compiled kernels, staging, scratch memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from pipeline._kernels.compiler import get_kernel
+from pipeline._kernels.errors import cuda_call, load_cupy, require_device
+from pipeline._kernels.launch import THREADS, Launch
+from pipeline._kernels.staging import StagingPool
+
+__all__ = ["KernelContext"]
+
+
+class KernelContext:
+    """Runs launches on one CUDA device, from any thread.
+
+    Args:
+        device_id: the CUDA device.
+
+    Raises:
+        DeviceError: when CuPy is missing or the device isn't there.
+
+    Example:
+        >>> with KernelContext(0) as context:  # doctest: +SKIP
+        ...     strided_copy(context, stream, Samples.of(sources), Samples.dense(batch))
+    """
+
+    def __init__(self, device_id: int) -> None:
+        require_device(device_id)
+        self.device_id = device_id
+        self._staging = StagingPool()
+        self._scratch: dict[int, Any] = {}
+        self._lock = threading.Lock()
+
+    def run(self, launch: Launch, stream: Any) -> None:
+        """Enqueue a launch on a `cupy.cuda.Stream`; never waits for the device in steady state.
+
+        Raises:
+            KernelCompileError: when NVRTC refuses the kernel.
+            CudaError: when the copy of the tables or the launch fails.
+        """
+        kernel = get_kernel(launch.file, launch.kernel, launch.defines, self.device_id)
+        with (
+            self._device(),
+            stream,
+            self._staging.upload(launch.tables, stream) as pointers,
+            cuda_call(f"launch of {launch.kernel}"),
+        ):
+            kernel((*launch.grid, 1), (THREADS, 1, 1), (*pointers, *launch.scalars))
+
+    def launch(
+        self,
+        file: str,
+        kernel: str,
+        defines: tuple[tuple[str, str], ...],
+        pointers: Sequence[int],
+        grid: tuple[int, int],
+        stream: Any,
+    ) -> None:
+        """Enqueue a launch whose tables are on the device already; never waits for it.
+
+        Args:
+            file: as of `Launch`, like the next two.
+            kernel: its name.
+            defines: of its compilation.
+            pointers: addresses of the tables, the kernel's arguments.
+            grid: as of `Launch`.
+            stream: a `cupy.cuda.Stream` of this device.
+
+        Raises:
+            KernelCompileError: when NVRTC refuses the kernel.
+            CudaError: when the launch fails.
+        """
+        found = get_kernel(file, kernel, defines, self.device_id)
+        with self._device(), stream, cuda_call(f"launch of {kernel}"):
+            found((*grid, 1), (THREADS, 1, 1), tuple(pointers))
+
+    def scratch(self, nbytes: int, stream: Any) -> int:
+        """Return the address of device memory for intermediates of work on `stream`, which grows and is reused.
+
+        Its content is good until the next call for the same stream; the stream's order keeps users apart.
+        """
+        cupy = load_cupy()
+        with self._lock:
+            held = self._scratch.get(stream.ptr)
+            if held is None or held.mem.size < nbytes:
+                # The old memory goes back to this stream's part of CuPy's pool, so pending kernels may still use it.
+                self._scratch.pop(stream.ptr, None)
+                del held
+                with cuda_call("allocating scratch memory"), self._device(), stream:
+                    held = cupy.cuda.alloc(max(1 << 20, nbytes))
+                self._scratch[stream.ptr] = held
+            return int(held.ptr)
+
+    def close(self) -> None:
+        """Wait for the launches and free what they shared."""
+        with self._device():
+            self._staging.close()
+            with self._lock:
+                self._scratch.clear()
+
+    def _device(self) -> Any:
+        return load_cupy().cuda.Device(self.device_id)
+
+    def __enter__(self) -> KernelContext:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()

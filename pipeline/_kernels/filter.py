@@ -1,0 +1,92 @@
+"""Launcher of filter.cu: correlation of pictures with windows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.samples import Samples
+from pipeline.errors import PipelineError
+
+__all__ = ["filter_pictures", "plan_filter_pictures"]
+
+_INTEGERS = (
+    *("height", "width", "columns", "channels"),
+    *("rows_of_window", "columns_of_window", "row", "column"),
+)
+#: struct Picture of filter.cu.
+_PICTURE = np.dtype(
+    [("src", "i8"), ("dst", "i8"), ("count", "u8"), *((name, "i8") for name in _INTEGERS), ("window", "u8"),
+     ("fill", "f4")],
+    align=True,
+)  # fmt: skip
+
+
+def filter_pictures(
+    context: KernelContext,
+    stream: Any,
+    src: Samples,
+    dst: Samples,
+    *,
+    windows: Sequence[npt.NDArray[np.float32]],
+    anchors: npt.NDArray[np.int64],
+    border: int = 0,
+    fills: npt.ArrayLike = 0.0,
+) -> None:
+    """Correlate a batch with windows, in float32 and one launch.
+
+    Args:
+        context: of the samples' device.
+        stream: `cupy.cuda.Stream` to enqueue on.
+        src: (height, width, channels), contiguous.
+        dst: likewise; smaller where the window must lie inside. Integers are rounded and clamped.
+        windows: a window of (rows, columns) for each picture.
+        anchors: (N, 2), the row and column of each window that lies on the output's pixel.
+        border: what stands outside, as `pipeline._imaging.filter2d.Border` numbers it.
+        fills: what stands outside where the border is constant, for all or one a picture.
+
+    Raises:
+        PipelineError: for samples that don't fit.
+        CudaError: when the launch fails.
+    """
+    launch = plan_filter_pictures(src, dst, windows=windows, anchors=anchors, border=border, fills=fills)
+    if launch is not None:
+        context.run(launch, stream)
+
+
+def plan_filter_pictures(
+    src: Samples,
+    dst: Samples,
+    *,
+    windows: Sequence[npt.NDArray[np.float32]],
+    anchors: npt.NDArray[np.int64],
+    border: int = 0,
+    fills: npt.ArrayLike = 0.0,
+) -> Launch | None:
+    """Return the launch of `filter_pictures`, or None when there is nothing to do. Arguments as there."""
+    if len(src) != len(dst) or len(windows) != len(src) or (src.shapes[:, 2] != dst.shapes[:, 2]).any():
+        raise PipelineError("the samples of input and output, and the windows, differ in number or channels")
+    if not (src.is_contiguous() and dst.is_contiguous()):
+        raise PipelineError("the samples are not contiguous")
+    sizes = np.array([window.size for window in windows], np.int64)
+    table = np.zeros(len(src), _PICTURE)
+    table["src"], table["dst"] = src.pointers, dst.pointers
+    table["count"] = np.prod(dst.shapes, axis=1, dtype=np.int64)
+    table["height"], table["width"], table["channels"] = src.shapes.T
+    table["columns"] = dst.shapes[:, 1]
+    table["rows_of_window"] = [window.shape[0] for window in windows]
+    table["columns_of_window"] = [window.shape[1] for window in windows]
+    table["row"], table["column"] = np.asarray(anchors, np.int64).reshape(len(src), 2).T
+    table["window"] = np.cumsum(sizes) - sizes
+    table["fill"] = np.asarray(fills, np.float32)
+    most = int(table["count"].max())
+    if not most:
+        return None
+    weights = np.concatenate([np.ravel(window) for window in windows]).astype(np.float32)
+    defines = (("IN", ctype(src.dtype)), ("OUT", ctype(dst.dtype)), ("BORDER", str(int(border))))
+    return Launch("filter.cu", "filter_pictures", defines, (table, weights), (blocks_for(most), len(src)))

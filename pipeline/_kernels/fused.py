@@ -1,0 +1,175 @@
+"""Launcher of fused.cu: crop, resize, crop, mirror and normalise 8-bit pictures, in one launch a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.axes import AXIS, axis_table, whole_picture
+from pipeline._kernels.channels import channel_table
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import Launch, ctype
+from pipeline._kernels.samples import Samples
+from pipeline.errors import PipelineError
+from pipeline.types import DALIInterpType
+
+__all__ = ["PICTURE", "crop_resize_normalize", "fused_defines", "plan_crop_resize_normalize", "relocate"]
+
+TILE_HEIGHT, TILE_WIDTH = 8, 32
+
+#: struct Picture of fused.cu.
+PICTURE = np.dtype(
+    [
+        *[("src", "i8"), ("dst", "i8"), ("row_stride", "i8"), ("pixel_stride", "i8"), ("channel_stride", "i8")],
+        *[("height", "u4"), ("width", "u4"), ("y_first", "i4"), ("y_step", "i4"), ("x_first", "i4"), ("x_step", "i4")],
+        *[("channels", "u4"), ("unused", "u4"), ("y", AXIS), ("x", AXIS)],
+    ],
+    align=True,
+)
+
+
+def crop_resize_normalize(
+    context: KernelContext,
+    stream: Any,
+    src: Samples,
+    dst: Samples,
+    *,
+    layout: str = "CHW",
+    roi: npt.ArrayLike | None = None,
+    size: npt.ArrayLike | None = None,
+    crop: npt.ArrayLike = 0,
+    mirror: npt.ArrayLike = False,
+    flip: npt.ArrayLike = False,
+    scale: npt.ArrayLike = 1.0,
+    bias: npt.ArrayLike = 0.0,
+    min_filter: npt.ArrayLike = DALIInterpType.INTERP_LINEAR,
+    mag_filter: npt.ArrayLike = DALIInterpType.INTERP_LINEAR,
+    antialias: bool = True,
+    rounded: bool = True,
+) -> None:
+    """Do the work of `resample` and then `strided_copy` in one launch, with the same pixels.
+
+    A crop before the resize, as the decoders make, is `src.window(...)`: filters then stay inside it. `roi` is the
+    resize's own region: filters read beyond it.
+
+    Args:
+        context: of the samples' device.
+        stream: `cupy.cuda.Stream` to enqueue on.
+        src: uint8 HWC, 1 or 3 channels, any strides.
+        dst: contiguous, in `layout`, of any dtype.
+        layout: of the output, "CHW" or "HWC".
+        roi: region of the resize, as in `resample`.
+        size: (N, 2), height and width of the resized picture; by default that of the output.
+        crop: (N, 2), where the output begins in the resized picture (y, x), in pixels.
+        mirror: reverse the columns of the output; one bool or (N,).
+        flip: reverse its rows.
+        scale: normalisation ``pixel * scale + bias``; scalar, (C,) or (N, C).
+        bias: see scale.
+        min_filter: as in `resample`.
+        mag_filter: as in `resample`.
+        antialias: as in `resample`.
+        rounded: round the resized pixels to uint8, as a resize does whose dtype is uint8; False for a float resize.
+
+    Raises:
+        PipelineError: for shapes that don't fit, naming the sample.
+        CudaError: when the launch fails.
+    """
+    launch = plan_crop_resize_normalize(
+        src, dst, layout=layout, roi=roi, size=size, crop=crop, mirror=mirror, flip=flip, scale=scale, bias=bias,
+        min_filter=min_filter, mag_filter=mag_filter, antialias=antialias, rounded=rounded,
+    )  # fmt: skip
+    context.run(launch, stream)
+
+
+def plan_crop_resize_normalize(
+    src: Samples,
+    dst: Samples,
+    *,
+    layout: str = "CHW",
+    roi: npt.ArrayLike | None = None,
+    size: npt.ArrayLike | None = None,
+    crop: npt.ArrayLike = 0,
+    mirror: npt.ArrayLike = False,
+    flip: npt.ArrayLike = False,
+    scale: npt.ArrayLike = 1.0,
+    bias: npt.ArrayLike = 0.0,
+    min_filter: npt.ArrayLike = DALIInterpType.INTERP_LINEAR,
+    mag_filter: npt.ArrayLike = DALIInterpType.INTERP_LINEAR,
+    antialias: bool = True,
+    rounded: bool = True,
+) -> Launch:
+    """Return the launch of `crop_resize_normalize`. Arguments as there."""
+    if layout not in ("CHW", "HWC"):
+        raise PipelineError(f"the output's layout is CHW or HWC, not {layout!r}")
+    planar = layout == "CHW"
+    if src.ndim != 3 or dst.ndim != 3 or len(src) != len(dst) or src.dtype != np.uint8:
+        raise PipelineError("the fused kernel takes uint8 HWC pictures to as many pictures")
+    depths = np.unique(np.concatenate([src.shapes[:, 2], dst.shapes[:, 0 if planar else 2]]))
+    if len(depths) != 1 or depths[0] not in (1, 3):
+        raise PipelineError(f"the fused kernel takes pictures of 1 or 3 channels, all alike, not {depths.tolist()}")
+    if not dst.is_contiguous():
+        raise PipelineError("the samples of the output are not contiguous")
+
+    count, depth = len(src), int(depths[0])
+    out = dst.shapes[:, 1:] if planar else dst.shapes[:, :2]
+    resized = out if size is None else np.broadcast_to(np.asarray(size, np.int64), (count, 2))
+    first = np.broadcast_to(np.asarray(crop, np.int64), (count, 2))
+    outside = ((first < 0) | (first + out > resized)).any(axis=1)
+    if outside.any():
+        index = int(np.argmax(outside))
+        raise PipelineError(
+            f"sample {index}: the output of {out[index].tolist()} from {first[index].tolist()} leaves "
+            f"the resized picture of {resized[index].tolist()}"
+        )
+    regions = whole_picture(src.shapes) if roi is None else np.asarray(roi, np.float64).reshape(count, 4)
+    rows, table = channel_table(count, depth, scale, bias), np.zeros(count, PICTURE)
+    table["src"], table["dst"] = src.pointers, dst.pointers
+    table["row_stride"], table["pixel_stride"], table["channel_stride"] = src.strides.T
+    table["height"], table["width"] = out.T
+    table["channels"] = rows[1]
+    for axis, (name, reverse) in enumerate((("y", flip), ("x", mirror))):
+        backwards = np.broadcast_to(np.asarray(reverse, np.bool_), (count,))
+        table[f"{name}_first"] = np.where(backwards, first[:, axis] + out[:, axis] - 1, first[:, axis])
+        table[f"{name}_step"] = np.where(backwards, -1, 1)
+        table[name] = axis_table(
+            regions[:, axis], regions[:, axis + 2], src.shapes[:, axis], resized[:, axis],
+            min_filter, mag_filter, antialias, rows=axis == 0,
+        )  # fmt: skip
+    defines = fused_defines(dst.dtype, depth, planar, rounded)
+    tiles = -(-out[:, 0] // TILE_HEIGHT) * -(-out[:, 1] // TILE_WIDTH)
+    grid = (int(tiles.max()), count)
+    return Launch("fused.cu", "crop_resize_normalize", defines, (table, rows[0]), grid)
+
+
+def fused_defines(dtype: np.dtype[Any], channels: int, planar: bool, rounded: bool) -> tuple[tuple[str, str], ...]:
+    """Return the macros of the kernel.
+
+    Args:
+        dtype: of the output.
+        channels: of the pictures, 1 or 3.
+        planar: whether the output is CHW, else HWC.
+        rounded: whether the resized pixels are uint8.
+
+    Raises:
+        PipelineError: kernels don't know the dtype.
+    """
+    return (
+        ("OUT", ctype(dtype)),
+        ("CHANNELS", str(channels)),
+        ("PLANAR", str(int(planar))),
+        ("ROUNDED", str(int(rounded))),
+    )
+
+
+def relocate(pictures: npt.NDArray[Any], src: int, dst: int) -> None:
+    """Add addresses to those of a launch's pictures, the first of its tables: it was planned as if memory began at 0.
+
+    Args:
+        pictures: (N,) of `PICTURE`; it is changed.
+        src: where the memory of the pictures begins.
+        dst: where that of the output does.
+    """
+    pictures["src"] += src
+    pictures["dst"] += dst

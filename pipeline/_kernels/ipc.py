@@ -1,0 +1,189 @@
+"""CUDA IPC: memory of one process that others read, with events in place of synchronisation.
+
+A buffer has two events. The owner records `ready` after its kernels have written; a reader's stream waits for it.
+The reader records `free` after its last use; the owner's stream waits for it before it writes again. Both sides need
+to know that an event was recorded before they wait for it: that is what the messages between them are for.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from pipeline._kernels.errors import CudaError, cuda_call, load_cupy
+
+__all__ = ["BufferHandle", "ExportedBuffer", "ImportedBuffer"]
+
+
+@dataclass(frozen=True)
+class BufferHandle:
+    """What another process needs to open an `ExportedBuffer`; plain bytes, to send by any channel.
+
+    Attributes:
+        device_id: the owner's CUDA device, by the owner's numbering.
+        nbytes: size of the memory.
+        memory: cudaIpcMemHandle_t.
+        ready: cudaIpcEventHandle_t.
+        free: cudaIpcEventHandle_t.
+    """
+
+    device_id: int
+    nbytes: int
+    memory: bytes
+    ready: bytes
+    free: bytes
+
+
+class _Shared:
+    """Memory and two events, by pointer; subclasses fill them in and say how to give them back."""
+
+    def __init__(self, device_id: int, nbytes: int) -> None:
+        self.device_id = device_id
+        self.nbytes = nbytes
+        self.pointer = 0
+        self._ready = 0
+        self._free = 0
+        self._runtime: Any = load_cupy().cuda.runtime
+
+    def _record(self, event: int, stream_ptr: int) -> None:
+        with cuda_call("cudaEventRecord"), self._device():
+            self._runtime.eventRecord(event, stream_ptr)
+
+    def _wait(self, event: int, stream_ptr: int) -> None:
+        with cuda_call("cudaStreamWaitEvent"), self._device():
+            self._runtime.streamWaitEvent(stream_ptr, event, 0)
+
+    def _device(self) -> Any:
+        return load_cupy().cuda.Device(self.device_id)
+
+    def _give_back_memory(self, pointer: int) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Give memory and events back; the device's work on them must be over. Idempotent.
+
+        Raises:
+            CudaError: when CUDA refuses; what could be given back was.
+        """
+        pointer, events = self.pointer, (self._ready, self._free)
+        self.pointer = self._ready = self._free = 0
+        failure: CudaError | None = None
+        for call, handle in ((self._give_back_memory, pointer), *((self._runtime.eventDestroy, e) for e in events)):
+            if handle:
+                try:
+                    with cuda_call("closing a shared buffer"), self._device():
+                        call(handle)
+                except CudaError as error:
+                    failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ExportedBuffer(_Shared):
+    """Device memory to share with other processes, made once and reused.
+
+    Args:
+        device_id: the CUDA device.
+        nbytes: size; the memory is its own cudaMalloc, as IPC handles stand for whole allocations.
+
+    Attributes:
+        pointer: device address; 0 once closed.
+        handle: what `ImportedBuffer` opens.
+
+    Raises:
+        CudaError: when memory or events can't be made or shared, naming the call.
+
+    Example:
+        >>> with ExportedBuffer(0, 1 << 20) as buffer:  # doctest: +SKIP
+        ...     send(buffer.handle)
+        ...     launch_writer(buffer.pointer, stream)
+        ...     buffer.record_ready(stream.ptr)
+    """
+
+    def __init__(self, device_id: int, nbytes: int) -> None:
+        super().__init__(device_id, nbytes)
+        runtime = self._runtime
+        flags = runtime.eventInterprocess | runtime.eventDisableTiming
+        try:
+            with self._device():
+                with cuda_call(f"cudaMalloc of {nbytes} bytes to share"):
+                    self.pointer = runtime.malloc(nbytes)
+                with cuda_call("cudaEventCreateWithFlags"):
+                    self._ready = runtime.eventCreateWithFlags(flags)
+                    self._free = runtime.eventCreateWithFlags(flags)
+                with cuda_call("cudaIpcGetMemHandle"):
+                    memory = bytes(runtime.ipcGetMemHandle(self.pointer))
+                with cuda_call("cudaIpcGetEventHandle"):
+                    events = [bytes(runtime.ipcGetEventHandle(event)) for event in (self._ready, self._free)]
+        except BaseException:
+            with suppress(CudaError):
+                self.close()
+            raise
+        self.handle = BufferHandle(device_id, nbytes, memory, *events)
+
+    def record_ready(self, stream_ptr: int) -> None:
+        """The memory is written once the stream's work so far is done."""
+        self._record(self._ready, stream_ptr)
+
+    def wait_free(self, stream_ptr: int) -> None:
+        """Let the stream wait until the reader's last recorded use is over; the host doesn't wait."""
+        self._wait(self._free, stream_ptr)
+
+    def _give_back_memory(self, pointer: int) -> None:
+        self._runtime.free(pointer)
+
+    def __enter__(self) -> ExportedBuffer:
+        return self
+
+
+class ImportedBuffer(_Shared):
+    """Another process's `ExportedBuffer`, mapped into this one.
+
+    A handle can be opened once in a process, and not in the one that exported it.
+
+    Args:
+        handle: from `ExportedBuffer.handle`.
+        device_id: the same device by this process's numbering; the owner's by default.
+
+    Attributes:
+        pointer: device address in this process; 0 once closed.
+
+    Raises:
+        CudaError: when the handle can't be opened: the owner is gone, or the processes can't share.
+    """
+
+    def __init__(self, handle: BufferHandle, device_id: int | None = None) -> None:
+        super().__init__(handle.device_id if device_id is None else device_id, handle.nbytes)
+        runtime = self._runtime
+        try:
+            with self._device():
+                with cuda_call("cudaIpcOpenMemHandle"):
+                    self.pointer = runtime.ipcOpenMemHandle(handle.memory)
+                with cuda_call("cudaIpcOpenEventHandle"):
+                    self._ready = runtime.ipcOpenEventHandle(handle.ready)
+                    self._free = runtime.ipcOpenEventHandle(handle.free)
+        except BaseException:
+            with suppress(CudaError):
+                self.close()
+            raise
+
+    def wait_ready(self, stream_ptr: int) -> None:
+        """Let the stream wait until the owner has written; the host doesn't wait."""
+        self._wait(self._ready, stream_ptr)
+
+    def record_free(self, stream_ptr: int) -> None:
+        """This reader is done once the stream's work so far is."""
+        self._record(self._free, stream_ptr)
+
+    def _give_back_memory(self, pointer: int) -> None:
+        self._runtime.ipcCloseMemHandle(pointer)
+
+    def __enter__(self) -> ImportedBuffer:
+        return self

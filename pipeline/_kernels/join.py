@@ -1,0 +1,59 @@
+"""Launcher of join.cu: concatenation along an axis, in one launch a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import MAX_SAMPLES, Launch, blocks_for
+from pipeline._kernels.samples import Samples
+from pipeline.errors import PipelineError
+
+__all__ = ["join_samples", "plan_join"]
+
+
+def join_samples(context: KernelContext, stream: Any, sources: Sequence[Samples], dst: Samples, axis: int) -> None:
+    """Concatenate batches, sample by sample.
+
+    Args:
+        context: of the samples' device.
+        stream: `cupy.cuda.Stream` to enqueue on.
+        sources: contiguous batches of the same size, dtype and, but for the axis, shapes.
+        dst: contiguous; its extent along the axis is the sum of the sources'.
+        axis: from 0.
+
+    Raises:
+        PipelineError: for samples that don't fit.
+        CudaError: when a launch fails.
+    """
+    for launch in plan_join(sources, dst, axis):
+        context.run(launch, stream)
+
+
+def plan_join(sources: Sequence[Samples], dst: Samples, axis: int) -> Iterator[Launch]:
+    """Return the launches of `join_samples`: one for up to 65,535 parts. Arguments as there."""
+    extents = np.sum([source.shapes[:, axis] for source in sources], axis=0)
+    alike = all(len(source) == len(dst) and source.dtype == dst.dtype for source in sources)
+    if not alike or (extents != dst.shapes[:, axis]).any():
+        raise PipelineError("the samples don't add up to those of the output, or differ in dtype")
+    if not all(samples.is_contiguous() for samples in (*sources, dst)):
+        raise PipelineError("the samples are not contiguous")
+    itemsize = dst.dtype.itemsize
+    inner = np.prod(dst.shapes[:, axis + 1 :], axis=1, dtype=np.int64)
+    columns = [("src", "i8"), ("dst", "i8"), ("count", "u8"), ("run", "u8"), ("pitch", "u8")]
+    table = np.zeros((len(sources), len(dst)), np.dtype(columns))
+    table["pitch"] = inner * dst.shapes[:, axis]
+    before = np.zeros(len(dst), np.int64)
+    for row, source in zip(table, sources, strict=True):
+        row["src"], row["dst"] = source.pointers, dst.pointers + before * inner * itemsize
+        row["count"] = np.prod(source.shapes, axis=1, dtype=np.int64)
+        row["run"] = np.maximum(1, inner * source.shapes[:, axis])
+        before += source.shapes[:, axis]
+    parts = table[table["count"] > 0]
+    for begin in range(0, len(parts), MAX_SAMPLES):
+        some = parts[begin : begin + MAX_SAMPLES]
+        grid = (blocks_for(int(some["count"].max())), len(some))
+        yield Launch("join.cu", "join", (("VALUE", f"uint{8 * itemsize}"),), (some,), grid)

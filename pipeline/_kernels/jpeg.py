@@ -1,0 +1,91 @@
+"""Launcher of jpeg.cu: what JPEG does to pictures, in two launches a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import Launch, blocks_for
+from pipeline._kernels.samples import Samples
+from pipeline.errors import PipelineError
+
+__all__ = ["JpegPlan", "distort_as_jpeg", "quantization"]
+
+# The tables of the standard's annex K, by rows.
+_LUMA = (
+    "16 11 10 16 24 40 51 61 12 12 14 19 26 58 60 55 14 13 16 24 40 57 69 56 14 17 22 29 51 87 80 62 "
+    "18 22 37 56 68 109 103 77 24 35 55 64 81 104 113 92 49 64 78 87 103 121 120 101 72 92 95 98 112 100 103 99"
+)
+_CHROMA = (
+    "17 18 24 47 99 99 99 99 18 21 26 66 99 99 99 99 24 26 56 99 99 99 99 99 47 66 99 99 99 99 99 99 "
+    "99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99 99"
+)
+_TABLES = np.array([_LUMA.split(), _CHROMA.split()], np.int64)
+
+#: struct Picture of jpeg.cu.
+_PICTURE = np.dtype(
+    [("src", "i8"), ("dst", "i8"), ("planes", "i8"), ("height", "u4"), ("width", "u4"), ("quant", "u2", (2, 64))],
+    align=True,
+)
+
+
+def quantization(quality: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
+    """Return the tables of luma and chroma for qualities from 1 to 100, (N, 2, 64), as libjpeg makes them."""
+    scale = np.where(quality < 50, 5000 // quality, 200 - 2 * quality)
+    return np.clip((_TABLES * scale[:, None, None] + 50) // 100, 1, 255).astype(np.uint16)
+
+
+def distort_as_jpeg(
+    context: KernelContext, stream: Any, src: Samples, dst: Samples, quality: npt.NDArray[np.int64]
+) -> None:
+    """Compress pictures as JPEG, with chroma of half the resolution, and decompress them.
+
+    Args:
+        context: of the samples' device.
+        stream: `cupy.cuda.Stream` to enqueue on.
+        src: contiguous uint8 RGB, HWC.
+        dst: contiguous, of the same shapes.
+        quality: (N,), from 1 to 100.
+
+    Raises:
+        PipelineError: for samples that are no such pictures.
+        CudaError: when a launch fails.
+    """
+    plan = JpegPlan(src, dst, quality)
+    scratch = context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0
+    for launch in plan.launches(scratch):
+        context.run(launch, stream)
+
+
+class JpegPlan:
+    """The launches of `distort_as_jpeg`, and what they need. Arguments as there."""
+
+    def __init__(self, src: Samples, dst: Samples, quality: npt.NDArray[np.int64]) -> None:
+        pictures = all(samples.ndim == 3 and samples.dtype == np.uint8 for samples in (src, dst))
+        if not pictures or (src.shapes != dst.shapes).any() or (src.shapes[:, 2] != 3).any():
+            raise PipelineError("the samples of input and output must be RGB pictures, uint8, of the same shapes")
+        if not (src.is_contiguous() and dst.is_contiguous()):
+            raise PipelineError("the samples are not contiguous")
+        self._tiles = np.prod(-(-src.shapes[:, :2] // 16), axis=1)  # of 16 by 16 pixels
+        self._table = np.zeros(len(src), _PICTURE)
+        self._table["src"], self._table["dst"] = src.pointers, dst.pointers
+        self._table["height"], self._table["width"] = src.shapes[:, 0], src.shapes[:, 1]
+        self._table["quant"] = quantization(quality)
+        #: Bytes of device memory for planes of luma and chroma.
+        self.scratch_bytes = int(self._tiles.sum()) * 384
+
+    def launches(self, scratch: int) -> list[Launch]:
+        """Return both launches, none for empty pictures; `scratch` is the address of `scratch_bytes` bytes."""
+        if not self.scratch_bytes:
+            return []
+        self._table["planes"] = scratch + (np.cumsum(self._tiles) - self._tiles) * 384
+        pixels = self._table["height"].astype(np.int64) * self._table["width"]
+        first = (blocks_for(int(self._tiles.max()) * 6), len(self._table))
+        last = (blocks_for(int(pixels.max())), len(self._table))
+        return [
+            Launch("jpeg.cu", "jpeg_blocks", (), (self._table,), first),
+            Launch("jpeg.cu", "jpeg_pixels", (), (self._table,), last),
+        ]

@@ -1,0 +1,51 @@
+"""Launcher of lookup.cu: values by whole numbers from one table, in one launch a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.samples import Samples
+from pipeline.errors import PipelineError
+
+__all__ = ["look_up", "plan_look_up"]
+
+
+def look_up(context: KernelContext, stream: Any, src: Samples, dst: Samples, table: npt.NDArray[Any]) -> None:
+    """Replace every element by what the table has for it.
+
+    Args:
+        context: of the samples' device.
+        stream: `cupy.cuda.Stream` to enqueue on.
+        src: contiguous, whole numbers.
+        dst: contiguous, of the same shapes; of the table's dtype.
+        table: values for 0, 1, ... and, last, the one for all other numbers.
+
+    Raises:
+        PipelineError: for samples that don't fit.
+        CudaError: when the launch fails.
+    """
+    launch = plan_look_up(src, dst, table)
+    if launch is not None:
+        context.run(launch, stream)
+
+
+def plan_look_up(src: Samples, dst: Samples, table: npt.NDArray[Any]) -> Launch | None:
+    """Return the launch of `look_up`, or None when there is no element. Arguments as there."""
+    if len(src) != len(dst) or (src.shapes != dst.shapes).any() or dst.dtype != table.dtype:
+        raise PipelineError("the samples of input and output differ in shape, or the table in dtype")
+    if not (src.is_contiguous() and dst.is_contiguous()):
+        raise PipelineError("the samples are not contiguous")
+    rows = np.zeros(len(src), np.dtype([("src", "i8"), ("dst", "i8"), ("count", "u8")]))
+    rows["src"], rows["dst"] = src.pointers, dst.pointers
+    rows["count"] = np.prod(src.shapes, axis=1, dtype=np.int64)
+    most = int(rows["count"].max())
+    if most == 0:
+        return None
+    defines = (("IN", ctype(src.dtype)), ("OUT", ctype(dst.dtype)))
+    grid = (blocks_for(most), len(src))
+    return Launch("lookup.cu", "lookup", defines, (rows, table), grid, (np.int32(len(table) - 1),))

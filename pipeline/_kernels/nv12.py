@@ -1,0 +1,79 @@
+"""Launcher of nv12.cu: frames as video decoders on the GPU make them, to pixels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.samples import Samples
+from pipeline.errors import PipelineError
+
+__all__ = ["nv12_to_pixels", "plan_nv12_to_pixels"]
+
+
+def nv12_to_pixels(
+    context: KernelContext,
+    stream: Any,
+    luma: Samples,
+    chroma: Samples,
+    dst: Samples,
+    matrix: npt.ArrayLike,
+    left: bool = False,
+) -> None:
+    """Make pixels of frames in NV12 or P016.
+
+    Args:
+        context: of the frames' device.
+        stream: `cupy.cuda.Stream` to enqueue on.
+        luma: (height, width) each, uint8, or uint16 with the 8 bits of uint8 as the upper ones; rows may have a pitch.
+        chroma: (rows, columns, 2), half of that, rounded up; of the same dtype.
+        dst: contiguous (height, width, channels), uint8.
+        matrix: (channels, 4), or one a frame, of (Y, Cb, Cr, 1); rounded, and clamped.
+        left: whether chroma lies in the left one of its two columns, rather than between them.
+
+    Raises:
+        PipelineError: for shapes that don't fit.
+        CudaError: when the launch fails.
+    """
+    context.run(plan_nv12_to_pixels(luma, chroma, dst, matrix, left), stream)
+
+
+def plan_nv12_to_pixels(
+    luma: Samples, chroma: Samples, dst: Samples, matrix: npt.ArrayLike, left: bool = False
+) -> Launch:
+    """Return the launch of `nv12_to_pixels`. Arguments as there."""
+    values = np.asarray(matrix, np.float32)
+    channels = values.shape[-2]
+    if luma.dtype not in (np.uint8, np.uint16) or chroma.dtype != luma.dtype:
+        raise PipelineError(f"luma is {luma.dtype} and chroma is {chroma.dtype}: both must be uint8 or uint16")
+    halves = -(-luma.shapes // 2)
+    if (dst.shapes[:, :2] != luma.shapes).any() or (chroma.shapes[:, :2] < halves).any():
+        raise PipelineError("luma, chroma and pixels differ in size")
+    if (dst.shapes[:, 2] != channels).any() or not dst.is_contiguous():
+        raise PipelineError(f"the pixels need {channels} channels, and must be contiguous")
+    frame = np.dtype(
+        [
+            *[("luma", "i8"), ("chroma", "i8"), ("dst", "i8"), ("luma_pitch", "i8"), ("chroma_pitch", "i8")],
+            *[
+                ("height", "i8"),
+                ("width", "i8"),
+                ("left", "i8"),
+                ("matrix", "f4", (channels, 3)),
+                ("offset", "f4", (channels,)),
+            ],
+        ],
+        align=True,
+    )
+    table = np.zeros(len(luma), frame)
+    table["luma"], table["chroma"], table["dst"] = luma.pointers, chroma.pointers, dst.pointers
+    table["luma_pitch"], table["chroma_pitch"] = luma.strides[:, 0], chroma.strides[:, 0]
+    table["height"], table["width"] = luma.shapes[:, 0], luma.shapes[:, 1]
+    table["left"] = left
+    table["matrix"], table["offset"] = values[..., :3], values[..., 3]
+    most = int(np.prod(luma.shapes, axis=1).max())
+    defines = (("IN", ctype(luma.dtype)), ("CHANNELS", str(channels)))
+    return Launch("nv12.cu", "nv12_to_pixels", defines, (table,), (blocks_for(most), len(luma)))

@@ -1,0 +1,56 @@
+"""Launcher of one_hot.cu: one-hot codes of ragged batches, in one launch a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.samples import Samples
+from pipeline.errors import PipelineError
+
+__all__ = ["one_hot", "plan_one_hot"]
+
+
+def one_hot(
+    context: KernelContext, stream: Any, src: Samples, dst: Samples, axis: int, on: float = 1.0, off: float = 0.0
+) -> None:
+    """Encode numbers along a new axis.
+
+    Args:
+        context: of the samples' device.
+        stream: `cupy.cuda.Stream` to enqueue on.
+        src: contiguous; real numbers are cut off. No half-precision ones.
+        dst: contiguous; the shapes of the source, with the number of classes at `axis`.
+        axis: from 0.
+        on: what stands at the number's place.
+        off: what stands elsewhere.
+
+    Raises:
+        PipelineError: for samples that don't fit.
+        CudaError: when the launch fails.
+    """
+    launch = plan_one_hot(src, dst, axis, on, off)
+    if launch is not None:
+        context.run(launch, stream)
+
+
+def plan_one_hot(src: Samples, dst: Samples, axis: int, on: float = 1.0, off: float = 0.0) -> Launch | None:
+    """Return the launch of `one_hot`, or None when there is no element. Arguments as there."""
+    if len(src) != len(dst) or (np.delete(dst.shapes, axis, axis=1) != src.shapes).any():
+        raise PipelineError("the shapes of the output aren't those of the input with one axis more")
+    if not (src.is_contiguous() and dst.is_contiguous()):
+        raise PipelineError("the samples are not contiguous")
+    columns = [("src", "i8"), ("dst", "i8"), ("count", "u8"), ("inner", "u8"), ("classes", "u8")]
+    table = np.zeros(len(src), np.dtype([*columns, ("on", "f8"), ("off", "f8")]))
+    table["src"], table["dst"], table["on"], table["off"] = src.pointers, dst.pointers, on, off
+    table["count"] = np.prod(dst.shapes, axis=1, dtype=np.int64)
+    table["inner"] = np.maximum(1, np.prod(dst.shapes[:, axis + 1 :], axis=1, dtype=np.int64))
+    table["classes"] = np.maximum(1, dst.shapes[:, axis])
+    most = int(table["count"].max())
+    if most == 0:
+        return None
+    defines = (("IN", ctype(src.dtype)), ("OUT", ctype(dst.dtype)))
+    return Launch("one_hot.cu", "one_hot", defines, (table,), (blocks_for(most), len(src)))

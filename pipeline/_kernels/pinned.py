@@ -1,0 +1,70 @@
+"""Memory of the host that others allocated, pinned, so that a GPU copies from it with no copy on the host before."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.errors import CudaError, cuda_call, load_cupy
+
+__all__ = ["PinnedMemory"]
+
+_PORTABLE = 1  # cudaHostRegisterPortable: pinned for all contexts
+
+_log = logging.getLogger("dali_proxy")
+
+
+class PinnedMemory:
+    """Pins memory for as long as it, or an array made of it, lives. A forked child has it, but doesn't unpin it.
+
+    Args:
+        memory: ``uint8[nbytes]``, which it keeps.
+        device_id: the GPU.
+
+    Raises:
+        CudaError: it can't be pinned: there is a limit on locked memory, for one.
+
+    Example:
+        >>> pinned = PinnedMemory(block.array, device_id=0)  # doctest: +SKIP
+        >>> array = np.asarray(pinned)  # doctest: +SKIP
+    """
+
+    def __init__(self, memory: npt.NDArray[np.uint8], device_id: int) -> None:
+        self._owner = 0
+        cupy = load_cupy()
+        runtime = cupy.cuda.runtime
+        address = int(memory.ctypes.data)
+        with cuda_call("cudaHostRegister"), cupy.cuda.Device(device_id):
+            runtime.hostRegister(address, memory.nbytes, _PORTABLE)
+        self._memory = memory
+        self._unregister: Any = runtime.hostUnregister
+        self._errors: Any = runtime.CUDARuntimeError
+        self.address = address
+        self.nbytes = int(memory.nbytes)
+        self.__array_interface__ = memory.__array_interface__
+        self._owner = os.getpid()
+
+    @classmethod
+    def of(cls, memory: npt.NDArray[np.uint8], device_id: int) -> PinnedMemory | None:
+        """Pin memory if that is possible; else None, and a warning says that copies will be slower.
+
+        The environment variable DALI_PROXY_PIN=0 leaves it out, to compare.
+        """
+        if os.environ.get("DALI_PROXY_PIN") == "0":
+            return None
+        try:
+            return cls(memory, device_id)
+        except CudaError as error:
+            _log.warning("shared memory can't be pinned, so copies to the GPU go by other memory: %s", error)
+            return None
+
+    def __del__(self, getpid: Any = os.getpid) -> None:  # bound here: globals are gone at interpreter exit
+        if self._owner == getpid():
+            try:
+                self._unregister(self.address)
+            except self._errors:  # the context is gone, and the registration with it
+                return

@@ -1,0 +1,153 @@
+"""Launcher of reduce.cu: sums, means, extremes and deviations along axes of ragged batches, in two launches a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._imaging.reductions import Reduction
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.merging import groups_of, merged_extents
+from pipeline._kernels.samples import Samples
+from pipeline.errors import PipelineError
+
+__all__ = ["ReductionPlan", "reduce_axes"]
+
+_TERMS = {"value": 0, "square": 1, "difference": 2}
+_COMBINES = {"sum": 0, "min": 1, "max": 2}
+_FINISHES = {"none": 0, "divide": 1, "root": 2}
+#: Elements that a thread combines before others help it, and the most threads that help.
+_ALONE, _MOST_PARTS = 64, 256
+
+
+def reduce_axes(
+    context: KernelContext,
+    stream: Any,
+    src: Samples,
+    dst: Samples,
+    reduction: Reduction,
+    *,
+    axes: Sequence[int],
+    mean: Samples | None = None,
+    ddof: int = 0,
+) -> None:
+    """Reduce a batch along axes.
+
+    Args:
+        context: of the samples' device.
+        stream: `cupy.cuda.Stream` to enqueue on.
+        src: any strides.
+        dst: contiguous; its elements are those of the kept axes, in order, with or without axes of extent 1.
+        reduction: what to do.
+        axes: different ones, none negative.
+        mean: for differences: float32, contiguous, one element a sample or as many as `dst` has.
+        ddof: subtracted from the number of elements in a division.
+
+    Raises:
+        PipelineError: for shapes that don't fit.
+        CudaError: when a launch fails.
+    """
+    plan = ReductionPlan(src, dst, reduction, axes=axes, mean=mean, ddof=ddof)
+    scratch = context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0
+    for launch in plan.launches(scratch):
+        context.run(launch, stream)
+
+
+class ReductionPlan:
+    """The launches of `reduce_axes`, and what they need. Arguments as there."""
+
+    def __init__(
+        self,
+        src: Samples,
+        dst: Samples,
+        reduction: Reduction,
+        *,
+        axes: Sequence[int],
+        mean: Samples | None = None,
+        ddof: int = 0,
+    ) -> None:
+        along, kept = list(axes), [axis for axis in range(src.ndim) if axis not in axes]
+        outputs = np.prod(src.shapes[:, kept], axis=1, dtype=np.int64)
+        if len(src) != len(dst) or (np.prod(dst.shapes, axis=1, dtype=np.int64) != outputs).any():
+            raise PipelineError("the samples of the output don't have as many elements as the axes that are kept")
+        if not dst.is_contiguous() or (mean is not None and not mean.is_contiguous()):
+            raise PipelineError("the samples of the output, or the means, are not contiguous")
+        if (mean is None) == (reduction.term == "difference"):
+            raise PipelineError("means are given for reductions of differences, and for no others")
+        self._src, self._dst, self._reduction = src, dst, reduction
+        self._counts = np.prod(src.shapes[:, along], axis=1, dtype=np.int64)
+        self._outputs = outputs
+        self._sum = _sum_dtype(reduction, src.dtype, dst.dtype)
+        self._parts = int(np.clip(-(-self._counts.max() // _ALONE), 1, _MOST_PARTS))
+        self._outputs_first = int(bool(kept) and kept[-1] == src.ndim - 1)
+        self._table = self._describe(kept, along, ddof)
+        if mean is not None:
+            self._table["mean"] = mean.pointers
+            sizes = np.prod(mean.shapes, axis=1, dtype=np.int64)
+            if mean.dtype != np.float32 or ((sizes != 1) & (sizes != outputs)).any():
+                raise PipelineError("means are float32, one a sample or one an output")
+            self._table["mean_step"] = sizes != 1
+        #: Bytes of device memory for what threads have combined.
+        self.scratch_bytes = int(outputs.sum()) * self._parts * self._sum.itemsize
+
+    def launches(self, scratch: int) -> list[Launch]:
+        """Return both launches, none for an output without elements; `scratch` is `scratch_bytes` bytes."""
+        most = int(self._outputs.max())
+        if not most:
+            return []
+        sizes = self._outputs * self._parts * self._sum.itemsize
+        self._table["parts"] = scratch + np.cumsum(sizes) - sizes
+        dims = self._table.dtype["kept"].shape[0], self._table.dtype["reduced"].shape[0]
+        defines = (
+            ("IN", ctype(self._src.dtype)),
+            ("SUM", ctype(self._sum)),
+            ("OUT", ctype(self._dst.dtype)),
+            ("KEPT", str(dims[0])),
+            ("REDUCED", str(dims[1])),
+            ("TERM", str(_TERMS[self._reduction.term])),
+            ("COMBINE", str(_COMBINES[self._reduction.combine])),
+            ("FINISH", str(_FINISHES[self._reduction.finish])),
+        )
+        parts = np.int32(self._parts)
+        first = (blocks_for(most * self._parts), len(self._src))
+        last = (blocks_for(most), len(self._src))
+        return [
+            Launch("reduce.cu", "reduce_parts", defines, (self._table,), first, (parts, np.int32(self._outputs_first))),
+            Launch("reduce.cu", "reduce_finish", defines, (self._table,), last, (parts,)),
+        ]
+
+    def _describe(self, kept: list[int], along: list[int], ddof: int) -> npt.NDArray[Any]:
+        """Return struct Sample of reduce.cu, all but the pointers to means and parts."""
+        dimension = np.dtype([("stride", "i8"), ("extent", "u8")])
+        columns = [(name, "i8") for name in ("src", "mean", "parts", "dst")]
+        columns += [(name, "u8") for name in ("outputs", "count", "mean_step")]
+        axes_of = {"kept": kept, "reduced": along}
+        groups = {
+            name: groups_of(self._src.shapes[:, axes], self._src.strides[:, axes]) for name, axes in axes_of.items()
+        }
+        dims = [(name, dimension, (max(1, len(groups[name])),)) for name in axes_of]
+        table = np.zeros(len(self._src), np.dtype([*columns, ("divisor", "f8"), *dims], align=True))
+        table["src"], table["dst"] = self._src.pointers, self._dst.pointers
+        table["outputs"], table["count"] = self._outputs, self._counts
+        table["divisor"] = self._counts - ddof
+        if self._dst.dtype.kind != "f":
+            table["divisor"] = np.maximum(1, table["divisor"])
+        for name, axes in axes_of.items():
+            table[name]["extent"] = 1
+            if axes:
+                table[name]["stride"] = self._src.strides[:, [axes[group[-1]] for group in groups[name]]]
+                table[name]["extent"] = np.maximum(1, merged_extents(self._src.shapes[:, axes], groups[name]))
+        return table
+
+
+def _sum_dtype(reduction: Reduction, source: np.dtype[Any], target: np.dtype[Any]) -> np.dtype[Any]:
+    """Return in what elements are combined; half-precision numbers have no arithmetic of their own."""
+    if reduction.combine != "sum":
+        return np.dtype(np.float32 if source == np.float16 else source)
+    if target.kind == "f":
+        return np.dtype(np.float64)
+    return np.dtype(np.int64 if target.kind == "i" else np.uint64)

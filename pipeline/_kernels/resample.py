@@ -1,0 +1,154 @@
+"""Launcher of resample.cu: antialiased resizing of ragged HWC batches, in two launches a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.axes import AXIS, axis_table, touched, whole_picture
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.samples import Samples
+from pipeline.errors import PipelineError
+from pipeline.types import DALIInterpType
+
+__all__ = ["ResamplePlan", "resample"]
+
+_STRIDES = [("outer_stride", "i8"), ("axis_stride", "i8"), ("inner_stride", "i8")]
+#: struct Pass of resample.cu.
+_PASS = np.dtype(
+    [
+        *[("src", "i8"), ("dst", "i8"), *_STRIDES],
+        *[("outer", "u4"), ("out", "u4"), ("inner", "u4"), ("held", "i4"), ("axis", AXIS)],
+    ],
+    align=True,
+)
+#: struct Gather of resample.cu.
+_GATHER = np.dtype(
+    [
+        *[("src", "i8"), ("dst", "i8"), ("row_stride", "i8"), ("pixel_stride", "i8"), ("channel_stride", "i8")],
+        *[("height", "u4"), ("width", "u4"), ("channels", "u4"), ("unused", "u4"), ("y", AXIS), ("x", AXIS)],
+    ],
+    align=True,
+)
+
+
+def resample(
+    context: KernelContext,
+    stream: Any,
+    src: Samples,
+    dst: Samples,
+    *,
+    roi: npt.ArrayLike | None = None,
+    min_filter: npt.ArrayLike = DALIInterpType.INTERP_LINEAR,
+    mag_filter: npt.ArrayLike = DALIInterpType.INTERP_LINEAR,
+    antialias: bool = True,
+) -> None:
+    """Resize a batch of pictures.
+
+    As in DALI: pixel k's centre lies at k + 0.5, edge pixels repeat outside the picture, filters may read beyond the
+    region, and where the picture shrinks along an axis they are widened by the scale. Sums are float32.
+
+    Args:
+        context: of the samples' device.
+        stream: `cupy.cuda.Stream` to enqueue on.
+        src: HWC, any strides and number of channels.
+        dst: HWC, contiguous, of any dtype; its shapes are the new sizes, with the source's channels.
+        roi: (N, 4) float, (y0, x0, y1, x1) in source pixels; y1 < y0 or x1 < x0 flips; whole pictures by default.
+        min_filter: `DALIInterpType` along axes that shrink, one for all or (N,).
+        mag_filter: the same along axes that grow.
+        antialias: False samples shrinking axes with the plain filter.
+
+    Raises:
+        PipelineError: for shapes or filters that don't fit.
+        CudaError: when a launch fails.
+    """
+    plan = ResamplePlan(src, dst, roi=roi, min_filter=min_filter, mag_filter=mag_filter, antialias=antialias)
+    for launch in plan.launches(context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0):
+        context.run(launch, stream)
+
+
+class ResamplePlan:
+    """The launches of `resample`, whose arguments it takes.
+
+    Attributes:
+        scratch_bytes: device memory that the launches need in between.
+    """
+
+    def __init__(
+        self,
+        src: Samples,
+        dst: Samples,
+        *,
+        roi: npt.ArrayLike | None = None,
+        min_filter: npt.ArrayLike = DALIInterpType.INTERP_LINEAR,
+        mag_filter: npt.ArrayLike = DALIInterpType.INTERP_LINEAR,
+        antialias: bool = True,
+    ) -> None:
+        if src.ndim != 3 or dst.ndim != 3 or len(src) != len(dst) or (src.shapes[:, 2] != dst.shapes[:, 2]).any():
+            raise PipelineError("resampling takes HWC pictures to as many HWC pictures of the same channels")
+        if not dst.is_contiguous():
+            raise PipelineError("the samples of the output are not contiguous")
+        regions = whole_picture(src.shapes) if roi is None else np.asarray(roi, np.float64).reshape(len(src), 4)
+        self._src, self._dst = src, dst
+        self._y, self._x = (
+            axis_table(
+                regions[:, axis], regions[:, axis + 2], src.shapes[:, axis], dst.shapes[:, axis],
+                min_filter, mag_filter, antialias, rows=axis == 0,
+            )
+            for axis in (0, 1)
+        )  # fmt: skip
+        self._nearest = not (self._y["filter"].any() or self._x["filter"].any())
+        self._low, high = touched(self._y, dst.shapes[:, 0])
+        self._rows = high - self._low
+        shapes = np.stack([self._rows, dst.shapes[:, 1], dst.shapes[:, 2]], axis=1)
+        self._between, nbytes = Samples.packed(0, shapes, np.float32)
+        self.scratch_bytes = 0 if self._nearest else nbytes
+        largest = max(int(np.prod(every, axis=1).max()) for every in (shapes, dst.shapes))
+        if largest >= 1 << 31:
+            raise PipelineError(f"a picture of {largest} elements is too large to resample")
+
+    def launches(self, scratch: int) -> tuple[Launch, ...]:
+        """Return the launches, in order, given the address of `scratch_bytes` of device memory."""
+        if self._nearest:
+            return (self._gather(),)
+        return self._along_x(scratch), self._along_y(scratch)
+
+    def _gather(self) -> Launch:
+        src, dst = self._src, self._dst
+        table = np.zeros(len(src), _GATHER)
+        table["src"], table["dst"] = src.pointers, dst.pointers
+        table["row_stride"], table["pixel_stride"], table["channel_stride"] = src.strides.T
+        table["height"], table["width"], table["channels"] = dst.shapes.T
+        table["y"], table["x"] = self._y, self._x
+        return _launch("resample_nearest", src.dtype, dst.dtype, table, np.prod(dst.shapes, axis=1))
+
+    def _along_x(self, scratch: int) -> Launch:
+        src, between = self._src, self._between
+        table = np.zeros(len(src), _PASS)
+        table["src"] = src.pointers + self._low * src.strides[:, 0]
+        table["dst"] = scratch + between.pointers
+        table["outer_stride"], table["axis_stride"], table["inner_stride"] = src.strides.T
+        table["outer"], table["out"], table["inner"] = between.shapes.T
+        table["axis"] = self._x
+        return _launch("resample_axis", src.dtype, between.dtype, table, np.prod(between.shapes, axis=1))
+
+    def _along_y(self, scratch: int) -> Launch:
+        between, dst = self._between, self._dst
+        table = np.zeros(len(dst), _PASS)
+        table["src"], table["dst"] = scratch + between.pointers, dst.pointers
+        table["axis_stride"], table["inner_stride"] = between.strides[:, 0], between.strides[:, 2]
+        table["outer"], table["out"] = 1, dst.shapes[:, 0]
+        table["inner"] = dst.shapes[:, 1] * dst.shapes[:, 2]
+        table["held"] = self._low
+        table["axis"] = self._y
+        return _launch("resample_axis", between.dtype, dst.dtype, table, np.prod(dst.shapes, axis=1))
+
+
+def _launch(
+    kernel: str, src: np.dtype[Any], dst: np.dtype[Any], table: npt.NDArray[Any], items: npt.NDArray[np.int64]
+) -> Launch:
+    defines = (("IN", ctype(src)), ("OUT", ctype(dst)))
+    return Launch("resample.cu", kernel, defines, (table,), (blocks_for(int(items.max())), len(table)))

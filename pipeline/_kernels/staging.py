@@ -1,0 +1,103 @@
+"""Brings tables to the device: pinned memory and its copy there, reused as soon as the kernel that reads it is done."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.errors import cuda_call, load_cupy
+
+__all__ = ["StagingPool", "pack_tables"]
+
+ALIGNMENT = 256
+SMALLEST = 1 << 16
+
+
+def pack_tables(tables: Sequence[npt.NDArray[Any]]) -> tuple[list[int], int]:
+    """Return the offset of each table in one buffer, and the buffer's size in bytes."""
+    offsets, size = [], 0
+    for table in tables:
+        offsets.append(size)
+        size += -(-table.nbytes // ALIGNMENT) * ALIGNMENT
+    return offsets, size
+
+
+class _Slot:
+    """Pinned memory, as much on the device, and the event after which both are free."""
+
+    def __init__(self, size: int) -> None:
+        cupy = load_cupy()
+        self.size = size
+        self.host: npt.NDArray[np.uint8] = np.frombuffer(cupy.cuda.alloc_pinned_memory(size), np.uint8, size)
+        self.device = cupy.cuda.alloc(size)
+        self.free = cupy.cuda.Event(disable_timing=True)
+
+
+class StagingPool:
+    """Buffers for the tables of launches in flight on one device.
+
+    Slots are taken in the order in which they were last used. A slot is in `_slots` exactly while no launch is being
+    prepared in it; it may still be read by the device until its event has passed. Nothing is allocated once there are
+    as many slots as launches in flight.
+
+    Args:
+        limit: slots at most; beyond, `upload` waits for the oldest launch.
+    """
+
+    def __init__(self, limit: int = 64) -> None:
+        self._limit = limit
+        self._slots: deque[_Slot] = deque()
+        self._made = 0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def upload(self, tables: Sequence[npt.NDArray[Any]], stream: Any) -> Iterator[list[int]]:
+        """Copy tables to the device, in stream order; yields their device pointers, valid for launches in the block.
+
+        Args:
+            tables: contiguous arrays.
+            stream: the `cupy.cuda.Stream` of the launches.
+        """
+        cupy = load_cupy()
+        offsets, size = pack_tables(tables)
+        with cuda_call("staging a launch's tables"):
+            slot = self._take(size)
+            try:
+                for offset, table in zip(offsets, tables, strict=True):
+                    slot.host[offset : offset + table.nbytes] = table.view(np.uint8).reshape(-1)
+                cupy.cuda.runtime.memcpyAsync(
+                    slot.device.ptr, slot.host.ctypes.data, size, cupy.cuda.runtime.memcpyHostToDevice, stream.ptr
+                )
+                yield [slot.device.ptr + offset for offset in offsets]
+            finally:
+                slot.free.record(stream)
+                with self._lock:
+                    self._slots.append(slot)
+
+    def close(self) -> None:
+        """Free the slots, once the device is done with them."""
+        with self._lock:
+            slots, self._slots = list(self._slots), deque()
+            self._made -= len(slots)
+        for slot in slots:
+            slot.free.synchronize()
+
+    def _take(self, size: int) -> _Slot:
+        with self._lock:
+            oldest = self._slots[0] if self._slots else None
+            if oldest is not None and (oldest.free.done or self._made >= self._limit):
+                self._slots.popleft()
+            else:
+                oldest = None
+                self._made += 1
+        if oldest is not None:
+            oldest.free.synchronize()
+            if oldest.size >= size:
+                return oldest
+        return _Slot(max(SMALLEST, 1 << (size - 1).bit_length()))

@@ -1,0 +1,123 @@
+"""Launcher of standardize.cu: subtracts means and divides by deviations, in one launch a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.merging import groups_of, merged_extents
+from pipeline._kernels.samples import Samples, contiguous_strides
+from pipeline.errors import PipelineError
+
+__all__ = ["Spread", "plan_standardize", "standardize"]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """By what is divided: one number a sample, standard deviations, or sums of squares of which these are made.
+
+    Attributes:
+        factor: what differences are multiplied by, (N,), where there is nothing else.
+        deviations: float32, contiguous, of the samples' number of dimensions and of extent 1 or theirs.
+        sums: likewise but float64: sums of squared differences from the mean.
+        degrees: (N,), what sums are divided by for a variance; which is 0 where this is not positive.
+        epsilon: added to variances.
+    """
+
+    factor: npt.NDArray[np.float32] | None = None
+    deviations: Samples | None = None
+    sums: Samples | None = None
+    degrees: npt.ArrayLike = 1.0
+    epsilon: float = 0.0
+
+
+def standardize(
+    context: KernelContext,
+    stream: Any,
+    src: Samples,
+    dst: Samples,
+    *,
+    mean: Samples,
+    spread: Spread,
+    scale: float = 1.0,
+    shift: float = 0.0,
+) -> None:
+    """Compute ``(src - mean) / deviation * scale + shift`` in float32; a deviation of 0 gives ``shift``.
+
+    Args:
+        context: of the samples' device.
+        stream: `cupy.cuda.Stream` to enqueue on.
+        src: contiguous, one dimension or more.
+        dst: contiguous, of the same shapes; values are rounded and clamped.
+        mean: float32, contiguous, of the samples' number of dimensions and of extent 1 or theirs.
+        spread: by what is divided; its `factor` has `scale` in it.
+        scale: see above.
+        shift: see above.
+
+    Raises:
+        PipelineError: for shapes that don't fit.
+        CudaError: when the launch fails.
+    """
+    launch = plan_standardize(src, dst, mean=mean, spread=spread, scale=scale, shift=shift)
+    if launch is not None:
+        context.run(launch, stream)
+
+
+def plan_standardize(
+    src: Samples, dst: Samples, *, mean: Samples, spread: Spread, scale: float = 1.0, shift: float = 0.0
+) -> Launch | None:
+    """Return the launch of `standardize`, or None when there is no element. Arguments as there."""
+    if len(src) != len(dst) or (src.shapes != dst.shapes).any() or not src.ndim:
+        raise PipelineError("the samples of input and output differ in shape, or have no dimensions")
+    if not (src.is_contiguous() and dst.is_contiguous()):
+        raise PipelineError("the samples are not contiguous")
+    mean_strides = _steps(mean, src, np.float32)
+    kind, divisors = 0, None
+    if spread.deviations is not None:
+        kind, divisors = 1, spread.deviations
+    elif spread.sums is not None:
+        kind, divisors = 2, spread.sums
+    elif spread.factor is None:
+        raise PipelineError("there is nothing to divide by")
+    spread_strides = np.zeros_like(mean_strides)
+    if divisors is not None:
+        spread_strides = _steps(divisors, src, np.float32 if kind == 1 else np.float64)
+    counts = np.prod(src.shapes, axis=1, dtype=np.int64)
+    groups = groups_of(src.shapes, mean_strides, spread_strides)
+    if counts.max() >= 1 << 32:
+        groups = [[dim] for dim in range(src.ndim)]
+    innermost = [group[-1] for group in groups]
+
+    pointers = [(name, "i8") for name in ("src", "dst", "mean", "spread")]
+    numbers = [("count", "u8"), ("degrees", "f8")]
+    numbers += [(name, "f4") for name in ("scale", "shift", "epsilon", "factor")]
+    vectors = [(name, "u4", (len(groups),)) for name in ("extent", "mean_stride", "spread_stride")]
+    table = np.zeros(len(src), np.dtype([*pointers, *numbers, *vectors], align=True))
+    table["src"], table["dst"], table["mean"] = src.pointers, dst.pointers, mean.pointers
+    table["count"], table["degrees"], table["epsilon"] = counts, spread.degrees, spread.epsilon
+    table["scale"], table["shift"] = scale, shift
+    table["extent"] = np.maximum(1, merged_extents(src.shapes, groups))
+    table["mean_stride"], table["spread_stride"] = mean_strides[:, innermost], spread_strides[:, innermost]
+    if divisors is None:
+        table["factor"] = spread.factor
+    else:
+        table["spread"] = divisors.pointers
+    most = int(table["count"].max())
+    if most == 0:
+        return None
+    defines = (("IN", ctype(src.dtype)), ("OUT", ctype(dst.dtype)), ("NDIM", str(len(groups))), ("SPREAD", str(kind)))
+    return Launch("standardize.cu", "standardize", defines, (table,), (blocks_for(most), len(src)))
+
+
+def _steps(values: Samples, like: Samples, dtype: npt.DTypeLike) -> npt.NDArray[np.int64]:
+    """Return the strides of values that broadcast to samples, in elements."""
+    if values.dtype != dtype or values.ndim != like.ndim or not values.is_contiguous():
+        raise PipelineError(f"means or deviations must be contiguous {np.dtype(dtype)} of {like.ndim} dimensions")
+    if ((values.shapes != 1) & (values.shapes != like.shapes)).any():
+        raise PipelineError("means or deviations don't broadcast to the samples")
+    return np.where(values.shapes == 1, 0, contiguous_strides(values.shapes, 1))

@@ -1,0 +1,197 @@
+"""Launcher of strided_copy.cu: crop, slice, flip, transpose, cast, pad and normalisation of ragged batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.channels import channel_table
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.merging import groups_of, merged_extents
+from pipeline._kernels.samples import Samples
+from pipeline.errors import PipelineError
+
+__all__ = ["MAX_NDIM", "plan_strided_copy", "strided_copy"]
+
+Table = npt.NDArray[np.int64]
+
+MAX_NDIM = 6
+_WIDE = {np.dtype(name) for name in ("float64", "int64", "uint64", "int32", "uint32")}
+_PLANAR_OUT = {np.dtype("float32"), np.dtype("float16")}
+
+
+def strided_copy(
+    context: KernelContext,
+    stream: Any,
+    src: Samples,
+    dst: Samples,
+    *,
+    start: npt.ArrayLike | None = None,
+    step: npt.ArrayLike | None = None,
+    axes: Sequence[int] | None = None,
+    channel_axis: int | None = None,
+    scale: npt.ArrayLike | None = None,
+    bias: npt.ArrayLike | None = None,
+    fill: npt.ArrayLike | None = None,
+) -> None:
+    """Copy a batch through windows, steps, permutations, normalisation and a cast, in one launch.
+
+    Output element (i0, i1, ...) of a sample is ``src[start + i * step]``, where output dimension d runs along the
+    source's axis ``axes[d]``. A step of -1 with start = extent - 1 flips.
+
+    Args:
+        context: of the samples' device.
+        stream: `cupy.cuda.Stream` to enqueue on.
+        src: up to 6 dimensions, any strides.
+        dst: contiguous; its shapes are the windows' extents, permuted.
+        start: first source element, by source axis: (N, ndim) or what broadcasts to it; 0 by default.
+        step: source elements between neighbours of the output, by source axis; nonzero; 1 by default.
+        axes: permutation of the source's axes; identity by default.
+        channel_axis: the output dimension that `scale`, `bias` and `fill` run along; without it they are scalars
+            (or one value a sample, of shape (N, 1)).
+        scale: the output is ``source * scale + bias``, computed in float32 (float64 for 32 and 64-bit integers and
+            float64). None with bias None copies values as they are.
+        bias: see scale.
+        fill: what stands where the window leaves the source, in the output's units (not normalised). None: windows
+            have to lie inside.
+
+    Values are cast as in DALI: rounded to nearest with halves away from zero, and clamped.
+
+    Raises:
+        PipelineError: for shapes, windows or dtypes that don't fit, naming the sample.
+        CudaError: when the launch fails.
+
+    Example:
+        Normalise HWC pictures into a CHW batch, mirroring the second of two:
+
+        >>> strided_copy(  # doctest: +SKIP
+        ...     context, stream, src, dst, axes=(2, 0, 1), channel_axis=0, scale=1 / std, bias=-mean / std,
+        ...     start=[[0, 0, 0], [0, 223, 0]], step=[[1, 1, 1], [1, -1, 1]],
+        ... )
+    """
+    launch = plan_strided_copy(
+        src, dst, start=start, step=step, axes=axes, channel_axis=channel_axis, scale=scale, bias=bias, fill=fill
+    )
+    if launch is not None:
+        context.run(launch, stream)
+
+
+def plan_strided_copy(
+    src: Samples,
+    dst: Samples,
+    *,
+    start: npt.ArrayLike | None = None,
+    step: npt.ArrayLike | None = None,
+    axes: Sequence[int] | None = None,
+    channel_axis: int | None = None,
+    scale: npt.ArrayLike | None = None,
+    bias: npt.ArrayLike | None = None,
+    fill: npt.ArrayLike | None = None,
+) -> Launch | None:
+    """Return the launch of `strided_copy`, or None when the output has no element. Arguments as there."""
+    ndim = src.ndim
+    order = list(range(ndim)) if axes is None else list(axes)
+    if sorted(order) != list(range(ndim)) or dst.ndim != ndim or len(src) != len(dst):
+        raise PipelineError(f"{len(src)} samples of {ndim} dimensions don't go to {len(dst)} of {dst.ndim} by {axes}")
+    if ndim > MAX_NDIM:
+        raise PipelineError(f"samples have {ndim} dimensions, at most {MAX_NDIM} can be copied")
+    if not dst.is_contiguous():
+        raise PipelineError("the samples of the output are not contiguous")
+    first = None if start is None else np.broadcast_to(np.asarray(start, np.int64), src.shapes.shape)
+    stride = None if step is None else np.broadcast_to(np.asarray(step, np.int64), src.shapes.shape)
+    if stride is not None and not stride.all():
+        raise PipelineError("a step of 0")
+    counts = np.prod(dst.shapes, axis=1, dtype=np.int64)
+    most = int(counts.max())
+    if most == 0:
+        return None
+
+    def permuted(columns: Table) -> Table:
+        return columns if axes is None else columns[:, order]
+
+    begin, end = _inside(
+        np.int64(0) if first is None else permuted(first),
+        None if stride is None else permuted(stride),
+        permuted(src.shapes),
+        dst.shapes,
+    )
+    leaving = (begin > 0) | (end < dst.shapes)
+    leaves = bool(leaving.any())
+    if fill is None and leaves:
+        index = int(np.argmax(leaving.any(axis=1)))
+        raise PipelineError(
+            f"sample {index}: the window of output shape {dst.shapes[index].tolist()} leaves the source; "
+            f"only the outputs from {begin[index].tolist()} to {end[index].tolist()} lie inside"
+        )
+    channels = 1 if channel_axis is None else int(dst.shapes[:, channel_axis].max())
+    channel_rows, channel_first = channel_table(len(src), channels, scale, bias, fill)
+
+    planar = ndim == 3 and channel_axis == 0 and dst.dtype in _PLANAR_OUT and channels <= 4 and most < 1 << 31
+    strides = permuted(src.strides if stride is None else stride * src.strides)
+    if planar or most >= 1 << 31:
+        groups = [[dim] for dim in range(ndim)]
+    else:
+        partial = np.flatnonzero(leaving.any(axis=0)).tolist() if leaves else []
+        apart = partial if channel_axis is None else [*partial, channel_axis % ndim]
+        groups = groups_of(dst.shapes, strides, apart=apart)
+    rank = max(1, len(groups))  # scalars are copied as one element of one dimension
+    table = np.zeros(len(src), _sample_dtype(rank))
+    table["src"] = src.pointers if first is None else src.pointers + (first * src.strides).sum(axis=1)
+    table["dst"] = dst.pointers
+    table["count"] = counts
+    table["channels"] = channel_first
+    dims = table["dims"]
+    dims["extent"], dims["end"] = 1, 1
+    if ndim:
+        dims["stride"] = strides[:, [group[-1] for group in groups]]
+        dims["extent"] = dims["end"] = merged_extents(dst.shapes, groups)
+        for place, group in enumerate(groups):
+            if len(group) == 1:
+                dims["begin"][:, place], dims["end"][:, place] = begin[:, group[0]], end[:, group[0]]
+    wide = src.dtype in _WIDE or dst.dtype in _WIDE
+    defines = (
+        ("IN", ctype(src.dtype)),
+        ("OUT", ctype(dst.dtype)),
+        ("COMPUTE", "double" if wide else "float"),
+        ("NDIM", str(rank)),
+        ("INDEX", "uint32" if most < 1 << 31 else "uint64"),
+        ("NORMALIZE", "0" if scale is None and bias is None else "1"),
+    )
+    if planar:
+        quads = dst.shapes[:, 1] * -(-dst.shapes[:, 2] // 4)
+        grid = (blocks_for(int(quads.max())), len(src))
+        return Launch("strided_copy.cu", "strided_copy_planar", defines, (table, channel_rows), grid)
+    grid = (blocks_for(most), len(src))
+    alone = -1 if channel_axis is None else groups.index([channel_axis % ndim])
+    axis = np.int32(alone)
+    return Launch("strided_copy.cu", "strided_copy", defines, (table, channel_rows), grid, (axis,))
+
+
+def _sample_dtype(ndim: int) -> np.dtype[Any]:
+    """Return struct Sample of strided_copy.cu."""
+    dimension = np.dtype(
+        [("stride", "i8"), ("extent", "u4"), ("begin", "u4"), ("end", "u4"), ("unused", "u4")], align=True
+    )
+    fields = [("src", "i8"), ("dst", "i8"), ("count", "u8"), ("channels", "u4"), ("unused", "u4")]
+    return np.dtype([*fields, ("dims", dimension, (ndim,))], align=True)
+
+
+def _inside(start: Table | np.int64, step: Table | None, source: Table, extent: Table) -> tuple[Table, Table]:
+    """Return which outputs [begin, end) of each dimension read inside the source: 0 <= start + i * step < source.
+
+    Without steps, of 1, nothing is divided: that takes NumPy longer than all the rest.
+    """
+    if step is None:
+        begin = np.minimum(np.maximum(-start, 0), extent)
+        return begin, np.minimum(np.maximum(source - start, begin), extent)
+    forward = step > 0
+    size = np.abs(step)
+    to_edge = np.where(forward, -start, start - (source - 1))  # how far the first output lies before the source
+    to_end = np.where(forward, source - start, start + 1)  # how far it lies before the source's other end
+    begin = np.clip(-(-to_edge // size), 0, extent)
+    end = np.clip(-(-to_end // size), begin, extent)
+    return begin, end

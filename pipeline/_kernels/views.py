@@ -1,0 +1,100 @@
+"""Arrays over device memory that someone else owns, and word when the last of them is dropped."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.errors import load_cupy
+
+__all__ = ["DeviceView", "Lease"]
+
+_KDL_CUDA = 2
+
+
+class Lease:
+    """The right to use some memory: held by every view, over when the last one is dropped.
+
+    Args:
+        on_end: called once, without arguments, when the lease and all its views are gone or `end` is called. It may
+            run in any thread that drops the last reference, so it must be quick and take no lock that a user of
+            views may hold. It isn't called at interpreter exit.
+
+    Example:
+        >>> ended = []
+        >>> lease = Lease(lambda: ended.append(True))
+        >>> view = lease.view(0x1000, (2, 3), "float32", device_id=0)
+        >>> del lease
+        >>> ended
+        []
+        >>> del view
+        >>> ended
+        [True]
+    """
+
+    def __init__(self, on_end: Callable[[], object]) -> None:
+        self._finalizer = weakref.finalize(self, on_end)
+        self._finalizer.atexit = False
+
+    def view(self, pointer: int, shape: tuple[int, ...], dtype: npt.DTypeLike, device_id: int) -> DeviceView:
+        """Return a C-contiguous view of memory that the lease covers."""
+        return DeviceView(pointer, shape, dtype, device_id, self)
+
+    def end(self) -> None:
+        """End the lease now. Idempotent."""
+        self._finalizer()
+
+
+class DeviceView:
+    """A C-contiguous array in device memory, for `torch.as_tensor`, `torch.from_dlpack` or `cupy.asarray`.
+
+    What they return keeps `owner` alive. No synchronisation is asked of them: the stream that reads must have been
+    made to wait for the writer.
+
+    Args:
+        pointer: device address.
+        shape: in elements.
+        dtype: element type.
+        device_id: the CUDA device.
+        owner: any object, kept alive by the view and by what is made of it.
+    """
+
+    __slots__ = ("__weakref__", "device_id", "dtype", "owner", "pointer", "shape")
+
+    def __init__(
+        self, pointer: int, shape: tuple[int, ...], dtype: npt.DTypeLike, device_id: int, owner: object
+    ) -> None:
+        self.pointer = pointer
+        self.shape = shape
+        self.dtype = np.dtype(dtype)
+        self.device_id = device_id
+        self.owner = owner
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.pointer, False),
+            "strides": None,
+            "stream": None,
+            "version": 3,
+        }
+
+    def as_cupy(self) -> Any:
+        """Return a CuPy array over the memory, with no copy."""
+        cupy = load_cupy()
+        size = int(np.prod(self.shape)) * self.dtype.itemsize
+        memory = cupy.cuda.UnownedMemory(self.pointer, size, self, self.device_id)
+        return cupy.ndarray(self.shape, self.dtype, cupy.cuda.MemoryPointer(memory, 0))
+
+    def __dlpack__(self, *, stream: int | None = None, **options: Any) -> Any:
+        # -1: the consumer must not be made to wait for CuPy's current stream, which has nothing to do with the data.
+        return self.as_cupy().__dlpack__(stream=-1, **options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _KDL_CUDA, self.device_id

@@ -1,0 +1,82 @@
+"""Launcher of warp.cu: affine warps of ragged batches, in one launch a batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._kernels.context import KernelContext
+from pipeline._kernels.launch import Launch, blocks_for, ctype
+from pipeline._kernels.samples import Samples
+from pipeline.errors import PipelineError
+
+__all__ = ["plan_warp_affine", "warp_affine"]
+
+
+def warp_affine(
+    context: KernelContext,
+    stream: Any,
+    src: Samples,
+    dst: Samples,
+    matrices: npt.NDArray[np.float64],
+    *,
+    nearest: bool = False,
+    fill: float | None = None,
+) -> None:
+    """Warp a batch; see `pipeline._imaging.warp.warp_affine` for the rules.
+
+    Args:
+        context: of the samples' device.
+        stream: `cupy.cuda.Stream` to enqueue on.
+        src: HWC or DHWC, any strides, no empty samples.
+        dst: contiguous, of any dtype; its shapes are the new extents, with the source's channels.
+        matrices: (N, n, n + 1) for n spatial axes, from the output to the source.
+        nearest: take the nearest pixel instead of interpolating.
+        fill: what stands outside, of `pipeline._imaging.warp.prepare_fill`; None repeats the border.
+
+    Raises:
+        PipelineError: for shapes that don't fit.
+        CudaError: when the launch fails.
+    """
+    launch = plan_warp_affine(src, dst, matrices, nearest=nearest, fill=fill)
+    if launch is not None:
+        context.run(launch, stream)
+
+
+def plan_warp_affine(
+    src: Samples,
+    dst: Samples,
+    matrices: npt.NDArray[np.float64],
+    *,
+    nearest: bool = False,
+    fill: float | None = None,
+) -> Launch | None:
+    """Return the launch of `warp_affine`, or None when the output has no element. Arguments as there."""
+    ndim = src.ndim - 1
+    if ndim not in (2, 3) or dst.ndim != src.ndim or matrices.shape != (len(src), ndim, ndim + 1):
+        raise PipelineError(f"{len(src)} samples of {src.ndim} dimensions can't be warped by {matrices.shape} matrices")
+    if len(dst) != len(src) or (src.shapes[:, -1] != dst.shapes[:, -1]).any() or not dst.is_contiguous():
+        raise PipelineError("warping takes pictures to as many contiguous ones of the same channels")
+    counts = np.prod(dst.shapes, axis=1, dtype=np.int64)
+    if not counts.max():
+        return None
+    if (src.shapes == 0).any():
+        index = int(np.argmax((src.shapes == 0).any(axis=1)))
+        raise PipelineError(f"sample {index} is empty and can't be warped")
+    fields: list[tuple[Any, ...]] = [("src", "i8"), ("dst", "i8"), ("count", "u8"), ("stride", "i8", (ndim + 1,))]
+    fields += [("out", "u4", (ndim + 1,)), ("extent", "i4", (ndim,))]
+    fields += [("matrix", "f8", (ndim, ndim + 1)), ("fill", "f8")]
+    table = np.zeros(len(src), np.dtype(fields, align=True))
+    table["src"], table["dst"], table["count"] = src.pointers, dst.pointers, counts
+    table["stride"], table["out"], table["extent"] = src.strides, np.maximum(dst.shapes, 1), src.shapes[:, :-1]
+    table["matrix"], table["fill"] = matrices, fill or 0.0
+    defines = (
+        ("IN", ctype(src.dtype)),
+        ("OUT", ctype(dst.dtype)),
+        ("NDIM", str(ndim)),
+        ("LINEAR", "0" if nearest else "1"),
+        ("FILL", "0" if fill is None else "1"),
+    )
+    return Launch("warp.cu", "warp_affine", defines, (table,), (blocks_for(int(counts.max())), len(src)))

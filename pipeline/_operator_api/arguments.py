@@ -1,0 +1,108 @@
+"""Arguments of an operator for one batch: constants and values that differ from sample to sample, alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array, TensorListCPU
+
+if TYPE_CHECKING:
+    from pipeline._graph.graph import GraphNode
+
+__all__ = ["Arguments"]
+
+
+class Arguments:
+    """Arguments of one node for one batch.
+
+    Args:
+        node: the node, with its constants.
+        values: batches of the arguments that are given per sample.
+        batch_size: number of samples.
+    """
+
+    def __init__(self, node: GraphNode, values: Mapping[str, TensorListCPU], batch_size: int) -> None:
+        self._node = node
+        self._values = values
+        self._batch_size = batch_size
+
+    def given(self, name: str) -> bool:
+        """Tell whether the user gave the argument, as a constant or per sample."""
+        return name in self._values or name in self._node.arguments
+
+    def constant(self, name: str) -> Any:
+        """Return an argument that can't differ from sample to sample, or its default."""
+        return self._node.argument(name)
+
+    def per_sample(self, name: str) -> bool:
+        """Tell whether the argument differs from sample to sample."""
+        return name in self._values
+
+    def scalars(self, name: str, dtype: npt.DTypeLike = np.float64) -> Array | None:
+        """Return one number a sample, shape (batch,); None when the argument is neither given nor has a default.
+
+        Raises:
+            ArgumentValueError: when a sample's value isn't one number.
+        """
+        rows = self.vectors(name, 1, dtype)
+        return None if rows is None else rows[:, 0]
+
+    def vectors(self, name: str, length: int | None = None, dtype: npt.DTypeLike = np.float64) -> Array | None:
+        """Return one vector a sample, shape (batch, length); None as in `scalars`.
+
+        Args:
+            name: the argument.
+            length: of the vectors; a single number is repeated to fill it. None takes the length as it comes, which
+                must be the same for all samples.
+            dtype: of the result.
+
+        Raises:
+            ArgumentValueError: when a sample's value has another length.
+        """
+        values = self._values.get(name)
+        if values is None:
+            constant = self._node.argument(name)
+            if constant is None:
+                return None
+            row = self._fit(name, np.atleast_1d(np.asarray(constant, dtype=dtype)).ravel(), length)
+            return np.broadcast_to(row, (self._batch_size, len(row)))
+        if values.dense is not None:
+            rows = values.dense.reshape(self._batch_size, -1).astype(dtype, copy=False)
+            if length is None or rows.shape[1] == length:
+                return rows
+            if rows.shape[1] == 1:
+                return np.broadcast_to(rows, (self._batch_size, length))
+        lines = [self._fit(name, np.asarray(sample, dtype=dtype).ravel(), length) for sample in values.samples]
+        if len({len(line) for line in lines}) > 1:
+            raise ArgumentValueError(f"argument {name!r} has vectors of different lengths in one batch")
+        return np.stack(lines)
+
+    def rows(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
+        """Return one vector a sample, of any lengths; None as in `scalars`."""
+        values = self._values.get(name)
+        if values is None:
+            constant = self._node.argument(name)
+            if constant is None:
+                return None
+            return [np.atleast_1d(np.asarray(constant, dtype=dtype)).ravel()] * self._batch_size
+        return [np.asarray(sample, dtype=dtype).ravel() for sample in values.samples]
+
+    def arrays(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
+        """Return one array a sample, of any shapes; None as in `scalars`."""
+        values = self._values.get(name)
+        if values is not None:
+            return [np.asarray(sample, dtype=dtype) for sample in values.samples]
+        constant = self._node.argument(name)
+        return None if constant is None else [np.asarray(constant, dtype=dtype)] * self._batch_size
+
+    def _fit(self, name: str, row: Array, length: int | None) -> Array:
+        if length is None or len(row) == length:
+            return row
+        if len(row) == 1:
+            return np.repeat(row, length)
+        raise ArgumentValueError(f"argument {name!r} needs {length} values, it has {len(row)}")

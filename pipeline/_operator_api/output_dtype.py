@@ -1,0 +1,63 @@
+"""The argument that chooses an output's dtype, and names of it that old scripts use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.schema import Argument, Kind
+from pipeline._graph.graph import GraphNode
+from pipeline.errors import ArgumentValueError
+from pipeline.types import DALIDataType, to_dali_type, to_numpy_type
+
+__all__ = ["INTEGER_LIKE", "check_dtype", "check_samples", "dtype_arguments", "output_dtype"]
+
+#: Dtypes in which shapes are given.
+INTEGER_LIKE = (
+    DALIDataType.INT64,
+    DALIDataType.INT32,
+    DALIDataType.UINT32,
+    DALIDataType.UINT64,
+    DALIDataType.FLOAT,
+    DALIDataType.FLOAT64,
+)
+
+
+def dtype_arguments(doc: str, default: DALIDataType | None = None) -> tuple[Argument, ...]:
+    """Declare `dtype`, and what old scripts of image operators call it."""
+    return (
+        Argument("dtype", Kind.DTYPE, doc, default),
+        Argument("output_dtype", Kind.DTYPE, "Deprecated name of `dtype`."),
+        Argument("image_type", Kind.IMAGE_TYPE, "Deprecated and ignored."),
+    )
+
+
+def output_dtype(node: GraphNode) -> np.dtype[Any] | None:
+    """Return the dtype that the user chose, by either name, or the default; None for the input's."""
+    wanted = node.arguments.get("dtype", node.arguments.get("output_dtype", node.argument("dtype")))
+    return None if wanted is None else to_numpy_type(wanted)
+
+
+def check_dtype(dtype: DALIDataType, allowed: tuple[DALIDataType, ...]) -> np.dtype[Any]:
+    """Return the NumPy dtype of one of some allowed dtypes.
+
+    Raises:
+        ArgumentValueError: for another dtype.
+    """
+    if dtype not in allowed:
+        names = ", ".join(entry.name for entry in allowed)
+        raise ArgumentValueError(f"argument 'dtype' must be one of {names}, not {dtype!r}")
+    return to_numpy_type(dtype)
+
+
+def check_samples(dtype: np.dtype[Any], allowed: tuple[DALIDataType, ...]) -> None:
+    """Check the dtype of an input.
+
+    Raises:
+        ArgumentValueError: for a dtype that isn't allowed.
+    """
+    found = to_dali_type(dtype)
+    if found not in allowed:
+        names = ", ".join(entry.name for entry in allowed)
+        raise ArgumentValueError(f"the samples must be one of {names}, not {found.name}; use fn.cast")

@@ -1,0 +1,47 @@
+"""What operators on samples tell each other before a batch runs: shapes of which some extents may be unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import OutputSpec
+
+__all__ = ["Extents", "describe", "known_extents"]
+
+#: Extents of the samples of a batch along each dimension; None where they are unknown or differ.
+Extents = tuple[int | None, ...]
+
+
+def describe(layout: str, extents: Sequence[int | None] | None, dtype: np.dtype[Any] | None) -> OutputSpec:
+    """Return the description of an output; it is dense when all is known."""
+    if extents is None:
+        return OutputSpec(layout, None, dtype, None)
+    known = [extent for extent in extents if extent is not None]
+    shape = tuple(known) if len(known) == len(extents) else None
+    return OutputSpec(layout, shape, dtype, tuple(extents))
+
+
+def known_extents(batch: Batch, node: GraphNode, inputs: Sequence[OutputSpec], position: int = 0) -> Extents | None:
+    """Return what is known of the shapes of an input; None when even the number of dimensions is unknown.
+
+    Args:
+        batch: that is about to run.
+        node: the operator.
+        inputs: what its `start` got.
+        position: of the input.
+    """
+    spec = inputs[position]
+    if spec.shape is not None:
+        return spec.shape
+    if spec.extents is not None:
+        return spec.extents
+    value = batch.values.get(node.inputs[position])
+    if value is None:
+        return None
+    columns = zip(*value.shape(), strict=True) if value.ndim else ()
+    return tuple(column[0] if len(set(column)) == 1 else None for column in columns)

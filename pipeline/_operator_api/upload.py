@@ -1,0 +1,79 @@
+"""Host memory to device memory: one copy for a whole batch, on the batch's stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pipeline._bulk.buffer_pool import buffer_size
+from pipeline._bulk.gather import Runs
+from pipeline._kernels.samples import Samples, contiguous_strides
+from pipeline._operator_api.batch import Batch
+from pipeline.tensors.cpu import Array, TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["upload", "upload_array"]
+
+
+def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
+    """Copy a batch to the GPU, asynchronously on the batch's stream.
+
+    Memory that is registered with CUDA is copied from where it lies, a copy for each stretch of it. Other memory is
+    gathered in pinned memory first, on the threads of the CPU stage if these are idle, and goes in one copy.
+    """
+    # Samples may be contiguous where the batch isn't: numbers that are one number, broadcast.
+    if not (data.table().is_contiguous() if data.dense is None else data.dense.flags.c_contiguous):
+        data = _contiguous(data)
+    if data.dense is not None:
+        return TensorListGPU(_as_array(data.dense, _send(batch, Runs.of_array(data.dense), data)), data.layout())
+    runs, table = Runs.of(data), data.table()
+    memory = _send(batch, runs, data)
+    strides = contiguous_strides(table.shapes, table.dtype.itemsize)
+    placed = Samples(memory.ptr + runs.sample_places, table.shapes, strides, table.dtype)
+    return TensorListGPU.from_table(placed, memory, memory.device_id, data.layout())
+
+
+def upload_array(batch: Batch, array: Array) -> Any:
+    """Copy one array to the GPU through pinned memory, asynchronously on the batch's stream."""
+    data = TensorListCPU(np.ascontiguousarray(array))
+    return _as_array(array, _send(batch, Runs.of_array(np.asarray(data.dense)), data))
+
+
+def _as_array(like: Array, memory: Any) -> Any:
+    import cupy
+
+    return cupy.ndarray(like.shape, like.dtype, memory)
+
+
+def _contiguous(data: TensorListCPU) -> TensorListCPU:
+    if data.dense is not None:
+        return TensorListCPU(np.ascontiguousarray(data.dense), data.layout())
+    return TensorListCPU([np.ascontiguousarray(sample) for sample in data.samples], data.layout())
+
+
+def _send(batch: Batch, runs: Runs, data: TensorListCPU) -> Any:
+    """Copy the runs of a batch to fresh device memory; returns a pointer that owns it."""
+    import cupy
+
+    # A size of which there are few, so that CuPy's pools have such memory from earlier batches.
+    size = buffer_size(max(1, runs.nbytes))
+    memory = cupy.cuda.alloc(size)
+    if data.pinned:
+        batch.keep_alive.append(data)
+        for place, start, nbytes in zip(runs.places.tolist(), runs.starts.tolist(), runs.sizes.tolist(), strict=True):
+            _copy(memory.ptr + place, start, nbytes, batch.stream)
+        return memory
+    pinned = cupy.cuda.alloc_pinned_memory(size)
+    batch.keep_alive.append(pinned)
+    host = np.frombuffer(pinned, np.uint8, size)
+    runs.copy_to(host, batch.pool)
+    _copy(memory.ptr, host.ctypes.data, runs.nbytes, batch.stream)
+    return memory
+
+
+def _copy(target: int, source: int, nbytes: int, stream: Any) -> None:
+    from cupy.cuda import runtime
+
+    if nbytes:
+        runtime.memcpyAsync(target, source, nbytes, runtime.memcpyHostToDevice, stream.ptr)

@@ -1,0 +1,1 @@
+"""Operators on arrays of any meaning: arithmetic, casts, shapes, reductions."""

@@ -1,0 +1,239 @@
+"""Arithmetic, comparison, bitwise operators and mathematical functions on batches, with broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import fail
+from pipeline._operator_api.operator import BatchOperator, Setup
+from pipeline._operators.arrays.promotion import promote
+from pipeline.errors import ArgumentTypeError, ArgumentValueError
+from pipeline.tensors.cpu import TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["OPERATIONS"]
+
+# Dense batches below this size are computed in one go; larger ones a sample a thread.
+_SMALL = 1 << 20
+
+_Dtype = np.dtype[Any]
+
+
+@dataclass(frozen=True)
+class _Operation:
+    """One operation.
+
+    Attributes:
+        compute: called with the array module (NumPy or CuPy) and the operands.
+        types: "promote" (the operands' common type), "compare" (their own types), "float" (integers become float32)
+            or "bits" (the common type, no floats).
+        bools: whether two bools may be combined; the result is a bool.
+    """
+
+    compute: Callable[..., Any]
+    types: str = "promote"
+    bools: bool = False
+
+
+def _divide_integers(xp: Any, a: Any, b: Any) -> Any:
+    """Divide integers toward zero, as C does; by zero gives zero, where nobody refused it. Floats as DALI: plainly."""
+    if a.dtype.kind == "f":
+        return xp.divide(a, b)
+    safe = xp.where(b == 0, xp.ones_like(b), b)
+    quotient = xp.floor_divide(a, safe)
+    if a.dtype.kind == "i":
+        quotient = quotient + ((quotient < 0) & (quotient * safe != a)).astype(a.dtype)
+    return xp.where(b == 0, xp.zeros_like(quotient), quotient)
+
+
+def _power(xp: Any, base: Any, exponent: Any) -> Any:
+    """Raise to a power; a negative power of an integer gives zero, as DALI does."""
+    if base.dtype.kind != "i":
+        return xp.power(base, exponent)
+    raised = xp.power(base, xp.maximum(exponent, xp.zeros_like(exponent)))
+    return xp.where(exponent < 0, xp.zeros_like(raised), raised)
+
+
+def _remainder(xp: Any, a: Any, b: Any) -> Any:
+    """Return what is left of a division toward zero: it has the sign of the dividend. By zero gives zero."""
+    if a.dtype.kind == "f":
+        return xp.fmod(a, b)
+    return xp.where(b == 0, xp.zeros_like(a), xp.fmod(a, xp.where(b == 0, xp.ones_like(b), b)))
+
+
+def _shift_left(xp: Any, a: Any, b: Any) -> Any:
+    """Shift to the left; a bool stays as it is (`b` only gives the result its shape)."""
+    return a | (a & b) if a.dtype.kind == "b" else xp.left_shift(a, b)
+
+
+def _shift_right(xp: Any, a: Any, b: Any) -> Any:
+    """Shift to the right; nothing is left of a bool."""
+    return a & ~b if a.dtype.kind == "b" else xp.right_shift(a, b)
+
+
+def _ufunc(name: str) -> Callable[..., Any]:
+    return lambda xp, *operands: getattr(xp, name)(*operands)
+
+
+OPERATIONS: dict[str, _Operation] = {
+    "add": _Operation(_ufunc("add")),
+    "sub": _Operation(_ufunc("subtract")),
+    "mul": _Operation(_ufunc("multiply"), bools=True),
+    "truediv": _Operation(_ufunc("divide"), "float"),
+    "floordiv": _Operation(_divide_integers),
+    "mod": _Operation(_remainder),
+    "pow": _Operation(_power),
+    "fpow": _Operation(_ufunc("power"), "float"),
+    "neg": _Operation(_ufunc("negative")),
+    "pos": _Operation(lambda xp, x: x, bools=True),
+    "eq": _Operation(_ufunc("equal"), "compare"),
+    "ne": _Operation(_ufunc("not_equal"), "compare"),
+    "lt": _Operation(_ufunc("less"), "compare"),
+    "le": _Operation(_ufunc("less_equal"), "compare"),
+    "gt": _Operation(_ufunc("greater"), "compare"),
+    "ge": _Operation(_ufunc("greater_equal"), "compare"),
+    "and_": _Operation(_ufunc("bitwise_and"), "bits", bools=True),
+    "or_": _Operation(_ufunc("bitwise_or"), "bits", bools=True),
+    "xor": _Operation(_ufunc("bitwise_xor"), "bits", bools=True),
+    "invert": _Operation(_ufunc("invert"), "bits", bools=True),
+    "lshift": _Operation(_shift_left, "bits", bools=True),
+    "rshift": _Operation(_shift_right, "bits", bools=True),
+    "min": _Operation(_ufunc("minimum")),
+    "max": _Operation(_ufunc("maximum")),
+    "clamp": _Operation(lambda xp, x, low, high: xp.minimum(xp.maximum(x, low), high)),
+    "abs": _Operation(_ufunc("absolute")),
+    **{
+        name: _Operation(_ufunc(ufunc), "float")
+        for name, ufunc in {
+            **{same: same for same in ("sqrt", "cbrt", "exp", "log", "log2", "log10", "fabs", "floor", "ceil")},
+            **{same: same for same in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+            **{f"a{same}": f"arc{same}" for same in ("sin", "cos", "tan", "sinh", "cosh", "tanh")},
+            "atan2": "arctan2",
+        }.items()
+    },
+    "rsqrt": _Operation(lambda xp, x: 1 / xp.sqrt(x), "float"),
+}
+
+ARITHMETIC = register(
+    OperatorSchema(
+        name="arithmetic",
+        doc="An operation between batches, sample by sample, with broadcasting.",
+        inputs=(Input("operand", "A batch or a constant."),),
+        arguments=(Argument("operation", Kind.STRING, "Its name.", REQUIRED, choices=tuple(OPERATIONS)),),
+        devices=("cpu", "gpu"),
+        variadic=True,
+        hidden=True,
+    )
+)
+
+
+class _Arithmetic(BatchOperator):
+    """Casts the operands to the type of the operation and computes it on NumPy or CuPy arrays."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._operation = OPERATIONS[node.argument("operation")]
+
+    def _compute_type(self, dtypes: Sequence[_Dtype]) -> _Dtype:
+        common = dtypes[0]
+        for dtype in dtypes[1:]:
+            common = promote(common, dtype)
+        name = self.node.argument("operation")
+        if common.kind == "b" and not self._operation.bools:
+            raise ArgumentTypeError(f"{name!r} is not defined for bools: cast them to a number first")
+        if self._operation.types == "float" and common.kind != "f":
+            return np.dtype(np.float32)
+        if self._operation.types == "bits" and common.kind == "f":
+            raise ArgumentTypeError(f"{name!r} needs integers, not {', '.join(map(str, dtypes))}")
+        return common
+
+    def _calculate(self, xp: Any, operands: Sequence[Any]) -> Any:
+        if self._operation.types != "compare":  # NumPy compares numbers of different types exactly
+            dtype = self._compute_type([operand.dtype for operand in operands])
+            operands = [operand.astype(dtype, copy=False) for operand in operands]
+        with np.errstate(all="ignore"):  # IEEE results, as on the GPU: inf and nan say what happened
+            return self._operation.compute(xp, *operands)
+
+    def _dense(self, xp: Any, operands: Sequence[Any]) -> Any:
+        ndim = max(operand.ndim for operand in operands)
+        aligned = [
+            operand.reshape(operand.shape[:1] + (1,) * (ndim - operand.ndim) + operand.shape[1:])
+            for operand in operands
+        ]
+        return self._calculate(xp, aligned)
+
+    def _check_shapes(self, inputs: Sequence[Any]) -> None:
+        for sample, shapes in enumerate(zip(*(data.shape() for data in inputs), strict=True)):
+            try:
+                np.broadcast_shapes(*shapes)
+            except ValueError:
+                raise ArgumentValueError(
+                    f"the shapes {' and '.join(map(str, shapes))} of sample {sample} can't be broadcast"
+                ) from None
+
+    def _check_divisor(self, inputs: Sequence[Any]) -> None:
+        """Refuse to divide integers by zero, which has no result; the GPU gives zero, and nobody waits for it."""
+        if self.node.argument("operation") not in ("floordiv", "mod"):
+            return
+        dividend, divisor = inputs
+        if self._compute_type([dividend.samples[0].dtype, divisor.samples[0].dtype]).kind == "f":
+            return
+        fail(
+            [
+                (number, ArgumentValueError("integer division by zero"))
+                for number, (over, under) in enumerate(zip(dividend.samples, divisor.samples, strict=True))
+                if np.size(over) and not np.all(under)
+            ]
+        )
+
+    @staticmethod
+    def _layout(inputs: Sequence[Any]) -> str:
+        layouts = [data.layout() for data in inputs if data.layout()]
+        longest: str = max(layouts, key=len, default="")
+        for layout in layouts:
+            if not longest.endswith(layout):
+                raise ArgumentValueError(f"the layouts {layout!r} and {longest!r} of the operands do not match")
+        return longest if len(longest) == max(data.ndim for data in inputs) else ""
+
+
+@implements(ARITHMETIC, "cpu")
+class ArithmeticCpu(_Arithmetic):
+    """Small dense batches at once, others a sample a thread."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        layout = self._layout(inputs)
+        self._check_shapes(inputs)
+        self._check_divisor(inputs)
+        if all(data.dense is not None for data in inputs) and sum(data.nbytes for data in inputs) < _SMALL:
+            return [TensorListCPU(self._dense(np, [data.dense for data in inputs]), layout)]
+        results: list[Any] = [None] * batch.size
+
+        def compute(sample: int) -> None:
+            results[sample] = np.asarray(self._calculate(np, [data.samples[sample] for data in inputs]))
+
+        for _, error in batch.pool.run(compute, batch.size):
+            raise error
+        return [TensorListCPU(results, layout)]
+
+
+@implements(ARITHMETIC, "gpu")
+class ArithmeticGpu(_Arithmetic):
+    """Dense batches in one launch an operation."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        import cupy
+
+        layout = self._layout(inputs)
+        self._check_shapes(inputs)
+        if all(data.is_dense_tensor() for data in inputs):
+            return [TensorListGPU(self._dense(cupy, [data.as_array() for data in inputs]), layout)]
+        samples = [self._calculate(cupy, [data.samples[sample] for data in inputs]) for sample in range(batch.size)]
+        return [TensorListGPU(samples, layout)]

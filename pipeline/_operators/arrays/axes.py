@@ -1,0 +1,64 @@
+"""Axes that users name by number or by letters of the layout."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pipeline._declaration.schema import Argument, Kind
+from pipeline._graph.graph import GraphNode
+from pipeline.errors import ArgumentValueError
+
+__all__ = ["AXES", "AXIS_NAMES", "axes_by_name", "check_axes", "chosen_axes"]
+
+AXES = Argument("axes", Kind.INTS, "Numbers of the axes; negative ones count from the end. All axes by default.")
+AXIS_NAMES = Argument("axis_names", Kind.STRING, "Instead of `axes`: letters of the layout.")
+
+
+def chosen_axes(node: GraphNode, layout: str, ndim: int) -> tuple[int, ...]:
+    """Return the axes that an operator's `axes` or `axis_names` choose, all of them without either.
+
+    Args:
+        node: the operator.
+        layout: of the samples.
+        ndim: dimensions of the samples.
+
+    Raises:
+        ArgumentValueError: for axes that are not there, repeated ones, and both arguments at once.
+    """
+    names, axes = node.argument("axis_names"), node.argument("axes")
+    if names is not None and axes is not None:
+        raise ArgumentValueError("arguments 'axes' and 'axis_names' can't be used together")
+    if names is not None:
+        axes = axes_by_name(names, layout)
+    return tuple(range(ndim)) if axes is None else check_axes(axes, ndim)
+
+
+def axes_by_name(names: str, layout: str) -> tuple[int, ...]:
+    """Return the positions of letters in a layout.
+
+    Raises:
+        ArgumentValueError: for a letter that isn't in it.
+    """
+    for letter in names:
+        if letter not in layout:
+            raise ArgumentValueError(f"the layout {layout!r} has no axis {letter!r}")
+    return tuple(layout.index(letter) for letter in names)
+
+
+def check_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """Return axes counted from the front.
+
+    Raises:
+        ArgumentValueError: for axes that are not there, and repeated ones.
+
+    Example:
+        >>> check_axes([-1, 0], 3)
+        (2, 0)
+    """
+    for axis in axes:
+        if not -ndim <= axis < ndim:
+            raise ArgumentValueError(f"axis {axis} is out of range: the samples have {ndim} dimensions")
+    found = tuple(axis % ndim for axis in axes)
+    if len(set(found)) < len(found):
+        raise ArgumentValueError(f"the axes {list(axes)} must be different ones")
+    return found

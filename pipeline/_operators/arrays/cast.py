@@ -1,0 +1,81 @@
+"""Changes the dtype of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._imaging import convert
+from pipeline._kernels import strided_copy
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline.tensors.cpu import Array
+from pipeline.types import to_numpy_type
+
+__all__ = ["CAST", "CAST_LIKE"]
+
+CAST = register(
+    OperatorSchema(
+        name="cast",
+        doc="Converts to another dtype. To integers, values are rounded (halves away from zero) and clamped.",
+        inputs=(Input("data", "Samples of any shape."),),
+        arguments=(Argument("dtype", Kind.DTYPE, "Dtype of the output.", REQUIRED),),
+        devices=("cpu", "gpu"),
+    )
+)
+
+CAST_LIKE = register(
+    OperatorSchema(
+        name="cast_like",
+        doc="Converts to the dtype of other samples, as `cast` does.",
+        inputs=(Input("data", "Samples of any shape."), Input("like", "Samples whose dtype counts.", any_device=True)),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+@implements(CAST, "cpu")
+class CastCpu(SampleOperator[np.dtype[Any]]):
+    """Hands samples on where they have the dtype already."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[np.dtype[Any], Sequence[OutputSpec]]:
+        dtype = to_numpy_type(self.node.argument("dtype"))
+        return dtype, [describe(inputs[0].layout, known_extents(batch, self.node, inputs), dtype)]
+
+    def run(self, state: np.dtype[Any], sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        return convert(inputs[0], state, out)
+
+
+@implements(CAST_LIKE, "cpu")
+class CastLikeCpu(SampleOperator[None]):
+    """A conversion a sample."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
+        data, like = inputs
+        return None, [describe(data.layout, known_extents(batch, self.node, inputs), like.dtype)]
+
+    def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        data, like = inputs
+        return convert(data, like.dtype, out)
+
+
+@implements(CAST, "gpu")
+@implements(CAST_LIKE, "gpu")
+class CastGpu(GpuOperator):
+    """One launch a batch."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = inputs[0]
+        source = samples_of(data)
+        dtype = to_numpy_type(inputs[1].dtype if len(inputs) > 1 else self.node.argument("dtype"))
+        if dtype == source.dtype:
+            return [data]
+        made, target = allocate(source.shapes, dtype, data.layout())
+        strided_copy(self.kernels, batch.stream, source, target)
+        return [made]

@@ -1,0 +1,187 @@
+"""Concatenation along an axis that is there (`cat`), or along a new one (`stack`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._kernels import Samples, join_samples
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from pipeline._operator_api.output_specs import Extents, describe, known_extents
+from pipeline._operators.arrays.axes import axes_by_name
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["CAT", "STACK"]
+
+_INPUTS = (
+    Input("input_0", "Samples."),
+    Input("inputs", "More of the same dtype, number of dimensions and, but for the axis, shape.", optional=True),
+)
+
+CAT = register(
+    OperatorSchema(
+        name="cat",
+        doc="Joins samples along an axis.",
+        inputs=_INPUTS,
+        arguments=(
+            Argument("axis", Kind.INT, "The axis; negative ones count from the end. 0 by default.", 0),
+            Argument("axis_name", Kind.STRING, "Instead of `axis`: its letter in the layout."),
+        ),
+        devices=("cpu", "gpu"),
+        variadic=True,
+    )
+)
+
+STACK = register(
+    OperatorSchema(
+        name="stack",
+        doc="Joins samples along a new axis.",
+        inputs=_INPUTS,
+        arguments=(
+            Argument("axis", Kind.INT, "Before which axis the new one stands; -1 is after the last one.", 0),
+            Argument("axis_name", Kind.STRING, "Letter of the new axis in the layout, which is empty without it."),
+        ),
+        devices=("cpu", "gpu"),
+        variadic=True,
+    )
+)
+
+
+def _check_name(node: GraphNode) -> str | None:
+    name: str | None = node.argument("axis_name")
+    if name is not None and len(name) != 1:
+        raise ArgumentValueError(f"argument 'axis_name' must be one letter, not {name!r}")
+    if name is not None and node.operator == CAT.name and "axis" in node.arguments:
+        raise ArgumentValueError("arguments 'axis' and 'axis_name' can't be used together")
+    return name
+
+
+def _common_layout(layouts: Sequence[str]) -> str:
+    given = {layout for layout in layouts if layout}
+    if len(given) > 1:
+        raise ArgumentValueError(f"the inputs have different layouts: {', '.join(map(repr, sorted(given)))}")
+    return given.pop() if given else ""
+
+
+def _axis(node: GraphNode, layout: str, ndim: int) -> int:
+    """Return the axis of the result, from 0."""
+    axis, new = int(node.argument("axis")), node.operator == STACK.name
+    if not new and node.argument("axis_name") is not None:
+        (axis,) = axes_by_name(node.argument("axis_name"), layout)
+    if not -ndim <= axis < ndim + new:
+        raise ArgumentValueError(f"axis {axis} is out of range: the samples have {ndim} dimensions")
+    # In DALI, -1 is the last place for a new axis, and -ndim the one after the first axis.
+    return axis + ndim + new if axis < 0 else axis
+
+
+def _result_layout(node: GraphNode, layout: str, ndim: int) -> str:
+    if node.operator == CAT.name:
+        return layout
+    name = node.argument("axis_name")
+    if name is None:
+        return ""
+    if ndim and not layout:
+        raise ArgumentValueError("argument 'axis_name' needs inputs with a layout, which it becomes a part of")
+    axis = _axis(node, layout, ndim)
+    return layout[:axis] + str(name) + layout[axis:]
+
+
+def _result_extents(shapes: Sequence[Extents], axis: int, new: bool) -> Extents:
+    """Return what is known of the result's shape."""
+    rest = [list(shape) for shape in shapes]
+    lengths = [1] * len(shapes) if new else [shape.pop(axis) for shape in rest]
+    known = [next((extent for extent in column if extent is not None), None) for column in zip(*rest, strict=True)]
+    known.insert(axis, None if None in lengths else sum(length or 0 for length in lengths))
+    return tuple(known)
+
+
+def _check_shapes(shapes: Sequence[Sequence[int]], axis: int, new: bool) -> None:
+    rest = {tuple(shape) if new else (*shape[:axis], *shape[axis + 1 :]) for shape in shapes}
+    if len(rest) > 1:
+        found = " and ".join(str(tuple(shape)) for shape in dict.fromkeys(map(tuple, shapes)))
+        raise ArgumentValueError(f"shapes {found} can't be joined" + ("" if new else f" along axis {axis}"))
+
+
+@implements(CAT, "cpu")
+@implements(STACK, "cpu")
+class JoinCpu(SampleOperator[str]):
+    """A sample on each thread; the state is the inputs' layout."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        _check_name(node)
+        self._new = node.operator == STACK.name
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[str, Sequence[OutputSpec]]:
+        layout = _common_layout([data.layout for data in inputs])
+        known = [known_extents(batch, self.node, inputs, position) for position in range(len(inputs))]
+        dtypes = {data.dtype for data in inputs if data.dtype is not None}
+        dtype = None if len(dtypes) != 1 or any(data.dtype is None for data in inputs) else dtypes.pop()
+        given = [shape for shape in known if shape is not None]
+        ndims = {len(shape) for shape in given}
+        if len(given) < len(known) or len(ndims) > 1:
+            made = _result_layout(self.node, layout, len(layout)) if layout else ""
+            return layout, [describe(made, None, dtype)]
+        ndim = ndims.pop()
+        extents = _result_extents(given, _axis(self.node, layout, ndim), self._new)
+        return layout, [describe(_result_layout(self.node, layout, ndim), extents, dtype)]
+
+    def run(self, state: str, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        first = inputs[0]
+        for position, data in enumerate(inputs):
+            _check_kind(position, (data.dtype, data.ndim), (first.dtype, first.ndim))
+        axis = _axis(self.node, state, first.ndim)
+        _check_shapes([data.shape for data in inputs], axis, self._new)
+        join = np.stack if self._new else np.concatenate
+        return join(inputs, axis, out=out)
+
+
+def _check_kind(position: int, found: tuple[np.dtype[Any], int], first: tuple[np.dtype[Any], int]) -> None:
+    if found != first:
+        raise ArgumentValueError(
+            f"input 0 is {first[0]} with {first[1]} dimensions, input {position} is {found[0]} with {found[1]}: "
+            "they must be alike"
+        )
+
+
+@implements(CAT, "gpu")
+@implements(STACK, "gpu")
+class JoinGpu(GpuOperator):
+    """One launch a batch."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        _check_name(node)
+        self._new = node.operator == STACK.name
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        layout = _common_layout([data.layout() for data in inputs])
+        parts = [self.contiguous(data, batch.stream) for data in inputs]
+        sources = [samples_of(part) for part in parts]
+        first = sources[0]
+        for position, source in enumerate(sources):
+            _check_kind(position, (source.dtype, source.ndim), (first.dtype, first.ndim))
+        axis = _axis(self.node, layout, first.ndim)
+        for sample in range(len(first)):
+            _check_shapes([source.shapes[sample].tolist() for source in sources], axis, self._new)
+        if self._new:
+            sources = [_with_axis(source, axis) for source in sources]
+        shapes = sources[0].shapes.copy()
+        shapes[:, axis] = sum(source.shapes[:, axis] for source in sources)
+        made, target = allocate(shapes, first.dtype, _result_layout(self.node, layout, first.ndim))
+        join_samples(self.kernels, batch.stream, sources, target, axis)
+        batch.keep_alive.append(parts)
+        return [made]
+
+
+def _with_axis(samples: Samples, axis: int) -> Samples:
+    shapes, strides = np.insert(samples.shapes, axis, 1, axis=1), np.insert(samples.strides, axis, 0, axis=1)
+    return Samples(samples.pointers, shapes, strides, samples.dtype)

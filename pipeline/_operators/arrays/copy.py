@@ -1,0 +1,55 @@
+"""Copies samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._kernels import strided_copy
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline.tensors.cpu import Array
+
+__all__ = ["COPY"]
+
+COPY = register(
+    OperatorSchema(
+        name="copy",
+        doc="Copies samples into memory of their own.",
+        inputs=(Input("data", "Samples of any shape."),),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+@implements(COPY, "cpu")
+class CopyCpu(SampleOperator[None]):
+    """One copy a sample."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
+        (data,) = inputs
+        return None, [describe(data.layout, known_extents(batch, self.node, inputs), data.dtype)]
+
+    def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        if out is None:
+            return np.array(inputs[0], order="C")
+        np.copyto(out, inputs[0])
+        return out
+
+
+@implements(COPY, "gpu")
+class CopyGpu(GpuOperator):
+    """One launch a batch."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        source = samples_of(data)
+        made, target = allocate(source.shapes, source.dtype, data.layout())
+        strided_copy(self.kernels, batch.stream, source, target)
+        return [made]

@@ -1,0 +1,57 @@
+"""Copies between the CPU and the GPU: ``node.gpu()`` and ``node.cpu()``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import BatchOperator
+from pipeline._operator_api.upload import upload
+from pipeline.tensors.cpu import TensorListCPU
+
+COPY_TO_GPU = register(
+    OperatorSchema(
+        name="copy_to_gpu",
+        doc="Copies a batch from the CPU to the GPU.",
+        inputs=(Input("data", "Batch on the CPU.", any_device=True),),
+        devices=("gpu",),
+        hidden=True,
+    )
+)
+
+COPY_TO_CPU = register(
+    OperatorSchema(
+        name="copy_to_cpu",
+        doc="Copies a batch from the GPU to the CPU.",
+        inputs=(Input("data", "Batch on the GPU.", any_device=True),),
+        devices=("gpu",),
+        output_device="cpu",
+        hidden=True,
+    )
+)
+
+
+@implements(COPY_TO_GPU, "gpu")
+class CopyToGpu(BatchOperator):
+    """One copy a batch from pinned memory; nothing waits for it."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        return [upload(batch, data) if isinstance(data, TensorListCPU) else data]
+
+
+@implements(COPY_TO_CPU, "gpu")
+class CopyToCpu(BatchOperator):
+    """Copies into fresh host memory and waits: what follows on the CPU reads it."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        if data.dense is not None:
+            made = TensorListCPU(data.dense.get(stream=batch.stream), data.layout())
+        else:
+            made = TensorListCPU([sample.get(stream=batch.stream) for sample in data.samples], data.layout())
+        batch.stream.synchronize()
+        return [made]

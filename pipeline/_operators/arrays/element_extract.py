@@ -1,0 +1,57 @@
+"""Single frames of sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import fail
+from pipeline._operator_api.operator import BatchOperator
+from pipeline.errors import ArgumentValueError
+
+__all__ = ["ELEMENT_EXTRACT"]
+
+
+def _output_count(arguments: Mapping[str, Any]) -> int:
+    return len(arguments["element_map"])
+
+
+ELEMENT_EXTRACT = register(
+    OperatorSchema(
+        name="element_extract",
+        doc="Returns single frames of sequences, as many outputs as numbers are given.",
+        inputs=(Input("data", 'Sequences: their layout begins with "F", or is empty.'),),
+        arguments=(Argument("element_map", Kind.INTS, "Numbers of the frames, from 0.", REQUIRED),),
+        devices=("cpu", "gpu"),
+        outputs=_output_count,
+    )
+)
+
+
+@implements(ELEMENT_EXTRACT, "cpu", "gpu")
+class ElementExtract(BatchOperator):
+    """Makes views."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        layout, elements = data.layout(), self.node.argument("element_map")
+        if layout[:1] not in ("", "F") or data.ndim < 2:
+            raise ArgumentValueError(
+                f"the samples must be sequences, with a layout that begins with 'F'; they have {data.ndim} dimensions "
+                f"and the layout {layout!r}"
+            )
+        lengths = [shape[0] for shape in data.shape()]
+        fail(
+            [
+                (sample, ArgumentValueError(f"element {element} is out of range: the sequence has {length}"))
+                for sample, length in enumerate(lengths)
+                for element in elements
+                if not 0 <= element < length
+            ][:1]
+        )
+        if data.dense is not None:
+            return [type(data)(data.dense[:, element], layout[1:]) for element in elements]
+        return [type(data)([array[element] for array in data.samples], layout[1:]) for element in elements]

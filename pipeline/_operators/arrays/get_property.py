@@ -1,0 +1,51 @@
+"""What is known of samples besides their data, as data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import BatchOperator
+from pipeline._operator_api.upload import upload
+from pipeline.tensors.cpu import TensorListCPU
+
+__all__ = ["GET_PROPERTY"]
+
+GET_PROPERTY = register(
+    OperatorSchema(
+        name="get_property",
+        doc="Returns a property of samples as text: 1-D uint8 each. `data.property(key)` is the usual way to write it.",
+        inputs=(Input("data", "Samples, on either device: their contents are not looked at.", any_device=True),),
+        arguments=(
+            Argument(
+                "key",
+                Kind.STRING,
+                '"layout", the names of the dimensions; or "source_info", where a reader found the sample: empty for '
+                "samples that come from elsewhere.",
+                REQUIRED,
+                choices=("layout", "source_info"),
+            ),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+@implements(GET_PROPERTY, "cpu", "gpu")
+class GetProperty(BatchOperator):
+    """Needs no data: properties are known as soon as a batch was made, also where the GPU still computes it."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        if self.node.argument("key") == "layout":
+            texts: Sequence[str] = [data.layout()] * batch.size
+        else:
+            texts = batch.reads.sources(self.node.inputs[0]) or [""] * batch.size
+        letters = TensorListCPU([np.frombuffer(os.fsencode(text), np.uint8) for text in texts])
+        return [upload(batch, letters) if self.node.device == "gpu" else letters]

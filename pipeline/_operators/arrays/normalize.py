@@ -1,0 +1,334 @@
+"""Subtracts means and divides by standard deviations, given ones or those of the data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import Edge, GraphNode
+from pipeline._imaging import convert
+from pipeline._imaging.normalize import scale_bytes
+from pipeline._imaging.reductions import REDUCTIONS, Reduction, reduce
+from pipeline._imaging.rows import combine
+from pipeline._kernels import Samples, Spread, reduce_axes, standardize
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.operator import BatchOperator
+from pipeline._operator_api.upload import upload
+from pipeline._operators.arrays.axes import AXES, AXIS_NAMES, chosen_axes
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array, TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
+from pipeline.types import FLOAT, to_numpy_type
+
+__all__ = ["NORMALIZE"]
+
+_GIVEN = "of the data by default. One number, or samples whose extents are 1 or the input's"
+
+NORMALIZE = register(
+    OperatorSchema(
+        name="normalize",
+        doc="Computes (data - mean) / stddev * scale + shift. Where the deviation of the data is 0, that is `shift`.",
+        inputs=(Input("data", "Samples of any shape."),),
+        arguments=(
+            Argument("mean", Kind.FLOAT, f"What is subtracted: the mean {_GIVEN}.", per_sample=True),
+            Argument("stddev", Kind.FLOAT, f"What is divided by: the standard deviation {_GIVEN}.", per_sample=True),
+            AXES,
+            AXIS_NAMES,
+            Argument("batch", Kind.BOOL, "Mean and deviation are those of the whole batch.", False),
+            Argument("ddof", Kind.INT, "Subtracted from the number of elements that a variance is divided by.", 0),
+            Argument("epsilon", Kind.FLOAT, "Added to the variance.", 0.0),
+            Argument("scale", Kind.FLOAT, "What the result is multiplied by.", 1.0),
+            Argument("shift", Kind.FLOAT, "What is added then.", 0.0),
+            Argument("dtype", Kind.DTYPE, "Dtype of the output; integers are rounded and clamped.", FLOAT),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+_MEAN = REDUCTIONS["mean"]
+#: Sums of values, and of squared differences from a mean.
+_SUM, _SQUARES = Reduction(), Reduction("difference")
+_SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What the arguments say about one batch.
+
+    Attributes:
+        shapes: of the samples.
+        axes: that means and deviations are made along.
+        mean: given means: one array a sample, that broadcast to it; or None.
+        stddev: given deviations, likewise.
+        scalar_stddev: the given deviation, where it is one number for all.
+        options: epsilon, scale, shift and ddof.
+        dtype: of the output.
+        batch: whether mean and deviation are those of the batch.
+    """
+
+    shapes: list[tuple[int, ...]]
+    axes: tuple[int, ...]
+    mean: Sequence[Array] | None
+    stddev: Sequence[Array] | None
+    scalar_stddev: float | None
+    epsilon: float
+    scale: float
+    shift: float
+    ddof: int
+    dtype: np.dtype[Any]
+    batch: bool
+
+    @classmethod
+    def of(cls, node: GraphNode, batch: Batch, data: Any) -> _Plan:
+        arguments = batch.arguments(node)
+        shapes, ndim = data.shape(), data.ndim
+        whole = bool(node.argument("batch"))
+        given = {name: arguments.arrays(name, np.float32) for name in ("mean", "stddev")}
+        tensors = [arrays for arrays in given.values() if arrays is not None and arrays[0].ndim]
+        named = node.argument("axes") is not None or node.argument("axis_names") is not None
+        if not tensors and named and None not in given.values():
+            raise ArgumentValueError("axes have no meaning where mean and stddev are given as numbers")
+        if whole and tensors:
+            raise ArgumentValueError("with batch=True, mean and stddev can't be given as samples")
+        for arrays in tensors:
+            if any(array.ndim != ndim for array in arrays):
+                raise ArgumentValueError(
+                    f"means and deviations must be numbers or have {ndim} dimensions, as the samples; they have "
+                    f"{arrays[0].ndim}"
+                )
+        if tensors and not named:
+            axes = tuple(axis for axis in range(ndim) if all(array.shape[axis] == 1 for array in tensors[0]))
+        else:
+            axes = chosen_axes(node, data.layout(), ndim)
+        if not axes and ndim and named:
+            raise ArgumentValueError("mean and deviation need at least one axis")
+        reduced = [tuple(1 if axis in axes else extent for axis, extent in enumerate(shape)) for shape in shapes]
+        for arrays in tensors:
+            for sample, (array, expected) in enumerate(zip(arrays, reduced, strict=True)):
+                if array.shape != expected:
+                    raise ArgumentValueError(
+                        f"sample {sample}: a mean or deviation has the shape {array.shape}; with the axes {list(axes)} "
+                        f"it must be {expected}"
+                    )
+        if whole and len(set(reduced)) > 1:
+            raise ArgumentValueError(f"with batch=True, extents of axes other than {list(axes)} must be the same")
+        stddev = given["stddev"]
+        constant = not arguments.per_sample("stddev") and stddev is not None and not stddev[0].ndim
+        return cls(
+            shapes,
+            axes,
+            given["mean"],
+            stddev,
+            float(stddev[0]) if constant and stddev is not None else None,
+            float(node.argument("epsilon")),
+            float(node.argument("scale")),
+            float(node.argument("shift")),
+            int(node.argument("ddof")),
+            to_numpy_type(node.argument("dtype")),
+            whole,
+        )
+
+    def reduced(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of means of a sample."""
+        return tuple(1 if axis in self.axes else extent for axis, extent in enumerate(shape))
+
+    def counts(self) -> npt.NDArray[np.int64]:
+        """Return how many elements make one mean: (N,), or of the whole batch (1,)."""
+        made = np.array([math.prod([shape[axis] for axis in self.axes]) for shape in self.shapes], np.int64)
+        return made.sum(keepdims=True) if self.batch else made
+
+    def factor(self, deviation: float) -> float:
+        """Return what differences are multiplied by for one given deviation."""
+        if self.epsilon:
+            return self.scale / math.sqrt(deviation**2 + self.epsilon)
+        return self.scale / deviation if deviation else math.copysign(math.inf, self.scale)
+
+    def factors(self, variance: Array) -> Array:
+        """Return what differences are multiplied by; 0 where nothing varies."""
+        root = np.sqrt(variance + self.epsilon)
+        return np.divide(self.scale, root, out=np.zeros_like(root), where=root > 0).astype(np.float32)
+
+    def given_factors(self, sample: int) -> Array:
+        """Return what differences of a sample are multiplied by, for given deviations."""
+        assert self.stddev is not None
+        if self.scalar_stddev is not None:
+            return np.asarray(self.factor(self.scalar_stddev), np.float32)
+        deviations = self.stddev[sample].astype(np.float64)
+        if self.epsilon:
+            return self.factors(deviations**2)
+        made = np.divide(self.scale, deviations, out=np.zeros_like(deviations), where=deviations != 0)
+        return made.astype(np.float32)
+
+
+@implements(NORMALIZE, "cpu")
+class NormalizeCpu(BatchOperator):
+    """A sample on each thread, in as many rounds as there are numbers that the batch has in common."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        plan = _Plan.of(self.node, batch, data)
+        samples: Sequence[Array] = [np.asarray(sample) for sample in data.samples]
+        means = plan.mean
+        if means is None:
+            sums = self._each(batch, lambda i: reduce(samples[i], _SUM, plan.axes, _DOUBLE))
+            means = [mean.astype(np.float32) for mean in self._over(plan, sums, plan.counts())]
+        factors: Sequence[Array]
+        if plan.stddev is None:
+            chosen = means
+            sums = self._each(batch, lambda i: reduce(samples[i], _SQUARES, plan.axes, _DOUBLE, mean=chosen[i]))
+            factors = [plan.factors(variance) for variance in self._over(plan, sums, plan.counts() - plan.ddof)]
+        else:
+            factors = [plan.given_factors(sample) for sample in range(batch.size)]
+        return [self._apply(batch, plan, samples, means, factors, data.layout())]
+
+    def _over(self, plan: _Plan, sums: list[Array], divisors: npt.NDArray[np.int64]) -> list[Array]:
+        """Divide sums, which are added up for a whole batch; by nothing gives 0."""
+        if plan.batch:
+            sums = [np.sum(sums, axis=0)] * len(sums)
+            divisors = np.repeat(divisors, len(sums))
+        return [
+            total / divisor if divisor > 0 else np.zeros_like(total)
+            for total, divisor in zip(sums, divisors.tolist(), strict=True)
+        ]
+
+    def _apply(
+        self,
+        batch: Batch,
+        plan: _Plan,
+        samples: Sequence[Array],
+        means: Sequence[Array],
+        factors: Sequence[Array],
+        layout: str,
+    ) -> TensorListCPU:
+        owner: Any = None
+        made: Any = None
+        if len(set(plan.shapes)) == 1:
+            made, owner = batch.allocate(Edge(self.node.index), (batch.size, *plan.shapes[0]), plan.dtype)
+
+        def normalize(sample: int) -> Array:
+            data, shape = samples[sample], plan.shapes[sample]
+            plain = made is not None and plan.dtype == np.float32
+            if plain and means[sample].size == factors[sample].size == 1:
+                gain = float(factors[sample].item())
+                offset = plan.shift - float(means[sample].item()) * gain
+                result: Array = made[sample, ...]
+                if math.isfinite(offset) and scale_bytes(data, result, gain, offset):
+                    return result
+            work = np.atleast_1d(made[sample, ...] if plain else np.empty(shape, np.float32))
+            with np.errstate(invalid="ignore"):
+                combine(np.subtract, np.atleast_1d(data), means[sample], work)
+                combine(np.multiply, work, factors[sample], work)
+                if plan.shift:
+                    work += np.float32(plan.shift)
+            if plain:
+                return work
+            return convert(work.reshape(shape), plan.dtype, None if made is None else made[sample, ...])
+
+        arrays = self._each(batch, normalize)
+        output = TensorListCPU(arrays if made is None else made, layout)
+        output.owner = owner
+        return output
+
+    def _each(self, batch: Batch, task: Any) -> list[Array]:
+        results: list[Any] = [None] * batch.size
+
+        def work(sample: int) -> None:
+            results[sample] = task(sample)
+
+        errors = batch.pool.run(work, batch.size)
+        if errors:
+            raise errors[0][1]
+        return results
+
+
+@implements(NORMALIZE, "gpu")
+class NormalizeGpu(GpuOperator):
+    """Two launches for means of the data, two for its deviations, and one for the result."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = self.contiguous(inputs[0], batch.stream)
+        plan = _Plan.of(self.node, batch, data)
+        source = samples_of(data)
+        made, target = allocate(source.shapes, plan.dtype, data.layout())
+        if not source.ndim:  # kernels take one dimension or more
+            source, target = (_with_dimension(samples) for samples in (source, target))
+        mean = self._mean(batch, plan, source)
+        spread = self._spread(batch, plan, source, mean)
+        standardize(
+            self.kernels,
+            batch.stream,
+            source,
+            target,
+            mean=mean,
+            spread=spread,
+            scale=plan.scale,
+            shift=plan.shift,
+        )
+        return [made]
+
+    def _mean(self, batch: Batch, plan: _Plan, source: Samples) -> Samples:
+        if plan.mean is not None:
+            return self._upload(batch, plan.mean, source.ndim)
+        if not plan.batch:
+            return samples_of(self._reduce(batch, plan, source, _MEAN, _SINGLE))
+        total = self._add_up(self._reduce(batch, plan, source, _SUM, _DOUBLE))
+        return self._for_all(batch, plan, (total / max(1, int(plan.counts()[0]))).astype(np.float32))
+
+    def _spread(self, batch: Batch, plan: _Plan, source: Samples, mean: Samples) -> Spread:
+        if plan.scalar_stddev is not None:
+            return Spread(factor=np.full(len(source), plan.factor(plan.scalar_stddev), np.float32))
+        if plan.stddev is not None:
+            return Spread(deviations=self._upload(batch, plan.stddev, source.ndim), epsilon=plan.epsilon)
+        made = self._reduce(batch, plan, source, _SQUARES, _DOUBLE, mean)
+        sums = self._for_all(batch, plan, self._add_up(made)) if plan.batch else samples_of(made)
+        return Spread(sums=sums, degrees=plan.counts() - plan.ddof, epsilon=plan.epsilon)
+
+    def _reduce(
+        self,
+        batch: Batch,
+        plan: _Plan,
+        source: Samples,
+        reduction: Reduction,
+        dtype: np.dtype[Any],
+        mean: Samples | None = None,
+    ) -> TensorListGPU:
+        shapes = source.shapes.copy()
+        axes = plan.axes if plan.shapes[0] else (0,)
+        shapes[:, list(axes)] = 1
+        made, target = allocate(shapes, dtype)
+        reduce_axes(self.kernels, batch.stream, source, target, reduction, axes=axes, mean=mean)
+        batch.keep_alive.append(made)  # kernels that read it are yet to be launched
+        return made
+
+    def _add_up(self, sums: TensorListGPU) -> Any:
+        assert sums.dense is not None  # with batch=True, all samples have the same number of means
+        return sums.dense.sum(axis=0)
+
+    def _for_all(self, batch: Batch, plan: _Plan, values: Any) -> Samples:
+        """Describe one array as that of every sample."""
+        batch.keep_alive.append(values)
+        one = Samples.of([values])
+        count = len(plan.shapes)
+        pointers, shapes, strides = (
+            np.repeat(column, count, axis=0) for column in (one.pointers, one.shapes, one.strides)
+        )
+        return Samples(pointers, shapes, strides, one.dtype)
+
+    def _upload(self, batch: Batch, values: Sequence[Array], ndim: int) -> Samples:
+        arrays = [value.reshape([1] * ndim) if value.size == 1 else value for value in values]
+        held = upload(batch, TensorListCPU([np.ascontiguousarray(array, np.float32) for array in arrays]))
+        batch.keep_alive.append(held)
+        return samples_of(held)
+
+
+def _with_dimension(samples: Samples) -> Samples:
+    ones = np.ones((len(samples), 1), np.int64)
+    return Samples(samples.pointers, ones, ones * samples.dtype.itemsize, samples.dtype)

@@ -1,0 +1,47 @@
+"""Marks samples as sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import BatchOperator
+from pipeline.errors import ArgumentValueError
+
+__all__ = ["PER_FRAME"]
+
+PER_FRAME = register(
+    OperatorSchema(
+        name="per_frame",
+        doc="""Marks samples as sequences, of which the first dimension counts frames; data stays as it is.
+
+An argument of an operator that is marked so differs from frame to frame: it has a value for each frame of the sequence
+that the operator works on, as in `fn.gaussian_blur(video, sigma=fn.per_frame(sigma))`.
+
+A layout is made of "F" and a "*" for each other dimension, where there is none.""",
+        inputs=(Input("data", "Samples of at least one dimension."),),
+        arguments=(
+            Argument(
+                "replace", Kind.BOOL, 'Put "F" in the place of the first letter of a layout that has another.', False
+            ),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+@implements(PER_FRAME, "cpu", "gpu")
+class PerFrame(BatchOperator):
+    """The same memory, with another layout."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        if data.ndim == 0:
+            raise ArgumentValueError("samples without dimensions are no sequences")
+        layout = data.layout()
+        if layout and layout[0] != "F" and not self.node.argument("replace"):
+            raise ArgumentValueError(f"the layout {layout!r} begins with no F; replace=True puts it there")
+        return [data.with_layout("F" + (layout[1:] if layout else "*" * (data.ndim - 1)))]

@@ -1,0 +1,85 @@
+"""Samples of a batch in another order, and random orders."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import BatchOperator
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import TensorListCPU
+
+__all__ = ["BATCH_PERMUTATION", "PERMUTE_BATCH"]
+
+PERMUTE_BATCH = register(
+    OperatorSchema(
+        name="permute_batch",
+        doc="Returns samples of the batch in another order, with repetitions and omissions as the indices say.",
+        inputs=(Input("data", "Samples of any shape."),),
+        arguments=(
+            Argument(
+                "indices",
+                Kind.INTS,
+                "Which sample stands at each place: a list as long as the batch, or one number a sample.",
+                REQUIRED,
+                per_sample=True,
+            ),
+        ),
+        devices=("cpu", "gpu"),
+        keeps_order=False,
+    )
+)
+
+BATCH_PERMUTATION = register(
+    OperatorSchema(
+        name="batch_permutation",
+        doc="Draws an order of the batch: one number a sample, for the argument `indices` of `permute_batch`.",
+        arguments=(
+            Argument("allow_repetitions", Kind.BOOL, "Draw each number by itself.", False),
+            Argument("no_fixed_points", Kind.BOOL, "Put no sample at its own place, in batches of two or more.", False),
+        ),
+    )
+)
+
+
+@implements(PERMUTE_BATCH, "cpu", "gpu")
+class PermuteBatch(BatchOperator):
+    """Moves no data: the result's samples are those of the input."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        arguments = batch.arguments(self.node)
+        rows = arguments.rows("indices", np.int64)
+        assert rows is not None
+        indices = np.concatenate(rows).tolist() if arguments.per_sample("indices") else rows[0].tolist()
+        if len(indices) != batch.size:
+            raise ArgumentValueError(f"there are {len(indices)} 'indices' for a batch of {batch.size} samples")
+        for index in indices:
+            if not 0 <= index < batch.size:
+                raise ArgumentValueError(f"index {index} is out of range: the batch has {batch.size} samples")
+        return [type(data)([data.samples[index] for index in indices], data.layout())]
+
+
+@implements(BATCH_PERMUTATION, "cpu")
+class BatchPermutation(BatchOperator):
+    """Draws orders without fixed points until there is one: every third or so is."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        generator, count = batch.generator(self.node), batch.size
+        moved = self.node.argument("no_fixed_points") and count > 1
+        numbers = np.arange(count)
+        drawn: npt.NDArray[np.int64]
+        if self.node.argument("allow_repetitions"):
+            drawn = generator.integers(0, count - 1 if moved else count, count)
+            drawn += moved & (drawn >= numbers)  # all numbers but the own one, with equal probability
+        else:
+            drawn = generator.permutation(count)
+            while moved and (drawn == numbers).any():
+                drawn = generator.permutation(count)
+        return [TensorListCPU(drawn.astype(np.int32))]

@@ -1,0 +1,182 @@
+"""Reductions along axes: sums, means, extremes, deviations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._imaging.reductions import REDUCTIONS, reduce, result_dtype
+from pipeline._kernels import reduce_axes, strided_copy
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operators.arrays.axes import AXES, AXIS_NAMES, chosen_axes
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+from pipeline.types import to_numpy_type
+
+__all__ = ["OPERATORS"]
+
+#: An extent, or None where it isn't known.
+Extent = TypeVar("Extent", int, int | None)
+
+_DOCS = {
+    "sum": "Adds up elements along axes.",
+    "min": "Finds the smallest elements along axes; NaN is ignored.",
+    "max": "Finds the largest elements along axes; NaN is ignored.",
+    "mean": "Averages elements along axes.",
+    "mean_square": "Averages squares of elements along axes.",
+    "rms": "Root of the mean of squares along axes.",
+    "variance": "Averages squares of differences from a mean along axes.",
+    "std_dev": "Root of the mean of squares of differences from a mean along axes.",
+}
+_DTYPE = Argument(
+    "dtype",
+    Kind.DTYPE,
+    "Dtype of the result. Sums of integers have 64 bits by default, all else is FLOAT. What is summed as an integer "
+    "wraps around, and is divided without a fraction.",
+)
+_KEEP = Argument("keep_dims", Kind.BOOL, "Keep the axes, with an extent of 1.", False)
+_DDOF = Argument("ddof", Kind.INT, "Subtracted from the number of elements that a sum is divided by.", 0)
+
+
+def _declare(name: str) -> OperatorSchema:
+    inputs: tuple[Input, ...] = (Input("data", "Samples of any shape."),)
+    special: tuple[Argument, ...] = (_DTYPE,) if REDUCTIONS[name].combine == "sum" else ()
+    if REDUCTIONS[name].term == "difference":
+        inputs += (Input("mean", "Means: one a sample, or one an element of the output."),)
+        special = (_DDOF,)
+    return register(
+        OperatorSchema(
+            f"reductions.{name}", _DOCS[name], inputs, (AXES, AXIS_NAMES, _KEEP, *special), devices=("cpu", "gpu")
+        )
+    )
+
+
+#: By the name of the reduction.
+OPERATORS = {name: _declare(name) for name in REDUCTIONS}
+
+
+def _result_layout(node: GraphNode, layout: str) -> str:
+    axes = chosen_axes(node, layout, len(layout)) if layout else ()
+    return layout if node.argument("keep_dims") else "".join(layout[a] for a in range(len(layout)) if a not in axes)
+
+
+def _result_dtype(node: GraphNode, source: np.dtype[Any]) -> np.dtype[Any]:
+    wanted = node.argument("dtype")
+    dtype = result_dtype(REDUCTIONS[_name(node)], source) if wanted is None else to_numpy_type(wanted)
+    if dtype.kind == "b" and REDUCTIONS[_name(node)].combine == "sum":
+        raise ArgumentValueError("argument 'dtype' can't be BOOL: nothing can be summed in it")
+    return dtype
+
+
+def _name(node: GraphNode) -> str:
+    return node.operator.rpartition(".")[2]
+
+
+def _result_extents(
+    node: GraphNode, shape: Sequence[Extent], axes: Sequence[int], keep_dims: bool | None = None
+) -> tuple[Extent, ...]:
+    """Return the shape of a result; where reduced axes are kept is the operator's argument, unless it is given."""
+    if node.argument("keep_dims") if keep_dims is None else keep_dims:
+        return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+    return tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
+
+
+def _check_mean(mean: Sequence[int], kept: Sequence[int], dropped: Sequence[int]) -> None:
+    if math.prod(mean) != 1 and tuple(mean) not in (tuple(kept), tuple(dropped)):
+        raise ArgumentValueError(
+            f"the means have the shape {tuple(mean)}: they must be one a sample, or have the result's shape, which is "
+            f"{tuple(dropped)}, or {tuple(kept)} with the reduced axes"
+        )
+
+
+class ReductionCpu(SampleOperator[str]):
+    """A sample on each thread; the state is the layout."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._reduction = REDUCTIONS[_name(node)]
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[str, Sequence[OutputSpec]]:
+        data, known = inputs[0], known_extents(batch, self.node, inputs)
+        layout = _result_layout(self.node, data.layout)
+        dtype = None if data.dtype is None else _result_dtype(self.node, data.dtype)
+        if known is None:
+            return data.layout, [describe(layout, None, dtype)]
+        axes = chosen_axes(self.node, data.layout, len(known))
+        return data.layout, [describe(layout, _result_extents(self.node, known, axes), dtype)]
+
+    def run(self, state: str, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        data = inputs[0]
+        axes = chosen_axes(self.node, state, data.ndim)
+        mean = inputs[1] if len(inputs) > 1 else None
+        if mean is not None:
+            ones = tuple(1 if axis in axes else extent for axis, extent in enumerate(data.shape))
+            _check_mean(mean.shape, ones, _result_extents(self.node, data.shape, axes, keep_dims=False))
+            mean = mean.reshape(() if mean.size == 1 else ones)
+        made = reduce(
+            data,
+            self._reduction,
+            axes,
+            _result_dtype(self.node, data.dtype),
+            mean=mean,
+            ddof=self.node.argument("ddof") or 0,
+        ).reshape(_result_extents(self.node, data.shape, axes))
+        if out is None:
+            return made
+        np.copyto(out, made)
+        return out
+
+
+class ReductionGpu(GpuOperator):
+    """Two launches a batch."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = inputs[0]
+        axes = chosen_axes(self.node, data.layout(), data.ndim)
+        source = samples_of(data)
+        if self.node.argument("keep_dims"):
+            shapes = source.shapes.copy()
+            shapes[:, list(axes)] = 1
+        else:
+            shapes = source.shapes[:, [axis for axis in range(source.ndim) if axis not in axes]]
+        made, target = allocate(
+            shapes, _result_dtype(self.node, source.dtype), _result_layout(self.node, data.layout())
+        )
+        mean = None
+        if len(inputs) > 1:
+            rows = map(tuple, source.shapes.tolist())
+            for row, extents in dict.fromkeys(zip(rows, inputs[1].shape(), strict=True)):  # each pair once
+                ones = [1 if axis in axes else extent for axis, extent in enumerate(row)]
+                _check_mean(extents, ones, _result_extents(self.node, row, axes, keep_dims=False))
+            given = samples_of(inputs[1])
+            if given.dtype != np.float32 or not given.is_contiguous():
+                held, mean = allocate(given.shapes, np.dtype(np.float32))
+                strided_copy(self.kernels, batch.stream, given, mean)
+                batch.keep_alive.append(held)
+            else:
+                mean = given
+        reduce_axes(
+            self.kernels,
+            batch.stream,
+            source,
+            target,
+            REDUCTIONS[_name(self.node)],
+            axes=axes,
+            mean=mean,
+            ddof=self.node.argument("ddof") or 0,
+        )
+        return [made]
+
+
+for _schema in OPERATORS.values():
+    implements(_schema, "cpu")(ReductionCpu)
+    implements(_schema, "gpu")(ReductionGpu)

@@ -1,0 +1,46 @@
+"""Shapes of samples, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import BatchOperator
+from pipeline._operator_api.output_dtype import INTEGER_LIKE, check_dtype
+from pipeline._operator_api.upload import upload_array
+from pipeline.tensors.cpu import TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
+from pipeline.types import INT64
+
+__all__ = ["SHAPES"]
+
+SHAPES = register(
+    OperatorSchema(
+        name="shapes",
+        doc="Returns the shapes of samples, 1-D each. `data.shape()` is the usual way to write it.",
+        inputs=(Input("data", "Samples, on either device: only their shapes are looked at.", any_device=True),),
+        arguments=(
+            Argument("dtype", Kind.DTYPE, "Dtype of the shapes: a wide integer or float.", INT64),
+            Argument("type", Kind.DTYPE, "Deprecated name of `dtype`."),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+@implements(SHAPES, "cpu", "gpu")
+class Shapes(BatchOperator):
+    """Needs no data: shapes are known as soon as a batch was made, also where the GPU still computes it."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        dtype = check_dtype(self.node.argument("type") or self.node.argument("dtype"), INTEGER_LIKE)
+        shapes = np.array(data.shape(), dtype).reshape(batch.size, data.ndim)
+        if self.node.device == "gpu":
+            return [TensorListGPU(upload_array(batch, shapes))]
+        return [TensorListCPU(shapes)]

@@ -1,0 +1,39 @@
+"""Rows of a constant table, another for each sample."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import BatchOperator
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import TensorListCPU
+
+__all__ = ["TABLE_ROW"]
+
+TABLE_ROW = register(
+    OperatorSchema(
+        name="table_row",
+        doc="For each sample, a row of a table.",
+        inputs=(Input("index", "Which row: an integer."),),
+        arguments=(Argument("table", Kind.OBJECT, "The rows.", REQUIRED),),
+        hidden=True,
+    )
+)
+
+
+@implements(TABLE_ROW, "cpu")
+class TableRow(BatchOperator):
+    """One indexing a batch."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        table = self.node.argument("table")
+        index = np.array([int(sample.item()) for sample in map(np.asarray, inputs[0].samples)])
+        if ((index < 0) | (index >= len(table))).any():
+            raise ArgumentValueError(f"{index.tolist()} are not all between 0 and {len(table) - 1}")
+        return [TensorListCPU(table[index])]

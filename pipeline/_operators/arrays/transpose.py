@@ -1,0 +1,110 @@
+"""Reorders the dimensions of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._kernels import strided_copy
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["TRANSPOSE"]
+
+TRANSPOSE = register(
+    OperatorSchema(
+        name="transpose",
+        doc="Reorders the dimensions of samples: dimension i of the output is dimension perm[i] of the input.",
+        inputs=(Input("data", "Samples of any shape."),),
+        arguments=(
+            Argument("perm", Kind.INTS, "Permutation, such as [2, 0, 1] for HWC to CHW; reverses by default."),
+            Argument("transpose_layout", Kind.BOOL, "Permute the layout likewise; False leaves it as it is.", True),
+            Argument("output_layout", Kind.LAYOUT, "Layout of the output, instead of the permuted one."),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+def _permutation(node: GraphNode, ndim: int) -> tuple[int, ...]:
+    perm = node.argument("perm")
+    if perm is None:
+        return tuple(reversed(range(ndim)))
+    if sorted(perm) != list(range(len(perm))):
+        raise ArgumentValueError(f"argument 'perm' must be a permutation of 0 to {len(perm) - 1}, not {list(perm)}")
+    if len(perm) != ndim:
+        raise ArgumentValueError(f"argument 'perm' has {len(perm)} entries, the samples have {ndim} dimensions")
+    return tuple(perm)
+
+
+def _output_layout(node: GraphNode, layout: str, perm: tuple[int, ...]) -> str:
+    chosen = node.argument("output_layout")
+    if chosen is not None:
+        if not chosen or len(chosen) != len(perm):
+            raise ArgumentValueError(f"argument 'output_layout' is {chosen!r}, it needs {len(perm)} letters")
+        return str(chosen)
+    if not node.argument("transpose_layout") or not layout:
+        return layout
+    return "".join(layout[axis] for axis in perm)
+
+
+@implements(TRANSPOSE, "cpu")
+class TransposeCpu(SampleOperator[tuple[int, ...]]):
+    """One pass over the data; pictures to planes and back at OpenCV's speed."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[tuple[int, ...], Sequence[OutputSpec]]:
+        (data,) = inputs
+        known = known_extents(batch, self.node, inputs)
+        given = self.node.argument("perm")
+        ndim = len(known) if known is not None else len(data.layout) or (3 if given is None else len(given))
+        perm = _permutation(self.node, ndim)
+        extents = None if known is None else tuple(known[axis] for axis in perm)
+        return perm, [describe(_output_layout(self.node, data.layout, perm), extents, data.dtype)]
+
+    def run(self, state: tuple[int, ...], sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (data,) = inputs
+        if data.ndim != len(state):
+            raise ArgumentValueError(f"the permutation {state} doesn't fit {data.ndim} dimensions")
+        turned = data.transpose(state)
+        if out is None:
+            out = np.empty(turned.shape, turned.dtype)
+        if not _by_opencv(data, state, out):
+            np.copyto(out, turned)
+        return out
+
+
+def _by_opencv(data: Array, perm: tuple[int, ...], out: Array) -> bool:
+    """Separate or join up to 4 channels, if that is what the permutation does: five times as fast as a copy."""
+    if data.dtype not in (np.uint8, np.float32) or not data.size or not data.flags.c_contiguous:
+        return False
+    if perm == (2, 0, 1) and 1 < data.shape[2] <= 4:
+        cv2.split(data, list(out))
+    elif perm == (1, 2, 0) and 1 < data.shape[0] <= 4:
+        cv2.merge(list(data), dst=out)
+    else:
+        return False
+    return True
+
+
+@implements(TRANSPOSE, "gpu")
+class TransposeGpu(GpuOperator):
+    """One launch a batch."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        perm = _permutation(self.node, data.ndim)
+        source = samples_of(data)
+        layout = _output_layout(self.node, data.layout(), perm)
+        made, target = allocate(np.ascontiguousarray(source.shapes[:, list(perm)]), source.dtype, layout)
+        strided_copy(self.kernels, batch.stream, source, target, axes=perm)
+        return [made]

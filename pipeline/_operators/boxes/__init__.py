@@ -1,0 +1,1 @@
+"""Operators on bounding boxes, points and the transforms that move them."""

@@ -1,0 +1,232 @@
+"""Affine transforms as data: matrices of shape (n, n + 1), to be combined and given to `warp_affine`."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._imaging import affine
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import BatchOperator
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array, TensorListCPU
+
+__all__ = ["COMBINE", "CROP", "MAX_NDIM", "ROTATION", "SCALE", "SHEAR", "TRANSLATION"]
+
+#: Dimensions of a transform, at most.
+MAX_NDIM = 6
+
+_REVERSE = Argument(
+    "reverse_order", Kind.BOOL, "Apply the input's transform after this one, instead of before it.", False
+)
+_CENTER = Argument("center", Kind.FLOATS, "The point that stays where it is; the origin by default.", per_sample=True)
+
+
+def _declare(name: str, doc: str, *arguments: Argument) -> OperatorSchema:
+    doc += "\n\nWith an input, it is applied after the input's transform."
+    matrix = Input("input", "Matrices, float32 of shape (n, n + 1), or sequences of them with the layout F**.", True)
+    return register(OperatorSchema(f"transforms.{name}", doc, (matrix,), (*arguments, _REVERSE)))
+
+
+TRANSLATION = _declare(
+    "translation",
+    "Makes the transform that moves points.",
+    Argument("offset", Kind.FLOATS, "By how much, one value a dimension.", REQUIRED, per_sample=True),
+)
+ROTATION = _declare(
+    "rotation",
+    "Makes the transform that rotates points: from x to y, or about an axis in space.",
+    Argument("angle", Kind.FLOAT, "In degrees.", REQUIRED, per_sample=True),
+    Argument("axis", Kind.FLOATS, "Three values, of any length but zero: the rotation is in space.", per_sample=True),
+    _CENTER,
+)
+SCALE = _declare(
+    "scale",
+    "Makes the transform that multiplies coordinates.",
+    Argument("scale", Kind.FLOATS, "Factors, one a dimension.", REQUIRED, per_sample=True),
+    _CENTER,
+    Argument("ndim", Kind.INT, "Dimensions of the transform, for a single factor without an input."),
+)
+SHEAR = _declare(
+    "shear",
+    "Makes the transform that shears: each coordinate gets a multiple of the others.",
+    Argument("shear", Kind.FLOATS, "Factors: xy, yx, or in space xy, xz, yx, yz, zx, zy.", per_sample=True),
+    Argument("angles", Kind.FLOATS, "Instead of `shear`: degrees, whose tangents are the factors.", per_sample=True),
+    _CENTER,
+)
+CROP = _declare(
+    "crop",
+    "Makes the transform that takes one box to another, such as a window to the whole picture.",
+    Argument("from_start", Kind.FLOATS, "Lower corner of the first box.", (0.0,), per_sample=True),
+    Argument("from_end", Kind.FLOATS, "Upper corner of the first box.", (1.0,), per_sample=True),
+    Argument("to_start", Kind.FLOATS, "Lower corner of the second box.", (0.0,), per_sample=True),
+    Argument("to_end", Kind.FLOATS, "Upper corner of the second box.", (1.0,), per_sample=True),
+    Argument("absolute", Kind.BOOL, "Swap corners whose start is larger than their end.", False),
+)
+COMBINE = register(
+    OperatorSchema(
+        name="transforms.combine",
+        doc="Combines transforms into one that applies them in the order in which they are given.",
+        inputs=(
+            Input("input_0", "Matrices, float32 of shape (n, n + 1), or sequences of them with the layout F**."),
+            Input("input_1", "More of the same."),
+            Input("inputs", "And so on.", True),
+        ),
+        arguments=(Argument("reverse_order", Kind.BOOL, "Apply the last one first.", False),),
+        variadic=True,
+    )
+)
+
+
+def _check(data: TensorListCPU) -> int:
+    """Return the dimensions of the transforms of a batch."""
+    sequence = data.layout()[:1] == "F"
+    shape = data.shape()[0]
+    if len(shape) != 2 + sequence or shape[-1] != shape[-2] + 1 or data.samples[0].dtype != np.float32:
+        raise ArgumentValueError(
+            f"transforms are float32 of shape (n, n + 1), or sequences of them with the layout 'F**'; these are "
+            f"{data.samples[0].dtype} of shape {shape} with the layout {data.layout()!r}"
+        )
+    return int(shape[-2])
+
+
+def _compose(outer: TensorListCPU, inner: TensorListCPU) -> TensorListCPU:
+    """Return the transforms that apply `inner` first; sequences meet single matrices frame by frame."""
+    layout = "F**" if max(outer.ndim, inner.ndim) == 3 else "**"
+    after, before = outer.dense, inner.dense
+    if after is not None and before is not None:
+        if outer.ndim != inner.ndim:
+            after, before = (array[:, None] if array.ndim == 3 else array for array in (after, before))
+        return TensorListCPU(affine.compose(after, before), layout)
+    pairs = zip(outer.samples, inner.samples, strict=True)
+    return TensorListCPU([affine.compose(last, first) for last, first in pairs], layout)
+
+
+class _Transform(BatchOperator):
+    """Makes one matrix a sample, and applies it to the input's."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        given = _check(inputs[0]) if inputs else None
+        made = self.matrices(batch.arguments(self.node), given)
+        ndim = made.shape[1]
+        if not 1 <= ndim <= MAX_NDIM:
+            raise ArgumentValueError(f"transforms have 1 to {MAX_NDIM} dimensions, this one has {ndim}")
+        own = TensorListCPU(made.astype(np.float32), "**")
+        if given is None:
+            return [own]
+        if given != ndim:
+            raise ArgumentValueError(f"the input has {given} dimensions, the arguments are for {ndim}")
+        order = (inputs[0], own) if self.node.argument("reverse_order") else (own, inputs[0])
+        return [_compose(*order)]
+
+    @abstractmethod
+    def matrices(self, arguments: Arguments, given: int | None) -> Array:
+        """Return the matrices (N, n, n + 1).
+
+        Args:
+            arguments: of the batch.
+            given: dimensions of the input's transforms, None without an input.
+        """
+
+
+def _vectors(arguments: Arguments, name: str, length: int | None = None) -> Array:
+    values = arguments.vectors(name, length)
+    assert values is not None
+    return values
+
+
+def _centered(arguments: Arguments, matrices: Array) -> Array:
+    center = arguments.vectors("center", matrices.shape[1])
+    return matrices if center is None else affine.about(matrices, center)
+
+
+@implements(TRANSLATION, "cpu")
+class Translation(_Transform):
+    """By `offset`."""
+
+    def matrices(self, arguments: Arguments, given: int | None) -> Array:
+        return affine.translation(_vectors(arguments, "offset"))
+
+
+@implements(ROTATION, "cpu")
+class Rotation(_Transform):
+    """By `angle`."""
+
+    def matrices(self, arguments: Arguments, given: int | None) -> Array:
+        return _centered(arguments, affine.rotation(_vectors(arguments, "angle", 1)[:, 0], rotation_axis(arguments)))
+
+
+def rotation_axis(arguments: Arguments) -> Array | None:
+    """Return the axes of rotations in space, (N, 3); None for those in the plane.
+
+    Raises:
+        ArgumentValueError: for an axis of length zero, or without three values.
+    """
+    axis = arguments.vectors("axis", 3)
+    if axis is not None and not axis.any(axis=1).all():
+        raise ArgumentValueError("argument 'axis' must not have a length of zero")
+    return axis
+
+
+@implements(SCALE, "cpu")
+class Scale(_Transform):
+    """By `scale`."""
+
+    def matrices(self, arguments: Arguments, given: int | None) -> Array:
+        factors = _vectors(arguments, "scale")
+        if factors.shape[1] == 1:
+            factors = _vectors(arguments, "scale", given or arguments.constant("ndim") or 1)
+        return _centered(arguments, affine.scaling(factors))
+
+
+@implements(SHEAR, "cpu")
+class Shear(_Transform):
+    """By `shear` or `angles`."""
+
+    def matrices(self, arguments: Arguments, given: int | None) -> Array:
+        if arguments.given("shear") == arguments.given("angles"):
+            raise ArgumentValueError("one of the arguments 'shear' and 'angles' is needed, and not both")
+        if arguments.given("shear"):
+            factors = _vectors(arguments, "shear")
+        else:
+            angles = _vectors(arguments, "angles")
+            if (np.abs(angles) > 90).any():
+                raise ArgumentValueError(f"argument 'angles' must be between -90 and 90 degrees: {angles.tolist()}")
+            factors = np.tan(np.deg2rad(angles.astype(np.float32)))
+        ndim = {2: 2, 6: 3}.get(factors.shape[1])
+        if ndim is None:
+            raise ArgumentValueError(f"shearing takes 2 values, or 6 in space, not {factors.shape[1]}")
+        return _centered(arguments, affine.shearing(factors.astype(np.float64), ndim))
+
+
+@implements(CROP, "cpu")
+class Crop(_Transform):
+    """From one box to another."""
+
+    def matrices(self, arguments: Arguments, given: int | None) -> Array:
+        names = ("from_start", "from_end", "to_start", "to_end")
+        ndim = max(_vectors(arguments, name).shape[1] for name in names)
+        begin, end, to_begin, to_end = (_vectors(arguments, name, ndim) for name in names)
+        if arguments.constant("absolute"):
+            begin, end = np.minimum(begin, end), np.maximum(begin, end)
+            to_begin, to_end = np.minimum(to_begin, to_end), np.maximum(to_begin, to_end)
+        return affine.mapping(begin, end, to_begin, to_end)
+
+
+@implements(COMBINE, "cpu")
+class Combine(BatchOperator):
+    """The product of matrices."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        ndims = [_check(data) for data in inputs]
+        if len(set(ndims)) > 1:
+            raise ArgumentValueError(f"the transforms have different numbers of dimensions: {ndims}")
+        order = reversed(inputs) if self.node.argument("reverse_order") else inputs
+        return [reduce(lambda inner, outer: _compose(outer, inner), order)]

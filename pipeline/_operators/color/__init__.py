@@ -1,0 +1,1 @@
+"""Operators that change the values of pixels, each by itself."""

@@ -1,0 +1,109 @@
+"""Conversion between colour spaces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._imaging import color_matrix, convert_color
+from pipeline._imaging.convert import COLOR_CHANNELS
+from pipeline._kernels import transform_pixels
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
+from pipeline._operator_api.layouts import choose_layout
+from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from pipeline._operator_api.output_dtype import check_samples
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+from pipeline.types import UINT8
+
+__all__ = ["COLOR_SPACE_CONVERSION"]
+
+_LAYOUTS = ("FDHWC", "FHWC", "DHWC", "HWC")
+
+COLOR_SPACE_CONVERSION = register(
+    OperatorSchema(
+        name="color_space_conversion",
+        doc="Converts between RGB, BGR, GRAY and YCbCr (ITU-R BT.601, Y from 16 to 235).",
+        inputs=(Input("data", f"UINT8 pictures, of one of the layouts {', '.join(_LAYOUTS)}."),),
+        arguments=(
+            Argument("image_type", Kind.IMAGE_TYPE, "Colour space of the input.", REQUIRED),
+            Argument("output_type", Kind.IMAGE_TYPE, "Colour space of the output.", REQUIRED),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+def _spaces(node: GraphNode) -> tuple[str, str]:
+    """Return the names of both colour spaces."""
+    names = [node.argument(name).name for name in ("image_type", "output_type")]
+    for argument, name in zip(("image_type", "output_type"), names, strict=True):
+        if name not in COLOR_CHANNELS:
+            raise ArgumentValueError(f"argument {argument!r} must be RGB, BGR, GRAY or YCbCr, not {name}")
+    return names[0], names[1]
+
+
+def _check_channels(channels: int, space: str) -> None:
+    if channels != COLOR_CHANNELS[space]:
+        raise ArgumentValueError(f"the picture has {channels} channels, {space} has {COLOR_CHANNELS[space]}")
+
+
+@implements(COLOR_SPACE_CONVERSION, "cpu")
+class ColorSpaceConversionCpu(SampleOperator[None]):
+    """Hands samples on where nothing changes."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._source, self._target = _spaces(node)
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
+        (data,) = inputs
+        known = known_extents(batch, self.node, inputs)
+        layout = choose_layout(data.layout, None if known is None else len(known), _LAYOUTS)
+        extents = None if known is None else (*known[:-1], COLOR_CHANNELS[self._target])
+        return None, [describe(layout, extents, np.dtype(np.uint8))]
+
+    def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (data,) = inputs
+        check_samples(data.dtype, (UINT8,))
+        _check_channels(data.shape[-1], self._source)
+        made = convert_color(data, self._source, self._target)
+        if out is None:
+            return made
+        np.copyto(out, made)
+        return out
+
+
+@implements(COLOR_SPACE_CONVERSION, "gpu")
+class ColorSpaceConversionGpu(GpuOperator):
+    """One launch a batch."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._source, self._target = _spaces(node)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = self.contiguous(inputs[0], batch.stream)
+        layout = choose_layout(data.layout(), data.ndim, _LAYOUTS)
+        source = samples_of(data)
+        check_samples(source.dtype, (UINT8,))
+        failures: list[tuple[int, ArgumentValueError]] = []
+        for sample, channels in enumerate(source.shapes[:, -1].tolist()):
+            try:
+                _check_channels(channels, self._source)
+            except ArgumentValueError as error:
+                failures.append((sample, error))
+        fail(failures)
+        shapes = source.shapes.copy()
+        shapes[:, -1] = COLOR_CHANNELS[self._target]
+        made, target = allocate(shapes, source.dtype, layout)
+        matrix, offset = color_matrix(self._source, self._target)
+        transform_pixels(self.kernels, batch.stream, source, target, matrix=matrix, offset=offset)
+        return [made]

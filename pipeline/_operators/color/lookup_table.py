@@ -1,0 +1,122 @@
+"""Values by whole numbers, from a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._imaging import convert
+from pipeline._kernels import look_up
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+from pipeline.types import FLOAT
+
+__all__ = ["LOOKUP_TABLE"]
+
+_LARGEST_KEY = 65535
+#: Dtypes of tables that OpenCV looks up in.
+_OPENCV = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "int32", "float32", "float64")}
+
+LOOKUP_TABLE = register(
+    OperatorSchema(
+        name="lookup_table",
+        doc="Replaces whole numbers by values from a table.",
+        inputs=(Input("data", "Integers, of any shape."),),
+        arguments=(
+            Argument("keys", Kind.INTS, "Numbers from 0 to 65535; of repeated ones the last counts.", ()),
+            Argument("values", Kind.FLOATS, "What stands for them; as many as keys.", ()),
+            Argument("default_value", Kind.FLOAT, "What stands for all other numbers.", 0.0),
+            *dtype_arguments("Dtype of the output; values are rounded and clamped.", FLOAT)[:2],
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+def _make_table(node: GraphNode) -> Array:
+    """Return values for 0, 1, ... and the default value at the end."""
+    keys, values = node.argument("keys"), node.argument("values")
+    if len(keys) != len(values):
+        raise ArgumentValueError(f"there are {len(keys)} 'keys' and {len(values)} 'values': they belong together")
+    if keys and not (min(keys) >= 0 and max(keys) <= _LARGEST_KEY):
+        raise ArgumentValueError(f"'keys' must be from 0 to {_LARGEST_KEY}, they are {min(keys)} to {max(keys)}")
+    table = np.full(max(keys, default=-1) + 2, node.argument("default_value"), np.float32)
+    for key, value in zip(keys, values, strict=True):
+        table[key] = value
+    dtype = output_dtype(node)
+    assert dtype is not None
+    return convert(table, dtype)
+
+
+def _check(dtype: np.dtype[Any]) -> None:
+    if dtype.kind not in "iu":
+        raise ArgumentValueError(f"the samples must be integers, not {dtype}: use fn.cast")
+
+
+@implements(LOOKUP_TABLE, "cpu")
+class LookupTableCpu(SampleOperator[None]):
+    """Whole tables for numbers of 8 and 16 bits, made once; a comparison more for wider ones."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._table = _make_table(node)
+        #: By dtypes of 8 and 16 bits: a value for each number, in the order of their bits read as unsigned.
+        self._whole: dict[np.dtype[Any], Array] = {}
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
+        return None, [describe(inputs[0].layout, known_extents(batch, self.node, inputs), self._table.dtype)]
+
+    def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (data,) = inputs
+        _check(data.dtype)
+        if out is None:
+            out = np.empty(data.shape, self._table.dtype)
+        if data.dtype == np.uint8 and out.dtype in _OPENCV and data.size and data.flags.c_contiguous:
+            cv2.LUT(data.reshape(1, -1), self._whole_table(data.dtype), dst=out.reshape(1, -1))
+        elif data.dtype.itemsize == 4:  # negative numbers become large; all that are too large take the last value
+            self._table.take(data.view(np.uint32), out=out, mode="clip")
+        elif data.dtype.itemsize > 2:
+            self._table.take(self._positions(data), out=out, mode="clip")
+        else:
+            unsigned = data.view(f"u{data.dtype.itemsize}")
+            self._whole_table(data.dtype).take(unsigned, out=out, mode="clip")
+        return out
+
+    def _whole_table(self, dtype: np.dtype[Any]) -> Array:
+        table = self._whole.get(dtype)
+        if table is None:
+            numbers = np.arange(1 << 8 * dtype.itemsize, dtype=f"u{dtype.itemsize}").view(dtype)
+            table = self._whole[dtype] = self._table[self._positions(numbers)]
+        return table
+
+    def _positions(self, data: Array) -> Array:
+        last = len(self._table) - 1
+        return np.where((data >= 0) & (data < last), data.astype(np.intp), last)
+
+
+@implements(LOOKUP_TABLE, "gpu")
+class LookupTableGpu(GpuOperator):
+    """One launch a batch."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._table = _make_table(node)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = self.contiguous(inputs[0], batch.stream)
+        source = samples_of(data)
+        _check(source.dtype)
+        made, target = allocate(source.shapes, self._table.dtype, data.layout())
+        look_up(self.kernels, batch.stream, source, target, self._table)
+        return [made]

@@ -1,0 +1,1 @@
+"""Operators that read and decode files: images, videos and arrays."""

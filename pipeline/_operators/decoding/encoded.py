@@ -1,0 +1,39 @@
+"""What operators on encoded pictures share: reading samples as bytes, and channels of what will be decoded."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._codecs import EncodedBatch
+from pipeline.tensors.cpu import Array, TensorListCPU
+from pipeline.types import DALIImageType
+
+__all__ = ["channels_of", "encoded_batch", "flat_bytes"]
+
+_CHANNELS = {DALIImageType.RGB: 3, DALIImageType.BGR: 3, DALIImageType.YCbCr: 3, DALIImageType.GRAY: 1}
+
+
+def flat_bytes(sample: Array) -> npt.NDArray[np.uint8]:
+    """Return a sample of any dtype and shape as its bytes, with no copy where it is contiguous.
+
+    Example:
+        >>> flat_bytes(np.zeros((1, 5), np.uint8)).shape
+        (5,)
+    """
+    if sample.ndim == 1 and sample.dtype == np.uint8:
+        return sample
+    return np.ascontiguousarray(sample).reshape(-1).view(np.uint8)
+
+
+def encoded_batch(data: TensorListCPU) -> EncodedBatch:
+    """Return a batch as decoders on the GPU take it; nothing is done for each sample where they are rows of bytes."""
+    table = data.table()
+    if table.ndim == 1 and table.dtype == np.uint8 and table.is_contiguous():
+        return EncodedBatch(table.pointers, table.shapes[:, 0], lambda: data.samples, data)
+    return EncodedBatch.of([flat_bytes(sample) for sample in data.samples])
+
+
+def channels_of(output_type: DALIImageType) -> int | None:
+    """Return the channels of decoded pictures; None when that depends on the file."""
+    return _CHANNELS.get(output_type)

@@ -1,0 +1,248 @@
+"""Decoders of pictures: whole ones, and random windows of them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._codecs import DecodedBatch, EncodedBatch, PictureDecoder
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._imaging import decode, peek
+from pipeline._imaging.depth import full_scale
+from pipeline._kernels import strided_copy
+from pipeline._kernels.views import Lease
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, as_pipeline_error, fail
+from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
+from pipeline._operator_api.output_dtype import check_dtype
+from pipeline._operator_api.output_specs import describe
+from pipeline._operators.decoding.encoded import channels_of, encoded_batch, flat_bytes
+from pipeline._operators.decoding.image_arguments import DECODER_ARGUMENTS
+from pipeline._operators.decoding.image_windows import DecodedWindows, windows_of
+from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS
+from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
+from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS
+from pipeline.errors import ArgumentValueError, PipelineError
+from pipeline.tensors.cpu import Array
+from pipeline.tensors.gpu import TensorListGPU
+from pipeline.types import FLOAT, INT8, INT16, INT32, UINT8, UINT16, UINT32
+
+__all__ = ["IMAGE", "IMAGE_CROP", "IMAGE_RANDOM_CROP", "IMAGE_SLICE"]
+
+_ENCODED = Input("encoded", "Encoded pictures: bytes of JPEG, PNG, WebP, TIFF, BMP, PNM, JPEG 2000 and other files.")
+_DTYPES = (UINT8, INT8, UINT16, INT16, INT32, UINT32, FLOAT)
+
+IMAGE = register(
+    OperatorSchema(
+        name="decoders.image",
+        doc="Decodes pictures to HWC. device='mixed' reads bytes on the CPU and decodes on the GPU.",
+        inputs=(_ENCODED,),
+        arguments=DECODER_ARGUMENTS,
+        devices=("cpu", "mixed"),
+    )
+)
+
+IMAGE_RANDOM_CROP = register(
+    OperatorSchema(
+        name="decoders.image_random_crop",
+        doc="""Decodes a window of each picture, of random area, aspect ratio and position, to HWC.
+
+The window is that of `fn.random_crop_generator` with the same seed.""",
+        inputs=(_ENCODED,),
+        arguments=(*DECODER_ARGUMENTS, *RANDOM_CROP_ARGUMENTS),
+        devices=("cpu", "mixed"),
+    )
+)
+
+IMAGE_CROP = register(
+    OperatorSchema(
+        name="decoders.image_crop",
+        doc="Decodes a window of each picture to HWC, as `fn.crop` cuts it out of the whole.",
+        inputs=(_ENCODED,),
+        arguments=(*DECODER_ARGUMENTS, *CROP_ARGUMENTS),
+        devices=("cpu", "mixed"),
+    )
+)
+
+IMAGE_SLICE = register(
+    OperatorSchema(
+        name="decoders.image_slice",
+        doc="Decodes a window of each picture to HWC, as `fn.slice` cuts it out of the whole.",
+        inputs=(
+            _ENCODED,
+            Input("anchor", "Where windows begin, on the CPU.", optional=True, any_device=True),
+            Input("shape_input", "Their extents, on the CPU.", optional=True, any_device=True),
+        ),
+        arguments=(*DECODER_ARGUMENTS, *SLICE_ARGUMENTS),
+        devices=("cpu", "mixed"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class _State:
+    options: dict[str, Any]
+    windows: DecodedWindows | None
+
+
+@implements(IMAGE, "cpu")
+@implements(IMAGE_CROP, "cpu")
+@implements(IMAGE_RANDOM_CROP, "cpu")
+@implements(IMAGE_SLICE, "cpu")
+class ImageDecoder(SampleOperator[_State]):
+    """Decodes a picture a call, at the speed of libjpeg-turbo."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._dtype = check_dtype(node.argument("dtype"), _DTYPES)
+        self._options = {
+            "output_type": node.argument("output_type").name,
+            "adjust_orientation": node.argument("adjust_orientation"),
+            "fast_idct": node.argument("use_fast_idct"),
+            "dtype": self._dtype,
+        }
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
+        windows = windows_of(self.node, batch)
+        size = (None, None) if windows is None else windows.size
+        made = describe("HWC", (*size, channels_of(self.node.argument("output_type"))), self._dtype)
+        return _State(self._options, windows), [made]
+
+    def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        encoded = flat_bytes(inputs[0])
+        if state.windows is None:
+            pixels: Array = decode(encoded, **state.options)
+        else:
+            height, width = shown_size(encoded, state.options["adjust_orientation"])
+            region = state.windows.choose(sample, height, width, inputs[1:])
+            pixels = decode(encoded, region=region, **state.options)
+        if out is None:
+            return pixels
+        np.copyto(out, pixels)  # a window of known size
+        return out
+
+
+def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
+    """Return height and width of an encoded picture as it will be decoded."""
+    info = peek(encoded)
+    return info.shape[:2] if adjust_orientation else (info.height, info.width)
+
+
+@implements(IMAGE, "mixed")
+@implements(IMAGE_CROP, "mixed")
+@implements(IMAGE_RANDOM_CROP, "mixed")
+@implements(IMAGE_SLICE, "mixed")
+class MixedImageDecoder(GpuOperator):
+    """Decodes a batch a call. Decoders' memory is reused when the last view of a batch is gone."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self.dtype = check_dtype(node.argument("dtype"), _DTYPES)
+        self._output_type = node.argument("output_type")
+        self._adjust = node.argument("adjust_orientation")
+        if self._output_type.name not in ("RGB", "BGR", "GRAY"):
+            raise ArgumentValueError(
+                f"device='mixed' decodes to RGB, BGR or GRAY, not {self._output_type!r}; device='cpu' decodes to all"
+            )
+        assert setup.device_id is not None
+        self._decoder = PictureDecoder(
+            setup.device_id,
+            setup.num_threads,
+            node.argument("hw_decoder_load"),
+            fancy_upsampling=node.argument("jpeg_fancy_upsampling"),
+        )
+        #: Batches that nothing reads any more. Filled by finalizers, which may run anywhere and so take no lock.
+        self._finished: deque[DecodedBatch] = deque()
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        while self._finished:
+            self._finished.popleft().release()
+        batch.keep_alive.append(inputs)  # the engine reads them when the stream comes to it
+        decoded = self.decode(batch, inputs)
+        if self.dtype == np.uint8:
+            return [self._lend(decoded)]
+        made, target = allocate(decoded.samples.shapes, self.dtype, "HWC")
+        strided_copy(self.kernels, batch.stream, decoded.samples, target, scale=full_scale(self.dtype) / 255)
+        decoded.release()
+        return [made]
+
+    def decode(self, batch: Batch, inputs: Sequence[Any]) -> DecodedBatch:
+        """Decode a batch to uint8 HWC, on its stream; whoever calls releases it. Any thread may call this.
+
+        Raises:
+            OperatorError: with the pictures that can't be decoded.
+        """
+        encoded = encoded_batch(inputs[0])
+        batch.keep_alive.append(encoded)  # maybe copies of the samples: the engine reads them after this returns
+        decoded = self._decoder.decode(
+            encoded,
+            batch.stream,
+            output_type=self._output_type,
+            regions=self._regions(batch, encoded, inputs[1:]),
+            use_exif=self._adjust,
+        )
+        if decoded.failures:
+            decoded.release()
+            fail([(failure.sample, as_pipeline_error(failure.error)) for failure in decoded.failures])
+        return decoded
+
+    def close(self) -> None:
+        """Free the decoder. The executor calls it, after the last batch."""
+        self._decoder.close()
+
+    def _regions(self, batch: Batch, encoded: EncodedBatch, given: Sequence[Any]) -> npt.NDArray[np.int64] | None:
+        """Return the windows as y0, x0, y1, x1, (N, 4); -1 for what the decoder will say that it is no picture."""
+        windows = windows_of(self.node, batch)
+        if windows is None:
+            return None
+        heights, widths = self._shown_sizes(encoded)
+        if isinstance(windows, RandomWindows):
+            regions = windows.choose_all(heights, widths)
+        else:
+            regions = self._choose_each(windows, heights.tolist(), widths.tolist(), given)
+        regions[:, 2:] += regions[:, :2]
+        regions[heights == 0] = -1
+        return regions
+
+    def _shown_sizes(self, encoded: EncodedBatch) -> npt.NDArray[np.int64]:
+        """Return heights and widths of pictures as they will be decoded; 0 of what is no picture."""
+        headers = encoded.headers
+        sizes = np.array([headers["height"], headers["width"]], np.int64)
+        if self._adjust:
+            turned = headers["orientation"] >= 5
+            sizes[:, turned] = sizes[::-1, turned]
+        for sample in np.flatnonzero(headers["height"] == 0).tolist():
+            with suppress(PipelineError):
+                sizes[:, sample] = shown_size(encoded.arrays[sample], self._adjust)
+        return sizes
+
+    def _choose_each(
+        self, windows: DecodedWindows, heights: list[int], widths: list[int], given: Sequence[Any]
+    ) -> npt.NDArray[np.int64]:
+        regions = np.zeros((len(heights), 4), np.int64)
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, (height, width) in enumerate(zip(heights, widths, strict=True)):
+            try:
+                if height:
+                    regions[sample] = windows.choose(
+                        sample, height, width, [values.samples[sample] for values in given]
+                    )
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        return regions
+
+    def _lend(self, decoded: DecodedBatch) -> TensorListGPU:
+        """Return the pictures as a batch; when its arrays and all views of them are gone, so is the decoded batch."""
+        assert self.setup.device_id is not None
+        lease = Lease(partial(self._finished.append, decoded))
+        return TensorListGPU.from_table(decoded.samples, lease, self.setup.device_id, "HWC")

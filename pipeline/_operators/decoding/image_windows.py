@@ -1,0 +1,85 @@
+"""Which window of a picture a decoder decodes: a crop, a slice or a random one, all with the same face."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operators.geometry.crop_arguments import CropWindows
+from pipeline._operators.geometry.random_windows import RandomWindows
+from pipeline._operators.geometry.slice_arguments import SliceWindows, positional
+from pipeline._operators.geometry.windows import inside, leaves
+from pipeline.errors import ArgumentTypeError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["DecodedWindows", "windows_of"]
+
+_LAYOUT = "HWC"
+
+
+class DecodedWindows(Protocol):
+    """Windows of the pictures of one batch."""
+
+    @property
+    def size(self) -> tuple[int | None, int | None]:
+        """What is known of height and width of all windows beforehand."""
+
+    def choose(self, sample: int, height: int, width: int, given: Sequence[Array]) -> tuple[int, int, int, int]:
+        """Return the window of a picture of some size: first row and column, height, width.
+
+        Raises:
+            PipelineError: when it leaves the picture.
+        """
+
+
+class _Cropped:
+    """By the arguments of `crop`."""
+
+    def __init__(self, node: GraphNode, batch: Batch) -> None:
+        self._windows = CropWindows(batch.arguments(node), batch.size, _LAYOUT)
+
+    @property
+    def size(self) -> tuple[int | None, int | None]:
+        known = self._windows.extents((None, None, None)) or (None, None)
+        return known[0], known[1]
+
+    def choose(self, sample: int, height: int, width: int, given: Sequence[Array]) -> tuple[int, int, int, int]:
+        return _checked(*self._windows.place(sample, (height, width, 1)), (height, width, 1))
+
+
+class _Sliced:
+    """By the arguments of `slice`, or inputs."""
+
+    size = (None, None)
+
+    def __init__(self, node: GraphNode, batch: Batch) -> None:
+        inputs = len(node.inputs) - 1
+        if inputs == 1:
+            raise ArgumentTypeError("the anchor needs a shape beside it, as a third input")
+        self._windows = SliceWindows(batch.arguments(node), batch.size, _LAYOUT, len(_LAYOUT), inputs == 2)
+        self._normalized = node.argument("normalized_anchor"), node.argument("normalized_shape")
+
+    def choose(self, sample: int, height: int, width: int, given: Sequence[Array]) -> tuple[int, int, int, int]:
+        bounds = positional(given[0], given[1], self._normalized) if given else None
+        return _checked(*self._windows.place(sample, (height, width, 1), bounds), (height, width, 1))
+
+
+_WINDOWS: dict[str, Callable[[GraphNode, Batch], DecodedWindows]] = {
+    "decoders.image_crop": _Cropped,
+    "decoders.image_slice": _Sliced,
+    "decoders.image_random_crop": RandomWindows,
+}
+
+
+def windows_of(node: GraphNode, batch: Batch) -> DecodedWindows | None:
+    """Return the windows of a batch; None for a decoder of whole pictures."""
+    kind = _WINDOWS.get(node.operator)
+    return None if kind is None else kind(node, batch)
+
+
+def _checked(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> tuple[int, int, int, int]:
+    if not inside(start, extent, shape):
+        raise leaves(start[:2], extent[:2], shape[:2])
+    return start[0], start[1], extent[0], extent[1]

@@ -1,0 +1,76 @@
+"""Reads files whose paths are data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._bulk.files import BatchOfFiles, FileBuffers
+from pipeline._bulk.paths import PathTable
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import BatchOperator, OutputSpec, SampleOperator, Setup
+from pipeline._operator_api.output_specs import describe
+from pipeline._readers.file_lists import read_file
+from pipeline.errors import ArgumentTypeError, OperatorError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["FILE_READ"]
+
+_SCHEME = "file://"
+
+FILE_READ = register(
+    OperatorSchema(
+        name="io.file.read",
+        doc="""Reads whole files, on the threads of the CPU stage.
+
+A path is a 1-D array of its bytes: `np.frombuffer(os.fsencode(path), np.uint8)`. The output is the file's bytes.""",
+        inputs=(Input("filepaths", "Paths: 1-D uint8 or int8 arrays of UTF-8."),),
+        arguments=(
+            Argument("dont_use_mmap", Kind.BOOL, "Accepted for compatibility; files are always read.", False),
+            Argument("use_o_direct", Kind.BOOL, "Accepted for compatibility.", False),
+        ),
+    )
+)
+
+
+def _check_dtype(dtype: np.dtype[Any] | None) -> None:
+    if dtype is not None and dtype not in (np.uint8, np.int8):
+        raise ArgumentTypeError(f"a path must be an array of uint8 or int8, not {dtype}")
+
+
+class FilesRead(BatchOperator):
+    """A few calls a batch, into memory that batches share."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._buffers = FileBuffers(setup.reading_gpu)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (paths,) = inputs
+        _check_dtype(paths.table().dtype)
+        files = BatchOfFiles(PathTable.of_samples(paths, _SCHEME.encode()), self._buffers)
+        files.read_all(batch.pool)
+        if files.failures:
+            raise OperatorError.of_samples(files.failures)
+        return [files.batch()]
+
+
+@implements(FILE_READ, "cpu")
+class FileRead(SampleOperator[None]):
+    """One read call a file, into memory of its size: beside what decodes it, which finds it in the core's cache."""
+
+    whole = FilesRead
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
+        _check_dtype(inputs[0].dtype)
+        return None, [describe("", (None,), np.dtype(np.uint8))]
+
+    def run(self, state: None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        path = os.fsdecode(inputs[0].tobytes().rstrip(b"\0"))
+        return read_file(path.removeprefix(_SCHEME))

@@ -1,0 +1,110 @@
+"""Arrays in the format of NumPy's .npy files, and the operator that decodes them."""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._imaging import convert
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_specs import describe
+from pipeline._operators.decoding.encoded import flat_bytes
+from pipeline.errors import DecodeError
+from pipeline.tensors.cpu import Array
+from pipeline.types import to_numpy_type
+
+__all__ = ["LONGEST_HEADER", "NUMPY", "parse_header", "parse_npy"]
+
+LONGEST_HEADER = 1 << 16
+_READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+#: By version: bytes of the length of the header, which follow it.
+_LENGTHS = {b"\1\0": 2, b"\2\0": 4}
+
+NUMPY = register(
+    OperatorSchema(
+        name="decoders.numpy",
+        doc="Decodes arrays in the format of .npy files. Nothing that such a file could run is run.",
+        inputs=(Input("encoded", "Contents of .npy files: 1-D uint8."),),
+        arguments=(
+            Argument("dtype", Kind.DTYPE, "Dtype of the output, to which `cast` converts; the file's by default."),
+        ),
+    )
+)
+
+
+def parse_header(head: bytes | Array) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Return shape, whether in Fortran order, dtype and offset of the array in a .npy file.
+
+    Args:
+        head: the first bytes of the file, as such or as 1-D uint8: `LONGEST_HEADER` of them are enough.
+
+    Raises:
+        DecodeError: no such file, or one of objects, text or complex numbers.
+    """
+    begin = bytes(head[:12])
+    text = 8 + _LENGTHS.get(begin[6:8], 0)  # where the header's text begins, behind its length
+    end = text + int.from_bytes(begin[8:text], "little")
+    return _read_header(bytes(head[: min(end, LONGEST_HEADER)]))
+
+
+@lru_cache(maxsize=256)
+def _read_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Do as `parse_header`, with no more bytes than the header has: the arrays of a data set often have the same."""
+    file = io.BytesIO(head)
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in _READ_HEADER:
+            raise DecodeError(f"the version {version} of NumPy's format isn't known; 1.0 and 2.0 are")
+        shape, fortran, dtype = _READ_HEADER[version](file)
+    except ValueError as error:
+        raise DecodeError(f"no file of NumPy's: {error}") from error
+    if dtype.kind not in "biuf" or dtype.itemsize > 8:
+        raise DecodeError(f"an array of dtype {dtype} is none of numbers that operators take")
+    return shape, fortran, dtype, file.tell()
+
+
+def parse_npy(content: Array) -> Array:
+    """Return the array in the contents of a .npy file: a view of them where its byte order is ours.
+
+    Args:
+        content: 1-D uint8.
+
+    Raises:
+        DecodeError: no such file, one that is cut short, or one of objects, text or complex numbers.
+
+    Example:
+        >>> file = io.BytesIO()
+        >>> np.save(file, np.arange(3, dtype=np.int16))
+        >>> parse_npy(np.frombuffer(file.getvalue(), np.uint8))
+        array([0, 1, 2], dtype=int16)
+    """
+    shape, fortran, dtype, offset = parse_header(content)
+    data = content[offset:]
+    nbytes = math.prod(shape) * dtype.itemsize
+    if data.size != nbytes:
+        raise DecodeError(f"an array of shape {shape} and dtype {dtype} has {nbytes} bytes, the file has {data.size}")
+    array: Array = np.frombuffer(data.tobytes() if data.ctypes.data % dtype.itemsize else data, dtype)
+    array = array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
+    return array.astype(dtype.newbyteorder("="), copy=False)
+
+
+@implements(NUMPY, "cpu")
+class NumpyDecoder(SampleOperator[np.dtype[Any] | None]):
+    """Hands on what lies in the file; the state is the dtype that was asked for."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[np.dtype[Any] | None, Sequence[OutputSpec]]:
+        wanted = self.node.argument("dtype")
+        dtype = None if wanted is None else to_numpy_type(wanted)
+        return dtype, [describe("", None, dtype)]
+
+    def run(self, state: np.dtype[Any] | None, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        array = parse_npy(flat_bytes(inputs[0]))
+        return array if state is None else convert(array, state)

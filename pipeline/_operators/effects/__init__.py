@@ -1,0 +1,1 @@
+"""Operators that blur, filter, distort or erase."""

@@ -1,0 +1,197 @@
+"""Erases regions of samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._imaging import convert
+from pipeline._kernels import erase
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operators.geometry.pad import fill_in_units
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["ERASE"]
+
+_NORMALIZED = "in fractions of the extents instead of pixels"
+
+ERASE = register(
+    OperatorSchema(
+        name="erase",
+        doc="""Erases one or more regions of samples.
+
+Several regions stand one after the other: anchor=(y0, x0, y1, x1), shape=(h0, w0, h1, w1). What lies outside the
+sample is ignored. Axes that are not named are erased in their whole extent.""",
+        inputs=(Input("data", "Samples of any shape."),),
+        arguments=(
+            Argument("anchor", Kind.FLOATS, "Where regions begin; at zero by default.", (), per_sample=True),
+            Argument("shape", Kind.FLOATS, "Extents of the regions.", (), per_sample=True),
+            Argument("axes", Kind.INTS, "Axes of `anchor` and `shape`; by default all but the channels.", (1, 0)),
+            Argument("axis_names", Kind.STRING, "Instead of `axes`: letters of the layout. Wins over it.", "HW"),
+            Argument("fill_value", Kind.FLOATS, "What stands there: one value or one a channel.", (0.0,), True),
+            Argument("normalized", Kind.BOOL, f"`anchor` and `shape` are {_NORMALIZED}.", False),
+            Argument("normalized_anchor", Kind.BOOL, f"`anchor` is {_NORMALIZED}.", False),
+            Argument("normalized_shape", Kind.BOOL, f"`shape` is {_NORMALIZED}.", False),
+            Argument("centered_anchor", Kind.BOOL, "`anchor` is the regions' centre.", False),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+def _axes(arguments: Arguments, layout: str, ndim: int) -> list[int]:
+    if arguments.given("axis_names") and (names := arguments.constant("axis_names")):
+        for letter in names:
+            if letter not in layout:
+                raise ArgumentValueError(f"the layout {layout!r} has no axis {letter!r}")
+        return [layout.index(letter) for letter in names]
+    if not arguments.given("axes"):
+        return [axis for axis in range(ndim) if layout[axis : axis + 1] != "C"]
+    axes = list(arguments.constant("axes"))
+    if any(not 0 <= axis < ndim for axis in axes) or len(set(axes)) < len(axes):
+        raise ArgumentValueError(f"the axes {axes} must be some of 0 to {ndim - 1} and different ones")
+    return axes
+
+
+@dataclass(frozen=True)
+class _Regions:
+    """Regions of a batch, by the arguments; computed in float32, as DALI does.
+
+    Attributes:
+        arguments: of the batch.
+        layout: of the samples.
+        anchor: a vector a sample, or nothing.
+        shape: a vector a sample.
+        fill: a vector a sample.
+        normalized: whether anchor and shape are fractions.
+    """
+
+    arguments: Arguments
+    layout: str
+    anchor: Sequence[Array]
+    shape: Sequence[Array]
+    fill: Sequence[Array]
+    normalized: tuple[bool, bool]
+
+    @classmethod
+    def of(cls, arguments: Arguments, layout: str) -> _Regions:
+        """Read the arguments of a batch.
+
+        Raises:
+            ArgumentValueError: for arguments that don't go together.
+        """
+        parts = ("normalized_anchor", "normalized_shape")
+        if arguments.given("normalized") and any(arguments.given(name) for name in parts):
+            raise ArgumentValueError(f"argument 'normalized' can't be used together with {' or '.join(parts)}")
+        both = arguments.constant("normalized")
+        anchor, shape, fill = (arguments.rows(name, np.float32) for name in ("anchor", "shape", "fill_value"))
+        assert anchor is not None
+        assert shape is not None
+        assert fill is not None
+        normalized = (both or arguments.constant(parts[0]), both or arguments.constant(parts[1]))
+        return cls(arguments, layout, anchor, shape, fill, normalized)
+
+    def place(self, sample: int, extents: Sequence[int]) -> npt.NDArray[np.int64]:
+        """Return the regions of a sample inside it, (R, 2, ndim): begin and end along each dimension.
+
+        Raises:
+            ArgumentValueError: when anchors and shapes are not as many, or no multiple of the axes.
+        """
+        axes = _axes(self.arguments, self.layout, len(extents))
+        anchor, shape = self.anchor[sample], self.shape[sample]
+        if not len(anchor):
+            anchor = np.zeros_like(shape)
+        if len(anchor) != len(shape) or (len(shape) and (not axes or len(shape) % len(axes))):
+            raise ArgumentValueError(
+                f"'anchor' has {len(anchor)} values and 'shape' {len(shape)}: both need one for each of the axes {axes}"
+                ", once for every region"
+            )
+        regions = np.empty((len(shape) // max(1, len(axes)), 2, len(extents)), np.int64)
+        regions[:, 0], regions[:, 1] = 0, extents
+        if regions.size and axes:
+            limits = np.array([extents[axis] for axis in axes], np.float32)
+            begin, size = anchor.reshape(-1, len(axes)), shape.reshape(-1, len(axes))
+            begin = begin * limits if self.normalized[0] else begin
+            size = size * limits if self.normalized[1] else size
+            if self.arguments.constant("centered_anchor"):
+                begin = begin - size / np.float32(2)
+            # np.clip takes three times as long
+            regions[:, 0, axes] = np.minimum(np.maximum(np.floor(begin), 0), limits)
+            regions[:, 1, axes] = np.minimum(np.maximum(np.floor(begin + size), 0), limits)
+        return regions
+
+    def colour(self, sample: int, extents: Sequence[int]) -> Array:
+        """Return the fill values of a sample, one or one a channel.
+
+        Raises:
+            ArgumentValueError: for another number, or without channels in the layout.
+        """
+        fill = self.fill[sample]
+        if len(fill) != 1:
+            channels = extents[self.layout.index("C")] if "C" in self.layout else 0
+            if len(fill) != channels:
+                raise ArgumentValueError(
+                    f"argument 'fill_value' has {len(fill)} values, it needs 1 or as many as channels: {channels}"
+                )
+        return fill.astype(np.float64)
+
+
+@implements(ERASE, "cpu")
+class EraseCpu(SampleOperator[_Regions]):
+    """Copies, then fills."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Regions, Sequence[OutputSpec]]:
+        (data,) = inputs
+        regions = _Regions.of(batch.arguments(self.node), data.layout)
+        return regions, [describe(data.layout, known_extents(batch, self.node, inputs), data.dtype)]
+
+    def run(self, state: _Regions, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (data,) = inputs
+        if out is None:
+            out = np.empty(data.shape, data.dtype)
+        np.copyto(out, data)
+        values = state.colour(sample, data.shape)
+        fill = convert(fill_in_units(values, data.dtype), data.dtype)
+        if len(fill) > 1:
+            fill = fill.reshape([-1 if letter == "C" else 1 for letter in state.layout])
+        for begin, end in state.place(sample, data.shape).tolist():
+            inside = tuple([slice(first, last) for first, last in zip(begin, end, strict=True)])
+            if len(fill) > 1:
+                out[inside] = np.broadcast_to(fill, data.shape)[inside]
+            else:
+                out[inside] = fill
+        return out
+
+
+@implements(ERASE, "gpu")
+class EraseGpu(GpuOperator):
+    """One launch a batch."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        source = samples_of(data)
+        layout = data.layout()
+        state = _Regions.of(batch.arguments(self.node), layout)
+        shapes = source.shapes.tolist()
+        regions = [state.place(sample, shape) for sample, shape in enumerate(shapes)]
+        colours = [state.colour(sample, shape) for sample, shape in enumerate(shapes)]
+        length = max(len(colour) for colour in colours)
+        axis = layout.index("C") if length > 1 else None
+        width = 1 if axis is None else int(source.shapes[:, axis].max())
+        fill = np.zeros((len(colours), width))
+        for row, colour in zip(fill, colours, strict=True):
+            row[: len(colour) if len(colour) > 1 else None] = colour
+        made, target = allocate(source.shapes, source.dtype, layout)
+        erase(self.kernels, batch.stream, source, target, regions, fill_in_units(fill, source.dtype), axis)
+        return [made]

@@ -1,0 +1,101 @@
+"""What JPEG compression does to pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import cv2
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._kernels import distort_as_jpeg
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.layouts import choose_layout
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_dtype import check_samples
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operators.geometry.resize_launches import frames
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+from pipeline.types import UINT8
+
+__all__ = ["JPEG_COMPRESSION_DISTORTION"]
+
+_LAYOUTS = ("HWC", "FHWC")
+
+JPEG_COMPRESSION_DISTORTION = register(
+    OperatorSchema(
+        name="jpeg_compression_distortion",
+        doc="Compresses pictures as JPEG, with half the chroma's resolution, and decompresses them.",
+        inputs=(Input("data", "RGB pictures, uint8, or sequences of them: HWC or FHWC."),),
+        arguments=(Argument("quality", Kind.INT, "From 1 to 100; other values count as these.", 50, per_sample=True),),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+def _qualities(node: GraphNode, batch: Batch) -> npt.NDArray[np.int64]:
+    quality = batch.arguments(node).scalars("quality", np.int64)
+    assert quality is not None
+    return np.clip(quality, 1, 100)
+
+
+def _check(dtype: np.dtype[Any], channels: int) -> None:
+    check_samples(dtype, (UINT8,))
+    if channels != 3:
+        raise ArgumentValueError(f"the pictures have {channels} channels, they must have 3")
+
+
+@implements(JPEG_COMPRESSION_DISTORTION, "cpu")
+class JpegDistortionCpu(SampleOperator[list[int]]):
+    """Encodes and decodes; the state is the quality of each sample."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[list[int], Sequence[OutputSpec]]:
+        (data,) = inputs
+        known = known_extents(batch, self.node, inputs)
+        layout = choose_layout(data.layout, None if known is None else len(known), _LAYOUTS)
+        return _qualities(self.node, batch).tolist(), [describe(layout, known, np.dtype(np.uint8))]
+
+    def run(self, state: list[int], sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (data,) = inputs
+        _check(data.dtype, data.shape[-1])
+        made = np.empty(data.shape, np.uint8) if out is None else out
+        for index in np.ndindex(*data.shape[:-3]):
+            _distort(data[index], state[sample], made[index])
+        return made
+
+
+def _distort(picture: Array, quality: int, out: Array) -> None:
+    if not picture.size:
+        return
+    options = [
+        *(cv2.IMWRITE_JPEG_QUALITY, quality),
+        *(cv2.IMWRITE_JPEG_SAMPLING_FACTOR, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420),
+    ]
+    _, encoded = cv2.imencode(".jpg", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), options)
+    decoded = cv2.imdecode(encoded, cv2.IMREAD_COLOR)
+    assert decoded is not None  # it was encoded just now
+    cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB, dst=out)
+
+
+@implements(JPEG_COMPRESSION_DISTORTION, "gpu")
+class JpegDistortionGpu(GpuOperator):
+    """Two launches a batch, which make the same pixels."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = self.contiguous(inputs[0], batch.stream)
+        layout = choose_layout(data.layout(), data.ndim, _LAYOUTS)
+        source = samples_of(data)
+        for channels in set(source.shapes[:, -1].tolist()):
+            _check(source.dtype, channels)
+        made, target = allocate(source.shapes, source.dtype, layout)
+        pictures, owners = frames(source, len(layout) - 3)
+        results, _ = frames(target, len(layout) - 3)
+        quality = _qualities(self.node, batch)[owners]
+        distort_as_jpeg(self.kernels, batch.stream, pictures, results, quality)
+        return [made]

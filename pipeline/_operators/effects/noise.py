@@ -1,0 +1,222 @@
+"""Noise: Gaussian, salt and pepper, shot."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._imaging import convert, gaussian_noise, salt_and_pepper, shot_noise
+from pipeline._kernels import Noise, add_noise
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_dtype import check_samples
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+from pipeline.types import FLOAT, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64
+
+__all__ = ["GAUSSIAN", "SALT_AND_PEPPER", "SHOT"]
+
+_DTYPES = (UINT8, INT8, UINT16, INT16, UINT32, INT32, UINT64, INT64, FLOAT)
+_INPUT = Input("data", "Samples of any shape: integers or FLOAT. The output has their shape and dtype.")
+
+GAUSSIAN = register(
+    OperatorSchema(
+        name="noise.gaussian",
+        doc="Adds numbers of a normal distribution, another one to each value.",
+        inputs=(_INPUT,),
+        arguments=(
+            Argument("mean", Kind.FLOAT, "Mean of the distribution.", 0.0, per_sample=True),
+            Argument("stddev", Kind.FLOAT, "Standard deviation of the distribution.", 1.0, per_sample=True),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+SHOT = register(
+    OperatorSchema(
+        name="noise.shot",
+        doc="Replaces each value by factor * a Poisson distribution of mean value / factor, as if events were counted.",
+        inputs=(_INPUT,),
+        arguments=(
+            Argument("factor", Kind.FLOAT, "What an event adds; 0 leaves samples as they are.", 20.0, per_sample=True),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+SALT_AND_PEPPER = register(
+    OperatorSchema(
+        name="noise.salt_and_pepper",
+        doc="Replaces some values by the value of salt or that of pepper.",
+        inputs=(_INPUT,),
+        arguments=(
+            Argument("prob", Kind.FLOAT, "Probability of a value to be replaced.", 0.05, per_sample=True),
+            Argument("salt_vs_pepper", Kind.FLOAT, "Probability of a replaced one to be salt.", 0.5, per_sample=True),
+            Argument("salt_val", Kind.FLOAT, "Salt; by default the dtype's largest value, or 1.0.", per_sample=True),
+            Argument("pepper_val", Kind.FLOAT, "Pepper; by default the smallest value, or -1.0.", per_sample=True),
+            Argument(
+                "per_channel",
+                Kind.BOOL,
+                "Replace channels of a pixel independently. Otherwise the layout names C; without one it comes last.",
+                False,
+            ),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+def _values(arguments: Arguments, name: str) -> Array:
+    values = arguments.scalars(name)
+    assert values is not None  # it has a default
+    return values
+
+
+@dataclass(frozen=True)
+class _State:
+    """What a batch needs; arrays of (batch,).
+
+    Attributes:
+        seeds: of the samples' generators.
+        first: mean, factor, or probability of salt.
+        second: standard deviation, or probability of either.
+        channel_axis: dimension whose values share their fate; may be -1, for the last one.
+    """
+
+    seeds: Array
+    first: Array
+    second: Array
+    salt: Array | None = None
+    pepper: Array | None = None
+    channel_axis: int | None = None
+
+    @classmethod
+    def of(cls, node: GraphNode, batch: Batch, layout: str) -> _State:
+        arguments = batch.arguments(node)
+        # A number a sample: a sample's noise depends neither on threads nor on the size of the batch.
+        seeds = batch.generator(node).integers(0, 1 << 64, batch.size, np.uint64)
+        if node.operator == "noise.gaussian":
+            return cls(seeds, _values(arguments, "mean"), _values(arguments, "stddev"))
+        if node.operator == "noise.shot":
+            return cls(seeds, _values(arguments, "factor"), np.zeros(batch.size))
+        either, ratio = _values(arguments, "prob"), _values(arguments, "salt_vs_pepper")
+        for name, values in (("prob", either), ("salt_vs_pepper", ratio)):
+            if not ((values >= 0) & (values <= 1)).all():
+                raise ArgumentValueError(f"argument {name!r} must be between 0 and 1")
+        axis = None
+        if not arguments.constant("per_channel"):
+            if layout and "C" not in layout:
+                raise ArgumentValueError(f"the layout {layout!r} has no channels; use per_channel=True")
+            axis = layout.index("C") if layout else -1
+        salt, pepper = arguments.scalars("salt_val"), arguments.scalars("pepper_val")
+        return cls(seeds, either * ratio, either, salt, pepper, axis)
+
+    def axis(self, ndim: int) -> int | None:
+        """Return the dimension whose values share their fate; samples without dimensions have none."""
+        return None if self.channel_axis is None or not ndim else self.channel_axis % ndim
+
+    def salt_of(self, dtype: np.dtype[Any]) -> Array:
+        """Return salt, (batch,), in a dtype."""
+        return self._converted(self.salt, 1.0 if dtype.kind == "f" else np.iinfo(dtype).max, dtype)
+
+    def pepper_of(self, dtype: np.dtype[Any]) -> Array:
+        """Return pepper, (batch,), in a dtype."""
+        return self._converted(self.pepper, -1.0 if dtype.kind == "f" else np.iinfo(dtype).min, dtype)
+
+    def _converted(self, values: Array | None, default: float, dtype: np.dtype[Any]) -> Array:
+        if values is None:
+            return np.full(len(self.seeds), default, dtype)
+        return convert(values if dtype.kind == "f" else np.trunc(values), dtype)
+
+
+class _NoiseCpu(SampleOperator[_State]):
+    """Draws each sample's noise with a generator of its own."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
+        (data,) = inputs
+        known = known_extents(batch, self.node, inputs)
+        state = _State.of(self.node, batch, data.layout)
+        return state, [describe(data.layout, known, data.dtype)]
+
+    def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (data,) = inputs
+        check_samples(data.dtype, _DTYPES)
+        if out is None:
+            out = np.empty(data.shape, data.dtype)
+        generator = np.random.Generator(np.random.Philox(key=int(state.seeds[sample])))
+        return self.draw(state, sample, data, generator, out)
+
+    @abstractmethod
+    def draw(self, state: _State, sample: int, data: Array, generator: np.random.Generator, out: Array) -> Array:
+        """Write a sample with its noise to `out`."""
+
+
+@implements(GAUSSIAN, "cpu")
+class GaussianNoiseCpu(_NoiseCpu):
+    """Adds a normal distribution."""
+
+    def draw(self, state: _State, sample: int, data: Array, generator: np.random.Generator, out: Array) -> Array:
+        return gaussian_noise(data, generator, float(state.first[sample]), float(state.second[sample]), out)
+
+
+@implements(SHOT, "cpu")
+class ShotNoiseCpu(_NoiseCpu):
+    """Draws from Poisson distributions."""
+
+    def draw(self, state: _State, sample: int, data: Array, generator: np.random.Generator, out: Array) -> Array:
+        return shot_noise(data, generator, float(state.first[sample]), out)
+
+
+@implements(SALT_AND_PEPPER, "cpu")
+class SaltAndPepperCpu(_NoiseCpu):
+    """One uniform number decides between salt, pepper and neither."""
+
+    def draw(self, state: _State, sample: int, data: Array, generator: np.random.Generator, out: Array) -> Array:
+        salt, pepper = state.salt_of(data.dtype)[sample], state.pepper_of(data.dtype)[sample]
+        return salt_and_pepper(
+            data, generator, float(state.second[sample]), float(state.first[sample]), salt, pepper, out,
+            state.axis(data.ndim),
+        )  # fmt: skip
+
+
+_KINDS = {
+    GAUSSIAN.name: Noise.GAUSSIAN,
+    SHOT.name: Noise.SHOT,
+    SALT_AND_PEPPER.name: Noise.SALT_AND_PEPPER,
+}
+
+
+@implements(GAUSSIAN, "gpu")
+@implements(SHOT, "gpu")
+@implements(SALT_AND_PEPPER, "gpu")
+class NoiseGpu(GpuOperator):
+    """One launch a batch."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = self.contiguous(inputs[0], batch.stream)
+        source = samples_of(data)
+        check_samples(source.dtype, _DTYPES)
+        state = _State.of(self.node, batch, data.layout())
+        made, target = allocate(source.shapes, source.dtype, data.layout())
+        add_noise(
+            self.kernels,
+            batch.stream,
+            source,
+            target,
+            _KINDS[self.node.operator],
+            seeds=state.seeds,
+            first=state.first,
+            second=state.second,
+            salt=state.salt_of(source.dtype),
+            pepper=state.pepper_of(source.dtype),
+            channel_axis=state.axis(data.ndim),
+        )
+        return [made]

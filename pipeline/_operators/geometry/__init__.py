@@ -1,0 +1,1 @@
+"""Operators that move pixels: crop, resize, rotate and their relatives."""

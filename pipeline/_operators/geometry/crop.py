@@ -1,0 +1,115 @@
+"""Crops windows of a given size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, shape_table
+from pipeline._operator_api.layouts import CROP_LAYOUTS, choose_layout
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS, CropWindows
+from pipeline._operators.geometry.windows import (
+    POLICIES,
+    cut,
+    cut_batch,
+    fill_argument,
+    fill_values,
+    policy_argument,
+    policy_of,
+)
+from pipeline.tensors.cpu import Array
+
+__all__ = ["CROP"]
+
+CROP = register(
+    OperatorSchema(
+        name="crop",
+        doc="Crops windows of a given size out of pictures, volumes or sequences.",
+        inputs=(Input("data", f"Pictures, of one of the layouts {', '.join(CROP_LAYOUTS)}; HWC without a layout."),),
+        arguments=(
+            *CROP_ARGUMENTS,
+            policy_argument(POLICIES),
+            fill_argument(),
+            *dtype_arguments("Dtype of the output; by default the input's. Floats become integers toward zero."),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class _State:
+    windows: CropWindows
+    policy: str
+    fill: tuple[float, ...]
+    channel_axis: int
+    dtype: np.dtype[Any] | None
+
+
+@implements(CROP, "cpu")
+class CropCpu(SampleOperator[_State]):
+    """A view of the sample where the window lies inside and nothing is converted."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
+        arguments = batch.arguments(self.node)
+        known = known_extents(batch, self.node, inputs)
+        layout = choose_layout(inputs[0].layout, None if known is None else len(known), CROP_LAYOUTS)
+        windows = CropWindows(arguments, batch.size, layout)
+        policy = policy_of(arguments.constant("out_of_bounds_policy"))
+        dtype = output_dtype(self.node)
+        state = _State(windows, policy, arguments.constant("fill_values"), layout.index("C"), dtype)
+        extents = None if policy == "trim_to_shape" else windows.extents(known)
+        return state, [describe(layout, extents, dtype or inputs[0].dtype)]
+
+    def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        image = inputs[0]
+        start, extent = state.windows.place(sample, image.shape)
+        return cut(
+            image,
+            start,
+            extent,
+            policy=state.policy,
+            fill=fill_values(state.fill, image.shape[state.channel_axis]),
+            channel_axis=state.channel_axis,
+            dtype=state.dtype,
+            out=out,
+        )
+
+
+@implements(CROP, "gpu")
+class CropGpu(GpuOperator):
+    """One launch a batch."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        arguments = batch.arguments(self.node)
+        layout = choose_layout(data.layout(), data.ndim, CROP_LAYOUTS)
+        windows = CropWindows(arguments, batch.size, layout)
+        shapes = shape_table(data)
+        channel_axis = layout.index("C")
+        for channels in set(shapes[:, channel_axis].tolist()):
+            fill_values(arguments.constant("fill_values"), channels)
+        placed = [windows.place(sample, shape) for sample, shape in enumerate(shapes.tolist())]
+        return [
+            cut_batch(
+                self.kernels,
+                batch.stream,
+                data,
+                np.array([start for start, _ in placed], np.int64),
+                np.array([extent for _, extent in placed], np.int64),
+                policy=policy_of(arguments.constant("out_of_bounds_policy")),
+                fill=arguments.constant("fill_values"),
+                channel_axis=channel_axis,
+                dtype=output_dtype(self.node),
+                layout=layout,
+            )
+        ]

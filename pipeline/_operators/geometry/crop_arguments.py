@@ -1,0 +1,133 @@
+"""The arguments that say which window an operator crops: declared, resolved and checked once for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pipeline._declaration.schema import Argument, Kind
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.output_specs import Extents
+from pipeline._operators.geometry.windows import round_half_away
+from pipeline.errors import ArgumentValueError
+
+__all__ = ["CROP_ARGUMENTS", "CropWindows"]
+
+CROP_ARGUMENTS = (
+    Argument(
+        "crop",
+        Kind.FLOATS,
+        "Extents of the window in pixels: (height, width) or (depth, height, width); 0 keeps the whole axis.",
+        per_sample=True,
+    ),
+    Argument("crop_d", Kind.FLOAT, "Depth of the window in voxels; needs crop_h and crop_w.", 0.0, per_sample=True),
+    Argument("crop_h", Kind.FLOAT, "Height of the window in pixels; needs crop_w.", 0.0, per_sample=True),
+    Argument("crop_w", Kind.FLOAT, "Width of the window in pixels; needs crop_h.", 0.0, per_sample=True),
+    Argument(
+        "crop_pos_x",
+        Kind.FLOAT,
+        "Where the window lies horizontally, from 0 (left) to 1 (right): it begins at crop_pos_x * (W - crop_w).",
+        0.5,
+        per_sample=True,
+    ),
+    Argument("crop_pos_y", Kind.FLOAT, "The same vertically, from 0 (top) to 1 (bottom).", 0.5, per_sample=True),
+    Argument("crop_pos_z", Kind.FLOAT, "The same along the depth, from 0 (front) to 1 (back).", 0.5, per_sample=True),
+    Argument(
+        "rounding",
+        Kind.STRING,
+        "How the first pixel of the window is rounded: 'round' to nearest, halves away from zero, or 'truncate'.",
+        "round",
+        choices=("round", "truncate"),
+    ),
+)
+
+_LETTERS = "DHW"
+_POSITIONS = {"D": "crop_pos_z", "H": "crop_pos_y", "W": "crop_pos_x"}
+
+
+class CropWindows:
+    """The windows of a batch, by the arguments of `CROP_ARGUMENTS`.
+
+    Args:
+        arguments: of the operator for this batch.
+        batch_size: number of samples.
+        layout: of the samples; contains H and W.
+
+    Raises:
+        ArgumentValueError: for arguments that don't go together, or positions outside 0 to 1.
+    """
+
+    def __init__(self, arguments: Arguments, batch_size: int, layout: str) -> None:
+        self._axes = [(layout.index(letter), column) for column, letter in enumerate(_LETTERS) if letter in layout]
+        sizes = _sizes(arguments, batch_size)
+        #: By sample and letter of `_LETTERS`; 0 keeps the whole axis.
+        self._sizes: list[list[int]] = np.maximum(np.trunc(sizes), 0).astype(np.int64).tolist()
+        self._positions = _positions(arguments, batch_size)
+        #: Whether every window is its whole sample.
+        self.whole = not sizes.any()
+        self._truncate = arguments.constant("rounding") == "truncate"
+
+    def place(self, sample: int, shape: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return where a sample's window begins and its extents, along all axes. It may leave the sample."""
+        start, extent = [0] * len(shape), list(shape)
+        sizes, positions = self._sizes[sample], self._positions[sample]
+        for axis, column in self._axes:
+            if size := sizes[column]:
+                # A product of two float32 is exact in float64; DALI rounds it to float32, which decides ties.
+                first = float(np.float32(positions[column] * (shape[axis] - size)))
+                start[axis] = int(first) if self._truncate else round_half_away(first)
+                extent[axis] = size
+        return start, extent
+
+    def extents(self, known: Extents | None) -> Extents | None:
+        """Return what is known of the windows' extents, given what is known of the samples'."""
+        if known is None:
+            return None
+        result = list(known)
+        for axis, column in self._axes:
+            sizes = {row[column] for row in self._sizes}
+            if sizes != {0}:
+                result[axis] = sizes.pop() if len(sizes) == 1 else None
+        return tuple(result)
+
+
+def _sizes(arguments: Arguments, batch_size: int) -> np.ndarray:
+    sizes = np.zeros((batch_size, 3))
+    by_axis = [name for name in ("crop_d", "crop_h", "crop_w") if arguments.given(name)]
+    if arguments.given("crop"):
+        if by_axis:
+            raise ArgumentValueError(f"arguments 'crop' and {by_axis[0]!r} can't be used together")
+        crop = arguments.vectors("crop")
+        if crop is None or crop.shape[1] not in (2, 3):
+            count = 0 if crop is None else crop.shape[1]
+            raise ArgumentValueError(f"argument 'crop' needs 2 or 3 values (height and width), it has {count}")
+        sizes[:, 3 - crop.shape[1] :] = crop
+    elif by_axis:
+        for name in ("crop_h", "crop_w"):
+            if name not in by_axis:
+                raise ArgumentValueError(f"argument {by_axis[-1]!r} needs {name!r} beside it")
+        for column, letter in enumerate(_LETTERS):
+            values = arguments.scalars(f"crop_{letter.lower()}")
+            if values is not None:
+                sizes[:, column] = values
+    if not np.isfinite(sizes).all():
+        sample = int(np.argmax(~np.isfinite(sizes).all(axis=1)))
+        raise ArgumentValueError(f"the size of the window is no number for sample {sample}: {sizes[sample].tolist()}")
+    return sizes
+
+
+def _positions(arguments: Arguments, batch_size: int) -> list[list[float]]:
+    positions = np.empty((batch_size, 3), np.float32)
+    for column, letter in enumerate(_LETTERS):
+        name = _POSITIONS[letter]
+        values = arguments.scalars(name, np.float32)
+        positions[:, column] = 0.5 if values is None else values
+        wrong = ~((positions[:, column] >= 0) & (positions[:, column] <= 1))
+        if wrong.any():
+            sample = int(np.argmax(wrong))
+            raise ArgumentValueError(
+                f"argument {name!r} must be between 0 and 1, it is {positions[sample, column]:g} for sample {sample}"
+            )
+    rows: list[list[float]] = positions.tolist()
+    return rows

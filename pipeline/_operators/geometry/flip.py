@@ -1,0 +1,103 @@
+"""Mirrors pictures, volumes and sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._kernels import strided_copy
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
+from pipeline._operator_api.layouts import FLIP_LAYOUTS, choose_layout
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline.tensors.cpu import Array
+
+__all__ = ["FLIP"]
+
+FLIP = register(
+    OperatorSchema(
+        name="flip",
+        doc="Mirrors samples along chosen dimensions.",
+        inputs=(Input("data", f"Pictures, of one of the layouts {', '.join(FLIP_LAYOUTS)}; HWC without a layout."),),
+        arguments=(
+            Argument("horizontal", Kind.INT, "Nonzero swaps left and right.", 1, per_sample=True),
+            Argument("vertical", Kind.INT, "Nonzero swaps top and bottom.", 0, per_sample=True),
+            Argument("depthwise", Kind.INT, "Nonzero swaps front and back of a volume.", 0, per_sample=True),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+_ARGUMENTS = {"H": "vertical", "W": "horizontal", "D": "depthwise"}
+# OpenCV's code by (vertical, horizontal).
+_OPENCV = {(True, False): 0, (False, True): 1, (True, True): -1}
+_OPENCV_TYPES = (np.uint8, np.uint16, np.int16, np.int32, np.float32, np.float64)
+
+
+def _flips(arguments: Arguments, batch_size: int, layout: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return which axes of which samples run backwards, (N, ndim)."""
+    flips = np.zeros((batch_size, len(layout)), np.bool_)
+    for letter, name in _ARGUMENTS.items():
+        if letter in layout:
+            values = arguments.scalars(name)
+            assert values is not None
+            flips[:, layout.index(letter)] = values != 0
+    return flips
+
+
+@dataclass(frozen=True)
+class _State:
+    layout: str
+    flips: list[list[bool]]
+    opencv: bool
+
+
+@implements(FLIP, "cpu")
+class FlipCpu(SampleOperator[_State]):
+    """Hands samples on where nothing is flipped."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
+        (data,) = inputs
+        known = known_extents(batch, self.node, inputs)
+        layout = choose_layout(data.layout, None if known is None else len(known), FLIP_LAYOUTS)
+        flips: list[list[bool]] = _flips(batch.arguments(self.node), batch.size, layout).tolist()
+        return _State(layout, flips, layout == "HWC"), [describe(layout, known, data.dtype)]
+
+    def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (data,) = inputs
+        flips = state.flips[sample]
+        if not any(flips):
+            if out is None:
+                return data
+            np.copyto(out, data)
+            return out
+        if out is None:
+            out = np.empty(data.shape, data.dtype)
+        if state.opencv and data.flags.c_contiguous and data.dtype in _OPENCV_TYPES and 0 < data.shape[2] <= 4:
+            cv2.flip(data, _OPENCV[flips[0], flips[1]], dst=out)
+        else:
+            np.copyto(out, data[tuple([slice(None, None, -1 if backwards else 1) for backwards in flips])])
+        return out
+
+
+@implements(FLIP, "gpu")
+class FlipGpu(GpuOperator):
+    """One launch a batch."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        layout = choose_layout(data.layout(), data.ndim, FLIP_LAYOUTS)
+        flips = _flips(batch.arguments(self.node), batch.size, layout)
+        source = samples_of(data)
+        made, target = allocate(source.shapes, source.dtype, layout)
+        start, step = np.where(flips, source.shapes - 1, 0), np.where(flips, -1, 1)
+        strided_copy(self.kernels, batch.stream, source, target, start=start, step=step)
+        return [made]

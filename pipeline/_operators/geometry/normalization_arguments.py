@@ -1,0 +1,65 @@
+"""The normalisation of crop_mirror_normalize: declared and resolved once for CPU and GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pipeline._declaration.schema import Argument, Kind
+from pipeline._operator_api.arguments import Arguments
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["NORMALIZATION_ARGUMENTS", "for_channels", "gains_and_offsets", "padded_channels"]
+
+NORMALIZATION_ARGUMENTS = (
+    Argument("mean", Kind.FLOATS, "Subtracted from pixels: one value, or one a channel.", (0.0,), per_sample=True),
+    Argument("std", Kind.FLOATS, "Divides what is left: one value, or one a channel.", (1.0,), per_sample=True),
+    Argument("scale", Kind.FLOAT, "Multiplies the result: (pixel - mean) / std * scale + shift.", 1.0),
+    Argument("shift", Kind.FLOAT, "Added to the result.", 0.0),
+    Argument("pad_output", Kind.BOOL, "Add channels up to the next power of two; they hold fill values.", False),
+)
+
+
+def gains_and_offsets(arguments: Arguments) -> tuple[Array, Array]:
+    """Return the normalisation as pixel * gain + offset, of shape (batch, 1) or (batch, channels) each.
+
+    Raises:
+        ArgumentValueError: when a standard deviation is 0, or mean and std have different numbers of channels.
+    """
+    mean, std = arguments.vectors("mean"), arguments.vectors("std")
+    assert mean is not None
+    assert std is not None
+    if mean.shape[1] != std.shape[1] and 1 not in (mean.shape[1], std.shape[1]):
+        raise ArgumentValueError(f"argument 'mean' has {mean.shape[1]} values and 'std' has {std.shape[1]}")
+    if (std == 0).any():
+        raise ArgumentValueError(f"argument 'std' is 0 for sample {int(np.argmax((std == 0).any(axis=1)))}")
+    gain = arguments.constant("scale") / std
+    offset = arguments.constant("shift") - mean * gain
+    return np.broadcast_to(gain, offset.shape), offset
+
+
+def for_channels(values: Sequence[float], channels: int) -> Sequence[float]:
+    """Return the values of a picture's channels, one or all; as in DALI there may be some for padded channels, too.
+
+    Raises:
+        ArgumentValueError: for another number of values.
+    """
+    if len(values) in (1, channels):
+        return values
+    if len(values) != padded_channels(channels, pad=True):
+        raise ArgumentValueError(
+            f"argument 'mean' or 'std' has {len(values)} values, the picture has {channels} channels"
+        )
+    return values[:channels]
+
+
+def padded_channels(channels: int, pad: bool) -> int:
+    """Return the channels of the output.
+
+    Example:
+        >>> padded_channels(3, pad=True)
+        4
+    """
+    return 1 << (channels - 1).bit_length() if pad and channels else channels

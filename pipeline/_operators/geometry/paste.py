@@ -1,0 +1,141 @@
+"""Pastes pictures on larger canvases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, shape_table
+from pipeline._operator_api.layouts import choose_layout
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operators.geometry.windows import cut, cut_batch
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["PASTE"]
+
+PASTE = register(
+    OperatorSchema(
+        name="paste",
+        doc="Pastes pictures on larger canvases, of one colour.",
+        inputs=(Input("data", "Pictures, HWC."),),
+        arguments=(
+            Argument("ratio", Kind.FLOAT, "Extents of the canvas over the picture's; 1 or more.", REQUIRED, True),
+            Argument("fill_value", Kind.INTS, "Colour of the canvas: one value, or `n_channels`.", REQUIRED),
+            Argument("n_channels", Kind.INT, "Channels of the colour.", 3),
+            Argument("paste_x", Kind.FLOAT, "Where the picture lies, from 0 (left) to 1 (right).", 0.5, True),
+            Argument("paste_y", Kind.FLOAT, "Where the picture lies, from 0 (top) to 1 (bottom).", 0.5, True),
+            Argument("min_canvas_size", Kind.FLOAT, "Extents of the canvas, at least, in pixels.", 0.0, True),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class _Canvases:
+    """Windows of pictures that are larger than the pictures: their canvases.
+
+    Attributes:
+        layout: of the pictures.
+        fill: the colour.
+        ratio: by sample, float32, as all below.
+        positions: (N, 2), downwards and to the right.
+        least: extent of the canvas.
+    """
+
+    layout: str
+    fill: tuple[int, ...]
+    ratio: Array
+    positions: Array
+    least: Array
+
+    @classmethod
+    def of(cls, arguments: Arguments, layout: str, ndim: int | None) -> _Canvases:
+        """Read the arguments of a batch.
+
+        Raises:
+            ArgumentValueError: for values outside their ranges.
+        """
+        fill, channels = arguments.constant("fill_value"), arguments.constant("n_channels")
+        if len(fill) not in (1, channels):
+            raise ArgumentValueError(f"argument 'fill_value' needs 1 or {channels} values, it has {len(fill)}")
+        names = ("ratio", "paste_y", "paste_x", "min_canvas_size")
+        ratio, y, x, least = (arguments.vectors(name, 1, np.float32) for name in names)
+        assert ratio is not None
+        assert y is not None
+        assert x is not None
+        assert least is not None
+        positions = np.concatenate([y, x], axis=1)
+        if not (ratio >= 1).all():
+            raise ArgumentValueError(f"argument 'ratio' must be 1 or more, it is {ratio.min():g}")
+        if not ((positions >= 0) & (positions <= 1)).all():
+            raise ArgumentValueError("arguments 'paste_x' and 'paste_y' must be between 0 and 1")
+        return cls(choose_layout(layout, ndim, ("HWC",)), fill, ratio[:, 0], positions, least[:, 0])
+
+    def place(self, sample: int, shape: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return where the canvas begins, seen from the picture, and its extents."""
+        *size, channels = shape
+        extents = np.array(size, np.float32)
+        canvas = np.maximum(np.trunc(extents * self.ratio[sample]), np.trunc(self.least[sample]))
+        start = np.trunc(self.positions[sample] * (canvas - extents))
+        return [*(-start).astype(int).tolist(), 0], [*canvas.astype(int).tolist(), channels]
+
+    def colour(self, channels: int) -> tuple[int, ...]:
+        """Return the fill values for so many channels.
+
+        Raises:
+            ArgumentValueError: when there are fewer.
+        """
+        if len(self.fill) > 1 and len(self.fill) < channels:
+            raise ArgumentValueError(f"the picture has {channels} channels, argument 'fill_value' {len(self.fill)}")
+        return self.fill if len(self.fill) == 1 else self.fill[:channels]
+
+
+@implements(PASTE, "cpu")
+class PasteCpu(SampleOperator[_Canvases]):
+    """Fills the canvas, then copies the picture."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Canvases, Sequence[OutputSpec]]:
+        known = known_extents(batch, self.node, inputs)
+        ndim = None if known is None else len(known)
+        canvases = _Canvases.of(batch.arguments(self.node), inputs[0].layout, ndim)
+        extents = None if known is None else (None, None, known[2])
+        return canvases, [describe(canvases.layout, extents, inputs[0].dtype)]
+
+    def run(self, state: _Canvases, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        (picture,) = inputs
+        start, extent = state.place(sample, picture.shape)
+        return cut(picture, start, extent, policy="pad", fill=state.colour(picture.shape[2]), out=out)
+
+
+@implements(PASTE, "gpu")
+class PasteGpu(GpuOperator):
+    """One launch a batch."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (data,) = inputs
+        canvases = _Canvases.of(batch.arguments(self.node), data.layout(), data.ndim)
+        shapes = shape_table(data)
+        placed = [canvases.place(sample, shape) for sample, shape in enumerate(shapes.tolist())]
+        return [
+            cut_batch(
+                self.kernels,
+                batch.stream,
+                data,
+                np.array([start for start, _ in placed], np.int64),
+                np.array([extent for _, extent in placed], np.int64),
+                policy="pad",
+                fill=canvases.colour(int(shapes[:, 2].max())),
+                channel_axis=2,
+                layout=canvases.layout,
+            )
+        ]

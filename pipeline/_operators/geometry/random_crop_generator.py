@@ -1,0 +1,53 @@
+"""Random cropping windows, as data: for pictures that another operator cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import fail
+from pipeline._operator_api.operator import BatchOperator
+from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
+from pipeline.errors import ArgumentTypeError, PipelineError
+from pipeline.tensors.cpu import TensorListCPU
+
+__all__ = ["RANDOM_CROP_GENERATOR"]
+
+RANDOM_CROP_GENERATOR = register(
+    OperatorSchema(
+        name="random_crop_generator",
+        doc="""Draws cropping windows of random area and aspect ratio.
+
+Two int32 outputs: where the window begins (y, x), and its extents (height, width). Cut with
+`fn.slice(images, start=anchor, shape=shape, axes=[0, 1])`.""",
+        inputs=(Input("shapes", "Shapes of the pictures, HW or HWC: integers, such as `images.shape()` gives."),),
+        arguments=RANDOM_CROP_ARGUMENTS,
+        outputs=2,
+    )
+)
+
+
+@implements(RANDOM_CROP_GENERATOR, "cpu")
+class RandomCropGenerator(BatchOperator):
+    """Chooses the windows of all pictures together."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        samples = [np.asarray(sample) for sample in inputs[0].samples]
+        if samples[0].dtype.kind not in "iu":
+            raise ArgumentTypeError(f"the shapes must be integers, not {samples[0].dtype}")
+        message = "the shape of a picture has 2 or 3 elements (HW or HWC), not {}"
+        fail(
+            [
+                (sample, PipelineError(message.format(shape.tolist())))
+                for sample, shape in enumerate(samples)
+                if shape.ndim != 1 or len(shape) not in (2, 3)
+            ]
+        )
+        sizes = np.array([shape[:2] for shape in samples], np.int64)
+        windows = RandomWindows(self.node, batch).choose_all(sizes[:, 0], sizes[:, 1]).astype(np.int32)
+        return [TensorListCPU(windows[:, :2]), TensorListCPU(windows[:, 2:])]

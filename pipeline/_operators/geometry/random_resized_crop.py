@@ -1,0 +1,104 @@
+"""Cuts a random window and resizes it, in one step: the crop that networks are trained with on ImageNet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operators.geometry.random_windows import RANDOM_CROP_ARGUMENTS, RandomWindows
+from pipeline._operators.geometry.resize import FILTER_ARGUMENTS, ResizeCpu, ResizeGpu
+from pipeline._operators.geometry.resize_arguments import Resized, ResizedBatch, solve_each
+from pipeline.errors import ArgumentValueError, PipelineError
+
+__all__ = ["RANDOM_RESIZED_CROP"]
+
+RANDOM_RESIZED_CROP = register(
+    OperatorSchema(
+        name="random_resized_crop",
+        doc="""Cuts a window of random area and aspect ratio, and resizes it.
+
+Filters read across the window's border, where the picture goes on. All frames of a sequence have one window.""",
+        inputs=(Input("data", "Pictures or sequences, HWC, CHW, FHWC, FCHW or CFHW; HWC without a layout."),),
+        arguments=(
+            Argument("size", Kind.INTS, "Size of the output in pixels: (height, width), or one for both.", REQUIRED),
+            *RANDOM_CROP_ARGUMENTS,
+            *FILTER_ARGUMENTS,
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+class RandomWindowGeometry:
+    """Regions that are drawn, for one size.
+
+    Args:
+        windows: of the batch.
+        size: of all outputs, (height, width).
+    """
+
+    drawn: ClassVar[bool] = True
+
+    def __init__(self, windows: RandomWindows, size: tuple[int, int]) -> None:
+        self._windows = windows
+        self._size = size
+
+    @classmethod
+    def of(cls, node: GraphNode, batch: Batch, axes: str) -> RandomWindowGeometry:
+        """Draw those of a batch of a node."""
+        if axes != "HW":
+            raise ArgumentValueError("volumes have no random windows: the layout must have H and W, and no D")
+        size = node.argument("size")
+        if len(size) not in (1, 2) or min(size) < 1:
+            raise ArgumentValueError(f"argument 'size' must be one or two positive numbers of pixels, not {list(size)}")
+        return cls(RandomWindows(node, batch), (size[0], size[-1]))
+
+    @property
+    def fixed_size(self) -> tuple[int, ...]:
+        """The size of all outputs."""
+        return self._size
+
+    def solve(self, sample: int, extents: Sequence[int]) -> Resized:
+        """Return size and region of a sample, given the extents of its spatial axes.
+
+        Raises:
+            PipelineError: when the sample is empty.
+        """
+        if 0 in extents:
+            raise PipelineError(f"can't resize an empty picture, of {' x '.join(map(str, extents))}")
+        y, x, height, width = self._windows.choose(sample, extents[0], extents[1])
+        whole = [height, width] == list(extents)
+        return Resized(self._size, (float(y), float(x)), (float(y + height), float(x + width)), whole)
+
+    def solve_all(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+        """Return sizes and regions of all samples, given (N, 2) extents.
+
+        Raises:
+            OperatorError: with the samples that are empty.
+        """
+        if not extents.all():
+            return solve_each(self, extents)
+        windows = self._windows.choose_all(extents[:, 0], extents[:, 1])
+        low = windows[:, :2].astype(np.float64)
+        return ResizedBatch(np.broadcast_to(np.array(self._size), low.shape), low, low + windows[:, 2:])
+
+
+@implements(RANDOM_RESIZED_CROP, "cpu")
+class RandomResizedCropCpu(ResizeCpu):
+    """A resize of a region."""
+
+    geometry = RandomWindowGeometry
+
+
+@implements(RANDOM_RESIZED_CROP, "gpu")
+class RandomResizedCropGpu(ResizeGpu):
+    """A resize of a region."""
+
+    geometry = RandomWindowGeometry

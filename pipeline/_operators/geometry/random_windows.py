@@ -1,0 +1,146 @@
+"""Random windows by area and aspect ratio, as for training on ImageNet: declared and drawn once for all operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._declaration.schema import Argument, Kind
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["RANDOM_CROP_ARGUMENTS", "RandomWindows"]
+
+RANDOM_CROP_ARGUMENTS = (
+    Argument("random_area", Kind.FLOATS, "Range of the window's area, as a fraction of the picture's.", (0.08, 1.0)),
+    Argument(
+        "random_aspect_ratio",
+        Kind.FLOATS,
+        "Range of the window's width / height, drawn uniformly in its logarithm.",
+        (3 / 4, 4 / 3),
+    ),
+    Argument(
+        "num_attempts",
+        Kind.INT,
+        "How often area and aspect ratio are drawn until a window, in whole pixels, fits the picture and the range of "
+        "aspect ratios; then the largest window that does is taken.",
+        10,
+    ),
+)
+
+
+Sizes = npt.NDArray[np.int64]
+
+# Aspect ratios are compared with the precision of float32: 4 / 3 is within 1.3333334.
+_LESS, _MORE = 1 - 2**-23, 1 + 2**-23
+
+
+class RandomWindows:
+    """The random windows of a batch: numbers are drawn beforehand, windows chosen once pictures' sizes are known.
+
+    Every sample uses up the same count of numbers, so the window of a sample depends on its position and its
+    picture, neither on the size of the batch nor on other pictures.
+
+    Args:
+        node: an operator with `RANDOM_CROP_ARGUMENTS`.
+        batch: that is about to run.
+
+    Raises:
+        ArgumentValueError: for ranges that are empty or no ranges.
+    """
+
+    def __init__(self, node: GraphNode, batch: Batch) -> None:
+        low_area, high_area = _range(node, "random_area")
+        low_ratio, high_ratio = self._ratios = _range(node, "random_aspect_ratio")
+        if low_ratio <= 0:
+            raise ArgumentValueError(f"argument 'random_aspect_ratio' must be positive, not {low_ratio:g}")
+        attempts = max(0, node.argument("num_attempts"))
+        self._largest_area = high_area
+        drawn = batch.generator(node).random((batch.size, 2 * attempts + 2))
+        area = np.maximum(low_area + drawn[:, :attempts] * (high_area - low_area), 0)
+        ratio = np.exp(math.log(low_ratio) + drawn[:, attempts:-2] * (math.log(high_ratio) - math.log(low_ratio)))
+        # Heights and widths of the attempts, by sample, where the picture's area is 1; and where in what is left.
+        self._attempts = np.sqrt(area / ratio), np.sqrt(area * ratio)
+        self._places = drawn[:, -2:]
+
+    #: Nothing is known of height and width of all windows beforehand.
+    size = (None, None)
+
+    @cached_property
+    def _rows(self) -> list[tuple[list[float], list[float], list[float]]]:
+        return list(zip(*(table.tolist() for table in (*self._attempts, self._places)), strict=True))
+
+    def choose(self, sample: int, height: int, width: int, given: Sequence[Array] = ()) -> tuple[int, int, int, int]:
+        """Return the window (y, x, height, width) of a sample, in pixels; nothing of a picture that has none.
+
+        Args:
+            sample: its position in the batch.
+            height: of its picture.
+            width: of its picture.
+            given: what other windows are chosen by, of these nothing.
+        """
+        if height <= 0 or width <= 0:
+            return 0, 0, 0, 0
+        low, high = self._ratios
+        unit = math.sqrt(height * width)
+        heights, widths, (at_y, at_x) = self._rows[sample]
+        for tall, wide in zip(heights, widths, strict=True):
+            h, w = max(1, int(tall * unit + 0.5)), max(1, int(wide * unit + 0.5))
+            if h <= height and w <= width and low * _LESS <= w / h <= high * _MORE:
+                break
+        else:
+            h, w = self._fitting(height, width)
+        return int(at_y * (height - h + 1)), int(at_x * (width - w + 1)), h, w
+
+    def choose_all(self, heights: Sizes, widths: Sizes) -> Sizes:
+        """Return the windows of all samples, (N, 4): those of `choose`, for the price of one call.
+
+        Args:
+            heights: (N,) int64, of the pictures.
+            widths: (N,) int64.
+        """
+        low, high = self._ratios
+        unit = np.sqrt(heights * widths)[:, None]
+        tall, wide = (np.maximum(1, (attempts * unit + 0.5).astype(np.int64)) for attempts in self._attempts)
+        ratio = wide / tall
+        fits = np.ones((len(heights), tall.shape[1] + 1), np.bool_)  # argmax needs a column where nothing was attempted
+        fits[:, :-1] = (tall <= heights[:, None]) & (wide <= widths[:, None])
+        fits[:, :-1] &= (low * _LESS <= ratio) & (ratio <= high * _MORE)
+        first = np.argmax(fits, axis=1)
+        windows = np.zeros((len(heights), 4), np.int64)
+        found = first < tall.shape[1]
+        rows = np.flatnonzero(found)
+        windows[rows, 2], windows[rows, 3] = tall[rows, first[rows]], wide[rows, first[rows]]
+        for row in np.flatnonzero(~found & (heights > 0) & (widths > 0)).tolist():
+            windows[row, 2:] = self._fitting(int(heights[row]), int(widths[row]))
+        windows[:, 0] = self._places[:, 0] * (heights - windows[:, 2] + 1)
+        windows[:, 1] = self._places[:, 1] * (widths - windows[:, 3] + 1)
+        windows[(heights <= 0) | (widths <= 0)] = 0
+        return windows
+
+    def _fitting(self, height: int, width: int) -> tuple[int, int]:
+        """Return the largest window of an allowed aspect ratio, shrunk to the largest allowed area."""
+        low, high = self._ratios
+        h, w = height, width
+        if w > h * high:
+            w = max(1, int(h * high))
+        elif w < h * low:
+            h = max(1, int(w / low))
+        area = max(self._largest_area, 0.0) * height * width
+        if h * w > area:
+            shrink = math.sqrt(area / (h * w))
+            h, w = max(1, int(h * shrink)), max(1, int(w * shrink))
+        return h, w
+
+
+def _range(node: GraphNode, name: str) -> tuple[float, float]:
+    values = node.argument(name)
+    if len(values) not in (1, 2) or not all(map(math.isfinite, values)) or values[0] > values[-1]:
+        raise ArgumentValueError(f"argument {name!r} must be a range (low, high), not {values!r}")
+    return values[0], values[-1]

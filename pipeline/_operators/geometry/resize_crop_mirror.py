@@ -1,0 +1,108 @@
+"""Resizes, crops and mirrors in one go: only what the crop keeps is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS, CropWindows
+from pipeline._operators.geometry.resize import FILTER_ARGUMENTS, ResizeCpu, ResizeGpu
+from pipeline._operators.geometry.resize_arguments import (
+    RESIZE_ARGUMENTS,
+    Resized,
+    ResizedBatch,
+    ResizeGeometry,
+    solve_each,
+)
+
+__all__ = ["FAST_RESIZE_CROP_MIRROR", "RESIZE_CROP_MIRROR", "CroppedGeometry"]
+
+#: The bit of `mirror` that flips each axis.
+_BITS = {"W": 1, "H": 2, "D": 4}
+
+
+def _declare(name: str, doc: str, antialias: bool) -> OperatorSchema:
+    filters = tuple(
+        Argument(each.name, each.kind, each.doc, antialias) if each.name == "antialias" else each
+        for each in FILTER_ARGUMENTS
+    )
+    mirror = Argument(
+        "mirror", Kind.INT, "Sum of 1 to flip the width, 2 the height and 4 the depth.", 0, per_sample=True
+    )
+    return register(
+        OperatorSchema(
+            name,
+            f"{doc}\n\nA window that leaves the resized picture repeats its edge.",
+            (Input("data", "Pictures, volumes or sequences, as for `resize`."),),
+            (*RESIZE_ARGUMENTS, *filters, *CROP_ARGUMENTS, mirror),
+            devices=("cpu", "gpu"),
+        )
+    )
+
+
+RESIZE_CROP_MIRROR = _declare(
+    "resize_crop_mirror", "Makes what `resize`, `crop` and `flip` make one after the other, in one step.", True
+)
+FAST_RESIZE_CROP_MIRROR = _declare(
+    "fast_resize_crop_mirror", "Is `resize_crop_mirror` without antialiasing by default. Deprecated in DALI.", False
+)
+
+
+class CroppedGeometry(ResizeGeometry):
+    """Sizes and regions of windows of resized samples. Arguments as in `ResizeGeometry`."""
+
+    def __init__(self, arguments: Arguments, batch_size: int, axes: str) -> None:
+        super().__init__(arguments, batch_size, axes)
+        self._windows = CropWindows(arguments, batch_size, axes)
+        mirror = arguments.scalars("mirror", np.int64)
+        assert mirror is not None
+        self._mirror: list[int] = mirror.tolist()
+
+    @cached_property
+    def fixed_size(self) -> tuple[int, ...] | None:
+        known = self._windows.extents(super().fixed_size or (None,) * len(self._axes))
+        if known is None:
+            return None
+        size = tuple(extent for extent in known if extent is not None)
+        return size if len(size) == len(known) else None
+
+    def solve(self, sample: int, extents: Sequence[int]) -> Resized:
+        whole = super().solve(sample, extents)
+        start, size = self._windows.place(sample, whole.size)
+        low, high = [], []
+        for axis, letter in enumerate(self._axes):
+            step = (whole.high[axis] - whole.low[axis]) / whole.size[axis]
+            begin = whole.low[axis] + start[axis] * step
+            end = begin + size[axis] * step
+            if self._mirror[sample] & _BITS[letter]:
+                begin, end = end, begin
+            low.append(begin)
+            high.append(end)
+        unchanged = whole.whole and tuple(size) == whole.size and not self._mirror[sample]
+        return Resized(tuple(size), tuple(low), tuple(high), unchanged)
+
+    def solve_all(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
+        """Return sizes and regions of all samples, given (N, axes) extents."""
+        return solve_each(self, extents)
+
+
+@implements(RESIZE_CROP_MIRROR, "cpu")
+@implements(FAST_RESIZE_CROP_MIRROR, "cpu")
+class ResizeCropMirrorCpu(ResizeCpu):
+    """A resize of a region."""
+
+    geometry = CroppedGeometry
+
+
+@implements(RESIZE_CROP_MIRROR, "gpu")
+@implements(FAST_RESIZE_CROP_MIRROR, "gpu")
+class ResizeCropMirrorGpu(ResizeGpu):
+    """A resize of a region."""
+
+    geometry = CroppedGeometry

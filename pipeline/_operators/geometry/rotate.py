@@ -1,0 +1,100 @@
+"""Rotates pictures about their centre."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._imaging import affine
+from pipeline._operator_api.batch import Batch
+from pipeline._operators.boxes.transforms import rotation_axis
+from pipeline._operators.geometry.warps import WARP_ARGUMENTS, WARP_LAYOUTS, WarpCpu, WarpGpu, Warps
+from pipeline.errors import ArgumentTypeError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["ROTATE"]
+
+ROTATE = register(
+    OperatorSchema(
+        name="rotate",
+        doc="Rotates pictures, volumes or sequences about their centre. The output is as large as it has to be.",
+        inputs=(Input("data", f"Pictures, of one of the layouts {', '.join(WARP_LAYOUTS)}; HWC without a layout."),),
+        arguments=(
+            Argument("angle", Kind.FLOAT, "In degrees, counter-clockwise; about `axis` in space.", REQUIRED, True),
+            Argument("axis", Kind.FLOATS, "For volumes: three values, of any length but zero.", per_sample=True),
+            Argument("keep_size", Kind.BOOL, "The output is as large as the input.", False),
+            *WARP_ARGUMENTS,
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+# An extent that is larger than a whole number by less than this, in pixels, is that number.
+_SLACK = 1e-2
+
+
+class _Rotations(Warps):
+    """By `angle`."""
+
+    def __init__(self, batch: Batch, node: GraphNode, layout: str) -> None:
+        arguments = batch.arguments(node)
+        super().__init__(arguments, layout, batch.size)
+        self._siblings = batch.siblings
+        self._keep_size = arguments.constant("keep_size")
+        angle = arguments.scalars("angle", np.float32)
+        assert angle is not None
+        angle = angle.astype(np.float64)
+        if self.ndim == 2:
+            matrices = affine.rotation(angle)  # y points down, so this is counter-clockwise from output to input
+        else:
+            axis = rotation_axis(arguments)
+            if axis is None:
+                raise ArgumentTypeError("argument 'axis' is required for volumes")
+            matrices = affine.rotation(-angle, axis)
+        self._linear = matrices[..., :-1]
+
+    @property
+    def keeps_size(self) -> bool:
+        return bool(self._keep_size)
+
+    def default_size(self, sample: int, spatial: Sequence[int]) -> tuple[int, ...]:
+        """Return the extents of the smallest canvas that holds the whole result.
+
+        An extent is even or odd as the source's is along the axis that contributes most, so that pixels of rotations
+        by multiples of 90 degrees stay pixels. The frames of a sequence share one canvas, odd where most of them are.
+        """
+        if self._keep_size:
+            return tuple(spatial)
+        siblings = self._siblings(sample)
+        reach = np.abs(self._linear[siblings.start : siblings.stop].swapaxes(1, 2))  # by axes of output and source
+        extents = np.array(spatial[::-1])
+        size = np.ceil(reach @ extents - _SLACK).astype(np.int64).max(axis=0)
+        odd = (extents[reach.argmax(axis=2)] % 2).mean(axis=0) > 0.5
+        size += (size - odd) % 2
+        return tuple(size[::-1].tolist())
+
+    def matrices(self, sample: int, spatial: Sequence[int], size: Sequence[int], given: Array | None) -> Array:
+        linear = self._linear[sample]
+        offset = np.array(spatial[::-1]) / 2 - linear @ (np.array(size[::-1]) / 2)
+        matrix: Array = np.concatenate([linear, offset[:, None]], axis=1)
+        return matrix
+
+
+@implements(ROTATE, "cpu")
+class RotateCpu(WarpCpu):
+    """By `angle`."""
+
+    def warps(self, batch: Batch, layout: str) -> Warps:
+        return _Rotations(batch, self.node, layout)
+
+
+@implements(ROTATE, "gpu")
+class RotateGpu(WarpGpu):
+    """By `angle`."""
+
+    def warps(self, batch: Batch, layout: str) -> Warps:
+        return _Rotations(batch, self.node, layout)

@@ -1,0 +1,168 @@
+"""Slices samples along chosen axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Input, OperatorSchema
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, fail, shape_table
+from pipeline._operator_api.operator import OutputSpec, SampleOperator
+from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
+from pipeline._operator_api.output_specs import describe, known_extents
+from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS, Positional, SliceWindows, positional
+from pipeline._operators.geometry.windows import (
+    BORDER_POLICIES,
+    cut,
+    cut_batch,
+    fill_argument,
+    fill_values,
+    policy_argument,
+    policy_of,
+)
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
+from pipeline.tensors.cpu import Array, TensorListCPU
+
+__all__ = ["SLICE"]
+
+SLICE = register(
+    OperatorSchema(
+        name="slice",
+        doc="""Slices samples along chosen axes.
+
+The window is given by named arguments, or by two more inputs: where it begins and its shape. Relative values are
+multiplied by the axis' extent and only then rounded.""",
+        inputs=(
+            Input("data", "Samples of any shape."),
+            Input("anchor", "Where windows begin: one number an axis, a fraction if float.", True, any_device=True),
+            Input("shape_input", "Extents of windows: one number an axis, a fraction if float.", True, any_device=True),
+        ),
+        arguments=(
+            *SLICE_ARGUMENTS,
+            policy_argument(BORDER_POLICIES),
+            fill_argument(),
+            *dtype_arguments("Dtype of the output; by default the input's. Floats become integers toward zero."),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class _State:
+    windows: SliceWindows
+    policy: str
+    fill: tuple[float, ...]
+    channel_axis: int | None
+    dtype: np.dtype[Any] | None
+    normalized: tuple[bool, bool]
+
+
+def _channel_axis(layout: str, fill: Sequence[float]) -> int | None:
+    if len(fill) > 1 and "C" not in layout:
+        raise ArgumentValueError(
+            f"argument 'fill_values' has {len(fill)} values, and the layout {layout!r} has no channels"
+        )
+    return layout.index("C") if "C" in layout else None
+
+
+def _check_inputs(count: int) -> bool:
+    if count == 2:
+        raise ArgumentTypeError("the anchor needs a shape beside it, as a third input")
+    return count == 3
+
+
+@implements(SLICE, "cpu")
+class SliceCpu(SampleOperator[_State]):
+    """A view of the sample where the window lies inside and nothing is converted."""
+
+    def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
+        arguments = batch.arguments(self.node)
+        data = inputs[0]
+        known = known_extents(batch, self.node, inputs)
+        ndim = None if known is None else len(known)
+        windows = SliceWindows(arguments, batch.size, data.layout, ndim, _check_inputs(len(inputs)))
+        fill = arguments.constant("fill_values")
+        dtype = output_dtype(self.node)
+        state = _State(
+            windows,
+            policy_of(arguments.constant("out_of_bounds_policy")),
+            fill,
+            _channel_axis(windows.layout, fill),
+            dtype,
+            (arguments.constant("normalized_anchor"), arguments.constant("normalized_shape")),
+        )
+        extents = None if known is None else windows.unsliced(known)
+        return state, [describe(data.layout, extents, dtype or data.dtype)]
+
+    def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
+        data = inputs[0]
+        given = positional(inputs[1], inputs[2], state.normalized) if len(inputs) == 3 else None
+        start, extent = state.windows.place(sample, data.shape, given)
+        if len(state.fill) > 1:
+            assert state.channel_axis is not None
+            fill_values(state.fill, extent[state.channel_axis])
+        return cut(
+            data,
+            start,
+            extent,
+            policy=state.policy,
+            fill=state.fill,
+            channel_axis=-1 if state.channel_axis is None else state.channel_axis,
+            dtype=state.dtype,
+            out=out,
+        )
+
+
+@implements(SLICE, "gpu")
+class SliceGpu(GpuOperator):
+    """One launch a batch."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data, *bounds = inputs
+        arguments = batch.arguments(self.node)
+        windows = SliceWindows(arguments, batch.size, data.layout(), data.ndim, _check_inputs(len(inputs)))
+        starts, extents = self._place(windows, shape_table(data).tolist(), bounds)
+        fill = arguments.constant("fill_values")
+        channel_axis = _channel_axis(windows.layout, fill)
+        if len(fill) > 1:
+            for channels in set(extents[:, channel_axis].tolist()):
+                fill_values(fill, channels)
+        return [
+            cut_batch(
+                self.kernels,
+                batch.stream,
+                data,
+                starts,
+                extents,
+                policy=policy_of(arguments.constant("out_of_bounds_policy")),
+                fill=fill,
+                channel_axis=channel_axis,
+                dtype=output_dtype(self.node),
+                layout=data.layout(),
+            )
+        ]
+
+    def _place(self, windows: SliceWindows, shapes: list[list[int]], bounds: Sequence[Any]) -> tuple[Array, Array]:
+        for bound in bounds:
+            if not isinstance(bound, TensorListCPU):
+                raise ArgumentTypeError("the anchor and shape inputs must be on the CPU: add .cpu()")
+        normalized = self.node.argument("normalized_anchor"), self.node.argument("normalized_shape")
+        placed: list[tuple[list[int], list[int]]] = []
+        failures: list[tuple[int, PipelineError]] = []
+        for sample, shape in enumerate(shapes):
+            given: Positional | None = None
+            if bounds:
+                given = positional(bounds[0].samples[sample], bounds[1].samples[sample], normalized)
+            try:
+                placed.append(windows.place(sample, shape, given))
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        starts, extents = (np.array(column, np.int64) for column in zip(*placed, strict=True))
+        return starts, extents

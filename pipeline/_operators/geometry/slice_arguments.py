@@ -1,0 +1,198 @@
+"""The arguments of `slice`: which axes, and from where to where, absolute or relative."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from pipeline._declaration.schema import Argument, Kind
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operators.geometry.windows import round_half_away
+from pipeline.errors import ArgumentValueError, PipelineError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["SLICE_ARGUMENTS", "SliceWindows", "positional"]
+
+SLICE_ARGUMENTS = (
+    Argument(
+        "axes", Kind.INTS, "Axes that are sliced, in the order of the other arguments; negative ones count from the "
+        "last. By default `axis_names` says which.", per_sample=True,
+    ),
+    Argument("axis_names", Kind.STRING, "The same as letters of the layout; all axes if empty.", "WH"),
+    Argument("start", Kind.INTS, "First element along each axis.", per_sample=True),
+    Argument("end", Kind.INTS, "Element after the last along each axis.", per_sample=True),
+    Argument("shape", Kind.INTS, "Extent along each axis.", per_sample=True),
+    Argument("rel_start", Kind.FLOATS, "Like start, as a fraction of the axis' extent.", per_sample=True),
+    Argument("rel_end", Kind.FLOATS, "Like end, as a fraction of the axis' extent.", per_sample=True),
+    Argument("rel_shape", Kind.FLOATS, "Like shape, as a fraction of the axis' extent.", per_sample=True),
+    Argument("normalized_anchor", Kind.BOOL, "Whether a float anchor input is a fraction of the extent.", True),
+    Argument("normalized_shape", Kind.BOOL, "Whether a float shape input is a fraction of the extent.", True),
+)  # fmt: skip
+
+# What an empty layout stands for, by number of dimensions.
+_IMPLIED_LAYOUTS = {2: "HW", 3: "HWC", 4: "DHWC"}
+
+_Rows = Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """Where slices begin or end: values by sample and axis; `rows` is None where the axis itself decides."""
+
+    name: str
+    rows: _Rows | None
+    relative: bool = False
+    from_start: bool = False
+
+    def value(self, sample: int, position: int, extent: int, *, exact: bool = False) -> float:
+        """Return the bound in elements, not rounded to one yet; fractions are multiplied in float32 unless `exact`."""
+        assert self.rows is not None
+        row = self.rows[sample]
+        value = row[position] if len(row) > 1 else row[0]
+        if not self.relative:
+            return value
+        return value * extent if exact else float(np.float32(value * extent))
+
+
+class Positional(NamedTuple):
+    """Anchor and shape that came as inputs, for one sample: values by axis, and which are fractions."""
+
+    anchor: list[float]
+    shape: list[float]
+    fractions: tuple[bool, bool]
+
+
+def positional(anchor: Array, shape: Array, normalized: tuple[bool, bool]) -> Positional:
+    """Read the anchor and shape inputs of a sample."""
+    floats = anchor.dtype.kind == "f", shape.dtype.kind == "f"
+    fractions = floats[0] and normalized[0], floats[1] and normalized[1]
+    return Positional(anchor.ravel().tolist(), shape.ravel().tolist(), fractions)
+
+
+class SliceWindows:
+    """The windows of a batch, by the arguments of `SLICE_ARGUMENTS`.
+
+    Args:
+        arguments: of the operator for this batch.
+        batch_size: number of samples.
+        layout: of the samples, maybe empty.
+        ndim: number of dimensions, when it is known.
+        with_inputs: whether anchor and shape come as inputs.
+
+    Raises:
+        ArgumentValueError: for arguments that exclude each other, or axes that aren't there.
+    """
+
+    def __init__(self, arguments: Arguments, batch_size: int, layout: str, ndim: int | None, with_inputs: bool) -> None:
+        self.ndim = ndim if ndim is not None else len(layout) or 3
+        self.layout = layout or _IMPLIED_LAYOUTS.get(self.ndim, "")
+        self._axes = self._find_axes(arguments, batch_size)
+        named = [name for name in _NAMES if arguments.given(name)]
+        if with_inputs and named:
+            raise ArgumentValueError(f"argument {named[0]!r} can't be used together with the anchor and shape inputs")
+        if not with_inputs and not named:
+            raise ArgumentValueError("nothing says what to slice: give start, end, shape, rel_* or two more inputs")
+        self._begin = _bound(arguments, ("start", "rel_start"))
+        self._end = _bound(arguments, ("end", "rel_end", "shape", "rel_shape"))
+        self._check_lengths(batch_size)
+
+    def place(self, sample: int, shape: Sequence[int], given: Positional | None) -> tuple[list[int], list[int]]:
+        """Return where a sample's window begins and its extents, along all axes. It may leave the sample.
+
+        Raises:
+            PipelineError: for a window that ends before it begins, or a wrong number of values.
+        """
+        if len(shape) != self.ndim:
+            raise PipelineError(f"the sample has {len(shape)} dimensions, {self.ndim} were expected")
+        axes = self._axes[sample]
+        if given is not None and not len(given.anchor) == len(given.shape) == len(axes):
+            raise PipelineError(
+                f"{len(axes)} axes are sliced, the anchor has {len(given.anchor)} values the shape {len(given.shape)}"
+            )
+        start, extent = [0] * len(shape), list(shape)
+        for position, axis in enumerate(axes):
+            size = shape[axis]
+            low, high = (
+                self._from_arguments(sample, position, size) if given is None else _from_inputs(given, position, size)
+            )
+            first, last = round_half_away(low), round_half_away(high)
+            if last < first:
+                raise PipelineError(f"axis {axis}: the slice ends at {last}, before it begins at {first}")
+            start[axis], extent[axis] = first, last - first
+        return start, extent
+
+    def unsliced(self, known: Sequence[int | None]) -> list[int | None]:
+        """Return what is known of the windows' extents: those of axes that aren't sliced."""
+        sliced = {axis for axes in self._axes for axis in axes}
+        return [None if axis in sliced else extent for axis, extent in enumerate(known)]
+
+    def _from_arguments(self, sample: int, position: int, size: int) -> tuple[float, float]:
+        low = 0.0 if self._begin.rows is None else self._begin.value(sample, position, size)
+        if self._end.rows is None:
+            return low, size
+        high = self._end.value(sample, position, size)
+        if not self._end.from_start:
+            return low, high
+        if self._begin.relative and self._end.relative and high >= 0:
+            # DALI rounds the products for each bound to float32, but not for the end that is the sum of two.
+            end = self._begin.value(sample, position, size, exact=True)
+            return low, max(low, end + self._end.value(sample, position, size, exact=True))
+        return low, low + high
+
+    def _find_axes(self, arguments: Arguments, batch_size: int) -> list[list[int]]:
+        given = arguments.rows("axes", np.int64)
+        if given is None:
+            names = arguments.constant("axis_names")
+            missing = [name for name in names if name not in self.layout]
+            if missing:
+                raise ArgumentValueError(
+                    f"axis {missing[0]!r} of argument 'axis_names' isn't in the layout {self.layout!r}: give 'axes'"
+                )
+            axes = [self.layout.index(name) for name in names] if names else list(range(self.ndim))
+            return [self._check_axes(axes)] * batch_size
+        if arguments.given("axis_names"):
+            raise ArgumentValueError("arguments 'axes' and 'axis_names' can't be used together")
+        if arguments.per_sample("axes"):
+            return [self._check_axes(row.tolist()) for row in given]
+        return [self._check_axes(given[0].tolist() or list(range(self.ndim)))] * batch_size
+
+    def _check_axes(self, axes: Sequence[int]) -> list[int]:
+        found = [axis + self.ndim if axis < 0 else axis for axis in axes]
+        if any(not 0 <= axis < self.ndim for axis in found) or len(set(found)) < len(found):
+            raise ArgumentValueError(f"axes {list(axes)} aren't different axes of {self.ndim} dimensions")
+        return found
+
+    def _check_lengths(self, batch_size: int) -> None:
+        for bound in (self._begin, self._end):
+            if bound.rows is None:
+                continue
+            for sample in range(batch_size):
+                if len(bound.rows[sample]) not in (1, len(self._axes[sample])):
+                    raise ArgumentValueError(
+                        f"argument {bound.name!r} has {len(bound.rows[sample])} values for sample {sample}, "
+                        f"{len(self._axes[sample])} axes are sliced"
+                    )
+
+
+_NAMES = ("start", "rel_start", "end", "rel_end", "shape", "rel_shape")
+
+
+def _bound(arguments: Arguments, names: Sequence[str]) -> _Bound:
+    given = [name for name in names if arguments.given(name)]
+    if len(given) > 1:
+        raise ArgumentValueError(f"arguments {given[0]!r} and {given[1]!r} can't be used together")
+    if not given:
+        return _Bound(names[0], None)
+    (name,) = given
+    rows = arguments.rows(name, np.float32 if name.startswith("rel_") else np.int64)
+    assert rows is not None
+    values: _Rows = [row.tolist() for row in rows] if arguments.per_sample(name) else [rows[0].tolist()] * len(rows)
+    return _Bound(name, values, name.startswith("rel_"), name.endswith("shape"))
+
+
+def _from_inputs(given: Positional, position: int, size: int) -> tuple[float, float]:
+    low = given.anchor[position] * (size if given.fractions[0] else 1)
+    return low, low + given.shape[position] * (size if given.fractions[1] else 1)

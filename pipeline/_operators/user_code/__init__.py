@@ -1,0 +1,1 @@
+"""Operators that run or take in the user's code and data."""

@@ -1,0 +1,129 @@
+"""A whole pipeline of NVIDIA DALI as one operator, for who has that package and wants our transport around it."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import Edge, GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import BatchOperator, Setup
+from pipeline._operator_api.request import TensorList
+from pipeline.errors import BuildError, PipelineError
+from pipeline.tensors.cpu import TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["NVIDIA_PIPELINE", "own_tensors"]
+
+
+def _output_count(arguments: Mapping[str, Any]) -> int:
+    return int(arguments["output_count"])
+
+
+NVIDIA_PIPELINE = register(
+    OperatorSchema(
+        name="nvidia_pipeline",
+        doc="""Runs a pipeline of NVIDIA DALI.
+
+Its inputs are fed and its outputs copied, a batch at a time. What it draws at random depends on the order of batches.
+After an error it is made anew, since DALI's pipelines can't go on after one.""",
+        inputs=(Input("data", "A batch for each of its external sources.", optional=True),),
+        arguments=(
+            Argument("serialized", Kind.OBJECT, "The pipeline as its `serialize` returned it.", REQUIRED),
+            Argument("input_names", Kind.STRINGS, "Names of its external sources, as the inputs come.", ()),
+            Argument("output_count", Kind.INT, "How many outputs it has.", REQUIRED),
+        ),
+        devices=("cpu", "mixed"),
+        outputs=_output_count,
+        variadic=True,
+        hidden=True,
+    )
+)
+
+
+@implements(NVIDIA_PIPELINE, "cpu", "mixed")
+class NvidiaPipeline(BatchOperator):
+    """One batch at a time; it has its own threads, and its outputs lie where it put them, on the CPU or the GPU."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._lock = threading.Lock()
+        self._pipeline = self._make()
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[TensorList]:
+        with self._lock:
+            try:
+                if self._pipeline is None:
+                    self._pipeline = self._make()
+                for name, data in zip(self.node.argument("input_names"), inputs, strict=True):
+                    self._pipeline.feed_input(name, data.samples, layout=data.layout() or None)
+                outputs = self._pipeline.run()
+                return [self._take(batch, index, output) for index, output in enumerate(outputs)]
+            except PipelineError:
+                raise
+            except Exception as error:
+                self._pipeline = None
+                # DALI tells everything twice, from the second line on what to do about a pipeline that is lost.
+                raise PipelineError(f"NVIDIA DALI: {type(error).__name__}: {error}") from error
+
+    def _make(self) -> Any:
+        try:
+            dali = importlib.import_module("nvidia.dali")
+        except ImportError as error:
+            raise BuildError(f"a pipeline of NVIDIA DALI needs that package where the server runs: {error}") from error
+        # One batch in, one batch out: a deeper queue would wait for batches that may never come.
+        return dali.Pipeline.deserialize(self.node.argument("serialized"), prefetch_queue_depth=1)
+
+    def _take(self, batch: Batch, index: int, output: Any) -> TensorList:
+        """Copy an output: DALI's next run overwrites it."""
+        if len(output) != batch.size:
+            raise PipelineError(f"output {index} has {len(output)} samples, the batch has {batch.size}")
+        if _is_on_gpu(output):
+            with batch.stream:
+                return own_tensors(output)
+        if not output.is_dense_tensor():
+            return own_tensors(output)
+        samples = [np.asarray(output[sample]) for sample in range(batch.size)]
+        target, owner = batch.allocate(Edge(self.node.index, index), (batch.size, *samples[0].shape), samples[0].dtype)
+        errors = batch.pool.run(partial(_copy_sample, target, samples), batch.size)
+        if errors:
+            raise errors[0][1]
+        made = TensorListCPU(target, output.layout())
+        made.owner = owner
+        return made
+
+
+def own_tensors(output: Any) -> TensorList:
+    """Copy a batch of NVIDIA DALI, on the CPU or the GPU, to memory of its own.
+
+    Args:
+        output: a `TensorListCPU` or `TensorListGPU` of that package.
+    """
+    layout, dense = output.layout(), output.is_dense_tensor()
+    if not _is_on_gpu(output):
+        if dense:
+            return TensorListCPU(np.array(output.as_tensor()), layout)
+        return TensorListCPU([np.array(output[sample]) for sample in range(len(output))], layout)
+    import cupy
+
+    if dense:
+        made = TensorListGPU(cupy.array(cupy.asarray(output.as_tensor())), layout)
+    else:
+        made = TensorListGPU([cupy.array(cupy.asarray(output[sample])) for sample in range(len(output))], layout)
+    cupy.cuda.get_current_stream().synchronize()  # before DALI may write there again
+    return made
+
+
+def _is_on_gpu(output: Any) -> bool:
+    return type(output).__name__ == "TensorListGPU"
+
+
+def _copy_sample(target: Any, samples: Sequence[Any], sample: int) -> None:
+    target[sample] = samples[sample]

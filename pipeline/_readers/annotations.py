@@ -1,0 +1,115 @@
+"""Annotations of a data set as COCO writes them, from their JSON file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pipeline._imaging.masks import mask_of_polygon, mask_of_runs, runs_of_text
+from pipeline.errors import BuildError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["AnnotatedPicture", "read_annotations"]
+
+
+@dataclass
+class AnnotatedPicture:
+    """A picture and the objects on it.
+
+    Attributes:
+        path: as the file of annotations has it.
+        number: id of the picture.
+        height, width: in pixels.
+        boxes: x, y, width and height of each object, in pixels.
+        labels: of each object.
+        outlines: of each object: polygons, or a mapping with run lengths.
+    """
+
+    path: str
+    number: int
+    height: int
+    width: int
+    boxes: list[Sequence[float]] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)
+    outlines: list[Any] = field(default_factory=list)
+
+    def polygons(self) -> tuple[Array, Array]:
+        """Return (object, first vertex, end) of each polygon, int32, and all vertices, float32; no run lengths."""
+        rows, vertices, count = [], [], 0
+        for number, outline in enumerate(self.outlines):
+            for polygon in () if isinstance(outline, Mapping) else outline:
+                points = np.asarray(polygon, np.float32).reshape(-1, 2)
+                rows.append((number, count, count + len(points)))
+                vertices.append(points)
+                count += len(points)
+        made = np.concatenate(vertices) if vertices else np.empty((0, 2), np.float32)
+        return np.array(rows, np.int32).reshape(-1, 3), made
+
+    def mask(self) -> Array:
+        """Return the label of each pixel, int32 of (height, width, 1): the largest one of its objects, or 0."""
+        made = np.zeros((self.height, self.width), np.int32)
+        for number in np.argsort(self.labels, kind="stable").tolist():
+            for inside in self._insides(self.outlines[number]):
+                made[inside] = self.labels[number]
+        return made[:, :, None]
+
+    def _insides(self, outline: Any) -> list[Array]:
+        if isinstance(outline, Mapping):
+            counts = outline["counts"]
+            runs = runs_of_text(counts) if isinstance(counts, str) else counts
+            return [mask_of_runs(runs, self.height, self.width)]
+        return [mask_of_polygon(polygon, self.height, self.width) for polygon in outline]
+
+
+def read_annotations(
+    path: str, *, remap: bool, crowds: bool, smallest: float, outlines: bool
+) -> list[AnnotatedPicture]:
+    """Read a file of annotations.
+
+    Args:
+        path: of the JSON file.
+        remap: number categories from 1 on, in their order in the file, instead of by their ids.
+        crowds: whether objects that are crowds count.
+        smallest: objects that are narrower or lower than that many pixels don't count.
+        outlines: whether to keep them.
+
+    Returns:
+        the pictures in the order of their ids.
+
+    Raises:
+        BuildError: the file can't be read, or is no such file.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            content = json.load(file)
+        return _pictures(content, remap, crowds, smallest, outlines)
+    except OSError as error:
+        raise BuildError(f"can't read annotations_file {path!r}: {error.strerror or error}") from error
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BuildError(
+            f"annotations_file {path!r} is not as COCO writes them: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _pictures(content: Any, remap: bool, crowds: bool, smallest: float, outlines: bool) -> list[AnnotatedPicture]:
+    labels = {
+        category["id"]: number if remap else category["id"] for number, category in enumerate(content["categories"], 1)
+    }
+    pictures = {
+        image["id"]: AnnotatedPicture(image["file_name"], image["id"], image["height"], image["width"])
+        for image in content["images"]
+    }
+    for annotation in content["annotations"]:
+        box = annotation["bbox"]
+        if (annotation.get("iscrowd") and not crowds) or min(box[2:4]) < smallest:
+            continue
+        picture = pictures[annotation["image_id"]]
+        picture.boxes.append(box)
+        picture.labels.append(labels[annotation["category_id"]])
+        if outlines:
+            picture.outlines.append(annotation["segmentation"])
+    return [picture for _, picture in sorted(pictures.items())]

@@ -1,0 +1,162 @@
+"""`readers.coco`: pictures with objects, as COCO annotates them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.operator import OutputSpec, Setup
+from pipeline._readers.annotations import AnnotatedPicture, read_annotations
+from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
+from pipeline._readers.data_reader import reads
+from pipeline._readers.file_lists import read_file
+from pipeline._readers.loader import Loader
+from pipeline.errors import ArgumentValueError, BuildError, InputError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["CocoLoader"]
+
+_INT32, _FLOAT = np.dtype(np.int32), np.dtype(np.float32)
+_OLD_NAMES = {"polygon_masks": "masks", "image_ids": "save_img_ids"}
+_MISSING = (
+    "preprocessed_annotations",
+    "meta_files_path",
+    "save_preprocessed_annotations",
+    "save_preprocessed_annotations_dir",
+    "dump_meta_files",
+    "dump_meta_files_path",
+)
+
+
+def _wants(arguments: Mapping[str, Any], name: str) -> bool:
+    return bool(arguments.get(name) or arguments.get(_OLD_NAMES.get(name, "")))
+
+
+def _outputs(arguments: Mapping[str, Any]) -> int:
+    names = ("polygon_masks", "pixelwise_masks", "image_ids")
+    return 3 + sum(_wants(arguments, name) for name in names) + _wants(arguments, "polygon_masks")
+
+
+@reads(
+    OperatorSchema(
+        name="readers.coco",
+        doc="""Reads pictures and the objects on them.
+
+The outputs are the bytes of the picture's file, 1-D uint8; the objects' boxes, float32 of shape (M, 4): x, y, width and
+height; and their labels, int32 of shape (M,), which number the categories from 1 on. With `polygon_masks` there follow
+polygons, int32 of shape (P, 3): the object, the first vertex and the end; and vertices, float32 of shape (V, 2). With
+`pixelwise_masks` there follows the label of each pixel, int32 of (height, width, 1), 0 where no object is; of objects
+that overlap it is the largest label. With `image_ids` the id of the picture follows, int32 of shape (1,).
+
+Pictures come in the order of their ids. Objects that are given as run lengths have no polygons.""",
+        arguments=(
+            Argument("file_root", Kind.STRING, "The folder that the pictures' paths are relative to."),
+            Argument("annotations_file", Kind.STRING, "The JSON file."),
+            Argument("images", Kind.STRINGS, "Paths of pictures, as in the file: only these, in this order."),
+            Argument("ltrb", Kind.BOOL, "Boxes are left, top, right, bottom.", False),
+            Argument("ratio", Kind.BOOL, "Boxes and vertices are relative to the picture's extents.", False),
+            Argument("skip_empty", Kind.BOOL, "Leave pictures without objects out.", False),
+            Argument("size_threshold", Kind.FLOAT, "Objects narrower or lower than this, in pixels, don't count.", 0.1),
+            Argument("include_iscrowd", Kind.BOOL, "Whether objects marked as crowds count.", True),
+            Argument("avoid_class_remapping", Kind.BOOL, "Labels are the ids of the categories.", False),
+            Argument("polygon_masks", Kind.BOOL, "Return polygons and vertices.", False),
+            Argument("pixelwise_masks", Kind.BOOL, "Return the label of each pixel.", False),
+            Argument("image_ids", Kind.BOOL, "Return the pictures' ids.", False),
+            Argument("masks", Kind.BOOL, "Deprecated: as `polygon_masks`, in numbers of coordinates, 2 a vertex."),
+            Argument("save_img_ids", Kind.BOOL, "Deprecated name of `image_ids`."),
+            *(
+                Argument(name, Kind.OBJECT, "Not there: annotations are read from their JSON file.")
+                for name in _MISSING
+            ),
+            *READER_ARGUMENTS,
+            *EPOCH_SHUFFLE_ARGUMENTS,
+        ),
+        outputs=_outputs,
+    )
+)
+class CocoLoader(Loader):
+    """Whole files and what is known of them."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        given = node.argument
+        for name in _MISSING:
+            if given(name):
+                raise ArgumentValueError(f"argument {name!r} is not there yet: give 'annotations_file'")
+        for name in ("file_root", "annotations_file"):
+            if not given(name):
+                raise ArgumentValueError(f"argument {name!r} is needed")
+        self._polygons = _wants(node.arguments, "polygon_masks")
+        self._pixelwise = bool(given("pixelwise_masks"))
+        self._ids = _wants(node.arguments, "image_ids")
+        if self._polygons and self._pixelwise:
+            raise ArgumentValueError("arguments 'polygon_masks' and 'pixelwise_masks' exclude each other")
+        self._pictures: list[AnnotatedPicture] = []
+        self.outputs = (
+            OutputSpec(dtype=np.dtype(np.uint8)),
+            OutputSpec(dtype=_FLOAT),
+            OutputSpec(dtype=_INT32),
+            *((OutputSpec(dtype=_INT32), OutputSpec(dtype=_FLOAT)) if self._polygons else ()),
+            *((OutputSpec(layout="HWC", dtype=_INT32),) if self._pixelwise else ()),
+            *((OutputSpec(shape=(1,), dtype=_INT32),) if self._ids else ()),
+        )
+
+    def open(self) -> int:
+        given = self.node.argument
+        path = given("annotations_file")
+        found = read_annotations(
+            path,
+            remap=not given("avoid_class_remapping"),
+            crowds=given("include_iscrowd"),
+            smallest=given("size_threshold"),
+            outlines=self._polygons or self._pixelwise,
+        )
+        if given("images") is not None:
+            named = {picture.path: picture for picture in found}
+            unknown = [name for name in given("images") if name not in named]
+            if unknown:
+                raise BuildError(f"annotations_file {path!r} knows no picture {unknown[0]!r}")
+            found = [named[name] for name in given("images")]
+        self._pictures = [picture for picture in found if picture.labels or not given("skip_empty")]
+        if not self._pictures:
+            raise BuildError(f"annotations_file {path!r} names no pictures to read")
+        return len(self._pictures)
+
+    def read(self, entry: int) -> tuple[Array, ...]:
+        picture = self._pictures[entry]
+        made = [
+            read_file(os.path.join(self.node.argument("file_root"), picture.path)),
+            self._boxes(picture),
+            np.array(picture.labels, np.int32),
+        ]
+        if self._polygons:
+            polygons, vertices = picture.polygons()
+            if self.node.argument("masks"):
+                polygons[:, 1:] *= 2
+            made += [polygons, vertices / _extents(picture) if self.node.argument("ratio") else vertices]
+        if self._pixelwise:
+            try:
+                made.append(picture.mask())
+            except (KeyError, TypeError, ValueError) as error:
+                raise InputError(f"the outlines on {picture.path!r} are not as COCO writes them: {error}") from error
+        if self._ids:
+            made.append(np.array([picture.number], np.int32))
+        return tuple(made)
+
+    def source_info(self, entry: int) -> str:
+        return self._pictures[entry].path
+
+    def _boxes(self, picture: AnnotatedPicture) -> Array:
+        boxes = np.array(picture.boxes, np.float32).reshape(-1, 4)
+        if self.node.argument("ltrb"):
+            boxes[:, 2:] += boxes[:, :2]
+        return boxes / np.tile(_extents(picture), 2) if self.node.argument("ratio") else boxes
+
+
+def _extents(picture: AnnotatedPicture) -> Array:
+    return np.array([picture.width, picture.height], np.float32)

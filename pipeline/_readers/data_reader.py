@@ -1,0 +1,174 @@
+"""The reader that all formats share: it makes batches of what a `Loader` reads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import OperatorSchema
+from pipeline._graph.graph import Edge, GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import OutputSpec, Setup
+from pipeline._operator_api.reader import Reader, ReaderMeta, ReaderPosition
+from pipeline._operator_api.request import TensorList
+from pipeline._operator_api.upload import upload
+from pipeline._readers.arguments import ReaderArguments
+from pipeline._readers.loader import Loader
+from pipeline._readers.order import BufferShuffled, EpochShuffled, Order, Sequential
+from pipeline._readers.reading_ahead import Column, ReadAhead, Reading
+from pipeline._readers.sharding import Cursor, Sharding
+from pipeline.errors import SerializationError
+from pipeline.tensors.cpu import TensorListCPU
+from pipeline.tensors.gpu import TensorListGPU
+
+__all__ = ["DataReader", "reads"]
+
+_MOST_THREADS = 8
+
+
+class DataReader(Reader):
+    """Reads a data set on threads of its own, ahead of the pipeline.
+
+    Reading waits for disks and networks, so it has no place on the threads of the CPU stage.
+
+    Args:
+        node: the node of the graph.
+        setup: sizes and devices.
+    """
+
+    #: Knows the format.
+    loader: ClassVar[type[Loader]]
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        self._arguments = ReaderArguments.of(node)
+        self._loader = self.loader(node, setup)
+        self._lock = threading.Lock()  # guards listing: `meta` is asked for by any thread
+        self._opened: tuple[Sharding, ReadAhead] | None = None
+        self._restored = ReaderPosition()  # where to begin, until then
+        if not self._arguments.lazy_init:
+            self._open()
+
+    @property
+    def meta(self) -> ReaderMeta:
+        sharding, _ = self._open()
+        return ReaderMeta(
+            sharding.entries,
+            sharding.num_shards,
+            sharding.shard_id,
+            sharding.pad_last_batch,
+            sharding.stick_to_shard,
+        )
+
+    def begin(self, batch_size: int) -> Reading:
+        return self._open()[1].next(batch_size)
+
+    def skip(self, batch_size: int) -> None:
+        self._open()[1].skip(batch_size)
+
+    @property
+    def position(self) -> ReaderPosition:
+        if self._opened is None:
+            return self._restored
+        sharding, ahead = self._opened
+        return ReaderPosition(ahead.cursor.epoch, ahead.cursor.offset, sharding.entries)
+
+    def restore(self, position: ReaderPosition) -> None:
+        self._restored = position
+        if self._opened is not None:
+            self._seek(*self._opened)
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        reading = batch.reads.by_reader[self.node.index]
+        assert isinstance(reading, Reading)
+        columns = reading.wait()
+        outputs = [
+            self._gather(batch, number, spec, column)
+            for number, (spec, column) in enumerate(zip(self._loader.outputs, columns, strict=True))
+        ]
+        if self.node.device == "cpu":
+            return outputs
+        return [upload(batch, each) if isinstance(each, TensorListCPU) else each for each in outputs]
+
+    def close(self) -> None:
+        """End the threads. The executor calls it, after the last batch."""
+        if self._opened is not None:
+            self._opened[1].close()
+        self._loader.close()
+
+    def _gather(self, batch: Batch, number: int, spec: OutputSpec, column: Column) -> TensorList:
+        if isinstance(column, TensorListCPU):
+            return column.with_layout(spec.layout) if spec.layout else column
+        if not isinstance(column[0], np.ndarray):  # on the GPU; complete, and of another stream
+            batch.keep_alive.extend(column)
+            return TensorListGPU(column, spec.layout)
+        if spec.shape is None or spec.dtype is None:
+            return TensorListCPU(column, spec.layout)
+        array, owner = batch.allocate(Edge(self.node.index, number), (batch.size, *spec.shape), spec.dtype)
+        if isinstance(column, np.ndarray):
+            np.copyto(array, column)
+        else:
+            np.stack(column, out=array)
+        made = TensorListCPU(array, spec.layout)
+        made.owner = owner
+        return made
+
+    def _open(self) -> tuple[Sharding, ReadAhead]:
+        """List the data set, if that wasn't done."""
+        with self._lock:
+            if self._opened is None:
+                given = self._arguments
+                sharding = Sharding(
+                    self._loader.open(),
+                    given.shard_id,
+                    given.num_shards,
+                    given.stick_to_shard or given.shuffle_after_epoch,
+                    given.pad_last_batch,
+                )
+                ahead = ReadAhead(
+                    sharding,
+                    self._order(sharding),
+                    self._loader,
+                    given.prefetch_queue_depth,
+                    min(max(2, self.setup.num_threads), _MOST_THREADS),
+                    f"{THREAD_PREFIX}{self.node.name}",
+                )
+                self._seek(sharding, ahead)
+                self._opened = sharding, ahead
+            return self._opened
+
+    def _order(self, sharding: Sharding) -> Order:
+        given = self._arguments
+        if given.shuffle_after_epoch:
+            return EpochShuffled(sharding, given.shuffle_after_epoch_seed)
+        if given.random_shuffle:
+            own = self.node.argument("seed")
+            seed, stream = (own, 0) if own >= 0 else (self.setup.seed, self.node.random_stream)
+            return BufferShuffled(sharding, given.initial_fill, seed, stream, self._loader.random_access)
+        return Sequential(sharding)
+
+    def _seek(self, sharding: Sharding, ahead: ReadAhead) -> None:
+        position = self._restored
+        if position.entries not in (0, sharding.entries):
+            raise SerializationError(
+                f"{self.node.display}: the checkpoint is of a data set of {position.entries} entries, there are "
+                f"{sharding.entries}"
+            )
+        ahead.seek(Cursor(position.epoch, position.offset))
+
+
+def reads(schema: OperatorSchema) -> Callable[[type[Loader]], type[Loader]]:
+    """Class decorator of a `Loader`: makes it the reader that is declared, with all that readers share."""
+    register(schema)
+
+    def add(loader: type[Loader]) -> type[Loader]:
+        made = type(loader.__name__.replace("Loader", "Reader"), (DataReader,), {"loader": loader})
+        implements(schema, *schema.devices)(made)
+        return loader
+
+    return add

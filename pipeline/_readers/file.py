@@ -1,0 +1,148 @@
+"""`readers.file`: files, each with a label."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from pipeline._bulk.paths import PathTable
+from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.operator import OutputSpec, Setup
+from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
+from pipeline._readers.data_reader import reads
+from pipeline._readers.file_lists import PICTURES, SOUNDS, list_files, list_folders, matcher, read_file_list
+from pipeline._readers.loader import FilesLoader
+from pipeline.errors import ArgumentValueError, BuildError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["FileLoader"]
+
+_LABELS = np.iinfo(np.int32)
+_LINE = re.compile(r"(.*\S)\s+(\d+)\s*")
+
+
+@reads(
+    OperatorSchema(
+        name="readers.file",
+        doc="""Reads files, each with a label.
+
+The files are those in the folders below `file_root`, where the label is the number of the folder in the order of
+their names; or those that `file_list` or `files` name. The outputs are the bytes of a file, 1-D uint8, and its label,
+int32 of shape (1,).
+
+Folders and files are sorted by name, and only folders directly below `file_root` are looked into. A file that can't
+be read is the error of its batch; the next batch goes on.""",
+        arguments=(
+            Argument(
+                "file_root",
+                Kind.STRING,
+                "The folder with a folder for each label; or the folder that `files` and `file_list` are relative to.",
+            ),
+            Argument("files", Kind.STRINGS, "Paths of the files."),
+            Argument("labels", Kind.INTS, "Labels of `files`; by default their positions in it."),
+            Argument(
+                "file_list",
+                Kind.STRING,
+                "A text file with a path and a label, which is 0 or more, in each line. Paths are relative to "
+                "`file_root`, by default to the folder of this file.",
+            ),
+            Argument("file_filters", Kind.STRINGS, "Patterns, one of which a file's name must fit.", PICTURES + SOUNDS),
+            Argument("dir_filters", Kind.STRINGS, "Patterns, one of which a folder's name must fit; by default any."),
+            Argument("case_sensitive_filter", Kind.BOOL, "Whether patterns tell A from a.", False),
+            *READER_ARGUMENTS,
+            *EPOCH_SHUFFLE_ARGUMENTS,
+        ),
+        outputs=2,
+    )
+)
+class FileLoader(FilesLoader):
+    """Whole files."""
+
+    outputs = (OutputSpec(dtype=np.dtype(np.uint8)), OutputSpec(shape=(1,), dtype=np.dtype(np.int32)))
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        given = node.argument
+        if given("files") is not None and given("file_list") is not None:
+            raise ArgumentValueError("arguments 'files' and 'file_list' exclude each other")
+        if given("files") is None:
+            if given("labels") is not None:
+                raise ArgumentValueError("argument 'labels' needs 'files'")
+            if given("file_list") is None and given("file_root") is None:
+                raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is needed")
+        for name in ("files", "file_filters", "dir_filters"):
+            if given(name) == ():
+                raise ArgumentValueError(f"argument {name!r} is an empty list")
+        self._root = ""
+        self._paths: list[str] = []  # relative to the root where they aren't absolute
+        self._labels = np.empty(0, np.int32)
+
+    def open(self) -> int:
+        given = self.node.argument
+        self._root = given("file_root") or ""
+        if given("files") is not None:
+            self._paths = [*given("files")]
+            labels = given("labels")
+            if labels is not None and len(labels) != len(self._paths):
+                raise ArgumentValueError(f"{len(labels)} labels for {len(self._paths)} files")
+            self._set_labels(range(len(self._paths)) if labels is None else labels)
+        elif given("file_list") is not None:
+            self._list_lines(given("file_list"))
+        else:
+            self._list_tree()
+        self.paths = PathTable.of(self._paths, self._root)
+        return len(self._paths)
+
+    def rest(self, entries: Sequence[int]) -> Sequence[Array]:
+        return (self._labels[entries, None],)
+
+    def source_info(self, entry: int) -> str:
+        return self._paths[entry]
+
+    def _list_tree(self) -> None:
+        given = self.node.argument
+        case_sensitive = given("case_sensitive_filter")
+        folders = list_folders(self._root)
+        if given("dir_filters") is not None:
+            fits = matcher(given("dir_filters"), case_sensitive)
+            folders = [folder for folder in folders if fits.match(folder)]
+        fits = matcher(given("file_filters"), case_sensitive)
+        labels = []
+        for label, folder in enumerate(folders):
+            names = list_files(os.path.join(self._root, folder), fits)
+            self._paths += [f"{folder}{os.sep}{name}" for name in names]
+            labels += [label] * len(names)
+        if not labels:
+            wanted = ", ".join(given("file_filters"))
+            raise BuildError(
+                f"no files in the {len(folders)} folders below file_root {self._root!r} that fit {wanted}"
+                if folders
+                else f"no folders below file_root {self._root!r}: files are looked for in folders, one for each label"
+            )
+        self._set_labels(labels)
+
+    def _list_lines(self, path: str) -> None:
+        lines = read_file_list(path)
+        self._root = self._root or os.path.dirname(path)
+        labels = []
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            found = _LINE.fullmatch(line)
+            if found is None:
+                raise BuildError(f"file_list {path!r}, line {number}: a path and a label are expected, not {line!r}")
+            self._paths.append(found[1])
+            labels.append(int(found[2]))
+        if not labels:
+            raise BuildError(f"file_list {path!r} names no files")
+        self._set_labels(labels)
+
+    def _set_labels(self, labels: Sequence[int]) -> None:
+        for label in labels:
+            if not _LABELS.min <= label <= _LABELS.max:
+                raise ArgumentValueError(f"the label {label} does not fit into int32")
+        self._labels = np.fromiter(labels, np.int32, len(labels))

@@ -1,0 +1,143 @@
+"""Regions of .npy files, of which only the bytes around them are read."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._operators.decoding.numpy_file import LONGEST_HEADER, parse_header
+from pipeline.errors import DecodeError, PipelineError
+from pipeline.tensors.cpu import Array
+
+__all__ = ["NpyFile"]
+
+#: Bytes between rows that are read though they aren't wanted, because that saves a call.
+_GAP = 1 << 14
+#: Bytes of such rows that are read at once.
+_BLOCK = 1 << 18
+_HEADER = 1 << 12  # what nearly all headers fit into
+
+
+@dataclass(frozen=True)
+class NpyFile:
+    """A file whose header was read.
+
+    Attributes:
+        path: of the file.
+        offset: where the array begins.
+        shape: of the array.
+        dtype: of the array, in the file's byte order.
+        fortran: whether the first axis lies innermost.
+    """
+
+    path: str
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool
+
+    @classmethod
+    def open(cls, path: str) -> NpyFile:
+        """Read the header of a file.
+
+        Raises:
+            DecodeError: it is none of NumPy's, or cut short.
+            PipelineError: it can't be read.
+        """
+        with _Descriptor(path) as file:
+            size = os.fstat(file).st_size
+            head = os.pread(file, _HEADER, 0)
+            if len(head) < min(size, _header_end(head)):
+                head = os.pread(file, LONGEST_HEADER, 0)
+        shape, fortran, dtype, offset = parse_header(head)
+        wanted = prod(shape) * dtype.itemsize
+        if size - offset != wanted:
+            raise DecodeError(
+                f"an array of shape {shape} and dtype {dtype} has {wanted} bytes, the file {path!r} has {size - offset}"
+            )
+        return cls(path, offset, shape, dtype, fortran)
+
+    def read(self, start: Sequence[int], extent: Sequence[int]) -> Array:
+        """Return a region that lies inside, as a new array in the machine's byte order.
+
+        Raises:
+            PipelineError: the file can't be read, or became shorter.
+        """
+        order = -1 if self.fortran else 1
+        shape, begin, size = (tuple(values)[::order] for values in (self.shape, start, extent))
+        made = np.empty(size, self.dtype)
+        if made.size:
+            strides = [self.dtype.itemsize * prod(shape[axis + 1 :]) for axis in range(len(shape))]
+            with _Descriptor(self.path) as file:
+                _read_part(file, self.path, self.offset, begin, strides, made)
+        made = made.astype(self.dtype.newbyteorder("="), copy=False)
+        return made.T if self.fortran else made
+
+
+def _header_end(head: bytes) -> int:
+    """Return where the header of a file ends, by its length in the first bytes."""
+    width = 2 if head[6:7] == b"\x01" else 4
+    return 8 + width + int.from_bytes(head[8 : 8 + width], "little")
+
+
+def _read_part(file: int, path: str, offset: int, begin: Sequence[int], strides: Sequence[int], out: Array) -> None:
+    """Read a window of an array in C order: rows one by one, or many at once where little lies between them."""
+    first = offset + sum(low * stride for low, stride in zip(begin, strides, strict=True))
+    span = _span(out.shape, strides, out.itemsize)
+    if span == out.nbytes:
+        _read_bytes(file, path, first, out.reshape(-1).view(np.uint8))
+        return
+    row = _span(out.shape[1:], strides[1:], out.itemsize)
+    count = max(1, _BLOCK // strides[0]) if strides[0] - row <= _GAP else 1
+    for index in range(0, len(out), count):
+        if count == 1:
+            _read_part(file, path, offset + (begin[0] + index) * strides[0], begin[1:], strides[1:], out[index])
+            continue
+        rows = out[index : index + count]
+        held = np.empty(_span(rows.shape, strides, out.itemsize), np.uint8)
+        _read_bytes(file, path, first + index * strides[0], held)
+        rows[...] = np.ndarray(rows.shape, out.dtype, held, 0, tuple(strides))
+
+
+def _span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
+    """Return the bytes from the first element to the end of the last one."""
+    return sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + itemsize
+
+
+def _read_bytes(file: int, path: str, offset: int, target: npt.NDArray[np.uint8]) -> None:
+    done = 0
+    while done < target.size:
+        count = os.preadv(file, [target[done:].data], offset + done)
+        if not count:
+            raise PipelineError(f"the file {path!r} became shorter while it was read")
+        done += count
+
+
+class _Descriptor:
+    """An open file; what fails within names it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> int:
+        if not self._path:
+            raise PipelineError("the path of the file is empty")
+        try:
+            self._file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+            raise self._named(error) from error
+        return self._file
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        os.close(self._file)
+        if isinstance(error, OSError):
+            raise self._named(error) from error
+
+    def _named(self, error: Exception) -> PipelineError:
+        return PipelineError(f"can't read the file {self._path!r}: {getattr(error, 'strerror', None) or error}")

@@ -1,0 +1,216 @@
+"""`readers.numpy`: arrays from .npy files, or regions of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._imaging import convert
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import as_pipeline_error, fail
+from pipeline._operator_api.operator import OutputSpec, Setup
+from pipeline._operator_api.request import TensorList
+from pipeline._operators.decoding.numpy_file import parse_npy
+from pipeline._operators.geometry.slice_arguments import SliceWindows
+from pipeline._operators.geometry.windows import POLICIES, cut, inside, leaves, policy_argument, trim
+from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
+from pipeline._readers.data_reader import DataReader
+from pipeline._readers.file_lists import list_files, list_folders, matcher, read_file, read_file_list
+from pipeline._readers.loader import Loader
+from pipeline._readers.npy_file import NpyFile
+from pipeline._readers.reading_ahead import Column
+from pipeline.errors import ArgumentValueError, BuildError
+from pipeline.tensors.cpu import Array, TensorListCPU
+
+__all__ = ["NUMPY", "NumpyLoader", "NumpyReader"]
+
+#: What `slice` calls an argument, and how it is called here.
+_ROI = {
+    "start": "roi_start",
+    "rel_start": "rel_roi_start",
+    "end": "roi_end",
+    "rel_end": "rel_roi_end",
+    "shape": "roi_shape",
+    "rel_shape": "rel_roi_shape",
+}
+_DOCS = {
+    "start": "Where the region begins, along each axis.",
+    "end": "Where the region ends.",
+    "shape": "Extents of the region.",
+}
+
+
+def _region(name: str) -> Argument:
+    relative = name.startswith("rel_")
+    doc = _DOCS[name.removeprefix("rel_")] + (" As a fraction of the array's extent." if relative else "")
+    return Argument(_ROI[name], Kind.FLOATS if relative else Kind.INTS, doc, per_sample=True)
+
+
+NUMPY = register(
+    OperatorSchema(
+        name="readers.numpy",
+        doc="""Reads arrays from .npy files, or regions of them.
+
+The files are those in `file_root` and in the folders below it, one level deep; or those that `file_list` or `files`
+name. All of a batch must have one dtype and number of dimensions. Of a region, only what lies around it is read.""",
+        arguments=(
+            Argument("file_root", Kind.STRING, "The folder; or what `files` and `file_list` are relative to."),
+            Argument("files", Kind.STRINGS, "Paths of the files."),
+            Argument(
+                "file_list",
+                Kind.STRING,
+                "A text file with a path in each line, relative to `file_root`, by default to the folder of this file.",
+            ),
+            Argument("file_filter", Kind.STRING, "Pattern of the files' names in folders.", "*.npy"),
+            *map(_region, _ROI),
+            Argument("roi_axes", Kind.INTS, "Axes of the region; all of them by default.", ()),
+            policy_argument(POLICIES),
+            Argument("fill_value", Kind.FLOAT, "What stands where the region leaves the array.", 0.0),
+            Argument("cache_header_information", Kind.BOOL, "Accepted for compatibility.", False),
+            Argument("register_buffers", Kind.BOOL, "Accepted for compatibility.", True),
+            Argument("use_o_direct", Kind.BOOL, "Accepted for compatibility.", False),
+            *READER_ARGUMENTS,
+            *EPOCH_SHUFFLE_ARGUMENTS,
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+class NumpyLoader(Loader):
+    """Whole arrays, or regions of them."""
+
+    outputs = (OutputSpec(),)
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        given = node.argument
+        if given("files") is not None and given("file_list") is not None:
+            raise ArgumentValueError("arguments 'files' and 'file_list' exclude each other")
+        if given("files") is None and given("file_list") is None and given("file_root") is None:
+            raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is needed")
+        #: Regions that are asked for, if any are.
+        self.regions = _Regions(node) if _Regions.asked(node) else None
+        self._root = ""
+        self._paths: list[str] = []  # relative to the root where they aren't absolute
+
+    def open(self) -> int:
+        given = self.node.argument
+        self._root = given("file_root") or ""
+        if given("files") is not None:
+            self._paths = [*given("files")]
+        elif given("file_list") is not None:
+            self._list_lines(given("file_list"))
+        else:
+            fits = matcher([given("file_filter")], True)
+            for folder in (".", *list_folders(self._root)):
+                names = list_files(os.path.join(self._root, folder), fits)
+                self._paths += [f"{folder}{os.sep}{name}" for name in names]
+        if not self._paths:
+            raise BuildError(f"no files to read in {given('file_list') or self._root or 'files'!r}")
+        return len(self._paths)
+
+    def read(self, entry: int) -> tuple[Any, ...]:
+        """Read an array, or a region that is the same for all; of others only the header, for they come later."""
+        path = os.path.join(self._root, self._paths[entry])
+        if self.regions is None:
+            return (parse_npy(read_file(path)),)
+        file = NpyFile.open(path)
+        return (file if self.regions.per_sample else self.regions.read(file, 0, self.regions.windows({}, 1, file)),)
+
+    def source_info(self, entry: int) -> str:
+        return self._paths[entry]
+
+    def _list_lines(self, path: str) -> None:
+        lines = read_file_list(path)
+        self._root = self._root or os.path.dirname(path)
+        self._paths = [line for line in lines if line.strip()]
+
+
+class _Region(Arguments):
+    """The arguments of a region under the names that `slice` has for them."""
+
+    def __init__(self, node: GraphNode, values: Mapping[str, TensorListCPU], batch_size: int) -> None:
+        super().__init__(node, values, batch_size)
+
+    def given(self, name: str) -> bool:
+        return name in _ROI and super().given(_ROI[name])
+
+    def per_sample(self, name: str) -> bool:
+        return name in _ROI and super().per_sample(_ROI[name])
+
+    def rows(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
+        return super().rows("roi_axes" if name == "axes" else _ROI[name], dtype)
+
+
+class _Regions:
+    """The regions that one reader reads.
+
+    Args:
+        node: the reader.
+
+    Attributes:
+        per_sample: whether they differ from sample to sample.
+    """
+
+    def __init__(self, node: GraphNode) -> None:
+        self.per_sample = any(name in node.argument_inputs for name in _ROI.values())
+        self._node = node
+        self._policy = POLICIES[node.argument("out_of_bounds_policy")]
+
+    @staticmethod
+    def asked(node: GraphNode) -> bool:
+        """Whether a reader has regions."""
+        return any(name in node.argument_inputs or name in node.arguments for name in _ROI.values())
+
+    def windows(self, values: Mapping[str, Any], batch_size: int, first: NpyFile) -> SliceWindows:
+        """Return the windows of a batch, by the values of its arguments; all arrays have the first one's dimensions."""
+        return SliceWindows(_Region(self._node, values, batch_size), batch_size, "", len(first.shape), False)
+
+    def read(self, file: NpyFile, sample: int, windows: SliceWindows) -> Array:
+        """Read the region of a sample.
+
+        Raises:
+            PipelineError: it leaves the array and may not, or can't be read.
+        """
+        start, extent = windows.place(sample, file.shape, None)
+        if self._policy == "error" and not inside(start, extent, file.shape):
+            raise leaves(start, extent, file.shape)
+        low, size = trim(start, extent, file.shape)
+        part = file.read(low, size)
+        if self._policy != "pad" or size == extent:
+            return part
+        fill = convert(np.array([self._node.argument("fill_value")]), part.dtype)
+        moved = [first - begin for first, begin in zip(start, low, strict=True)]
+        return cut(part, moved, extent, policy="pad", fill=(float(fill[0]),))
+
+
+@implements(NUMPY, "cpu", "gpu")
+class NumpyReader(DataReader):
+    """Reads ahead what doesn't depend on the batch; regions that do are read on the threads of the CPU stage."""
+
+    loader = NumpyLoader
+
+    def _gather(self, batch: Batch, number: int, spec: OutputSpec, column: Column) -> TensorList:
+        assert isinstance(self._loader, NumpyLoader)
+        regions = self._loader.regions
+        if regions is None or not regions.per_sample:
+            return super()._gather(batch, number, spec, column)
+        files: Any = column
+        values = {name: batch.values[edge] for name, edge in self.node.argument_inputs.items()}
+        windows = regions.windows(values, batch.size, files[0])
+        made: list[Any] = [None] * batch.size
+
+        def work(sample: int) -> None:
+            made[sample] = regions.read(files[sample], sample, windows)
+
+        fail([(sample, as_pipeline_error(error)) for sample, error in batch.pool.run(work, batch.size)])
+        return TensorListCPU(made)

@@ -1,0 +1,137 @@
+"""`readers.video`: sequences of frames of videos."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.operator import OutputSpec, Setup
+from pipeline._readers.arguments import READER_ARGUMENTS
+from pipeline._readers.data_reader import reads
+from pipeline._readers.video_files import VIDEO_FILE_ARGUMENTS, ListFormat
+from pipeline._readers.video_sequences import SequenceLoader, describe_outputs
+from pipeline._video.frames import Target
+from pipeline._video.selection import FILL
+from pipeline.errors import ArgumentValueError
+from pipeline.types import FLOAT, RGB, UINT8
+
+__all__ = ["VIDEO_READER_ARGUMENTS", "VideoLoader"]
+
+
+@dataclass(frozen=True)
+class _FrameNumbers(Argument):
+    """`enable_frame_num`, which may also be a bool."""
+
+    def check(self, value: Any) -> Any:
+        return super().check({True: "scalar", False: "none"}[value] if isinstance(value, bool) else value)
+
+
+VIDEO_READER_ARGUMENTS = (
+    *VIDEO_FILE_ARGUMENTS,
+    Argument("sequence_length", Kind.INT, "Frames of a sequence.", REQUIRED),
+    Argument(
+        "step",
+        Kind.INT,
+        "Frames from the begin of a sequence to the begin of the next one; `sequence_length * stride` unless it is "
+        "positive.",
+        -1,
+    ),
+    Argument("stride", Kind.INT, "Frames from one frame of a sequence to its next one.", 1),
+    Argument(
+        "pad_sequences",
+        Kind.BOOL,
+        "Let each video end with a sequence that it is too short for, whose further frames are black.",
+        False,
+    ),
+    Argument("image_type", Kind.IMAGE_TYPE, "Colours: RGB, BGR, GRAY, or YCbCr as it is in the video.", RGB),
+    Argument("dtype", Kind.DTYPE, "UINT8 or FLOAT.", UINT8),
+    Argument("normalized", Kind.BOOL, "Values of 0 to 1 instead of 255; needs dtype=FLOAT.", False),
+    _FrameNumbers(
+        "enable_frame_num",
+        Kind.STRING,
+        "A further output with numbers of frames, int32: of the first one, shape (1,), for 'scalar' or True; of each, "
+        "and -1 for those that were added, for 'sequence'. Not with `file_root`.",
+        "none",
+        choices=("none", "scalar", "sequence"),
+    ),
+    Argument(
+        "enable_timestamps",
+        Kind.BOOL,
+        "A further output with the seconds at which each frame is shown, float64, and -1 for those that were added. "
+        "Not with `file_root`.",
+        False,
+    ),
+    Argument("skip_vfr_check", Kind.BOOL, "Accepted for compatibility; frame rates may vary.", False),
+    Argument("channels", Kind.INT, "Accepted for compatibility; `image_type` decides.", 3),
+    Argument("additional_decode_surfaces", Kind.INT, "Accepted for compatibility; FFmpeg decides.", 2),
+    *READER_ARGUMENTS,
+)
+
+
+def _outputs(given: Any) -> list[OutputSpec]:
+    return describe_outputs(given, np.float32 if given("dtype") is FLOAT else np.uint8, bool(given("file_root")))
+
+
+def _count_outputs(arguments: Mapping[str, Any]) -> int:
+    return len(_outputs(lambda name: arguments.get(name, 1 if name == "sequence_length" else None)))
+
+
+@reads(
+    OperatorSchema(
+        name="readers.video",
+        doc="""Reads sequences of frames of videos, FHWC.
+
+Videos are MP4, Matroska, WebM, AVI and other files, of constant or varying frame rate. A sequence has
+`sequence_length` frames of one video, and what is left at the end of a video that isn't enough for a sequence is left
+out, unless `pad_sequences` is set. Frames are exactly those that the sequence should have: they are known by their
+time stamps. The outputs are the frames, and labels, numbers of frames and time stamps where they are asked for.""",
+        arguments=VIDEO_READER_ARGUMENTS,
+        devices=("cpu", "gpu"),
+        outputs=_count_outputs,
+    )
+)
+class VideoLoader(SequenceLoader):
+    """Frames, as integers or floats."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        given = node.argument
+        if given("dtype") not in (UINT8, FLOAT):
+            raise ArgumentValueError(f"argument 'dtype' must be UINT8 or FLOAT, not {given('dtype').name}")
+        if given("normalized") and given("dtype") is not FLOAT:
+            raise ArgumentValueError("argument 'normalized' needs dtype=FLOAT: values of 0 to 1 are no integers")
+        self.outputs = _outputs(given)
+
+    def list_format(self) -> ListFormat:
+        frames: bool = self.node.argument("file_list_frame_num")
+        preceding = not frames and self.node.argument("file_list_include_preceding_frame")
+        return ListFormat(frames, start_up=not preceding, end_up=preceding)
+
+    def starts_between(self, first: int, end: int) -> range:
+        span = (self._length - 1) * self._stride + 1  # frames from the first of a sequence to its last
+        complete = range(first, max(first, end - span + 1), self._step)
+        following = first + len(complete) * self._step
+        if self.node.argument("pad_sequences") and following < end:
+            return range(first, following + 1, self._step)
+        return complete
+
+    def frames_from(self, start: int, first: int, end: int) -> npt.NDArray[np.int64]:
+        frames = start + self._stride * np.arange(self._length)
+        frames[frames >= end] = FILL
+        return frames
+
+    def finish(self, pixels: Any, target: Target) -> Any:
+        given = self.node.argument
+        if given("dtype") is UINT8:
+            return pixels
+        with target.current():
+            made = pixels.astype(np.float32)
+            if given("normalized"):
+                made *= np.float32(1 / 255)
+            return target.finish(made)

@@ -1,0 +1,204 @@
+"""Which videos a reader reads, with their labels, and which part of each."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.schema import Argument, Kind
+from pipeline._readers.file_lists import list_files, list_folders, matcher, read_file_list
+from pipeline._video.index import FrameIndex
+from pipeline.errors import ArgumentValueError, BuildError
+
+__all__ = ["VIDEO_FILE_ARGUMENTS", "ListFormat", "VideoFile", "has_labels", "list_videos"]
+
+_VIDEOS = (
+    *("*.mp4", "*.m4v", "*.mov", "*.mkv", "*.webm", "*.avi", "*.mpg", "*.mpeg", "*.ts", "*.m2ts"),
+    *("*.wmv", "*.flv", "*.3gp", "*.ogv", "*.h264", "*.h265", "*.hevc"),
+)
+
+VIDEO_FILE_ARGUMENTS = (
+    Argument("filenames", Kind.STRINGS, "Paths of the videos."),
+    Argument("labels", Kind.INTS, "Labels of `filenames`, as a further output; an empty list numbers them."),
+    Argument(
+        "file_root",
+        Kind.STRING,
+        "A folder with a folder of videos for each label, numbered in the order of their names; or with the videos "
+        "themselves, of label 0.",
+    ),
+    Argument(
+        "file_list",
+        Kind.STRING,
+        "A text file with `path label [start [end]]` in each line. Paths are relative to its folder.",
+    ),
+    Argument(
+        "file_list_frame_num",
+        Kind.BOOL,
+        "start and end are numbers of frames, rather than seconds; negative ones count from the end. The end is not "
+        "part of the range.",
+        False,
+    ),
+    Argument(
+        "file_list_include_preceding_frame",
+        Kind.BOOL,
+        "A start between two frames takes the first of them, an end the second, rather than the other way round.",
+        False,
+    ),
+)
+
+
+@dataclass(frozen=True)
+class VideoFile:
+    """A video that a reader reads.
+
+    Attributes:
+        path: of the file.
+        label: of its sequences.
+        bounds: returns the first frame to read, and the one after the last; None for all frames.
+    """
+
+    path: str
+    label: int = 0
+    bounds: Callable[[FrameIndex], tuple[int, int]] | None = None
+
+
+@dataclass(frozen=True)
+class ListFormat:
+    """What the numbers behind a label mean in a `file_list`.
+
+    Attributes:
+        frames: they are numbers of frames, rather than seconds.
+        start_up: a start between two frames takes the second of them, not the first.
+        end_up: an end does; it is not part of the range.
+    """
+
+    frames: bool = False
+    start_up: bool = True
+    end_up: bool = False
+
+
+def has_labels(given: Callable[[str], Any]) -> bool:
+    """Tell whether arguments ask for labels."""
+    return given("labels") is not None or bool(given("file_root")) or bool(given("file_list"))
+
+
+def list_videos(given: Callable[[str], Any], form: ListFormat) -> list[VideoFile]:
+    """Return the videos that arguments name.
+
+    Args:
+        given: returns an argument by its name.
+        form: of a `file_list`.
+
+    Raises:
+        ArgumentValueError: not exactly one of `filenames`, `file_root` and `file_list` is given, or labels don't fit.
+        BuildError: the list or the folder can't be read, or names no videos.
+    """
+    names = [name for name in ("filenames", "file_root", "file_list") if given(name)]
+    if len(names) != 1:
+        wrong = f"{names[0]!r} and {names[1]!r} exclude each other" if names else "none is given"
+        raise ArgumentValueError(f"one of the arguments 'filenames', 'file_root' and 'file_list' is needed; {wrong}")
+    if given("labels") is not None and names != ["filenames"]:
+        raise ArgumentValueError("argument 'labels' needs 'filenames'")
+    if names == ["file_root"]:
+        return _in_folders(given("file_root"))
+    if names == ["file_list"]:
+        return _in_list(given("file_list"), form)
+    paths: Sequence[str] = given("filenames")
+    labels = given("labels") or range(len(paths))
+    if len(labels) != len(paths):
+        raise ArgumentValueError(f"{len(labels)} labels for {len(paths)} files")
+    return [VideoFile(path, label) for path, label in zip(paths, labels, strict=True)]
+
+
+def _in_folders(root: str) -> list[VideoFile]:
+    fits = matcher(_VIDEOS, case_sensitive=False)
+    folders = [os.path.join(root, name) for name in list_folders(root)] or [root]
+    found = [
+        VideoFile(os.path.join(folder, name), label)
+        for label, folder in enumerate(folders)
+        for name in list_files(folder, fits)
+    ]
+    if not found:
+        raise BuildError(f"no videos below file_root {root!r}: files are known by their names' endings, as .mp4")
+    return found
+
+
+def _in_list(path: str, form: ListFormat) -> list[VideoFile]:
+    lines = read_file_list(path)
+    found = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            name, label, *ends = _words(line)
+            bounds = _Bounds([float(end) for end in ends], form) if ends else None
+            found.append(VideoFile(os.path.join(os.path.dirname(path), name), int(label), bounds))
+        except ValueError as error:
+            raise BuildError(
+                f"file_list {path!r}, line {number}: a path, a label, and at most a start and an end are expected, "
+                f"not {line!r}"
+            ) from error
+    if not found:
+        raise BuildError(f"file_list {path!r} names no files")
+    return found
+
+
+def _words(line: str) -> list[str]:
+    """Split a line into a path, which may have spaces, and the numbers behind it.
+
+    Raises:
+        ValueError: there are none, or too many.
+    """
+    words = line.split()
+    numbers: list[str] = []
+    while len(words) > 1 and len(numbers) < 3 and _is_number(words[-1]):
+        numbers.insert(0, words.pop())
+    if not numbers:
+        raise ValueError("no label")
+    head = line.strip()
+    for number in reversed(numbers):
+        head = head[: head.rindex(number)].rstrip()
+    return [head, *numbers]
+
+
+def _is_number(word: str) -> bool:
+    try:
+        return math.isfinite(float(word))
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """The part of a video between two points in time, or two frames."""
+
+    ends: Sequence[float]
+    form: ListFormat
+
+    def __call__(self, index: FrameIndex) -> tuple[int, int]:
+        first = self._start(index, self.ends[0])
+        end = self._end(index, self.ends[1]) if len(self.ends) > 1 else len(index)
+        return max(0, first), min(end, len(index))
+
+    def _start(self, index: FrameIndex, start: float) -> int:
+        if self.form.frames:
+            return int((np.ceil if self.form.start_up else np.floor)(start)) + (len(index) if start < 0 else 0)
+        times = np.round(index.seconds, 6)
+        if self.form.start_up:
+            return int(np.searchsorted(times, start))
+        return int(np.searchsorted(times, start, side="right")) - 1
+
+    def _end(self, index: FrameIndex, end: float) -> int:
+        if self.form.frames:
+            return int((np.ceil if self.form.end_up else np.floor)(end)) + (len(index) if end < 0 else 0)
+        times = np.round(index.seconds, 6)
+        if self.form.end_up:
+            return int(np.searchsorted(times, end))
+        if end >= times[-1]:  # there is no later frame that it could lie before
+            return len(index) if end > times[-1] else len(index) - 1
+        return int(np.searchsorted(times, end, side="right")) - 1

@@ -1,0 +1,51 @@
+"""`readers.video_resize`: what `readers.video` reads, resized."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import replace
+from typing import Any
+
+from pipeline._declaration.registry import register
+from pipeline._declaration.schema import OperatorSchema
+from pipeline._graph.nodes import apply_operator, check_call
+from pipeline._operator_api.functions import make_function
+from pipeline._operators.geometry.resize import FILTER_ARGUMENTS
+from pipeline._operators.geometry.resize_arguments import RESIZE_ARGUMENTS
+from pipeline._readers.video import VIDEO_READER_ARGUMENTS
+
+__all__ = ["VIDEO_RESIZE", "video_resize"]
+
+_OF_READER = {argument.name for argument in VIDEO_READER_ARGUMENTS}
+
+
+def video_resize(*, name: str | None = None, device: str | None = None, **arguments: Any) -> Any:
+    """Add the two operators to the graph; users see the documentation of the schema below."""
+    check_call(VIDEO_RESIZE, (), {"name": name, "device": device, **arguments})  # errors name what the user called
+    of_reader = {key: value for key, value in arguments.items() if key in _OF_READER or key == "seed"}
+    of_resize = {key: value for key, value in arguments.items() if key not in of_reader}
+    read = apply_operator("readers.video", (), {"name": name, "device": device, **of_reader})
+    frames, *others = read if isinstance(read, tuple) else (read,)
+    resized = apply_operator("resize", (frames,), of_resize)
+    return (resized, *others) if others else resized
+
+
+VIDEO_RESIZE = register(
+    OperatorSchema(
+        name="readers.video_resize",
+        doc="""Reads sequences of frames of videos, FHWC, and resizes them.
+
+The same as `fn.readers.video` and `fn.resize` of its first output, whose arguments it takes; `dtype` and `name` are
+those of the reader.""",
+        arguments=(
+            *VIDEO_READER_ARGUMENTS,
+            *(each for each in (*RESIZE_ARGUMENTS, *FILTER_ARGUMENTS) if each.name not in _OF_READER),
+        ),
+        devices=("cpu", "gpu"),
+        function=video_resize,
+    )
+)
+
+_declared = make_function(replace(VIDEO_RESIZE, function=None))
+video_resize.__doc__ = _declared.__doc__
+video_resize.__signature__ = inspect.signature(_declared)  # type: ignore[attr-defined]

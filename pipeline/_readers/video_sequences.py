@@ -1,0 +1,152 @@
+"""What readers of videos share: which sequences there are, and their frames, decoded."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._concurrency.thread_pool import ThreadPool
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.operator import OutputSpec, Setup
+from pipeline._readers.loader import Loader
+from pipeline._readers.video_files import ListFormat, VideoFile, has_labels, list_videos
+from pipeline._video.clip import Clip
+from pipeline._video.frames import Decoders, Target, read_frames
+from pipeline._video.missing import require_av
+from pipeline._video.nvdec import require_nvdec
+from pipeline._video.selection import FILL
+from pipeline._video.targets import target_for
+from pipeline.errors import ArgumentValueError, BuildError
+from pipeline.types import DALIImageType
+
+__all__ = ["SequenceLoader", "describe_outputs"]
+
+_MOST_THREADS = 8
+_OPEN_DECODERS = 16  # each holds a file open, and the frames that its codec refers to, on a GPU in its memory
+
+
+def describe_outputs(given: Any, dtype: Any = np.uint8, only_labels: bool = False) -> list[OutputSpec]:
+    """Return what is known of each output, by the constant arguments.
+
+    Args:
+        given: returns an argument by its name.
+        dtype: of pixels.
+        only_labels: numbers and times of frames are left out.
+    """
+    int32 = np.dtype(np.int32)
+    made = [OutputSpec("FHWC", dtype=np.dtype(dtype))]
+    if has_labels(given):
+        made.append(OutputSpec(shape=(1,), dtype=int32))
+    if not only_labels:
+        length: int = given("sequence_length")
+        numbers = given("enable_frame_num")
+        if numbers not in (None, "none"):
+            made.append(OutputSpec(shape=(1,) if numbers == "scalar" else (length,), dtype=int32))
+        if given("enable_timestamps"):
+            made.append(OutputSpec(shape=(length,), dtype=np.dtype(np.float64)))
+    return made
+
+
+class SequenceLoader(Loader):
+    """Sequences of frames of videos."""
+
+    #: The colour of frames that a video lacks.
+    fill: Sequence[int] = (0,)
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        (require_nvdec if node.device == "gpu" else require_av)()
+        given = node.argument
+        for name in ("sequence_length", "stride"):
+            if given(name) < 1:
+                raise ArgumentValueError(f"argument {name!r} must be 1 or more, not {given(name)}")
+        if given("image_type") is DALIImageType.ANY_DATA:
+            raise ArgumentValueError("argument 'image_type' must be RGB, BGR, GRAY or YCbCr, not ANY_DATA")
+        self._length: int = given("sequence_length")
+        self._stride: int = given("stride")
+        self._step: int = given("step") if given("step") > 0 else self._length * self._stride
+        self._videos: list[VideoFile] = []
+        self._clips: list[Clip] = []
+        self._starts = np.empty((0, 2), np.int64)  # of each sequence: the video's number, and the first frame
+        self._bounds: list[tuple[int, int]] = []  # of each video: the first frame, and the one after the last
+        threads = setup.num_threads + 1 if node.device == "gpu" else _OPEN_DECODERS
+        self._decoders = Decoders(min(_OPEN_DECODERS, threads))
+
+    @abstractmethod
+    def list_format(self) -> ListFormat:
+        """Return what numbers in a `file_list` mean."""
+
+    @abstractmethod
+    def starts_between(self, first: int, end: int) -> Sequence[int]:
+        """Return where the sequences of a video begin, of which frames from `first` up to `end` are read."""
+
+    @abstractmethod
+    def frames_from(self, start: int, first: int, end: int) -> npt.NDArray[np.int64]:
+        """Return the numbers of a sequence's frames, and `FILL`; `first` and `end` as above."""
+
+    def open(self) -> int:
+        self._videos = list_videos(self.node.argument, self.list_format())
+        device = self.setup.device_id if self.node.device == "gpu" else None
+        self._clips = [Clip(video.path, device) for video in self._videos]
+        self._look_into_clips()
+        rows = []
+        for number, (video, clip) in enumerate(zip(self._videos, self._clips, strict=True)):
+            first, end = (0, clip.count) if video.bounds is None else video.bounds(clip.index)
+            self._bounds.append((first, end))
+            rows += [(number, start) for start in self.starts_between(first, end)]
+        if not rows:
+            raise BuildError(
+                f"no sequences of {self._length} frames, {self._stride} apart, in the {len(self._clips)} videos, the "
+                f"longest of which has {max(clip.count for clip in self._clips)} frames"
+            )
+        self._starts = np.array(rows, np.int64)
+        return len(rows)
+
+    def read(self, entry: int) -> tuple[Any, ...]:
+        number, start = self._starts[entry].tolist()
+        clip = self._clips[number]
+        frames = self.frames_from(start, *self._bounds[number])
+        given = self.node.argument
+        target = target_for(clip, given("image_type"), self.setup.kernels)
+        made = [self.finish(read_frames(clip, frames.tolist(), target, self._decoders, self.fill), target)]
+        if has_labels(given):
+            made.append(np.array([self._videos[number].label], np.int32))
+        if len(self.outputs) > len(made):
+            if given("enable_frame_num") != "none":
+                numbers = frames if given("enable_frame_num") == "sequence" else frames[:1]
+                made.append(numbers.astype(np.int32))
+            if given("enable_timestamps"):
+                made.append(np.where(frames == FILL, -1.0, clip.index.seconds[frames]))
+        return tuple(made)
+
+    def finish(self, pixels: Any, target: Target) -> Any:
+        """Return what is handed out of the pixels of a sequence."""
+        return pixels
+
+    def source_info(self, entry: int) -> str:
+        number, start = self._starts[entry].tolist()
+        return f"{self._videos[number].path}, frame {start}"
+
+    def close(self) -> None:
+        self._decoders.close()
+
+    def _look_into_clips(self) -> None:
+        threads = min(_MOST_THREADS, self.setup.num_threads, len(self._clips))
+        pool = ThreadPool(threads, f"{THREAD_PREFIX}{self.node.name}-index")
+        try:
+            errors = pool.run(self._look_into, len(self._clips))
+        finally:
+            pool.close()
+        if errors:
+            raise errors[0][1]
+
+    def _look_into(self, number: int) -> None:
+        """Make what `open` asks for, on several threads."""
+        clip = self._clips[number]
+        if self._videos[number].bounds is not None or not clip.count:
+            clip.make_index()

@@ -1,0 +1,200 @@
+"""`readers.webdataset`: samples of several files each, in tar archives."""
+
+from __future__ import annotations
+
+import os
+import re
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.operator import OutputSpec, Setup
+from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
+from pipeline._readers.data_reader import reads
+from pipeline._readers.loader import Loader
+from pipeline.errors import ArgumentValueError, BuildError, InputError
+from pipeline.tensors.cpu import Array
+from pipeline.types import DALIDataType, to_numpy_type
+
+__all__ = ["WebdatasetLoader"]
+
+_VERSION = re.compile(r"v1\.[0-9]+")
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A file in an archive: where its bytes lie, and its name, as far as the index knows it."""
+
+    offset: int
+    size: int
+    name: str = ""
+
+
+#: A sample: its files, by what follows the first dot of their names; of several, the first one.
+_Sample = dict[str, _Part]
+
+
+def _outputs(arguments: Mapping[str, Any]) -> int:
+    return max(1, len(arguments.get("ext") or ()))
+
+
+@reads(
+    OperatorSchema(
+        name="readers.webdataset",
+        doc="""Reads samples of several files from tar archives.
+
+The files of a sample follow one another, and their paths are the same up to the first dot of the name; what follows
+it is the extension. Each output is one of these files, 1-D, of the dtype that `dtypes` says.
+
+Without `index_paths` the archives are looked through when the reader is made.""",
+        arguments=(
+            Argument("paths", Kind.STRINGS, "Paths of the archives.", REQUIRED),
+            Argument("ext", Kind.STRINGS, 'For each output, extensions that it may have: "jpg;png".', REQUIRED),
+            Argument("index_paths", Kind.STRINGS, "For each archive, the file that tells where its samples lie."),
+            Argument("case_sensitive_extensions", Kind.BOOL, "Whether extensions tell a from A.", True),
+            Argument("dtypes", Kind.OBJECT, "Dtype of each output; UINT8 by default."),
+            Argument(
+                "missing_component_behavior",
+                Kind.STRING,
+                'What becomes of samples that lack a file: "empty" gives an empty array, "skip" leaves them out, '
+                '"error" is one.',
+                "empty",
+            ),
+            *READER_ARGUMENTS,
+            *EPOCH_SHUFFLE_ARGUMENTS,
+        ),
+        outputs=_outputs,
+    )
+)
+class WebdatasetLoader(Loader):
+    """Parts of archives, read where they lie."""
+
+    def __init__(self, node: GraphNode, setup: Setup) -> None:
+        super().__init__(node, setup)
+        given = node.argument
+        self._paths, indices = given("paths"), given("index_paths")
+        for name in ("paths", "ext"):
+            if not given(name):
+                raise ArgumentValueError(f"argument {name!r} is an empty list")
+        if indices is not None and len(indices) != len(self._paths):
+            raise ArgumentValueError(f"{len(indices)} index_paths for {len(self._paths)} archives")
+        if given("missing_component_behavior") not in ("", "empty", "skip", "error"):
+            raise ArgumentValueError(
+                f'argument \'missing_component_behavior\' must be "empty", "skip" or "error", '
+                f"not {given('missing_component_behavior')!r}"
+            )
+        self._fold = str if given("case_sensitive_extensions") else str.lower
+        self._extensions = [{self._fold(one) for one in each.split(";") if one} for each in given("ext")]
+        self._dtypes = _dtypes(given("dtypes"), len(self._extensions))
+        self.outputs = tuple(OutputSpec(dtype=dtype) for dtype in self._dtypes)
+        self._entries: list[tuple[int, tuple[_Part | None, ...]]] = []  # the archive, and a file for each output
+        self._files: list[int] = []
+
+    def open(self) -> int:
+        indices = self.node.argument("index_paths")
+        for number, path in enumerate(self._paths):
+            try:
+                self._files.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            except OSError as error:
+                raise BuildError(f"can't open the archive {path!r}: {error.strerror or error}") from error
+            samples = _samples_of_index(indices[number]) if indices else _samples_of_archive(path)
+            for sample in samples:
+                self._add(number, sample)
+        if not self._entries:
+            raise BuildError(f"no samples in {', '.join(map(repr, self._paths))}")
+        return len(self._entries)
+
+    def read(self, entry: int) -> tuple[Array, ...]:
+        archive, parts = self._entries[entry]
+        made = []
+        for part, dtype in zip(parts, self._dtypes, strict=True):
+            data = b"" if part is None else os.pread(self._files[archive], part.size, part.offset)
+            if part is not None and len(data) < part.size:
+                raise InputError(f"the archive {self._paths[archive]!r} ends within {self.source_info(entry)}")
+            made.append(np.frombuffer(data, dtype))
+        return tuple(made)
+
+    def source_info(self, entry: int) -> str:
+        archive, parts = self._entries[entry]
+        first = parts[0]
+        return "" if first is None else f"{self._paths[archive]}:{first.offset}:{first.name}"
+
+    def close(self) -> None:
+        while self._files:
+            os.close(self._files.pop())
+
+    def _add(self, archive: int, sample: _Sample) -> None:
+        parts = tuple(self._choose(sample, extensions) for extensions in self._extensions)
+        if None in parts:
+            behavior = self.node.argument("missing_component_behavior")
+            if behavior == "error":
+                found = ", ".join(sample) or "none"
+                raise BuildError(f"a sample of the archive {self._paths[archive]!r} lacks a file; it has {found}")
+            if behavior == "skip":
+                return
+        for part, dtype in zip(parts, self._dtypes, strict=True):
+            if part is not None and part.size % dtype.itemsize:
+                raise BuildError(
+                    f"{self._paths[archive]!r}: {part.name or 'a file'} of {part.size} bytes is no array of {dtype}"
+                )
+        self._entries.append((archive, parts))
+
+    def _choose(self, sample: _Sample, extensions: set[str]) -> _Part | None:
+        return next((part for extension, part in sample.items() if self._fold(extension) in extensions), None)
+
+
+def _dtypes(given: Any, count: int) -> tuple[np.dtype[Any], ...]:
+    if given is None:
+        return (np.dtype(np.uint8),) * count
+    chosen = tuple(given) if isinstance(given, list | tuple) else (given,)
+    if len(chosen) != count:
+        raise ArgumentValueError(f"{len(chosen)} dtypes for {count} outputs")
+    return tuple(to_numpy_type(DALIDataType(each)) for each in chosen)
+
+
+def _samples_of_archive(path: str) -> Iterator[_Sample]:
+    last, sample = None, _Sample()
+    try:
+        with tarfile.open(path, "r:") as archive:
+            for member in archive:
+                folder, _, name = member.name.rpartition("/")
+                stem, _, extension = name.partition(".")
+                if not member.isfile() or not stem:  # names that begin with a dot don't count
+                    continue
+                if (folder, stem) != last:
+                    if last is not None:
+                        yield sample
+                    last, sample = (folder, stem), _Sample()
+                if extension:
+                    sample.setdefault(extension, _Part(member.offset_data, member.size, member.name))
+    except (tarfile.TarError, OSError) as error:
+        raise BuildError(f"can't read the archive {path!r}: {error}") from error
+    if last is not None:
+        yield sample
+
+
+def _samples_of_index(path: str) -> Iterator[_Sample]:
+    """Read an index: a line with the version and the number of samples, then a line for each sample."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            version, count = next(file, "").split()[:2]
+            if not _VERSION.fullmatch(version):
+                raise ValueError(f"version {version!r} is not known")
+            for _ in range(int(count)):
+                words = next(file).split()
+                sample = _Sample()
+                while words:
+                    extension, offset, size, *words = words
+                    named = words and not (len(words) > 1 and words[1].isdigit())  # some indices have names, too
+                    name = words.pop(0) if named else ""
+                    sample.setdefault(extension, _Part(int(offset), int(size), name))
+                yield sample
+    except OSError as error:
+        raise BuildError(f"can't read the index {path!r}: {error.strerror or error}") from error
+    except (ValueError, StopIteration) as error:
+        raise BuildError(f"{path!r} is no index of an archive: {error or 'it ends too early'}") from error

@@ -1,0 +1,13 @@
+"""The compiled loop that makes pixels of frames, where it was built.
+
+Without it, swscale and OpenCV compute the same in more passes over memory.
+"""
+
+from __future__ import annotations
+
+from pipeline._native import find_compiled
+
+__all__ = ["compiled"]
+
+compiled = find_compiled("_video")
+"""The module `_native`: `convert`; None where it isn't there."""

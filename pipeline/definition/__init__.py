@@ -1,6 +1,0 @@
-"""What a user writes: pipelines and the decorator that makes them."""
-
-from pipeline.definition.decorator import pipeline_def
-from pipeline.definition.pipeline import Pipeline
-
-__all__ = ["Pipeline", "pipeline_def"]

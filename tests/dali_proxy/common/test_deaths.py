@@ -1,0 +1,38 @@
+"""What is said of workers that ended."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dali_proxy._common.process_exit import dead_worker
+from dali_proxy.errors import ProxyError
+
+
+def ended(code: int, start_method: str) -> Any:
+    return SimpleNamespace(
+        pid=7, exitcode=code, _start_method=start_method, kill=lambda: None, join=lambda timeout: None
+    )
+
+
+def test_torchs_word_is_heard_where_it_was_raised_inside_of_us() -> None:
+    """Its handler of SIGCHLD raises wherever the process is, as in the opening of a result."""
+    torchs = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
+    ours = ProxyError("a batch was made, but its memory can't be opened here")
+    assert dead_worker([ended(-9, "fork")], ours) is None
+    ours.__cause__ = torchs
+    for error in (torchs, ours):
+        assert "worker 0 (pid 7) was killed by SIGKILL" in str(dead_worker([ended(-9, "fork")], error))
+    assert dead_worker([], ours) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "start_method", "says_why", "names_main"),
+    [(1, "spawn", True, True), (1, "fork", True, False), (-9, "spawn", False, False)],
+)
+def test_advice_is_of_the_kind_of_end(code: int, start_method: str, says_why: bool, names_main: bool) -> None:
+    died = dead_worker([ended(code, start_method)])
+    assert str(died).startswith("worker 0 (pid 7) ")
+    assert ("What it printed says why" in str(died), "__main__" in str(died)) == (says_why, names_main)

@@ -1,0 +1,180 @@
+"""What may come in between while a process fetches results: finalizers, interrupts and other threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from torch.utils.data import default_collate
+
+from dali_proxy import DALIServer, DataLoader
+from dali_proxy._consumer.consumer import ConsumerClient
+from dali_proxy._transport.fetch_ahead import Lookahead
+from dali_proxy._transport.opener import Opened, ResultOpener
+from dali_proxy._transport.protocol import Fetch
+from dali_proxy.errors import ProxyError
+from pipeline._ipc.channel import Channel
+from pipeline._ipc.frames import close_all
+from pipeline._ipc.outgoing import Outgoing
+from tests.dali_proxy.indexed import IndexDataset, affine, affine_of, check_affine, sample
+from tests.waiting import wait_until
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def server() -> Iterator[DALIServer]:
+    with DALIServer(affine(), mode="thread", timeout=PATIENCE_S) as running:
+        yield running
+
+
+def one_batch(server: DALIServer, index: int = 3) -> Any:
+    return default_collate([server.proxy(sample(index))])
+
+
+def check_one(made: Any, index: int = 3) -> None:
+    assert made.tolist() == [[affine_of(index)] * 3]
+
+
+def test_a_session_that_a_finalizer_ends_while_another_one_goes_on(
+    server: DALIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A finalizer may come at any place of the thread that asks."""
+    left = iter(DataLoader(server, IndexDataset(40, server.proxy), batch_size=4))
+    next(left)
+    session = left._session
+
+    class Interrupted(Lookahead):
+        def ask(self, key: Any) -> list[Any]:
+            server.consumer.close_session(session)
+            assert session in self._early, "it ended while who holds the lock goes through the sessions"
+            return super().ask(key)
+
+    monkeypatch.setattr(server.consumer._ahead, "__class__", Interrupted)
+    other = iter(DataLoader(server, IndexDataset(40, server.proxy), batch_size=4))
+    assert check_affine(*next(other)) == [0, 1, 2, 3]
+    monkeypatch.undo()
+    assert check_affine(*next(other)) == [4, 5, 6, 7]
+    assert session not in server.consumer._ahead._early, "it is told with the next question, or before"
+
+
+def test_what_a_finalizer_left_is_told_though_no_question_is_sent(server: DALIServer) -> None:
+    loader = DataLoader(server, IndexDataset(40, server.proxy), batch_size=4, num_workers=1, prefetch_factor=8)
+    iterator = iter(loader)
+    next(iterator)
+    wait_until(lambda: server.stats().batches >= 8)
+    wait_until(lambda: next(iterator) is not None and bool(server.consumer._questions))  # the next one was fetched
+    consumer = server.consumer
+    consumer._unwanted.add_batch(1 << 20, 0)
+    next(iterator)
+    assert not consumer._unwanted
+
+
+def test_a_batch_whose_session_ended_is_not_fetched_early(server: DALIServer) -> None:
+    consumer = server.consumer
+    consumer._fetch_early([(1, 5)])
+    assert not consumer._questions
+
+
+def test_a_thread_asks_while_another_one_takes_the_same_batch(
+    server: DALIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = one_batch(server)
+    made: list[Any] = []
+    tensors = Opened.tensors
+
+    def slow(opened: Opened) -> Any:
+        monkeypatch.setattr(Opened, "tensors", tensors)
+        made.append(threads.submit(server.produce_data, batch))
+        wait_until(lambda: made[0].running() or made[0].done())
+        threading.Event().wait(0.1)  # it should wait for this thread now; had it not, nothing would fail
+        return tensors(opened)
+
+    monkeypatch.setattr(Opened, "tensors", slow)
+    with ThreadPoolExecutor(1) as threads:
+        taken = server.produce_data(batch)
+        check_one(taken)
+        assert made[0].result() is taken
+
+
+def test_a_thread_asks_when_another_one_has_just_taken_the_same_batch(
+    server: DALIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = one_batch(server)
+    ask = ConsumerClient._ask
+
+    def late(consumer: ConsumerClient, key: Any, question: Any) -> Any:
+        monkeypatch.setattr(ConsumerClient, "_ask", ask)
+        check_one(server.produce_data(batch))
+        return ask(consumer, key, question)
+
+    monkeypatch.setattr(ConsumerClient, "_ask", late)
+    check_one(server.produce_data(batch))
+    assert not server.consumer._questions
+
+
+def test_an_answer_is_not_replaced(server: DALIServer) -> None:
+    """What was sent twice, since an interrupt came, is refused the second time."""
+    batch = one_batch(server)
+    wait_until(lambda: server.stats().batches == 1)
+    consumer = server.consumer
+    send, receive_one = consumer._channel.send, consumer._receive_one
+
+    def twice(message: Any, **options: Any) -> None:
+        send(message, **options)
+        send(message, **options)
+
+    def receive_both() -> None:
+        receive_one()
+        receive_one()
+
+    consumer._channel.send = twice  # type: ignore[method-assign]
+    consumer._receive_one = receive_both  # type: ignore[method-assign]
+    check_one(server.produce_data(batch))
+
+
+def test_an_interrupt_when_a_batch_has_come(server: DALIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs a batch, for which nobody waits then."""
+    batch, following = one_batch(server), one_batch(server, 4)
+
+    def interrupted(_opener: ResultOpener, _result: Any, fds: tuple[int, ...]) -> None:
+        close_all(fds)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ResultOpener, "receive", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            server.produce_data(batch)
+    with pytest.raises(ProxyError, match="lost when it was received"):
+        server.produce_data(batch)
+    check_one(server.produce_data(following), 4)
+
+
+def test_what_is_posted_goes_on_when_the_server_reads_again(
+    server: DALIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who waits for what was fetched early says nothing to the server."""
+    post, push = Channel.post, Outgoing._push
+    busy = []
+
+    def post_to_busy(channel: Channel, message: Any, *more: Any) -> None:
+        if not isinstance(message, Fetch):
+            return post(channel, message, *more)
+        with monkeypatch.context() as patched:
+            patched.setattr(Outgoing, "_push", lambda out, *more: out is not channel._outgoing and push(out, *more))
+            post(channel, message, *more)
+        busy.append(channel.backlog)
+        return None
+
+    loader = DataLoader(server, IndexDataset(40, server.proxy), batch_size=4, num_workers=1, prefetch_factor=8)
+    iterator = iter(loader)
+    indices = check_affine(*next(iterator))
+    wait_until(lambda: server.stats().batches >= 8)
+    monkeypatch.setattr(Channel, "post", post_to_busy)
+    for images, labels in iterator:
+        indices += check_affine(images, labels)
+    assert indices == list(range(40))
+    assert any(busy)

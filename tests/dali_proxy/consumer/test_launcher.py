@@ -1,0 +1,354 @@
+"""Batches whose work on the GPU the server has prepared. Here, the GPU is this processor: see `HostLane`."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.utils.data
+
+from dali_proxy import BatchError, DALIServer, DataLoader
+from dali_proxy._consumer import device_stage as second_half
+from dali_proxy._consumer.launcher import Launcher
+from dali_proxy._transport import slot_view
+from dali_proxy._transport.opener import ResultOpener
+from dali_proxy._transport.publisher import ResultPublisher
+from pipeline import Pipeline, fn, pipeline_def
+from pipeline._compiler.device_planner import PlannedBatch, Planner
+from pipeline._compiler.partition import halves_by_device
+from pipeline._ipc.errors import ProtocolError
+from pipeline._kernels.errors import CudaError
+from pipeline._rng import BatchKey
+from pipeline.errors import DeviceError
+from pipeline.tensors import TensorListCPU
+from tests.dali_proxy.host_lane import HostLane
+from tests.dali_proxy.host_lane import Moment as HostMoment
+from tests.pipeline.kernels import emulator
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.skipif(emulator.COMPILER is None, reason="needs a C++ compiler")
+
+BATCH = 4
+
+
+class Registered:
+    """Memory as if it were registered with CUDA."""
+
+    def __init__(self, memory: Any) -> None:
+        self.memory = memory
+        self.__array_interface__ = memory.__array_interface__
+
+
+@pytest.fixture
+def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[HostLane]:
+    """The lanes that are opened, in place of those of CUDA; "bounced" for memory that can't be pinned."""
+    opened: list[HostLane] = []
+
+    def open_lane(device_id: int) -> HostLane:
+        opened.append(HostLane(device_id))
+        return opened[-1]
+
+    monkeypatch.setattr(second_half, "CudaLane", open_lane)
+    pins = getattr(request, "param", "pinned") == "pinned"
+    monkeypatch.setattr(slot_view.PinnedMemory, "of", lambda memory, _: Registered(memory) if pins else None)
+    return opened
+
+
+@pipeline_def(batch_size=BATCH, num_threads=2, seed=3)
+def job(device: str) -> Any:
+    """Pictures that are cropped at random and mirrored, of one size and of many; numbers on the GPU and the CPU."""
+    x = fn.external_source(name="x")
+    number = fn.external_source(name="number")
+    images = x.gpu() if device == "gpu" else x
+    normal = fn.crop_mirror_normalize(
+        fn.random_resized_crop(images, size=(12, 14), seed=4), mirror=fn.random.coin_flip(seed=5), std=[50.0]
+    )
+    narrow = fn.crop_mirror_normalize(fn.resize(images, size=(0, 9), subpixel_scale=False), std=[50.0])
+    return normal, narrow, number.gpu() if device == "gpu" else number, fn.random.uniform(seed=6), number
+
+
+class Numbered(torch.utils.data.Dataset[Any]):
+    """Noise of different sizes; one that `odd` names has other channels, one that `low` names is low."""
+
+    def __init__(self, transform: Any, odd: int = -1, low: int = -1) -> None:
+        self.transform, self.odd, self.low = transform, odd, low
+
+    def __len__(self) -> int:
+        return 22
+
+    def __getitem__(self, index: int) -> Any:
+        rng = np.random.default_rng(index)
+        height = 8 if index == self.low else 20 + index % 3 * 7
+        x = rng.integers(0, 256, (height, 30 - index % 5, 1 if index == self.odd else 3), np.uint8)
+        return (*self.transform(x=x, number=np.int64(index)), index)
+
+
+def epoch(server: DALIServer) -> list[Any]:
+    loader = DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=2)
+    return list(loader)  # all at once: memory that was used again too early shows as a wrong batch
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[Any]:
+    with DALIServer(job("cpu", device_id=None)) as server:
+        return epoch(server)
+
+
+def check(found: list[Any], expected: list[Any]) -> None:
+    assert len(found) == len(expected)
+    for one, other in zip(found, expected, strict=True):
+        assert one[0].shape == (*other[0].shape,)
+        for made, wanted in ((one[0], other[0]), *zip(one[1], other[1], strict=True)):
+            assert made.shape == wanted.shape
+            assert float((made - wanted).abs().max()) * 50 <= 1.01, "a level of 255, where halves are rounded"
+        for made, wanted in zip(one[2:], other[2:], strict=True):
+            assert torch.equal(made, wanted)
+
+
+@pytest.mark.parametrize(
+    ("lanes", "mode"), [("pinned", "process"), ("bounced", "process"), ("pinned", "thread")], indirect=["lanes"]
+)
+def test_an_epoch(lanes: list[HostLane], expected: list[Any], mode: Any) -> None:
+    with DALIServer(job("gpu", device_id=0), mode=mode, placement="consumer") as server:
+        found = epoch(server)
+        check(found, expected)
+        (lane,) = lanes
+        batches = len(found)
+        assert (lane.launches, lane.copies) == (2 * batches, 2 * batches), "pictures with their tables, and numbers"
+        assert lane.bounced in (0, batches)
+        for normal, narrow, numbers, _, _, _ in found:
+            for memory in (normal, narrow[0], numbers):
+                assert memory.untyped_storage().data_ptr() in lane.handed_over
+        assert not server.consumer._second_half._runs, "there is no executor"  # type: ignore[union-attr]
+        steps = server.stats().operators
+        assert steps["plan for the consumer's GPU"].batches == batches
+        (name,) = [name for name in steps if "copy_to_gpu" in name]
+        assert "crop_mirror_normalize" in name
+        assert steps[name].batches == batches
+    assert lane.closed
+    check(found, expected)  # they outlive the server
+
+
+def test_no_batch_is_lost_with_a_server_that_dies(lanes: list[HostLane], expected: list[Any]) -> None:
+    with DALIServer(job("gpu", device_id=0), placement="consumer", restart="on-failure") as server:
+        iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=2))
+        batches = [next(iterator)]
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+        batches += list(iterator)
+        check(batches, expected)
+        assert server.losses.restarts >= 1
+    assert all(lane.closed for lane in lanes)
+
+
+def test_an_epoch_that_is_left_and_another_one(lanes: list[HostLane], expected: list[Any]) -> None:
+    with DALIServer(job("gpu", device_id=0), mode="thread", placement="consumer") as server:
+        iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=2))
+        check([next(iterator)], expected[:1])
+        del iterator
+        wait_until(lambda: not server.consumer._questions)
+        check(epoch(server), expected)
+        lanes[0].work()  # what was issued in vain, too
+        pool = server._life.host._host._publisher.pool  # type: ignore[union-attr]
+        wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # asking gives slots back
+
+
+def test_pictures_that_the_kernel_does_not_take_go_the_other_way(lanes: list[HostLane]) -> None:
+    """That is an executor's, which finds no GPU here."""
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    with DALIServer(job("gpu", device_id=0), placement="consumer") as server:
+        iterator = iter(DataLoader(server, Numbered(server.proxy, odd=5), batch_size=BATCH))
+        assert next(iterator)[-1].tolist() == [0, 1, 2, 3]
+        with pytest.raises(BatchError) as caught:
+            next(iterator)
+        assert isinstance(caught.value.__cause__, DeviceError)
+        assert next(iterator)[-1].tolist() == [8, 9, 10, 11]
+
+
+@pipeline_def(batch_size=BATCH, num_threads=2)
+def cut() -> Any:
+    images = fn.resize(fn.external_source(name="x").gpu(), size=(0, 12), subpixel_scale=False)
+    return fn.crop_mirror_normalize(images, crop=(7, 12), name="cut"), fn.external_source(name="number")
+
+
+def test_an_error_names_operator_line_and_dataset_index(lanes: list[HostLane]) -> None:
+    with DALIServer(cut(device_id=0), placement="consumer") as server:
+        iterator = iter(DataLoader(server, Numbered(server.proxy, low=6), batch_size=BATCH))
+        assert next(iterator)[-1].tolist() == [0, 1, 2, 3]
+        with pytest.raises(BatchError) as caught:
+            next(iterator)
+        assert caught.value.dataset_index == 6
+        assert "cut" in caught.value.operator
+        assert 'name="cut"' in caught.value.source_line
+        assert caught.value.worker == f"main (pid {os.getpid()})"
+        assert next(iterator)[-1].tolist() == [8, 9, 10, 11]
+
+
+def test_an_error_of_the_gpu_costs_its_batch_only(lanes: list[HostLane], monkeypatch: pytest.MonkeyPatch) -> None:
+    launch = HostLane.launch
+
+    def failing(lane: HostLane, *arguments: Any) -> None:
+        if lane.launches == 2:
+            lane.launches += 1
+            raise CudaError("launch of crop_resize_normalize", "no reason")
+        launch(lane, *arguments)
+
+    monkeypatch.setattr(HostLane, "launch", failing)
+    with DALIServer(job("gpu", device_id=0), placement="consumer") as server:
+        iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH))
+        assert next(iterator)[-1].tolist() == [0, 1, 2, 3]
+        with pytest.raises(BatchError, match="no reason") as caught:
+            next(iterator)
+        assert "crop_mirror_normalize" in caught.value.operator
+        assert next(iterator)[-1].tolist() == [8, 9, 10, 11]
+
+
+class Connected:
+    """A publisher and a launcher in one process, and nothing between them."""
+
+    def __init__(self) -> None:
+        self.publisher = ResultPublisher()
+        self.account = self.publisher.account()
+        fds = [os.dup(fd) for fd in self.account.control_fds]
+        self.opener = ResultOpener(fds, self.account.control_nbytes)
+        self.lanes: list[HostLane] = []
+        self.launcher = Launcher(0, self._open_lane)
+
+    def _open_lane(self, device_id: int) -> HostLane:
+        self.lanes.append(HostLane(device_id))
+        return self.lanes[-1]
+
+    def publish(self, planned: PlannedBatch) -> tuple[Any, list[Any]]:
+        result, fds = self.publisher.publish(self.account, 1, 2, self.publisher.stage_planned(planned))
+        arrays, pinned = self.opener.open_prepared(result, [os.dup(fd) for fd in fds])
+        assert not pinned
+        return result.prepared, arrays
+
+    @property
+    def lent(self) -> int:
+        return self.publisher.pool.stats().lent
+
+    def close(self) -> None:
+        self.launcher.close()
+        self.opener.close()
+        self.account.close()
+        self.publisher.close()
+
+
+@pytest.fixture
+def connected() -> Iterator[Connected]:
+    made = Connected()
+    yield made
+    for lane in made.lanes:
+        lane.work()
+    made.close()
+
+
+def planner(define: Callable[[Any], Any]) -> Planner:
+    pipe = Pipeline(batch_size=BATCH, num_threads=1, device_id=0, seed=1)
+    with pipe:
+        pipe.set_outputs(define(fn.external_source(name="x")))
+    return Planner(halves_by_device(pipe.graph).second, pipe.executor_config())
+
+
+def noise(*heights: int) -> TensorListCPU:
+    rng = np.random.default_rng(1)
+    return TensorListCPU([rng.integers(0, 256, (height, 10, 3), np.uint8) for height in heights])
+
+
+def small(x: Any) -> Any:
+    return fn.crop_mirror_normalize(fn.resize(x.gpu(), size=(5, 6)))
+
+
+def test_a_slot_goes_back_once_and_when_the_copy_has_ended(connected: Connected) -> None:
+    plan = planner(small)
+    made = []
+    for round_ in range(3):
+        planned = plan.plan([noise(8, 9, 10, 11)], BatchKey(0, round_))
+        assert planned is not None
+        prepared, arrays = connected.publish(planned)
+        made.append(connected.launcher.issue(prepared, arrays, pinned=True))
+        del arrays
+        gc.collect()
+        assert connected.lent == round_ + 1, "the GPU hasn't read them"
+    (lane,) = connected.lanes
+    lane.work()
+    connected.launcher.give_back()
+    assert connected.lent == 0
+    assert connected.publisher.pool.stats().slots == 3
+    tensors = [issued.tensors()[0] for issued in made]
+    assert all(torch.equal(tensors[0], each) for each in tensors), "no memory was used twice"
+    again = plan.plan([noise(8, 9, 10, 11)], BatchKey())
+    assert again is not None
+    connected.publish(again)
+    assert connected.publisher.pool.stats().slots == 3, "slots are used again"
+
+
+def test_memory_that_is_not_pinned_is_copied_first(connected: Connected) -> None:
+    plan = planner(lambda x: x.gpu())
+    data = noise(3, 4, 5)
+    planned = plan.plan([data], BatchKey())
+    assert planned is not None
+    prepared, arrays = connected.publish(planned)
+    issued = connected.launcher.issue(prepared, arrays, pinned=False)
+    del arrays
+    gc.collect()
+    assert connected.lent == 0, "the slot goes back at once"
+    for one, other in zip(issued.tensors()[0], data.samples, strict=True):
+        np.testing.assert_array_equal(one.numpy(), other)
+
+
+def test_a_server_that_says_what_can_not_be_is_an_error(connected: Connected) -> None:
+    planned = planner(small).plan([noise(8, 9)], BatchKey())
+    assert planned is not None
+    good, arrays = connected.publish(planned)
+    (output,) = good.outputs
+    launch = output.launch
+    block = arrays[0].nbytes
+    for wrong in (
+        replace(good, launched_nbytes=block + 1),
+        replace(good, outputs=(replace(output, nbytes=output.nbytes + 4),)),
+        replace(good, outputs=(replace(output, nbytes=output.nbytes - 4),)),
+        replace(good, outputs=(replace(output, dtype="float33"),)),
+        replace(good, outputs=(replace(output, launch=None, copied=block),)),
+        replace(good, outputs=(replace(output, launch=replace(launch, pictures=block)),)),
+        replace(good, outputs=(replace(output, launch=replace(launch, pictures=launch.pictures + 1)),)),
+        replace(good, outputs=(replace(output, launch=replace(launch, count=0)),)),
+        replace(good, outputs=(replace(output, launch=replace(launch, count=60000)),)),
+        replace(good, outputs=(replace(output, launch=replace(launch, channels_table=good.launched_nbytes)),)),
+        replace(good, outputs=(output, None)),
+        replace(good, outputs=()),
+    ):
+        with pytest.raises(ProtocolError):
+            connected.launcher.issue(wrong, arrays, pinned=True)
+    with pytest.raises(ProtocolError, match="needs a GPU"):
+        Launcher(None).issue(good, arrays, pinned=True)
+    connected.launcher.issue(good, arrays, pinned=True)
+
+
+def test_a_slot_goes_back_once_though_two_threads_look() -> None:
+    """While one of them looks at a copy that has ended, the next one, which has not, must stay."""
+    launcher = Launcher(None)
+    going = HostMoment()
+
+    class Looked(HostMoment):
+        def query(self) -> bool:
+            other.start()
+            other.join(0.1)  # it has nothing to wait for
+            return True
+
+    other = threading.Thread(target=launcher.give_back)
+    launcher._copying += [(Looked(), "ended"), (going, "going")]
+    launcher.give_back()
+    assert [held for _, held in launcher._copying] == ["going"]
+    going.done = True
+    launcher.close()

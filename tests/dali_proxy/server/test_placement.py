@@ -1,0 +1,348 @@
+"""Pipelines in two halves: one in the server, one where the results are wanted. Here, both run on the CPU."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.utils.data
+
+from dali_proxy import BatchError, DALIServer, DataLoader
+from dali_proxy._server.placement import (
+    CORES,
+    Placing,
+    cgroup_cores,
+    choose,
+    decodes_pictures,
+    idle_cores,
+    usable_cores,
+)
+from dali_proxy._transport.fetch_ahead import AHEAD, Lookahead
+from pipeline import fn, pipeline_def
+from pipeline._compiler.partition import Halves, cut
+from pipeline._graph import Graph
+from pipeline.errors import ArgumentMismatchError, ArgumentValueError, DeviceError, GraphError
+from tests.dali_proxy.indexed import IndexDataset, JpegDataset, affine, check_affine
+
+LATE = ("noise.gaussian", "crop", "crop_mirror_normalize")
+HEIGHTS = (6, 8, 7)
+
+
+def cut_in_the_middle(graph: Graph) -> Halves:
+    return cut(graph, lambda node: node.operator in LATE)
+
+
+class Halved(DALIServer):
+    """A server whose `placement="consumer"` leaves some operators of the CPU to the consumer."""
+
+    _split = staticmethod(cut_in_the_middle)
+
+
+@pipeline_def(batch_size=4, num_threads=2, seed=3)
+def pictures() -> Any:
+    """A ragged output, a dense one, one that is drawn in the first half, and the input; noise and labels cross."""
+    x = fn.external_source(name="x")
+    noisy = fn.noise.gaussian(fn.flip(x), stddev=fn.random.uniform(range=(1.0, 9.0)))
+    mirror = fn.random.coin_flip()
+    normal = fn.crop_mirror_normalize(fn.resize(noisy, size=(5, 5)), mirror=mirror)
+    return normal, noisy, mirror, fn.crop(x, crop=(6, 4), name="cut"), x
+
+
+class Pictures(torch.utils.data.Dataset[Any]):
+    """Pictures of different heights; one that `low` names is too low for the crop."""
+
+    def __init__(self, transform: Any, low: int = -1) -> None:
+        self.transform = transform
+        self.low = low
+
+    def __len__(self) -> int:
+        return 22
+
+    def __getitem__(self, index: int) -> Any:
+        height = 4 if index == self.low else HEIGHTS[index % 3]
+        return (*self.transform(np.full((height, 7, 3), index * 9, np.uint8)), index)
+
+
+def halved(**options: Any) -> DALIServer:
+    return Halved(pictures(device_id=0), placement="consumer", **options)
+
+
+def tensors(batches: Any) -> list[torch.Tensor]:
+    """All tensors in batches, in order."""
+    if isinstance(batches, torch.Tensor):
+        return [batches]
+    return [each for batch in batches for each in tensors(batch)]
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[torch.Tensor]:
+    with DALIServer(pictures(device_id=None)) as server:
+        return tensors(list(DataLoader(server, Pictures(server.proxy), batch_size=4, num_workers=1)))
+
+
+def check_same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    assert len(found) == len(expected)
+    assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
+def test_halves_give_the_bits_of_the_whole(mode: Any, expected: list[torch.Tensor]) -> None:
+    with halved(mode=mode) as server:
+        loader = DataLoader(server, Pictures(server.proxy), batch_size=4, num_workers=2)
+        held = list(loader)  # all at once: a slot that was reused too early shows as a wrong batch
+        check_same(tensors(held), expected)
+        stats = server.stats()
+        assert (server.placement, stats.placement, stats.placement_reason) == (
+            "consumer",
+            "consumer",
+            "it was asked for",
+        )
+        assert "placement=consumer" in repr(server)
+        assert "placement   consumer: it was asked for" in str(stats)
+        assert any("noise" in name for name in stats.operators), "the steps of both halves"
+        assert any("coin_flip" in name for name in stats.operators)
+    check_same(tensors(held), expected)  # they outlive the server
+
+
+def test_torchs_own_loader_and_a_handle_that_was_pickled() -> None:
+    with halved() as server:
+        other = pickle.loads(pickle.dumps(server))
+        for handle in (server, other):
+            dataset = Pictures(handle.proxy)
+            loader = torch.utils.data.DataLoader(dataset, batch_size=2, sampler=[1, 4, 7, 10])
+            for batch in loader:
+                *_, same, indices = handle.produce_data(batch)
+                assert same.shape == (2, 8, 7, 3)
+                assert (same[:, 0, 0, 0] == indices * 9).all()
+        other.stop()
+        assert other.placement == "consumer"
+
+
+def test_an_error_of_the_second_half_names_operator_line_and_dataset_index(mode: Any) -> None:
+    def failure(server: DALIServer) -> tuple[BatchError, list[int]]:
+        seen = []
+        with server:
+            iterator = iter(DataLoader(server, Pictures(server.proxy, low=6), batch_size=4))
+            seen += next(iterator)[-1].tolist()
+            with pytest.raises(BatchError) as caught:
+                next(iterator)
+            seen += next(iterator)[-1].tolist()
+        return caught.value, seen
+
+    found, seen = failure(halved(mode=mode))
+    assert seen == [*range(4), *range(8, 12)]
+    assert found.dataset_index == 6
+    assert "cut" in found.operator
+    assert 'name="cut"' in found.source_line
+    assert found.worker == f"main (pid {os.getpid()})"
+    assert "crop" in found.remote_traceback
+    wanted, _ = failure(DALIServer(pictures(device_id=None), mode=mode))
+    assert str(found).split("submitted by")[0] == str(wanted).split("submitted by")[0]
+    assert type(found.__cause__) is type(wanted.__cause__)
+
+
+@pipeline_def(num_threads=2, device_id=0, batch_size=16)
+def decoded() -> Any:
+    return fn.crop(fn.decoders.image(fn.external_source(name="encoded"), device="cpu"), crop=(16, 16))
+
+
+def test_an_error_of_the_first_half() -> None:
+    with Halved(decoded(), placement="consumer") as server:
+        iterator = iter(DataLoader(server, JpegDataset(24, server.proxy), batch_size=8))
+        next(iterator)
+        with pytest.raises(BatchError) as caught:
+            next(iterator)
+        assert caught.value.dataset_index == JpegDataset.bad
+        assert "decoders.image" in caught.value.operator
+        assert next(iterator)[1].tolist() == list(range(16, 24))
+
+
+def test_no_batch_is_lost_with_a_server_that_dies(expected: list[torch.Tensor]) -> None:
+    with halved(restart="on-failure") as server:
+        iterator = iter(DataLoader(server, Pictures(server.proxy), batch_size=4, num_workers=2))
+        batches = [next(iterator)]
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
+        batches += list(iterator)
+        check_same(tensors(batches), expected)
+        assert server.losses.restarts >= 1
+
+
+def test_a_pipeline_of_the_cpu_alone_can_be_placed_too() -> None:
+    pipeline = affine(device_id=0)
+    with DALIServer(pipeline, placement="consumer") as server:
+        loader = DataLoader(server, IndexDataset(8, server.proxy), batch_size=4)
+        assert [index for batch in loader for index in check_affine(*batch)] == list(range(8))
+
+
+def test_arguments_that_can_not_be_used() -> None:
+    with pytest.raises(ArgumentValueError, match='"server", "cores", "consumer" or "auto", not \'gpu\''):
+        DALIServer(affine(device_id=0), placement="gpu")  # type: ignore[arg-type]
+    for placement in ("cores", "consumer", "auto"):
+        with pytest.raises(ArgumentMismatchError, match="device_id=None"):
+            DALIServer(affine(), placement=placement)  # type: ignore[arg-type]
+    assert DALIServer(affine()).placement == "server"
+
+
+@pipeline_def(batch_size=4, num_threads=8, device_id=0)
+def on_gpu() -> Any:
+    images = fn.decoders.image_random_crop(fn.external_source(name="encoded"), device="mixed")
+    return fn.crop_mirror_normalize(fn.resize(images, size=(8, 8)), mirror=fn.random.coin_flip())
+
+
+@pytest.mark.parametrize("placement", ["cores", "consumer"])
+def test_a_gpu_that_is_missing_here_is_an_error_of_start(mode: Any, placement: Any) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    server = DALIServer(on_gpu(), mode=mode, placement=placement)
+    with pytest.raises(DeviceError):
+        server.start()
+    assert not server.running
+    assert server.pid is None
+
+
+def test_with_cores_the_server_runs_all_of_it_and_decodes_on_the_cpu() -> None:
+    placing = Placing("cores", on_gpu())
+    runs = placing.settle()
+    assert (placing.placement, placing.second_half, runs.device_id) == ("cores", None, 0)
+    assert not decodes_pictures(runs.graph)
+    devices = {node.operator: node.device for node in runs.graph.nodes}
+    assert devices["decoders.image_random_crop"] == "cpu"
+    assert devices["copy_to_gpu"] == devices["resize"] == devices["crop_mirror_normalize"] == "gpu"
+    assert "placement=cores" in repr(DALIServer(on_gpu(), placement="cores"))
+
+
+def test_what_can_not_be_placed_is_an_error_at_once() -> None:
+    class Wrong(DALIServer):
+        _split = staticmethod(lambda graph: cut(graph, lambda node: node.schema.fed))
+
+    with pytest.raises(GraphError, match=r"fn.external_source \(name='x'\) reads data"):
+        Wrong(affine(device_id=0), placement="consumer")
+
+
+@pytest.mark.parametrize(
+    ("idle", "num_threads", "placement", "reason"),
+    [
+        (16.0, 16, "consumer", "16.0 idle cores"),
+        (float(CORES), CORES - 1, "consumer", "6.0 idle cores"),
+        (CORES - 0.1, 16, "server", "5.9 idle cores, decoding on the CPU wants 6"),
+        (0.0, 16, "server", "0.0 idle cores"),
+        (16.0, CORES - 2, "server", "num_threads=4, decoding on the CPU wants 5"),
+    ],
+)
+def test_the_rule_of_auto(idle: float, num_threads: int, placement: str, reason: str) -> None:
+    choice = choose(idle, num_threads)
+    assert choice.placement == placement
+    assert choice.reason.startswith(reason)
+
+
+def test_usable_cores() -> None:
+    assert usable_cores([1.0, 0.5, 0.0], None, 1) == 1.5
+    assert usable_cores([1.0] * 16, 4.0, 1) == 4.0
+    assert usable_cores([1.0] * 16, None, 8) == 2.0
+    assert 0.0 <= idle_cores() <= (os.cpu_count() or 1)
+
+
+def test_limits_of_control_groups(tmp_path: Path) -> None:
+    assert cgroup_cores(tmp_path) is None
+    (tmp_path / "cpu.max").write_text("max 100000\n")
+    assert cgroup_cores(tmp_path) is None
+    (tmp_path / "cpu.max").write_text("250000 100000\n")
+    assert cgroup_cores(tmp_path) == 2.5
+    (tmp_path / "cpu.max").unlink()
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
+    assert cgroup_cores(tmp_path) is None
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("150000\n")
+    assert cgroup_cores(tmp_path) == 1.5
+
+
+def test_auto_chooses_once_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    placing = Placing("auto", on_gpu())
+    assert placing.placement == "auto"
+    with caplog.at_level(logging.INFO, "dali_proxy"):
+        runs = placing.settle()
+    assert placing.placement in ("server", "consumer")
+    assert "idle cores" in placing.reason
+    assert [record.getMessage() for record in caplog.records] == [f"placement={placing.placement!r}: {placing.reason}"]
+    assert (placing.second_half is None) == (placing.placement == "server")
+    assert decodes_pictures(runs.graph) == (placing.placement == "server")
+    assert runs.device_id == (0 if placing.placement == "server" else None)
+    caplog.clear()
+    placing.settle()
+    assert not caplog.records
+    assert pickle.loads(pickle.dumps(placing)).placement == placing.placement
+
+
+def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:
+    with DALIServer(affine(device_id=0), placement="auto") as server:
+        assert server.placement == "server"
+        assert server.stats().placement_reason == "no picture is decoded on the GPU"
+
+
+def test_batches_are_made_before_anybody_asks_for_them() -> None:
+    def made_by_second_half() -> int:
+        return max(times.batches for name, times in server.stats().operators.items() if "crop_mirror" in name)
+
+    with halved() as server:
+        iterator = iter(DataLoader(server, Pictures(server.proxy), batch_size=2, num_workers=1, prefetch_factor=8))
+        next(iterator)
+        wait_until(lambda: server.stats().batches == 9)  # those that the worker prepares ahead
+        for _ in range(AHEAD + 1):  # one of these is sent now, and says what follows
+            next(iterator)
+        wait_until(lambda: made_by_second_half() == 1 + (AHEAD + 1) + AHEAD)
+        next(iterator)  # takes one of those, so that another one is made
+        wait_until(lambda: made_by_second_half() == 2 + (AHEAD + 1) + AHEAD)
+        del iterator  # and what was made in vain goes
+        wait_until(lambda: not server.consumer._questions)
+        check_first = next(iter(DataLoader(server, Pictures(server.proxy), batch_size=2)))
+        assert check_first[-1].tolist() == [0, 1]
+
+
+def test_results_are_fetched_before_anybody_asks_for_them() -> None:
+    with DALIServer(affine(), mode="thread") as server:
+        loader = DataLoader(server, IndexDataset(32, server.proxy), batch_size=4, num_workers=1, prefetch_factor=8)
+        iterator = iter(loader)
+        next(iterator)
+        wait_until(lambda: server.stats().batches == 8)  # all that there are
+        for _ in range(AHEAD + 1):  # one of these is sent now, and says what follows
+            next(iterator)
+        wait_until(lambda: server.stats().waiting_results == 8 - 1 - (AHEAD + 1) - AHEAD)
+        next(iterator)  # takes one of those, so that another one is fetched
+        wait_until(lambda: server.stats().waiting_results == 8 - 2 - (AHEAD + 1) - AHEAD)
+        del iterator  # and what was fetched in vain goes
+        wait_until(lambda: not server.consumer._questions)
+        pool = server._life.host._host._publisher.pool  # type: ignore[union-attr]
+        wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # asking reads what came
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait until something holds; the time limit of the test is the deadline."""
+    while not condition():
+        time.sleep(0.005)
+
+
+def test_what_is_fetched_early() -> None:
+    ahead = Lookahead(limit=2)
+    one, two, three, four = [(1, seq) for seq in range(4)]
+    assert ahead.note(7, [one]) == [], "no such session"
+    ahead.open(7)
+    assert ahead.note(7, [one, two, three]) == [one, two]
+    assert ahead.note(7, [three, four]) == []
+    assert ahead.ask(one) == [three]
+    assert ahead.ask(four) == [], "asked for before there was room"
+    ahead.forget(two)
+    assert ahead.note(7, [(2, 0)]) == [(2, 0)]
+    assert ahead.ask((9, 9)) == []
+    assert ahead.close(7) == {three, (2, 0)}
+    assert ahead.close(7) == set()
+    assert ahead.ask(three) == []

@@ -1,0 +1,129 @@
+"""Placeholders say what they are, whatever is done to them."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data._utils.pin_memory import pin_memory
+
+from dali_proxy import BatchRef, DALIServer, PlaceholderError, SampleRef
+from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
+from tests.dali_proxy.indexed import sample
+
+USES: dict[str, Callable[[Any], Any]] = {
+    "asarray": np.asarray,
+    "array": lambda ref: np.array([ref, ref]),
+    "stack": lambda ref: np.stack([ref, ref]),
+    "mean": np.mean,
+    "add": lambda ref: ref + 1,
+    "radd": lambda ref: 1 + ref,
+    "radd array": lambda ref: np.ones(3) + ref,
+    "add tensor": lambda ref: torch.ones(3) + ref,
+    "divide": lambda ref: ref / 255,
+    "negate": lambda ref: -ref,
+    "as_tensor": torch.as_tensor,
+    "tensor": torch.tensor,
+    "torch.stack": lambda ref: torch.stack([ref, ref]),
+    "torch.add": lambda ref: torch.add(ref, 1),
+    "len": len,
+    "iterate": list,
+    "unpack": lambda ref: (lambda a, b: (a, b))(*ref),
+    "index": lambda ref: ref[0],
+    "assign": lambda ref: ref.__setitem__(0, 1),
+    "float": float,
+    "int": int,
+    "sqrt": math.sqrt,
+    "bool": bool,
+    "less": lambda ref: ref < 3,
+    "shape": lambda ref: ref.shape,
+    "dtype": lambda ref: ref.dtype,
+    "permute": lambda ref: ref.permute(2, 0, 1),
+    "to": lambda ref: ref.to("cpu"),
+}
+
+
+@pytest.fixture
+def refs(server: DALIServer) -> list[Any]:
+    """A reference of each kind."""
+    return [server.proxy(sample(1)), BatchRef(Ticket(b"", 1, 2, 3), 0)]
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
+def test_use_as_data_is_refused(refs: list[Any], use: Callable[[Any], Any]) -> None:
+    for ref, advice in zip(refs, ("after the loader", "produce_data"), strict=True):
+        with pytest.raises(PlaceholderError, match=advice):
+            use(ref)
+
+
+def test_protocols_find_nothing(refs: list[Any]) -> None:
+    for ref in refs:
+        assert not hasattr(ref, "__array_interface__")
+        assert not hasattr(ref, "_repr_html_")
+        assert not callable(ref)
+        assert type(ref).__name__ in repr(ref)
+        assert ref == ref
+        assert ref in [ref]
+        assert len({ref, ref}) == 1
+        assert copy.copy(ref) is ref
+        assert copy.deepcopy([ref])[0] is ref
+
+
+def test_pickled_batches_share_their_ticket() -> None:
+    ticket = Ticket(b"server", 1, 2, 3)
+    one, two = pickle.loads(pickle.dumps((BatchRef(ticket, 0), BatchRef(ticket, 1, 5))))
+    assert one.ticket is two.ticket
+    assert (one.ticket.server, one.ticket.client, one.ticket.seq, one.ticket.size) == (b"server", 1, 2, 3)
+    assert (one.output, one.item, two.output, two.item) == (0, None, 1, 5)
+
+
+def test_a_batch_of_the_users_own_type_may_pin_itself() -> None:
+    class Batch:
+        images: Any = BatchRef(Ticket(b"server", 1, 2, 3), 0)
+
+        def pin_memory(self) -> Batch:
+            self.images = self.images.pin_memory()
+            return self
+
+    pinned = pin_memory({"batch": Batch()})  # as torch does before the batch is produced
+    assert pinned["batch"].images is Batch.images
+
+
+def test_ticket_that_dies_unused_is_given_back() -> None:
+    unwanted: list[tuple[int, int]] = []
+
+    def discard(client: int, seq: int) -> None:
+        unwanted.append((client, seq))
+
+    discard_through(b"server", discard)
+    try:
+        ticket = Ticket(b"server", 1, 1, 4)
+        travelled = pickle.loads(pickle.dumps(ticket))
+        del ticket
+        assert unwanted == []  # whoever has the pickle is responsible
+        del travelled
+        assert unwanted == [(1, 1)]
+        fetched = Ticket(b"server", 1, 2, 4)
+        fetched.claimed = True
+        del fetched
+        assert unwanted == [(1, 1)]
+    finally:
+        forget_discard(b"server", discard)
+    del_me = Ticket(b"server", 1, 3, 4)
+    del del_me
+    assert unwanted == [(1, 1)]
+
+
+def test_sample_refs_of_one_sample_are_one_batch_when_pickled(server: DALIServer) -> None:
+    ref = server.proxy(sample(4))
+    assert isinstance(ref, SampleRef)
+    one, two = pickle.loads(pickle.dumps((ref, ref)))
+    assert one is two
+    assert isinstance(one, BatchRef)
+    assert server.produce_data([one, two])[1].tolist() == [19, 19, 19]

@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import torch
+
+from pipeline._bulk.buffer_pool import BufferPool
+
+
+def test_memory_returns_when_the_last_view_is_gone() -> None:
+    pool = BufferPool()
+    array = pool.array((64, 1024), np.dtype(np.float32))
+    address = array.ctypes.data
+    view = torch.from_numpy(array)[3]
+    del array
+    gc.collect()
+    other = pool.array((64, 1024), np.dtype(np.float32))
+    assert other.ctypes.data != address, "the memory is still seen by the view"
+    del view
+    again = pool.array((32, 2048), np.dtype(np.float32))
+    assert again.ctypes.data == address
+    assert pool.allocated == 2
+    del other
+
+
+def test_a_steady_state_allocates_nothing() -> None:
+    pool = BufferPool()
+    for number in range(100):
+        array = pool.array((50, 1000 + number % 7), np.dtype(np.uint8))
+        array[:] = number
+    assert pool.allocated <= 2
+
+
+def test_idle_memory_is_bounded() -> None:
+    pool = BufferPool(idle_limit=1 << 20)
+    held = [pool.array((1 << 19,), np.dtype(np.uint8)) for _ in range(8)]
+    addresses = {array.ctypes.data for array in held}
+    del held
+    again = [pool.array((1 << 19,), np.dtype(np.uint8)) for _ in range(8)]
+    assert len(addresses & {array.ctypes.data for array in again}) >= 2
+    assert pool.allocated >= 8 + 6
+
+
+def test_idle_memory_of_a_size_that_nobody_wants_any_more_makes_room() -> None:
+    pool = BufferPool(idle_limit=1 << 20)
+    small = [pool.array((1 << 18,), np.dtype(np.uint8)) for _ in range(4)]
+    del small
+    for _ in range(5):
+        large = pool.array((1 << 19,), np.dtype(np.uint8))
+        del large
+    assert pool.allocated == 5

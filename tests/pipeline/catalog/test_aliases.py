@@ -1,0 +1,52 @@
+"""Old names of operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import Pipeline, fn, ops, types
+from pipeline._catalog.aliases import ALIASES
+from pipeline._declaration.registry import lookup
+from tests.pipeline.operators.both import run_ours
+
+
+def function_of(namespace: Any, name: str) -> Any:
+    for part in name.split("."):
+        namespace = getattr(namespace, part)
+    return namespace
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_they_name_what_they_stand_for(name: str) -> None:
+    assert ALIASES[name] in function_of(fn, name).__doc__
+    assert lookup(name).devices == lookup(ALIASES[name]).devices
+
+
+def test_they_add_the_operator_and_warn() -> None:
+    with pytest.warns(DeprecationWarning, match=r"fn.coin_flip is an old name: use fn.random.coin_flip") as caught:
+        node = fn.coin_flip(probability=1.0)
+    assert caught[0].filename == __file__
+    assert node.source.schema.name == "random.coin_flip"
+
+
+def test_graphs_of_old_names_are_those_of_new_ones() -> None:
+    def graph(old: bool) -> Any:
+        def describe(fn: Any, _: Any) -> Any:
+            return fn.uniform(range=[1, 2], shape=3) if old else fn.random.uniform(range=[1, 2], shape=3)
+
+        return describe
+
+    with pytest.warns(DeprecationWarning, match=r"fn.uniform"):
+        (old,) = run_ours(graph(True))
+    (new,) = run_ours(graph(False))
+    np.testing.assert_array_equal(old.samples, new.samples)
+
+
+def test_classes_of_old_names_take_inputs() -> None:
+    decoder = ops.ImageDecoder(output_type=types.GRAY)
+    with Pipeline(batch_size=1, num_threads=1, device_id=None), pytest.warns(DeprecationWarning, match="image_decoder"):
+        node = decoder(fn.external_source(name="encoded"))
+    assert node.source.schema.name == "decoders.image"

@@ -1,0 +1,118 @@
+"""Operators that are run as one on the GPU give the pixels of the operators one after the other."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+from pipeline import Pipeline, fn, types
+from pipeline._compiler.plan import make_plan
+from pipeline._executor import executor
+from pipeline.errors import OperatorError
+from tests.pipeline.codecs.test_nvimgcodec import encode, picture
+
+pytestmark = pytest.mark.gpu
+
+Bytes = npt.NDArray[np.uint8]
+BATCH = 8
+
+
+def files() -> list[Bytes]:
+    """JPEGs for the engine, and others: progressive, turned, a PNG."""
+    kinds: list[dict[str, Any]] = [{}, {"subsampling": 0}, {"progressive": True}, {"orientation": 6}, {"format": "PNG"}]
+    return [encode(picture(n, 90 + 17 * n, 150 - 9 * n), **kinds[n % len(kinds)]) for n in range(BATCH)]
+
+
+def decode_crop(encoded: Any) -> Any:
+    images = fn.decoders.image_random_crop(encoded, device="mixed", seed=3)
+    images = fn.resize(images, size=(48, 40))
+    return fn.crop_mirror_normalize(
+        images, mirror=fn.random.coin_flip(seed=4), mean=[120.0, 110, 100], std=[60.0, 61, 62]
+    )
+
+
+def decode_whole(encoded: Any) -> Any:
+    images = fn.decoders.image(encoded, device="mixed")
+    images = fn.resize(images, resize_shorter=64, interp_type=types.INTERP_CUBIC)
+    return fn.crop_mirror_normalize(images, crop=(48, 50), dtype=types.FLOAT16, output_layout="HWC")
+
+
+def decode_random(encoded: Any) -> Any:
+    images = fn.decoders.image(encoded, device="mixed")
+    images = fn.random_resized_crop(images, size=(31, 37), seed=5, dtype=types.FLOAT)
+    return fn.crop_mirror_normalize(images, mirror=fn.random.coin_flip(seed=6))
+
+
+def decode_window(encoded: Any) -> Any:
+    images = fn.decoders.image_crop(encoded, device="mixed", crop=(60, 50), crop_pos_x=0.3, output_type=types.GRAY)
+    return fn.crop_mirror_normalize(fn.resize(images, size=(30, 30)), mean=[100.0], std=[50.0])
+
+
+def uploaded(encoded: Any) -> Any:
+    images = fn.decoders.image(encoded).gpu()
+    images = fn.random_resized_crop(images, size=(31, 37), seed=5)
+    return fn.crop_mirror_normalize(images, dtype=types.UINT8)
+
+
+def run(define: Callable[[Any], Any], encoded: list[Bytes]) -> list[Bytes]:
+    pipe = Pipeline(batch_size=len(encoded), num_threads=2, device_id=0)
+    with pipe:
+        pipe.set_outputs(define(fn.external_source(name="encoded", ndim=1, dtype=types.UINT8)))
+    pipe.build()
+    try:
+        made = []
+        for _ in range(3):
+            (output,) = pipe.run(encoded=encoded)
+            made += [np.array(sample) for sample in output.as_cpu()]
+        return made
+    finally:
+        pipe.close()
+
+
+@pytest.fixture
+def apart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Returns what makes later pipelines run operator by operator."""
+    return lambda: monkeypatch.setattr(executor, "make_plan", lambda graph, **_: make_plan(graph, fuse=False))
+
+
+@pytest.mark.parametrize("define", [decode_crop, decode_whole, decode_random, decode_window, uploaded])
+def test_the_same_pixels(define: Callable[[Any], Any], apart: Callable[[], None]) -> None:
+    together = run(define, files())
+    apart()
+    for one, other in zip(together, run(define, files()), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_pictures_that_the_kernel_does_not_take(apart: Callable[[], None]) -> None:
+    def define(encoded: Any) -> Any:
+        images = fn.decoders.image(encoded, output_type=types.ANY_DATA).gpu()
+        return fn.crop_mirror_normalize(fn.resize(images, size=(20, 20)))
+
+    buffer = io.BytesIO()
+    Image.fromarray(np.dstack([picture(1, 40, 50), picture(2, 40, 50)[..., :1]])).save(buffer, "PNG")
+    four = [np.frombuffer(buffer.getvalue(), np.uint8)] * 2
+    made = run(define, four)
+    assert made[0].shape == (4, 20, 20)
+    apart()
+    np.testing.assert_array_equal(made, run(define, four))
+
+
+def test_errors_name_operator_and_sample() -> None:
+    damaged = files()
+    damaged[5] = damaged[5][:20].copy()
+    with pytest.raises(OperatorError, match=r"decoders.image_random_crop failed for sample 5") as caught:
+        run(decode_crop, damaged)
+    assert [failure.sample for failure in caught.value.failures] == [5]
+
+    def too_large(encoded: Any) -> Any:
+        images = fn.resize(fn.decoders.image(encoded, device="mixed"), size=(20, 20))
+        return fn.crop_mirror_normalize(images, crop=(21, 20))
+
+    with pytest.raises(OperatorError, match=r"crop_mirror_normalize failed for sample 0.*leaves"):
+        run(too_large, files())

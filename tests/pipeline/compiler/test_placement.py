@@ -1,0 +1,221 @@
+"""Graphs in two halves: whatever the cut, the halves make the bits of the whole."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import Pipeline, fn, pipeline_def
+from pipeline._compiler.partition import Halves, cut, halves_by_device, on_cpu_first
+from pipeline._graph import Graph
+from pipeline._operator_api.request import BatchRequest, BatchResult
+from pipeline._rng import BatchKey
+from pipeline.errors import GraphError, OperatorError
+
+SIZE = 4
+RANDOM = np.random.default_rng(5)
+PICTURES = [RANDOM.integers(0, 255, (6 + number, 9 - number, 3)).astype(np.uint8) for number in range(SIZE)]
+WAYS = np.array([0, 1, 2, 1], np.int32)
+
+
+def main_job(x: Any, way: Any) -> Any:
+    images = fn.resize(fn.random_resized_crop(x, size=(8, 8)), size=(5, 5))
+    mirror = fn.random.coin_flip()
+    normal = fn.crop_mirror_normalize(images, mirror=mirror, mean=[100.0], std=[50.0])
+    return normal, mirror, way
+
+
+def ragged(x: Any, way: Any) -> Any:
+    noisy = fn.noise.gaussian(x, stddev=fn.random.uniform(range=(1.0, 9.0)))
+    return noisy, fn.flip(noisy, horizontal=way == 1), way + 1, way
+
+
+def twins(x: Any, way: Any) -> Any:
+    crops = fn.random_resized_crop([x, fn.flip(x)], size=(4, 4))
+    return crops[0], crops[1], fn.random.uniform(seed=3), fn.random.uniform()
+
+
+def same_twice(x: Any, way: Any) -> Any:
+    doubled = x * 2
+    return doubled, doubled, doubled + 1, way, way
+
+
+def branches(x: Any, way: Any) -> Any:
+    angle = fn.random.uniform(range=(-30.0, 30.0))
+    made = x
+    if way == 0:
+        made = fn.rotate(x, angle=angle * 2, keep_size=True)
+    elif way == 1:
+        if angle > 0:
+            made = fn.flip(fn.noise.gaussian(x, stddev=20.0))
+    else:
+        made = fn.brightness(x, brightness=way * 0.4 + 0.5)
+    return made, way
+
+
+def frames(x: Any, way: Any) -> Any:
+    sequence = fn.stack(x, fn.flip(x), axis_name="F")
+    shifts = fn.per_frame(fn.random.uniform(range=(0.0, 0.5), shape=[2]))
+    return fn.brightness(sequence, brightness_shift=shifts * 0.5), way
+
+
+GRAPHS = (main_job, ragged, twins, same_twice, branches, frames)
+
+
+def piped(graph: Callable[..., Any], **arguments: Any) -> Pipeline:
+    @pipeline_def(batch_size=SIZE, num_threads=2, enable_conditionals=True)  # type: ignore[untyped-decorator]
+    def described() -> Any:
+        return graph(fn.external_source(name="x", layout="HWC"), fn.external_source(name="way"))
+
+    made: Pipeline = described(**{"device_id": None, "seed": 3, **arguments})
+    return made
+
+
+def run_fed(pipe: Pipeline, inputs: dict[str, Any], key: BatchKey) -> tuple[Any, ...]:
+    done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
+    pipe.submit(BatchRequest(SIZE, inputs, key), done.put)
+    result = done.get(timeout=30)
+    if result.error is not None:
+        raise result.error
+    return result.outputs
+
+
+def run_halves(whole: Pipeline, halves: Halves, batches: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    first, second = whole.with_graph(halves.first), whole.with_graph(halves.second)
+    assert second.input_names == halves.crossing
+    try:
+        made = []
+        for number, batch in enumerate(batches):
+            between = first.run(**{name: batch[name] for name in first.input_names})
+            made.append(run_fed(second, dict(zip(halves.crossing, between, strict=True)), BatchKey(0, number)))
+        return made
+    finally:
+        first.close()
+        second.close()
+
+
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.__name__)
+def test_halves_make_the_bits_of_the_whole_wherever_the_cut_is(graph: Callable[..., Any]) -> None:
+    whole = piped(graph)
+    inputs = [{"x": PICTURES, "way": WAYS}, {"x": PICTURES[::-1], "way": WAYS[::-1]}]
+    expected = [whole.run(**{name: batch[name] for name in whole.input_names}) for batch in inputs]
+    late = [node.index for node in whole.graph.nodes if not node.schema.fed]
+    for index in [*late, -1]:
+        halves = cut(whole.graph, lambda node, index=index: node.index == index)  # type: ignore[misc]
+        assert index < 0 or any(node.location.line for node in halves.second.nodes if not node.schema.fed)
+        for outputs, wanted in zip(run_halves(whole, halves, inputs), expected, strict=True):
+            assert len(outputs) == len(wanted)
+            for found, output in zip(outputs, wanted, strict=True):
+                assert found.layout() == output.layout()
+                assert found.dtype == output.dtype
+                pairs = zip(found.samples, output.samples, strict=True)
+                assert all(np.array_equal(one, other) for one, other in pairs)
+    whole.close()
+
+
+def test_halves_survive_the_way_to_another_process() -> None:
+    whole = piped(twins)
+    halves = cut(whole.graph, lambda node: node.operator == "random_resized_crop")
+    first = Pipeline.from_host_bytes(whole.with_graph(halves.first).serialize_for_host())
+    second = Pipeline.from_host_bytes(whole.with_graph(halves.second).serialize_for_host())
+    expected = whole.run(x=PICTURES)
+    outputs = run_fed(second, dict(zip(halves.crossing, first.run(x=PICTURES), strict=True)), BatchKey())
+    for found, output in zip(outputs, expected, strict=True):
+        assert np.array_equal(found.as_array(), output.as_array())
+    for pipe in (whole, first, second):
+        pipe.close()
+
+
+def test_an_error_of_the_second_half_names_operator_line_and_sample() -> None:
+    def crops(x: Any, way: Any) -> Any:
+        return fn.crop(fn.flip(x), crop=(7, 4), name="cropped"), way
+
+    whole = piped(crops)
+    with pytest.raises(OperatorError) as expected:
+        whole.run(x=PICTURES, way=WAYS)
+    with pytest.raises(OperatorError) as found:
+        run_halves(whole, cut(whole.graph, lambda node: node.operator == "crop"), [{"x": PICTURES, "way": WAYS}])
+    assert str(found.value) == str(expected.value)
+    assert "cropped" in str(found.value)
+    assert 'name="cropped"' in found.value.location
+    assert [failure.sample for failure in found.value.failures] == [0]
+    whole.close()
+
+
+def operators(graph: Graph) -> list[tuple[str, str]]:
+    return [(node.operator, node.device) for node in graph.nodes]
+
+
+def test_pictures_that_the_gpu_decodes_are_decoded_on_the_cpu_and_cross_as_pixels() -> None:
+    @pipeline_def(batch_size=2, num_threads=1, device_id=0)  # type: ignore[untyped-decorator]
+    def described() -> Any:
+        encoded, label = fn.external_source(name="encoded"), fn.external_source(name="label")
+        images = fn.resize(fn.decoders.image(encoded, device="mixed", name="decoded"), size=(4, 4))
+        mirror = fn.random.coin_flip()
+        return fn.crop_mirror_normalize(images, mirror=mirror), label, label.gpu(), images.cpu() + 1
+
+    whole = described()
+    halves = halves_by_device(whole.graph)
+    assert operators(halves.first) == [
+        ("external_source", "cpu"),
+        ("external_source", "cpu"),
+        ("decoders.image", "cpu"),
+        ("random.coin_flip", "cpu"),
+        ("constant_value", "cpu"),
+    ]
+    crossing = [halves.first.nodes[edge.node].name for edge in halves.first.outputs]
+    assert crossing == ["label", "decoded", whole.graph.find("random.coin_flip")[0].name, "label"]
+    assert operators(halves.second)[4:] == [
+        ("copy_to_gpu", "gpu"),
+        ("resize", "gpu"),
+        ("crop_mirror_normalize", "gpu"),
+        ("copy_to_gpu", "gpu"),
+        ("copy_to_cpu", "gpu"),
+        ("constant_value", "cpu"),
+        ("arithmetic", "cpu"),
+    ]
+    assert [halves.second.device_of(edge) for edge in halves.second.outputs] == ["gpu", "cpu", "gpu", "cpu"]
+    streams = {node.name: node.random_stream for node in whole.graph.nodes}
+    kept = [*halves.first.nodes, *halves.second.nodes[4:]]
+    assert {node.name: node.random_stream for node in kept if node.name in streams} == streams
+
+
+def test_data_that_is_fed_to_the_gpu_crosses() -> None:
+    @pipeline_def(batch_size=2, num_threads=1, device_id=0)  # type: ignore[untyped-decorator]
+    def described() -> Any:
+        return fn.external_source(name="x", device="gpu") + 1
+
+    halves = halves_by_device(described().graph)
+    assert halves.first.inputs[0].name == "x"
+    assert ("external_source", "cpu") in operators(halves.first)
+    assert operators(halves.second)[:2] == [("external_source", "cpu"), ("copy_to_gpu", "gpu")]
+
+
+def test_what_can_not_be_placed_is_an_error_that_names_it(tmp_path: Path) -> None:
+    @pipeline_def(batch_size=2, num_threads=1, device_id=0)  # type: ignore[untyped-decorator]
+    def reads() -> Any:
+        video = fn.readers.video(filenames=[str(tmp_path / "a.mp4")], sequence_length=2, device="gpu")
+        return fn.external_source(name="x"), video
+
+    with pytest.raises(GraphError, match=r"(?s)fn.readers.video reads data.*test_placement.py"):
+        halves_by_device(reads().graph)
+
+    @pipeline_def(batch_size=2, num_threads=1, device_id=None)  # type: ignore[untyped-decorator]
+    def fed() -> Any:
+        return fn.external_source(name="x") + 1
+
+    with pytest.raises(GraphError, match=r"fn.external_source \(name='x'\) reads data"):
+        cut(fed().graph, lambda node: node.operator == "external_source")
+
+
+def test_a_graph_of_the_cpu_alone_stays_as_it_is() -> None:
+    graph = piped(main_job).graph
+    assert operators(on_cpu_first(graph)) == operators(graph)
+    halves = halves_by_device(graph)
+    assert operators(halves.first) == operators(graph)
+    assert all(node.schema.fed for node in halves.second.nodes)

@@ -1,0 +1,233 @@
+"""What a graph does on a GPU, planned without one: the launches that an executor would make."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import Pipeline, fn, types
+from pipeline._compiler.device_planner import PlannedBatch, Planner, simple_parts
+from pipeline._compiler.fused_gpu_images import FusedPictures
+from pipeline._compiler.partition import Halves, halves_by_device
+from pipeline._executor.executor import make_operator
+from pipeline._executor.readers import BatchReads
+from pipeline._graph import Edge
+from pipeline._kernels.fused import PICTURE, plan_crop_resize_normalize, relocate
+from pipeline._kernels.samples import Samples
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import Setup
+from pipeline._operator_api.request import BatchRequest
+from pipeline._rng import BatchKey
+from pipeline.errors import OperatorError
+from pipeline.tensors import TensorListCPU
+from tests.pipeline.kernels import emulator
+
+KEY = BatchKey(3, 5, 1)
+SHAPES = [(31, 40), (25, 64), (64, 20), (33, 33)]
+
+
+def pictures(channels: int = 3, layout: str = "HWC") -> TensorListCPU:
+    rng = np.random.default_rng(5)
+    return TensorListCPU([rng.integers(0, 256, (*shape, channels), np.uint8) for shape in SHAPES], layout)
+
+
+def pipeline(define: Callable[..., Any], *inputs: str) -> Pipeline:
+    pipe = Pipeline(batch_size=4, num_threads=1, device_id=0, seed=11)
+    with pipe:
+        made = define(*(fn.external_source(name=name) for name in inputs))
+        pipe.set_outputs(*(made if isinstance(made, tuple) else (made,)))
+    return pipe
+
+
+def halves(pipe: Pipeline) -> Halves:
+    return halves_by_device(pipe.graph)
+
+
+def main_job(x: Any, label: Any) -> Any:
+    """A crop that is drawn in the second half, and a coin and a mean of each sample, which come from the first."""
+    images = fn.random_resized_crop(x.gpu(), size=(16, 24))
+    normal = fn.crop_mirror_normalize(
+        images, mirror=fn.random.coin_flip(), mean=fn.random.uniform(range=(90.0, 120.0)), std=[60.0, 61.0, 62.0]
+    )
+    return normal, label.gpu(), label
+
+
+def planned(pipe: Pipeline, *inputs: TensorListCPU) -> PlannedBatch | None:
+    second = halves(pipe).second
+    assert simple_parts(second) is not None
+    return Planner(second, pipe.executor_config()).plan(inputs, KEY)
+
+
+LABELS = TensorListCPU(np.arange(4, dtype=np.int64))
+COINS = TensorListCPU(np.array([1, 0, 0, 1], np.int32))
+MEANS = TensorListCPU(np.array([100.0, 110.0, 95.0, 90.0], np.float32))
+
+
+def test_parts_of_the_main_job() -> None:
+    second = halves(pipeline(main_job, "x", "label")).second
+    parts = simple_parts(second)
+    assert parts is not None
+    assert [(part.on_gpu, [node.operator for node in part.chain]) for part in parts] == [
+        (True, ["random_resized_crop", "crop_mirror_normalize"]),
+        (True, []),
+        (False, []),
+    ]
+
+
+@pytest.mark.parametrize(
+    "define",
+    [
+        lambda x: fn.crop_mirror_normalize(x.gpu()),
+        lambda x: fn.resize(x.gpu(), size=(8, 8)),
+        lambda x: (fn.crop_mirror_normalize(fn.resize(x.gpu(), size=(8, 8))), fn.flip(x.gpu())),
+        lambda x: fn.crop_mirror_normalize(fn.resize(fn.flip(x.gpu()), size=(8, 8))),
+        lambda x: fn.crop_mirror_normalize(fn.resize(x.gpu(), size=(8, 8)).gpu()).cpu(),
+        lambda x: fn.crop_mirror_normalize(fn.resize(x.gpu(), size=(8, 8)), pad_output=True),
+        lambda x: (x.gpu() + 1, x),
+    ],
+)
+def test_other_graphs_have_no_parts(define: Callable[..., Any]) -> None:
+    assert simple_parts(halves(pipeline(define, "x")).second) is None
+
+
+def test_the_plan_is_the_executors() -> None:
+    """The same tables, but for where memory begins, as the operators of the whole graph make for the batch."""
+    pipe = pipeline(main_job, "x", "label")
+    made = planned(pipe, pictures(), LABELS, COINS, MEANS, LABELS)
+    assert made is not None
+    block = np.zeros(made.nbytes, np.uint8)
+    made.write(block)
+    target = np.zeros((4, 3, 16, 24), np.float32)
+
+    wanted = _launch_of(pipe, pictures(), Samples.dense(target))
+    output = made.outputs[0]
+    assert output.launch is not None
+    assert (output.launch.defines, output.launch.grid) == (wanted.defines, wanted.grid)
+    table, channels = (
+        block[place : place + each.nbytes].view(each.dtype)
+        for place, each in zip(output.offsets, wanted.tables, strict=True)
+    )
+    relocate(table, int(block.ctypes.data), int(target.ctypes.data))
+    for name in PICTURE.names or ():
+        if name != "src":
+            np.testing.assert_array_equal(table[name], wanted.tables[0][name])
+    np.testing.assert_array_equal(channels, wanted.tables[1])
+    for row, sample in zip(table, pictures().samples, strict=True):
+        begin = row["src"] - block.ctypes.data
+        np.testing.assert_array_equal(block[begin : begin + sample.size].reshape(sample.shape), sample)
+
+
+def _launch_of(pipe: Pipeline, data: TensorListCPU, target: Samples) -> Any:
+    """Return the launch that the whole graph's own operators plan."""
+    graph, config = pipe.graph, pipe.executor_config()
+    nodes = [graph.find(name)[0] for name in ("random_resized_crop", "crop_mirror_normalize")]
+    operators = [make_operator(node, graph, Setup(4, 1, 0, config.seed)) for node in nodes]
+    nothing: Any = None
+    batch = Batch(BatchRequest(4, key=KEY), config.seed, nothing, nothing, BatchReads({}, {}), {})
+    for name, value in (("mirror", COINS), ("mean", MEANS)):
+        batch.keep(nodes[1].argument_inputs[name], value)
+    batch.keep(Edge(nodes[0].inputs[0].node), data)
+    return FusedPictures(nodes, operators).plan(batch, data.table(), lambda *_: (None, target))[0]
+
+
+@pytest.mark.skipif(emulator.COMPILER is None, reason="needs a C++ compiler")
+def test_the_block_has_all_that_a_launch_needs() -> None:
+    def define(x: Any) -> Any:
+        images = x.gpu()
+        small = fn.crop_mirror_normalize(fn.resize(images, size=(9, 7)), dtype=types.UINT8, output_layout="HWC")
+        ragged = fn.crop_mirror_normalize(
+            fn.resize(images, resize_shorter=12, subpixel_scale=False), mean=[100.0], std=[50.0]
+        )
+        return images, ragged, small
+
+    data = pictures()
+    made = planned(pipeline(define, "x"), data)
+    assert made is not None
+    block = np.zeros(made.nbytes, np.uint8)
+    made.write(block)
+    copies, ragged, small = made.outputs
+    read = np.frombuffer(block[: made.launched_nbytes].tobytes(), np.uint8).copy()  # as on the GPU, elsewhere
+    for output in (ragged, small):
+        assert output.target is not None
+        assert output.launch is not None
+        memory = np.zeros(output.target.nbytes, np.uint8)
+        table = read[output.offsets[0] :][: 4 * PICTURE.itemsize].view(PICTURE)
+        relocate(table, read.ctypes.data, memory.ctypes.data)
+        pointers = [read.ctypes.data + offset for offset in output.offsets]
+        emulator.run_at("fused.cu", "crop_resize_normalize", output.launch.defines, pointers, output.launch.grid)
+        placed = output.target.table
+        samples = [
+            np.ndarray(shape, placed.dtype, buffer=memory, offset=place)
+            for shape, place in zip(placed.shapes.tolist(), placed.pointers.tolist(), strict=True)
+        ]
+        options: dict[str, Any] = {"layout": output.target.layout}
+        if output is ragged:
+            options |= {"scale": 1 / 50, "bias": -2.0}
+        expected = [np.zeros_like(sample) for sample in samples]
+        emulator.run(plan_crop_resize_normalize(data.table(), Samples.of(expected), **options))
+        for one, other in zip(samples, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert ragged.target is not None
+    assert small.target is not None
+    assert copies.target is not None
+    assert (ragged.target.dense, small.target.dense) == (False, True)
+    assert copies.offsets[0] >= made.launched_nbytes, "what no launch reads isn't copied with what they read"
+    for place, sample in zip(copies.target.table.pointers + copies.offsets[0], data.samples, strict=True):
+        np.testing.assert_array_equal(block[place : place + sample.size].reshape(sample.shape), sample)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TensorListCPU([np.zeros((5, 5, channels), np.uint8) for channels in (3, 3, 1, 3)]),
+        pictures(channels=4),
+        pictures(layout="CHW"),
+        TensorListCPU(np.zeros((4, 5, 5, 3), np.float32)),
+        TensorListCPU(np.zeros((4, 2, 5, 5, 3), np.uint8), "FHWC"),
+    ],
+)
+def test_pictures_that_the_kernel_does_not_take_are_not_planned(data: TensorListCPU) -> None:
+    pipe = pipeline(lambda x: fn.crop_mirror_normalize(fn.resize(x.gpu(), size=(8, 8))), "x")
+    assert planned(pipe, data) is None
+    assert planned(pipe, pictures()) is not None
+
+
+def test_frames_are_not_planned() -> None:
+    def define(x: Any) -> Any:
+        angles = fn.per_frame(fn.random.uniform(range=(1.0, 5.0)))
+        return fn.crop_mirror_normalize(fn.resize(x.gpu(), size=(8, 8)), mirror=fn.cast(angles, dtype=types.INT32))
+
+    pipe = pipeline(define, "x")
+    second = halves(pipe).second
+    assert Planner(second, pipe.executor_config()).plan([pictures(), COINS], KEY) is None
+
+
+def test_errors_name_operator_line_and_samples() -> None:
+    def define(x: Any) -> Any:
+        return fn.crop_mirror_normalize(fn.resize(x.gpu(), resize_shorter=8), crop=(8, 9), name="cut")
+
+    odd = TensorListCPU([np.zeros((*shape, 3), np.uint8) for shape in ((9, 12), (9, 9), (20, 30), (12, 12))])
+    with pytest.raises(OperatorError, match=r"crop_mirror_normalize \(name='cut'\) failed for sample 1") as caught:
+        planned(pipeline(define, "x"), odd)
+    assert [failure.sample for failure in caught.value.failures] == [1, 3]
+    assert "test_planner.py" in str(caught.value.location)
+
+
+def test_planning_needs_no_cupy() -> None:
+    code = "import sys, pipeline._compiler.device_planner, dali_proxy._host.planning; sys.exit('cupy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
+
+
+def test_graphs_of_copies_alone() -> None:
+    made = planned(pipeline(lambda x: (x.gpu(), x), "x"), LABELS, LABELS)
+    assert made is not None
+    assert (made.launched_nbytes, made.nbytes) == (0, 256)
+    block = np.zeros(made.nbytes, np.uint8)
+    made.write(block)
+    assert block[:32].view(np.int64).tolist() == [0, 1, 2, 3]
+    assert made.outputs[1].target is None

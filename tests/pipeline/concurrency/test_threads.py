@@ -1,0 +1,56 @@
+"""Ends of what is collected on threads that the ends wait for."""
+
+from __future__ import annotations
+
+import threading
+
+from pipeline._concurrency.finalizers import THREAD_PREFIX, Ending
+
+
+class Owner:
+    """Something that can be collected."""
+
+
+def _collect_on(name: str) -> str:
+    """Return the name of the thread that an end is called on when its owner is collected on a thread called `name`."""
+    owner, ended, threads = Owner(), threading.Event(), []
+
+    def end() -> None:
+        threads.append(threading.current_thread().name)
+        ended.set()
+
+    Ending(owner, end)
+    held = [owner]
+    del owner
+    thread = threading.Thread(target=held.clear, name=name)
+    thread.start()
+    assert ended.wait(5)
+    thread.join()
+    return threads[0]
+
+
+def test_an_end_comes_on_the_thread_that_collects() -> None:
+    assert _collect_on("somebody's") == "somebody's"
+
+
+def test_an_end_never_comes_on_a_thread_of_this_project() -> None:
+    name = f"{THREAD_PREFIX}cpu-0"
+    assert _collect_on(name) != name
+
+
+def test_an_end_that_is_asked_for_comes_at_once_and_once() -> None:
+    owner, threads = Owner(), []
+    ending = Ending(owner, lambda: threads.append(threading.current_thread().name))
+    thread = threading.Thread(target=ending.now, name=f"{THREAD_PREFIX}host")
+    thread.start()
+    thread.join()
+    ending.now()
+    del owner
+    assert threads == [thread.name]
+
+
+def test_an_end_that_is_left_to_somebody_else_does_not_come() -> None:
+    owner, calls = Owner(), []
+    Ending(owner, lambda: calls.append(1)).never()
+    del owner
+    assert calls == []

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline import Pipeline, errors, fn, pipeline_def, types
+from pipeline._definition.graph_format import MAGIC, decode_pipeline, encode_pipeline
+from pipeline._graph import Graph
+
+
+@pipeline_def(batch_size=3, num_threads=1, device_id=None, seed=11)
+def everything() -> Any:
+    x = fn.external_source(name="x", dtype=types.FLOAT, layout="HW")
+    noise = fn.random.uniform(range=(-1, 1), shape=[2], name="noise")
+    return x[1:, 0], x * np.array([1.0, 2.0], np.float32) + noise, fn.random.coin_flip()
+
+
+def run(pipe: Pipeline) -> list[Any]:
+    outputs = [out.as_array().tolist() for out in pipe.run(x=np.ones((3, 2, 2), np.float32))]
+    pipe.close()
+    return outputs
+
+
+def test_a_pipeline_comes_back_the_same() -> None:
+    pipe = everything()
+    copy = Pipeline.from_host_bytes(pipe.serialize_for_host())
+    assert [node.display for node in copy.graph.nodes] == [node.display for node in pipe.graph.nodes]
+    assert [node.location for node in copy.graph.nodes] == [node.location for node in pipe.graph.nodes]
+    assert run(copy) == run(pipe)
+
+
+def test_objects_are_kept_apart_from_the_safe_part() -> None:
+    class Anything:
+        pass
+
+    node = fn.external_source(name="x", cuda_stream=Anything())
+    made = encode_pipeline(Graph.of([node]), {})
+    assert len(made.objects) == 1
+    with pytest.raises(errors.SerializationError, match=r"Pass them again: .*x\.cuda_stream"):
+        decode_pipeline(made.data)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda content: content.update(version=99), "format 99"),
+        (lambda content: content["nodes"][0].update(operator="magic"), "no operator 'magic'"),
+        (lambda content: content["nodes"][0].update(device="tpu"), "does not run on the device"),
+        (lambda content: content["nodes"][0].update(inputs=[[5, 0]]), "comes after it"),
+        (lambda content: content.update(outputs=[[77, 0]]), "no operator's output"),
+        (lambda content: content.update(outputs=[[0, 3]]), "has no output 3"),
+        (lambda content: content["nodes"][0]["arguments"].update(magic=1), "no argument 'magic'"),
+        (lambda content: content["nodes"][0]["arguments"].update(layout=1), "damaged: .*'layout' must be"),
+        (lambda content: content["nodes"][0].update(inputs=[], argument_inputs={"layout": [0, 0]}), "comes after it"),
+        (lambda content: content["nodes"][1].update(name="x"), "two operators are called 'x'"),
+        (lambda content: content.pop("nodes"), "damaged"),
+    ],
+)
+def test_damaged_pipelines_are_refused(change: Any, message: str) -> None:
+    pipe = everything()
+    data = encode_pipeline(pipe.graph, {}).data
+    content = msgpack.unpackb(data[len(MAGIC) :])
+    change(content)
+    with pytest.raises(errors.SerializationError, match=message):
+        decode_pipeline(MAGIC + msgpack.packb(content))
+
+
+@given(st.binary(max_size=200), st.booleans())
+def test_arbitrary_bytes_are_refused_with_one_kind_of_error(data: bytes, with_magic: bool) -> None:
+    with pytest.raises(errors.SerializationError):
+        decode_pipeline(MAGIC + data if with_magic else data)
+
+
+def numbers(count: int = 3) -> Any:
+    return [np.full((3, 1), number, np.int32) for number in range(count)]
+
+
+def with_source(name: str = "numbers") -> Pipeline:
+    with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
+        pipe.set_outputs(fn.external_source(numbers(), name=name, cycle="quiet") * 2)
+    return pipe
+
+
+def first(pipe: Pipeline) -> list[list[int]]:
+    made = [pipe.run()[0].as_array().ravel().tolist() for _ in range(2)]
+    pipe.close()
+    return made
+
+
+def test_bytes_and_files_come_back_built_and_the_same(tmp_path: Path) -> None:
+    pipe = everything()
+    data = pipe.serialize(filename=tmp_path / "pipe.bin")
+    assert (tmp_path / "pipe.bin").read_bytes() == data
+    expected = run(pipe)
+    for copy in (Pipeline.deserialize(data), Pipeline.deserialize(filename=str(tmp_path / "pipe.bin"))):
+        assert (copy.max_batch_size, copy.num_threads, copy.device_id, copy.seed) == (3, 1, None, 11)
+        assert copy.serialize() == data, "what came back can be written again"
+        assert run(copy) == expected
+
+
+def test_arguments_that_are_passed_win_over_those_that_were_written() -> None:
+    data = everything(prefetch_queue_depth=3).serialize()
+    copy = Pipeline.deserialize(data, batch_size=5, num_threads=2, seed=4)
+    assert (copy.max_batch_size, copy.num_threads, copy.seed, copy.prefetch_queue_depth) == (5, 2, 4, 3)
+    copy.close()
+    with pytest.raises(TypeError, match="foo"):
+        Pipeline.deserialize(data, foo=1)
+
+
+@pytest.mark.parametrize(("arguments", "size"), [({}, 3), ({"batch_size": 7, "num_threads": 2}, 7)])
+def test_a_pipeline_without_a_graph_takes_one_from_bytes(arguments: dict[str, Any], size: int) -> None:
+    data = everything().serialize()
+    pipe = Pipeline(**arguments)
+    pipe.deserialize_and_build(data)
+    assert (pipe.max_batch_size, pipe.seed, pipe.device_id) == (size, 11, None)
+    assert run(pipe) == run(everything())
+    with pytest.raises(errors.GraphError, match="described before"):
+        pipe.deserialize_and_build(data)
+
+
+def test_the_graph_may_be_described_when_it_is_written() -> None:
+    pipe = Pipeline(batch_size=3, num_threads=1, device_id=None)
+    data = pipe.serialize(define_graph=lambda: fn.external_source(name="x") + 1)
+    copy = Pipeline.deserialize(data)
+    assert run(copy) == [np.full((3, 2, 2), 2.0).tolist()]
+    for described in (pipe, everything()):
+        with pytest.raises(errors.GraphError, match="described before"):
+            described.serialize(define_graph=lambda: fn.external_source(name="x"))
+    with pytest.raises(NotImplementedError, match="no outputs"):
+        Pipeline(batch_size=3).serialize()
+
+
+def test_a_source_is_left_out_and_must_be_passed_again() -> None:
+    data = with_source().serialize()
+    assert b"range" not in data, "the bytes have no code"
+    with pytest.raises(
+        errors.SerializationError, match=r"'numbers' \(the source list\)\. Pass them again: .*callbacks="
+    ):
+        Pipeline.deserialize(data)
+    with pytest.raises(errors.SerializationError, match="no callback 'other'; its callbacks are: 'numbers'"):
+        Pipeline.deserialize(data, callbacks={"numbers": numbers(), "other": numbers()})
+    with pytest.raises(errors.SerializationError, match="'numbers' does not fit: a source must be callable"):
+        Pipeline.deserialize(data, callbacks={"numbers": 5})
+    copy = Pipeline.deserialize(data, callbacks={"numbers": [np.full((3, 1), 7, np.int32)]})
+    assert first(copy) == [[14] * 3] * 2, "the source is read as the first one was: again and again"
+
+
+def test_outputs_of_one_source_stay_together() -> None:
+    def source(info: types.SampleInfo) -> Any:
+        return np.int32(info.idx_in_epoch), np.int32(-info.idx_in_epoch)
+
+    with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
+        pipe.set_outputs(*fn.external_source(source, num_outputs=2, batch=False))
+    data = pipe.serialize()
+    (name,) = encode_pipeline(pipe.graph, {}).objects
+    copy = Pipeline.deserialize(data, callbacks={name: source})
+    assert [out.as_array().tolist() for out in copy.run()] == [[0, 1, 2], [0, -1, -2]]
+    copy.close()
+    pipe.close()
+    copy = Pipeline.from_host_bytes(pipe.serialize_for_host())
+    assert len({node.argument("source").spec for node in copy.graph.find("external_source")}) == 1
+
+
+def test_a_seed_that_is_not_fixed_stays_so_in_bytes_and_is_drawn_once_for_a_host() -> None:
+    pipe = everything(seed=-1)
+    assert pipe.seed is None
+    copies = [Pipeline.from_host_bytes(pipe.serialize_for_host()) for _ in range(2)]
+    assert copies[0].seed == copies[1].seed is not None
+    copy = Pipeline.deserialize(pipe.serialize())
+    assert copy.seed is None
+    copy.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "message"),
+    [
+        ({}, ValueError, "either serialized_pipeline or filename"),
+        ({"serialized_pipeline": b"", "filename": "x"}, ValueError, "either serialized_pipeline or filename"),
+        ({"serialized_pipeline": b"garbage"}, errors.SerializationError, "no serialized pipeline"),
+        ({"serialized_pipeline": pickle.dumps(print)}, errors.SerializationError, "no serialized pipeline"),
+        ({"serialized_pipeline": "text"}, errors.SerializationError, "pass filename="),
+        ({"serialized_pipeline": 5}, TypeError, "not int"),
+        ({"filename": "/nowhere/pipe.bin"}, FileNotFoundError, "nowhere"),
+    ],
+)
+def test_what_can_not_be_read_is_refused(arguments: Any, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        Pipeline.deserialize(**arguments)
+
+
+def test_reading_runs_no_code(tmp_path: Path) -> None:
+    class Bomb:
+        def __reduce__(self) -> Any:
+            return (os.mkdir, (str(tmp_path / "exploded"),))
+
+    with Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
+        pipe.set_outputs(fn.external_source(name="x", cuda_stream=Bomb()))
+    with pytest.raises(errors.SerializationError, match=r"'x\.cuda_stream'"):
+        Pipeline.deserialize(pipe.serialize())
+    assert not (tmp_path / "exploded").exists()

@@ -1,0 +1,104 @@
+"""Files of NumPy's: what is refused, what DALI refuses, and readers of them; tests/parity compares the rest."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline._operators.decoding.numpy_file import parse_npy
+from pipeline.errors import DecodeError, PipelineError
+from tests.pipeline.operators.both import refused_by_both, run_dali, run_ours
+
+
+def npy(array: Any, version: tuple[int, int] | None = None) -> np.ndarray[Any, Any]:
+    file = io.BytesIO()
+    np.lib.format.write_array(file, np.asarray(array), version=version)
+    return np.frombuffer(file.getvalue(), np.uint8)
+
+
+BROKEN = [
+    (np.arange(60, dtype=np.uint8), "no file of NumPy's"),
+    (npy(np.arange(6))[:-3], "has 48 bytes, the file has 45"),
+    (npy(np.arange(6))[:20], "no file of NumPy's"),
+    (npy(np.ones(3, np.complex64)), "dtype complex64"),
+    (npy(np.array(["a"])), "dtype <U1"),
+]
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(("content", "match"), BROKEN)
+def test_refused_by_both(content: np.ndarray[Any, Any], match: str) -> None:
+    refused_by_both(lambda fn, _, x: fn.decoders.numpy(x), [content], match=match)
+
+
+def test_objects_are_refused_and_not_unpickled() -> None:
+    file = io.BytesIO()
+    np.save(file, np.array([print], object), allow_pickle=True)
+    with pytest.raises(DecodeError, match="dtype object"):
+        parse_npy(np.frombuffer(file.getvalue(), np.uint8))
+
+
+def test_what_dali_refuses() -> None:
+    fortran = np.asfortranarray(np.arange(6, dtype=np.int16).reshape(2, 3))
+    for array in (fortran, np.arange(6, dtype=">i4").reshape(2, 3)):
+        made = parse_npy(npy(array))
+        assert made.dtype.isnative
+        np.testing.assert_array_equal(made, array)
+    np.testing.assert_array_equal(parse_npy(npy(fortran, (2, 0))), fortran)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for number, name in enumerate(["z", "b/z", "a/y", "a/Y", ".hidden", "b/a", "b/c/deep"]):
+        path = tmp_path / f"{name}.npy"
+        path.parent.mkdir(exist_ok=True, parents=True)
+        np.save(path, np.arange(2) + 10 * number)
+    (tmp_path / "a" / "notes.txt").write_text("none of them")
+    return tmp_path
+
+
+@pytest.mark.parity
+def test_files_of_a_folder_and_where_they_come_from(folder: Path) -> None:
+    def graph(fn: Any, _: Any) -> Any:
+        data = fn.readers.numpy(file_root=str(folder))
+        return data, data.property("source_info")
+
+    ours, theirs = (run(graph, batch_size=8) for run in (run_ours, run_dali))
+    for our, their in zip(ours, theirs, strict=True):
+        assert [sample.tolist() for sample in our.samples] == [sample.tolist() for sample in their.samples]
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({}, "one of the arguments"),
+        ({"files": ["a"], "file_list": "b"}, "exclude each other"),
+        ({"files": ["nowhere.npy"]}, "can't read the file"),
+    ],
+)
+def test_readers_refused_by_both(arguments: dict[str, Any], match: str) -> None:
+    refused_by_both(lambda fn, _: fn.readers.numpy(**arguments), match=match)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize(
+    ("arguments", "match"),
+    [
+        ({"roi_start": [1], "roi_end": [5]}, "leaves the data"),
+        ({"roi_start": [1], "rel_roi_start": [0.5]}, "can't be used together"),
+    ],
+)
+def test_regions_refused_by_both(folder: Path, arguments: dict[str, Any], match: str) -> None:
+    refused_by_both(lambda fn, _: fn.readers.numpy(file_root=str(folder), **arguments), match=match)
+
+
+def test_files_of_different_dtypes_are_no_batch(tmp_path: Path) -> None:
+    for name, dtype in (("a", np.int32), ("b", np.float32)):
+        np.save(tmp_path / f"{name}.npy", np.zeros(2, dtype))
+    with pytest.raises(PipelineError, match="one dtype"):
+        run_ours(lambda fn, _: fn.readers.numpy(file_root=str(tmp_path)), batch_size=2)

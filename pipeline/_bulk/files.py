@@ -12,9 +12,9 @@ import numpy.typing as npt
 from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._bulk.native import compiled
 from pipeline._bulk.paths import PathTable
+from pipeline._bulk.read_file import read_file
 from pipeline._concurrency.thread_pool import Job, ThreadPool
 from pipeline._kernels.samples import Samples
-from pipeline._readers.file_lists import read_file
 from pipeline.errors import PipelineError, SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from pipeline._bulk.read_file import read_file
 from pipeline._declaration.schema import Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.annotations import AnnotatedPicture, read_annotations
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
-from pipeline._readers.file_lists import read_file
 from pipeline._readers.loader import Loader
 from pipeline.errors import ArgumentValueError, BuildError, InputError
 from pipeline.tensors.cpu import Array

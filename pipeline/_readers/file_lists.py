@@ -1,4 +1,4 @@
-"""Reads and lists files."""
+"""Lists of files: folders, glob patterns and text files with a path per line."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ import os
 import re
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
+from pipeline.errors import BuildError
 
-from pipeline.errors import BuildError, PipelineError
-
-__all__ = ["PICTURES", "SOUNDS", "list_files", "list_folders", "matcher", "read_file", "read_file_list"]
+__all__ = ["PICTURES", "SOUNDS", "list_files", "list_folders", "matcher", "read_file_list"]
 
 #: Patterns of the files that DALI takes for pictures, and for sounds.
 PICTURES = (
@@ -20,28 +17,6 @@ PICTURES = (
     *("*.pnm", "*.ppm", "*.pgm", "*.pbm", "*.jp2", "*.webp"),
 )
 SOUNDS = ("*.flac", "*.ogg", "*.wav")
-
-
-def read_file(path: str) -> npt.NDArray[np.uint8]:
-    """Return the contents of a file, read into memory of its size.
-
-    Raises:
-        PipelineError: it can't be read; the message names it.
-    """
-    if not path:
-        raise PipelineError("the path of the file is empty")
-    try:
-        with open(path, "rb", buffering=0) as file:
-            content = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
-            count = 0
-            while count < content.size:
-                read = file.readinto(content[count:].data)
-                if not read:
-                    raise PipelineError(f"the file {path!r} became shorter while it was read")
-                count += read
-    except (OSError, ValueError, MemoryError) as error:  # ValueError: a path with a zero byte
-        raise PipelineError(f"can't read the file {path!r}: {getattr(error, 'strerror', None) or error}") from error
-    return content
 
 
 def matcher(patterns: Sequence[str], case_sensitive: bool) -> re.Pattern[str]:

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from pipeline._bulk.files import FileBuffers
 from pipeline._bulk.paths import PathTable
+from pipeline._bulk.read_file import read_file
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
-from pipeline._readers.file_lists import read_file
 from pipeline.tensors.cpu import Array
 
 __all__ = ["FilesLoader", "Loader"]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._bulk.read_file import read_file
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
@@ -23,7 +24,7 @@ from pipeline._operators.geometry.slice_arguments import SliceWindows
 from pipeline._operators.geometry.windows import POLICIES, cut, inside, leaves, policy_argument, trim
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import DataReader
-from pipeline._readers.file_lists import list_files, list_folders, matcher, read_file, read_file_list
+from pipeline._readers.file_lists import list_files, list_folders, matcher, read_file_list
 from pipeline._readers.loader import Loader
 from pipeline._readers.npy_file import NpyFile
 from pipeline._readers.reading_ahead import Column

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pipeline._bulk.read_file import read_file
 from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging import decode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.arguments import READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
-from pipeline._readers.file_lists import PICTURES, list_files, list_folders, matcher, read_file
+from pipeline._readers.file_lists import PICTURES, list_files, list_folders, matcher
 from pipeline._readers.loader import Loader
 from pipeline.errors import ArgumentValueError, BuildError, DecodeError, PipelineError
 from pipeline.tensors.cpu import Array

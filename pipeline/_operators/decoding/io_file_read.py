@@ -10,13 +10,13 @@ import numpy as np
 
 from pipeline._bulk.files import BatchOfFiles, FileBuffers
 from pipeline._bulk.paths import PathTable
+from pipeline._bulk.read_file import read_file
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_specs import describe
-from pipeline._readers.file_lists import read_file
 from pipeline.errors import ArgumentTypeError, OperatorError
 from pipeline.tensors.cpu import Array
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn
+from pipeline._bulk.read_file import read_file
 from pipeline._operators.decoding.numpy_file import parse_npy
-from pipeline._readers.file_lists import read_file
 from pipeline._readers.npy_file import NpyFile
 from pipeline.errors import DecodeError, PipelineError
 

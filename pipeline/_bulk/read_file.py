@@ -1,0 +1,34 @@
+"""Reads one file into memory of its size."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.errors import PipelineError
+
+__all__ = ["read_file"]
+
+
+def read_file(path: str) -> npt.NDArray[np.uint8]:
+    """Return the contents of a file, read into memory of its size.
+
+    Raises:
+        PipelineError: it can't be read; the message names it.
+    """
+    if not path:
+        raise PipelineError("the path of the file is empty")
+    try:
+        with open(path, "rb", buffering=0) as file:
+            content = np.empty(os.fstat(file.fileno()).st_size, np.uint8)
+            count = 0
+            while count < content.size:
+                read = file.readinto(content[count:].data)
+                if not read:
+                    raise PipelineError(f"the file {path!r} became shorter while it was read")
+                count += read
+    except (OSError, ValueError, MemoryError) as error:  # ValueError: a path with a zero byte
+        raise PipelineError(f"can't read the file {path!r}: {getattr(error, 'strerror', None) or error}") from error
+    return content

@@ -230,7 +230,8 @@ def test_no_more_decoders_are_kept_than_allowed(clips: Clips) -> None:
     [
         ("h264.mp4", 0.7, "Invalid data"),  # what its frames are stands at its end
         ("h264_faststart.mp4", 0.7, "cut off within the data of its frame 2"),
-        ("h264_fragments.mp4", 0.6, "cut off within the data of its frame 2"),
+        # Where 0.6 lies, between two fragments or in a frame, depends on the machine that encoded the file.
+        ("h264_fragments.mp4", 0.6, "cut off(: its header tells of 24 frames| within the data of its frame 2)"),
         ("h264.mkv", 0.5, r"cut off: its header tells of 1.600 seconds, its last frame is shown at 0\."),
         ("vp9.webm", 0.7, r"cut off: its header tells of 1.600 seconds, its last frame is shown at 1\."),
         ("mpeg4.avi", 0.5, "cut off within the data of its frame 1"),

@@ -313,14 +313,14 @@ def test_the_scheduling_calls() -> None:
 
 def test_named_inputs_and_the_arguments_of_the_other_documents() -> None:
     @pipeline_def(**ARGUMENTS, exec_dynamic=True)
-    def decoding() -> Any:
-        encoded = fn.external_source(
-            name="encoded_img", blocking=False, no_copy=True, dtype=types.INT32, ndim=1, layout="W"
+    def doubling() -> Any:
+        numbers = fn.external_source(
+            name="numbers", blocking=False, no_copy=True, dtype=types.INT32, ndim=1, layout="W"
         )
-        return encoded * 2
+        return numbers * 2
 
-    pipe = decoding()
-    (out,) = pipe.run(encoded_img=BATCH)
+    pipe = doubling()
+    (out,) = pipe.run(numbers=BATCH)
     assert out.as_array().tolist() == (BATCH * 2).tolist()
     assert out.layout() == "W"
     assert pipe.exec_dynamic

@@ -49,18 +49,18 @@ class DALIGenericIterator(BaseIterator):
         PipelineError: there is no data, or there is no such reader.
 
     Example:
-        With the data set ``[1, 2, 3, 4, 5, 6, 7]`` and batches of 2:
+        Samples 1 to 5 in batches of 3:
 
-        ======= ====== ========== ==========================
-        policy  padded last batch next iteration begins with
-        ======= ====== ========== ==========================
-        PARTIAL True   ``[7]``    ``[1, 2]``
-        PARTIAL False  ``[7]``    ``[2, 3]``
-        FILL    True   ``[7, 7]`` ``[1, 2]``
-        FILL    False  ``[7, 1]`` ``[2, 3]``
-        DROP    True   ``[5, 6]`` ``[1, 2]``
-        DROP    False  ``[5, 6]`` ``[2, 3]``
-        ======= ====== ========== ==========================
+        ======= ====== ============= ======================
+        policy  padded last batch    next epoch begins with
+        ======= ====== ============= ======================
+        PARTIAL True   ``[4, 5]``    ``[1, 2, 3]``
+        PARTIAL False  ``[4, 5]``    ``[2, 3, 4]``
+        FILL    True   ``[4, 5, 5]`` ``[1, 2, 3]``
+        FILL    False  ``[4, 5, 1]`` ``[2, 3, 4]``
+        DROP    True   ``[1, 2, 3]`` ``[1, 2, 3]``
+        DROP    False  ``[1, 2, 3]`` ``[2, 3, 4]``
+        ======= ====== ============= ======================
 
         >>> import numpy as np
         >>> from pipeline import Pipeline, fn

@@ -49,10 +49,8 @@ class DirectQueue(_Queue):
     _writer: Any
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        if self._closed:
-            raise ValueError(f"Queue {self!r} is closed")
         data = ForkingPickler.dumps(obj)
-        if self._thread is None and len(data) <= _AT_ONCE:
+        if not self._closed and self._thread is None and len(data) <= _AT_ONCE:
             if not self._sem.acquire(block, timeout):
                 raise Full
             if self._wlock.acquire(block, _PATIENCE):

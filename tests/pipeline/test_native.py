@@ -1,7 +1,9 @@
-"""Modules in C are made use of where they were made of the sources beside them."""
+"""Modules in C are used where they were built from the sources beside them."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +12,7 @@ import pytest
 from dali_proxy import _doctor as doctor
 from pipeline import _native as native
 from pipeline._native import FOLDERS, checksum, find_compiled
+from tests.environment import ROOT
 
 BUILT = [folder for folder in FOLDERS if find_compiled(folder) is not None]
 
@@ -28,18 +31,26 @@ def test_a_module_says_what_it_was_made_of(folder: str) -> None:
 
 @pytest.mark.parametrize("module", [SimpleNamespace(), SimpleNamespace(sources=lambda: 1)], ids=["before", "other"])
 def test_one_that_is_out_of_date_is_left_out(module: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "importlib", SimpleNamespace(import_module=lambda name: module))
+    for folder in ("_imaging", "_ipc"):
+        monkeypatch.setitem(sys.modules, f"pipeline.{folder}._native", module)
     assert find_compiled("_imaging") is None
     assert find_compiled("_ipc") is None
     assert sorted(native.OUT_OF_DATE) == ["_imaging", "_ipc"]
 
 
-def test_doctor_says_that_one_is_out_of_date(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_says_that_one_is_out_of_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if len(BUILT) < len(FOLDERS):
         pytest.skip("the package was installed without a C compiler")
     (made,) = [check for check in doctor.examine() if check.name == "compiled loops"]
     assert made.status == "ok"
-    monkeypatch.setattr(native, "checksum", lambda folder: checksum(folder) + (folder == "_video"))
+    sources = ROOT / "pipeline"
+    for path in [*sources.rglob("*.[ch]"), ROOT / "setup.py"]:
+        copy = tmp_path / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    with (tmp_path / "pipeline/_video/_native.c").open("a") as changed:
+        changed.write("// another line")
+    monkeypatch.setattr(native, "_HERE", tmp_path / "pipeline")
     (made,) = [check for check in doctor.examine() if check.name == "compiled loops"]
     assert made.status == "optional"
     assert made.detail == "out of date: install again (older than their sources: _video)"
@@ -63,6 +74,6 @@ def test_sources_are_those_of_the_folder_and_shared_headers(tmp_path: Path, monk
 
 def test_without_a_checkout_a_module_is_what_was_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = SimpleNamespace()
-    monkeypatch.setattr(native, "importlib", SimpleNamespace(import_module=lambda name: module))
+    monkeypatch.setitem(sys.modules, "pipeline._bulk._native", module)
     monkeypatch.setattr(native, "_HERE", tmp_path)
     assert find_compiled("_bulk") is module

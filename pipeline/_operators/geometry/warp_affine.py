@@ -22,8 +22,8 @@ WARP_AFFINE = register(
         name="warp_affine",
         doc="""Warps pictures, volumes or sequences by affine transforms.
 
-The output at (x, y) is the input at (M11 x + M12 y + M13, M21 x + M22 y + M23), where (0, 0) is the corner of the
-first pixel, not its centre.""",
+The product of the matrix and (x, y, 1) is the place in the input of which the output shows the value at (x, y). Places
+count from the outer corner of the first pixel, whose centre is at (0.5, 0.5).""",
         inputs=(
             Input("data", f"Pictures, of one of the layouts {', '.join(WARP_LAYOUTS)}; HWC without a layout."),
             Input("mtx", "Instead of `matrix`: float32 of shape (2, 3), in space (3, 4).", True, any_device=True),

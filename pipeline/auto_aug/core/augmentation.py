@@ -244,11 +244,11 @@ def augmentation(
 
     Example:
         >>> from pipeline import fn
-        >>> @augmentation(mag_range=(0, 30), randomly_negate=True)
-        ... def turn(data, angle):
-        ...     return fn.rotate(data, angle=angle, keep_size=True)
-        >>> turn.name
-        'turn'
+        >>> @augmentation(mag_range=(0, 40))
+        ... def grain(data, stddev):
+        ...     return fn.noise.gaussian(data, stddev=stddev)
+        >>> grain.name
+        'grain'
     """
 
     def decorate(decorated: Callable[..., Any]) -> Augmentation:

@@ -27,26 +27,27 @@ def ragged_pipe(batches: list[Any] | None = None, **arguments: Any) -> Any:
     return make("pipeline", batches or [rows[:2], rows[2:4], rows[4:]], cycle="raise", **arguments)
 
 
-# The six cases of DALI's documentation: [1, 2, 3, 4, 5, 6, 7] in batches of 2.
+# The table of the docstring and the guide: five samples in batches of three.
 
 
 @pytest.mark.parametrize(
     ("policy", "padded", "last", "next_first"),
     [
-        (PARTIAL, True, [7], [1, 2]),
-        (PARTIAL, False, [7], [2, 3]),
-        (FILL, True, [7, 7], [1, 2]),
-        (FILL, False, [7, 1], [2, 3]),
-        (DROP, True, [5, 6], [1, 2]),
-        (DROP, False, [5, 6], [2, 3]),
+        (PARTIAL, True, [4, 5], [1, 2, 3]),
+        (PARTIAL, False, [4, 5], [2, 3, 4]),
+        (FILL, True, [4, 5, 5], [1, 2, 3]),
+        (FILL, False, [4, 5, 1], [2, 3, 4]),
+        (DROP, True, [1, 2, 3], [1, 2, 3]),
+        (DROP, False, [1, 2, 3], [2, 3, 4]),
     ],
 )
 @pytest.mark.parametrize("auto_reset", [False, True])
 def test_documented_case(
     policy: LastBatchPolicy, padded: bool, last: list[int], next_first: list[int], auto_reset: bool
 ) -> None:
+    pipe = make("pipeline", Numbered(5, 3, padded), batch_size=3)
     iterator = DALIGenericIterator(
-        seven(padded), ["x"], size=7, last_batch_policy=policy, last_batch_padded=padded, auto_reset=auto_reset
+        pipe, ["x"], size=5, last_batch_policy=policy, last_batch_padded=padded, auto_reset=auto_reset
     )
     first = [numbers(batch)[0] for batch in iterator]
     second = [numbers(batch)[0] for batch in iterator]

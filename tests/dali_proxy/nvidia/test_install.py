@@ -113,25 +113,25 @@ from nvidia.dali.pipeline import Pipeline, do_not_convert
 
 @do_not_convert
 @pickle_by_value
-def picture():
+def ones():
     return [np.ones((4, 6, 3), np.uint8)] * 2
 
-class SimplePipeline(Pipeline):
-    def __init__(self, batch_size, num_threads, device_id):
-        super(SimplePipeline, self).__init__(batch_size, num_threads, device_id, seed=12)
-        self.input = ops.ExternalSource()
-        self.crop = ops.CropMirrorNormalize(device="cpu", crop=(2, 3), output_layout=types.NCHW, dtype=types.FLOAT)
-        self.uniform = ops.Uniform(range=(0.0, 1.0))
-        self.coin = ops.CoinFlip(probability=0.5)
+class Crops(Pipeline):
+    def __init__(self, size, device):
+        super(Crops, self).__init__(size, 1, device, seed=5)
+        self.feed = ops.ExternalSource()
+        self.place = ops.Uniform(range=(0.25, 0.75))
+        self.coin = ops.CoinFlip(probability=0.3)
+        self.cut = ops.CropMirrorNormalize(crop=(2, 3), device="cpu", dtype=types.FLOAT, output_layout=types.NCHW)
 
     def define_graph(self):
-        self.images = self.input()
-        return self.crop(self.images, crop_pos_x=self.uniform(), mirror=self.coin())
+        self.arrays = self.feed()
+        return self.cut(self.arrays, mirror=self.coin(), crop_pos_x=self.place())
 
     def iter_setup(self):
-        self.feed_input(self.images, picture())
+        self.feed_input(self.arrays, ones())
 
-pipe = SimplePipeline(2, 1, types.CPU_ONLY_DEVICE_ID)
+pipe = Crops(2, types.CPU_ONLY_DEVICE_ID)
 pipe.build()
 print(pipe.run()[0].as_array().shape)
 """

@@ -1,4 +1,4 @@
-"""What the documentation of `Pipeline`, `pipeline_def` and `DataNode` says, tried. Its examples run as written."""
+"""`Pipeline`, `pipeline_def` and `DataNode`, as their users call them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def closed(pipe: Pipeline) -> Any:
     return made
 
 
-def my_generator() -> Iterator[Any]:
+def batches() -> Iterator[Any]:
     while True:
         yield BATCH
 
@@ -32,28 +32,28 @@ def my_generator() -> Iterator[Any]:
 # Three ways to define a pipeline
 
 
-class SimplePipeline(Pipeline):
-    """The legacy way."""
+class Counting(Pipeline):
+    """Defines its graph in a method."""
 
     def __init__(self, batch_size: int, num_threads: int, device_id: int | None) -> None:
         super().__init__(batch_size, num_threads, device_id, seed=12)
 
     def define_graph(self) -> Any:
-        data = fn.external_source(source=my_generator)
+        data = fn.external_source(source=batches)
         return [data, data + 1]  # a list of outputs
 
 
 def test_the_three_ways_are_one() -> None:
     @pipeline_def
     def decorated() -> Any:
-        data = fn.external_source(source=my_generator)
+        data = fn.external_source(source=batches)
         return data, data + 1
 
     direct = Pipeline(batch_size=2, num_threads=2, device_id=None)
     with direct:
-        data = fn.external_source(source=my_generator)
+        data = fn.external_source(source=batches)
         direct.set_outputs(data, data + 1)
-    pipes = [decorated(**ARGUMENTS), direct, SimplePipeline(2, 2, None)]
+    pipes = [decorated(**ARGUMENTS), direct, Counting(2, 2, None)]
     assert [closed(pipe) for pipe in pipes] == [[BATCH.tolist(), (BATCH + 1).tolist()]] * 3
 
 
@@ -72,98 +72,84 @@ def test_constants_are_outputs() -> None:
     assert closed(pipeline_def(lambda: [1, 2])(**ARGUMENTS)) == [[[1, 2]] * 2], "a list of numbers is one output"
 
 
-# The examples of pipeline_def
+# Pipelines made by pipeline_def
 
 
 DEVICES = ["cpu", pytest.param("mixed", marks=pytest.mark.gpu)]
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_the_example_with_arguments(jpeg_folder: Path, device: str) -> None:
-    images_dir = str(jpeg_folder)
-
+def test_arguments_of_the_graph_function_come_first(jpeg_folder: Path, device: str) -> None:
     @pipeline_def
-    def my_pipe(flip_vertical: bool, flip_horizontal: bool) -> Any:
-        """Creates a DALI pipeline, which returns flipped and original images"""
-        data, _ = fn.readers.file(file_root=images_dir)
-        img = fn.decoders.image(data, device=device)
-        flipped = fn.flip(img, horizontal=flip_horizontal, vertical=flip_vertical)
-        return flipped, img
+    def mirrored(sideways: bool, upside_down: bool) -> Any:
+        """Return each photograph mirrored, and as it is."""
+        encoded, _ = fn.readers.file(file_root=str(jpeg_folder))
+        photographs = fn.decoders.image(encoded, device=device)
+        return fn.flip(photographs, vertical=upside_down, horizontal=sideways), photographs
 
-    assert my_pipe.__name__ == "my_pipe"
-    assert my_pipe.__doc__ is not None
-    assert "flipped and original" in my_pipe.__doc__
-    pipe = my_pipe(True, False)
+    assert (mirrored.__name__, mirrored.__doc__) == ("mirrored", "Return each photograph mirrored, and as it is.")
     with pytest.raises(errors.BuildError, match="has no batch_size"):
-        pipe.build()  # the pipeline is not configured properly yet
-    pipe = my_pipe(True, False, batch_size=32, num_threads=1, device_id=0)
-    pipe.build()  # the pipeline is properly configured, we can build it now
+        mirrored(False, True).build()
+    pipe = mirrored(False, upside_down=True, num_threads=1, device_id=0, batch_size=30)
+    pipe.build()
     try:
-        flipped, img = (batch.as_cpu() for batch in pipe.run())
+        flipped, photographs = (batch.as_cpu() for batch in pipe.run())
     finally:
         pipe.close()
     files = sorted(jpeg_folder.rglob("*.jpg"))
-    for sample, (upside_down, picture) in enumerate(zip(flipped, img, strict=True)):
-        np.testing.assert_array_equal(np.asarray(upside_down), np.asarray(picture)[::-1])
+    for sample, (mirror, photograph) in enumerate(zip(flipped, photographs, strict=True)):
+        np.testing.assert_array_equal(np.asarray(mirror), np.asarray(photograph)[::-1])
         # By default, nvJPEG repeats colours that are stored at half the size, and the CPU interpolates them.
         expected = decode(np.fromfile(files[sample % len(files)], np.uint8), fancy_upsampling=device == "cpu")
-        difference = np.abs(np.asarray(picture).astype(int) - expected)
+        difference = np.abs(np.asarray(photograph).astype(int) - expected)
         assert difference.max() <= (0 if device == "cpu" else 4)
         assert difference.mean() <= (0 if device == "cpu" else 0.5)
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_the_example_of_a_graph(jpeg_folder: Path, device: str) -> None:
-    @pipeline_def  # create a pipeline with processing graph defined by the function below
-    def my_pipeline() -> Any:
-        """Create a pipeline which reads images and masks, decodes the images and returns them."""
-        img_files, labels = fn.readers.file(file_root=str(jpeg_folder), seed=1)
-        mask_files, _ = fn.readers.file(file_root=str(jpeg_folder), seed=1)
-        images = fn.decoders.image(img_files, device=device)
-        masks = fn.decoders.image(mask_files, device=device)
-        return images, masks, labels
+def test_readers_with_one_seed_go_together(jpeg_folder: Path, device: str) -> None:
+    @pipeline_def(num_threads=2, batch_size=6)
+    def pairs() -> Any:
+        decoded = []
+        for _ in range(2):
+            encoded, labels = fn.readers.file(seed=7, file_root=str(jpeg_folder), random_shuffle=True)
+            decoded.append(fn.decoders.image(encoded, device=device))
+        return *decoded, labels
 
-    pipe = my_pipeline(batch_size=4, num_threads=2, device_id=0)
+    pipe = pairs(device_id=0)
     pipe.build()
-    images, masks, labels = (batch.as_cpu() for batch in pipe.run())
-    assert all((np.asarray(image) == np.asarray(mask)).all() for image, mask in zip(images, masks, strict=True))
-    assert labels.as_array().tolist() == [[0]] * 4
+    first, second, labels = (batch.as_cpu() for batch in pipe.run())
     pipe.close()
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+    assert labels.as_array().shape == (6, 1)
 
 
-def test_the_example_of_a_current_pipeline() -> None:
-    def my_source() -> Any:
+def test_pipelines_within_with_and_by_decorator_are_one() -> None:
+    def count() -> Any:
         return BATCH, BATCH + 1
 
-    pipe = Pipeline(batch_size=2, num_threads=3, device_id=None)
-    with pipe:
-        src = ops.ExternalSource(my_source, num_outputs=2)
-        a, b = src()
-        pipe.set_outputs(a, b)
+    by_hand = Pipeline(batch_size=2, device_id=None, num_threads=3)
+    with by_hand:
+        read = ops.ExternalSource(count, num_outputs=2)
+        low, high = read()
+        by_hand.set_outputs(low, high)
 
-    @pipeline_def(batch_size=2, num_threads=3, device_id=None)
-    def my_pipe(my_source: Any) -> Any:
-        return fn.external_source(my_source, num_outputs=2)
+    @pipeline_def(batch_size=2, device_id=None, num_threads=3)
+    def counting(source: Any) -> Any:
+        return fn.external_source(source, num_outputs=2)
 
-    assert closed(pipe) == closed(my_pipe(my_source)) == [BATCH.tolist(), (BATCH + 1).tolist()]
+    assert closed(by_hand) == closed(counting(count)) == [BATCH.tolist(), (BATCH + 1).tolist()]
 
 
-def test_the_examples_with_pipeline_arguments() -> None:
-    @pipeline_def(batch_size=42, num_threads=3)
-    def fixed(flip_vertical: bool, flip_horizontal: bool) -> Any:
-        return fn.flip(fn.external_source(name="x"), horizontal=flip_horizontal, vertical=flip_vertical)
+def test_arguments_of_the_decorator_are_overridden_by_those_of_the_call() -> None:
+    @pipeline_def(num_threads=3, batch_size=5)
+    def plain() -> Any:
+        return fn.external_source(source=batches)
 
-    pipe = fixed(True, flip_horizontal=False)
-    assert (pipe.max_batch_size, pipe.num_threads) == (42, 3)
-
-    @pipeline_def(batch_size=32, num_threads=3)
-    def my_pipe() -> Any:
-        data = fn.external_source(source=my_generator)
-        return data
-
-    pipe = my_pipe(batch_size=128)  # batch_size=128 overrides batch_size=32
-    assert (pipe.max_batch_size, pipe.num_threads) == (128, 3)
-    assert closed(pipe) == [BATCH.tolist()]
+    pipes = plain(), plain(batch_size=9)
+    assert [(pipe.num_threads, pipe.max_batch_size) for pipe in pipes] == [(3, 5), (3, 9)]
+    assert [closed(pipe) for pipe in pipes] == [[BATCH.tolist()]] * 2
 
 
 def test_arguments_of_the_graph_function_shadow_those_of_the_pipeline() -> None:
@@ -252,18 +238,18 @@ def test_each_thread_has_its_own_current_pipeline() -> None:
 
 def test_building_with_a_function() -> None:
     pipe = Pipeline(**ARGUMENTS)
-    pipe.build(define_graph=lambda: [fn.external_source(my_generator), fn.external_source(my_generator) * 2])
+    pipe.build(define_graph=lambda: [fn.external_source(batches), fn.external_source(batches) * 2])
     pipe.build()
     assert closed(pipe) == [BATCH.tolist(), (BATCH * 2).tolist()]
     with Pipeline(**ARGUMENTS) as pipe:
-        pipe.set_outputs(fn.external_source(my_generator))
+        pipe.set_outputs(fn.external_source(batches))
     with pytest.raises(errors.GraphError, match=r"build\(define_graph=\.\.\.\) can't be used"):
-        pipe.build(define_graph=lambda: fn.external_source(my_generator))
+        pipe.build(define_graph=lambda: fn.external_source(batches))
     assert closed(pipe) == [BATCH.tolist()]
-    pipe = SimplePipeline(2, 1, None)
+    pipe = Counting(2, 1, None)
     pipe.start_py_workers()
     with pytest.raises(errors.GraphError, match=r"start_py_workers\(\) has fixed the graph"):
-        pipe.build(define_graph=lambda: fn.external_source(my_generator))
+        pipe.build(define_graph=lambda: fn.external_source(batches))
     pipe.close()
 
 
@@ -279,7 +265,7 @@ def test_a_graph_that_could_not_be_built_can_be_tried_again() -> None:
 # Running
 
 
-class ExternalPipeline(Pipeline):
+class FedPipeline(Pipeline):
     """Feeds its inputs in `iter_setup`, from NumPy arrays."""
 
     def __init__(self) -> None:
@@ -295,7 +281,7 @@ class ExternalPipeline(Pipeline):
 
 
 def test_iter_setup_feeds_until_the_data_ends() -> None:
-    pipe = ExternalPipeline()
+    pipe = FedPipeline()
     assert [pipe.run()[0].as_array().tolist() for _ in range(2)] == [BATCH.tolist(), (BATCH + 1).tolist()]
     with pytest.raises(StopIteration):
         pipe.run()
@@ -327,14 +313,14 @@ def test_the_scheduling_calls() -> None:
 
 def test_named_inputs_and_the_arguments_of_the_other_documents() -> None:
     @pipeline_def(**ARGUMENTS, exec_dynamic=True)
-    def decoding() -> Any:
-        encoded = fn.external_source(
-            name="encoded_img", blocking=False, no_copy=True, dtype=types.INT32, ndim=1, layout="W"
+    def doubling() -> Any:
+        numbers = fn.external_source(
+            name="numbers", blocking=False, no_copy=True, dtype=types.INT32, ndim=1, layout="W"
         )
-        return encoded * 2
+        return numbers * 2
 
-    pipe = decoding()
-    (out,) = pipe.run(encoded_img=BATCH)
+    pipe = doubling()
+    (out,) = pipe.run(numbers=BATCH)
     assert out.as_array().tolist() == (BATCH * 2).tolist()
     assert out.layout() == "W"
     assert pipe.exec_dynamic

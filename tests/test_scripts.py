@@ -1,0 +1,118 @@
+"""Scripts as users of DALI write them, in `tests/scripts/`: `dali-proxy run` runs them, and so does NVIDIA DALI."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.clips import COUNT, KINDS, encode, needs_nvdec
+from tests.environment import ROOT, with_project
+
+Run = Callable[..., list[str]]
+
+SCRIPTS = ROOT / "tests" / "scripts"
+OURS = ["-m", "dali_proxy", "run"]
+
+pytestmark = pytest.mark.timeout(300)
+# Ways to run a script: Python's arguments before its path, and the type of the device.
+cpu = pytest.param((OURS, "cpu"), id="cpu")
+gpu = pytest.param((OURS, "cuda"), id="gpu", marks=pytest.mark.gpu)
+decoding_gpu = pytest.param((OURS, "cuda"), id="gpu", marks=[pytest.mark.gpu, needs_nvdec])
+dali = pytest.param(([], "cpu"), id="nvidia-dali", marks=pytest.mark.parity)
+
+
+@pytest.fixture
+def run(tmp_path: Path, way: tuple[list[str], str]) -> Run:
+    """Return a function that runs a script and returns the lines that it printed."""
+    before, device = way
+
+    def run_script(name: str, *arguments: str) -> list[str]:
+        flags = ["--cpu"] if device == "cpu" else []
+        done = subprocess.run(
+            [sys.executable, *before, str(SCRIPTS / name), *arguments, *flags],
+            cwd=tmp_path,
+            env=with_project(),
+            capture_output=True,
+            text=True,
+            timeout=290,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return run_script
+
+
+@pytest.fixture
+def photographs(tmp_path: Path, jpeg_folder: Path) -> list[Path]:
+    """Ten files, images/*.jpeg."""
+    (tmp_path / "images").mkdir()
+    return [
+        Path(shutil.copy(path, tmp_path / "images" / f"{'x' * number}.jpeg"))
+        for number, path in enumerate(sorted(jpeg_folder.rglob("*.jpg"))[:10], 1)
+    ]
+
+
+@pytest.mark.parametrize("way", [cpu, dali, gpu])
+def test_mean_colors(run: Run, photographs: list[Path], way: tuple[list[str], str]) -> None:
+    lines = run("mean_colors.py", "images")
+    assert len(lines) == len(photographs)
+    for line, path in zip(lines, photographs, strict=True):
+        with Image.open(path) as photograph:
+            colors = np.asarray(photograph.convert("RGB")).mean(axis=(0, 1))
+            said, color = line.removesuffix(")").split(", rgb(")
+            assert said == f"{path.name}: {photograph.height} x {photograph.width} on {way[1]}"
+        np.testing.assert_allclose(np.array(color.split(", "), int), colors, atol=2)  # decoders differ a little
+
+
+@pytest.mark.parametrize("way", [cpu, gpu])
+def test_captions(run: Run, photographs: list[Path], way: tuple[list[str], str]) -> None:
+    lengths = [len(path.name) for path in photographs]
+    batches = [
+        f"with workers, batch {number}: (3, 48, 64, 3) {way[1]} {lengths[3 * number : 3 * number + 3]}"
+        for number in range(3)
+    ]
+    assert run("captions.py", "images") == ["files: 10", *batches, "here, batches of [3, 3, 3, 1]"]
+
+
+@pytest.mark.parametrize("way", [cpu, dali, gpu])
+def test_classes(run: Run, jpeg_folder: Path) -> None:
+    assert run("classes.py", str(jpeg_folder)) == [
+        *["batches of [5, 5, 5, 5, 4]"] * 3,
+        "learns: True",
+        "batches of an epoch: 5",
+        *["validated of each class: [8, 8, 8]"] * 2,
+    ]
+
+
+@pytest.mark.parametrize("way", [cpu, dali, gpu])
+def test_frame_folders(run: Run, tmp_path: Path, photographs: list[Path]) -> None:
+    for clip, count in (("a", 5), ("b", 4)):  # 3 and 2 sequences of 3 frames
+        (tmp_path / "frames" / clip).mkdir(parents=True)
+        for number, path in enumerate(photographs[:count]):
+            with Image.open(path) as photograph:
+                photograph.resize((96, 64)).save(tmp_path / "frames" / clip / f"{number:03}.png")
+    batches = [f"epoch {epoch}: ({size}, 3, 3, 24, 40) torch.float32" for epoch in range(2) for size in (2, 2, 1)]
+    assert run("frame_folders.py", "frames") == ["5 sequences", *batches]
+
+
+@pytest.mark.parametrize("way", [cpu, decoding_gpu])
+def test_middle_frames(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    for name in ("h264.mp4", "vp9.webm"):
+        encode(tmp_path / "train" / name, KINDS[name], size=(144, 192))  # NVDEC's VP9 needs 128 by 128
+    count = 2 * (COUNT // 5)
+    sizes = [4] * (count // 4) + [count % 4] * (count % 4 > 0)
+    steps = [
+        f"epoch {epoch}, step {step}: ({size}, 3, 5, 40, 56) torch.float32"
+        for epoch in range(2)
+        for step, size in enumerate(sizes)
+    ]
+    assert run("middle_frames.py", ".") == [f"{count} clips", *steps, "learns: True"]

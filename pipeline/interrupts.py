@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import opcode
 import signal
 import threading
 from types import CodeType
 from typing import Any
 
 __all__ = ["is_interrupt"]
+
+_RAISE = opcode.opmap["RAISE_VARARGS"]
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -21,15 +24,16 @@ def is_interrupt(error: BaseException) -> bool:
     if threading.current_thread() is not threading.main_thread():
         return False
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
-    if isinstance(error, KeyboardInterrupt) and signal.default_int_handler in handlers:
-        return True  # this handler is written in C: it leaves no frame in the traceback
     codes = {code for code in map(_code, handlers) if code is not None}
-    traceback = error.__traceback__
+    traceback, raised = error.__traceback__, False
     while traceback is not None:
-        if traceback.tb_frame.f_code in codes:
+        code = traceback.tb_frame.f_code
+        if code in codes:
             return True
+        raised = code.co_code[traceback.tb_lasti] == _RAISE  # rather than interrupted there
         traceback = traceback.tb_next
-    return False
+    # The handler that Python has by itself is written in C, so it leaves no frame.
+    return isinstance(error, KeyboardInterrupt) and signal.default_int_handler in handlers and not raised
 
 
 def _code(handler: Any) -> CodeType | None:

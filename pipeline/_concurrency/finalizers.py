@@ -56,6 +56,11 @@ class Ending:
         self._finalizer = weakref.finalize(owner, _end_apart, end)
         self._end = end
 
+    @property
+    def pending(self) -> bool:
+        """Whether the end is still to come."""
+        return self._finalizer.alive
+
     def now(self) -> None:
         """End it on this thread, if it hasn't ended."""
         if self._finalizer.detach() is not None:

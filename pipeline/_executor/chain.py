@@ -12,6 +12,7 @@ import numpy as np
 from pipeline._compiler.plan import SampleStep
 from pipeline._executor.results import check_count, check_sample
 from pipeline._graph.graph import Edge, GraphNode
+from pipeline._graph.reasons import raised_at
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import part_of, scattered
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
@@ -203,7 +204,7 @@ class _ChainOfBatch:
             inputs = [values[slot] if given is None else given[sample] for given, slot in sources]
             try:
                 target = None if out is None else out[place, ...]
-                made = run(state, place, inputs, target)
+                made: Any = run(state, place, inputs, target)
                 if target is None:
                     fits = type(made) is np.ndarray and made.dtype is dtype
                     if not fits or (shape is not None and made.shape != shape):
@@ -309,14 +310,15 @@ def describe_failure(
         failures: the samples that failed.
         source: where the first of them comes from, if that is known.
     """
-    reason = str(error) if isinstance(error, PipelineError) else f"{type(error).__name__}: {error}"
+    ours = isinstance(error, PipelineError)
+    reason, raised = (str(error), "") if ours else (f"{type(error).__name__}: {error}", raised_at(error))
     where = f" for sample {failures[0].sample}" if failures else ""
     where += f" ({source})" if source else ""
     others = len(failures) - 1
     more = f" (and {others} more sample{'s' * (others > 1)} of this batch)" if others > 0 else ""
     at = f"\n  at {node.location}" if node.location.line else ""
     return OperatorError.type_for(error)(
-        f"{node.display} failed{where}: {reason}{more}{at}",
+        f"{node.display} failed{where}: {reason}{more}{raised}{at}",
         operator=node.display,
         location=str(node.location),
         failures=failures,

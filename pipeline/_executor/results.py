@@ -40,7 +40,7 @@ def made_batches(node: GraphNode, made: Any, size: int) -> list[TensorList]:
     Raises:
         PipelineError: it isn't a batch of that size for each output.
     """
-    batches = list(made) if isinstance(made, Iterable) else made
+    batches: Any = list(made) if isinstance(made, Iterable) else made
     check_count(node, batches, "run() returned")
     for number, batch in enumerate(batches):
         if not isinstance(batch, TensorListCPU | TensorListGPU):
@@ -49,7 +49,8 @@ def made_batches(node: GraphNode, made: Any, size: int) -> list[TensorList]:
             raise PipelineError(
                 f"the operator's run() returned {len(batch)} samples as output {number}, the batch has {size}"
             )
-    return batches  # type: ignore[no-any-return]
+    checked: list[TensorList] = batches
+    return checked
 
 
 def check_sample(made: Any, spec: OutputSpec) -> Array:

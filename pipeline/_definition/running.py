@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,9 @@ from pipeline.types import BatchInfo
 __all__ = ["Position", "Runner"]
 
 Outputs = tuple[TensorList, ...]
+
+# Seconds after which a thread that waits looks for signals: one that comes as the wait begins doesn't end the wait.
+_GLANCE = 1.0
 
 
 @dataclass(frozen=True)
@@ -47,25 +50,30 @@ class _Started:
 
     def __init__(self, position: Position) -> None:
         self.position = position
-        self._result: Future[BatchResult] = Future()
-        self.finish = self._result.set_result
+        self._done = threading.Event()
+        self._result = BatchResult()
         self._error: BaseException | None = None
+
+    def finish(self, result: BatchResult) -> None:
+        self._result = result
+        self._done.set()
 
     def fail(self, error: BaseException) -> None:
         self._error = error
+        self._done.set()
 
     def outputs(self) -> Outputs:
+        self.wait()
         error, self._error = self._error, None  # the frames in its traceback hold this object
         if error is not None:
             raise error
-        result = self._result.result()
-        if result.error is not None:
-            raise result.error
-        return result.outputs
+        if self._result.error is not None:
+            raise self._result.error
+        return self._result.outputs
 
     def wait(self) -> None:
-        if self._error is None:
-            self._result.result()
+        while not self._done.wait(_GLANCE):
+            pass
 
 
 class Runner:

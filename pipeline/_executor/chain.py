@@ -206,13 +206,12 @@ class _ChainOfBatch:
                 target = None if out is None else out[place, ...]
                 made: Any = run(state, place, inputs, target)
                 if target is None:
-                    fits = type(made) is np.ndarray and made.dtype is dtype
-                    if not fits or (shape is not None and made.shape != shape):
-                        self._keep_checked(node, place, made, values, specs, results)
-                        continue
-                elif made is not target:
-                    np.copyto(target, check_sample(made, specs[0]))
-                    made = target
+                    right = type(made) is np.ndarray and made.dtype is dtype and (shape is None or made.shape == shape)
+                else:
+                    right = made is target
+                if not right:
+                    self._keep_checked(node, place, made, values, specs, results)
+                    continue
                 slot, _, kept = results[0]
                 values[slot] = made
                 if kept is not None:

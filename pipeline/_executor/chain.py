@@ -12,7 +12,7 @@ import numpy as np
 from pipeline._compiler.plan import SampleStep
 from pipeline._executor.results import check_count, check_sample
 from pipeline._graph.graph import Edge, GraphNode
-from pipeline._graph.reasons import raised_at
+from pipeline._graph.reasons import raised_at, said_by
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import part_of, scattered
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
@@ -310,7 +310,7 @@ def describe_failure(
         source: where the first of them comes from, if that is known.
     """
     ours = isinstance(error, PipelineError)
-    reason, raised = (str(error), "") if ours else (f"{type(error).__name__}: {error}", raised_at(error))
+    reason, raised = (str(error), "") if ours else (said_by(error), raised_at(error))
     where = f" for sample {failures[0].sample}" if failures else ""
     where += f" ({source})" if source else ""
     others = len(failures) - 1

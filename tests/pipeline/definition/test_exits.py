@@ -259,3 +259,22 @@ def test_errors_name_the_line_of_the_function_that_the_user_wrote() -> None:
     with pytest.raises(errors.OperatorError, match=r"raised at .*test_exits.py:\d+ in deeper: return np.linalg.inv"):
         pipe.run(x=np.zeros((1, 2, 3)))
     pipe.close()
+
+
+def test_an_error_that_cannot_say_what_happened_is_reported_all_the_same() -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    def mute(*_: Any) -> Any:
+        raise Mute
+
+    pipe = pipe_of(mute)
+    with pytest.raises(errors.SourceError, match=r"Mute: \(its __str__ raised ValueError\)\n  raised at "):
+        pipe.run()
+    pipe.close()
+    with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
+        pipe.set_outputs(fn.python_function(fn.external_source(name="x"), function=mute))
+    with pytest.raises(errors.OperatorError, match=r"Mute: \(its __str__ raised ValueError\)\n  raised at "):
+        pipe.run(x=batch(1))
+    pipe.close()

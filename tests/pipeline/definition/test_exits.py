@@ -266,7 +266,7 @@ def test_an_error_that_cannot_say_what_happened_is_reported_all_the_same() -> No
         def __str__(self) -> str:
             raise ValueError("no words")
 
-    def mute(*_: Any) -> Any:
+    def mute(given: Any) -> Any:
         raise Mute
 
     pipe = pipe_of(mute)

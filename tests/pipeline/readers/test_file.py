@@ -268,8 +268,9 @@ def test_readers_stay_in_step_when_one_of_them_cannot_begin(root: Path, monkeypa
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    with monkeypatch.context() as patch, pytest.raises(errors.OperatorError, match="first.*can't start new thread"):
+    with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", start_others)  # stands for the system's limit
-        pipe.run()
+        with pytest.raises(errors.OperatorError, match=r"first.*can't start new thread"):
+            pipe.run()
     assert [len(output) for output in pipe.run()] == [1, 1]
     pipe.close()

@@ -155,6 +155,7 @@ class DALIServer:
             ring_bytes=min(ring_bytes, ring_bytes_limit),
             ring_bytes_limit=ring_bytes_limit,
             timeout=timeout,
+            unused=tuple(pipeline.unused_inputs),
         )
         self._live(_Life(endpoint, os.getpid()))
 

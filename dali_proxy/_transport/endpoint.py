@@ -48,6 +48,7 @@ class Endpoint:
         ring_bytes: shared memory for samples that each worker begins with.
         ring_bytes_limit: what that may grow to.
         timeout: seconds to wait for a server that lives but doesn't answer; None for ever.
+        unused: inputs that the pipeline declares, and that no output depends on.
     """
 
     path: str
@@ -58,6 +59,7 @@ class Endpoint:
     ring_bytes: int = 64 << 20
     ring_bytes_limit: int = 4 << 30
     timeout: float | None = None
+    unused: tuple[str, ...] = ()
 
 
 def input_specs(pipeline: Pipeline) -> tuple[InputSpec, ...]:

@@ -6,6 +6,7 @@ import builtins
 import importlib
 import json
 import os
+import sys
 import traceback
 from collections.abc import Sequence
 from typing import Any
@@ -101,7 +102,7 @@ def _arguments(error: BaseException) -> str:
 
 
 def _cause(failure: Failure) -> BaseException:
-    """Rebuild the original exception if its type is a builtin or ours and takes its arguments."""
+    """Rebuild the original exception if its type is of Python or ours and takes its arguments."""
     remote = RemoteError(f"\n{failure.traceback}")
     module, _, name = failure.type_name.partition(":")
     kind: Any = None
@@ -109,7 +110,9 @@ def _cause(failure: Failure) -> BaseException:
         kind = getattr(builtins, name, None)
     elif module.partition(".")[0] in ("pipeline", "dali_proxy"):
         kind = getattr(importlib.import_module(module), name, None)
-    if not (isinstance(kind, type) and issubclass(kind, Exception) and failure.arguments):
+    elif module.partition(".")[0] in sys.stdlib_module_names and module in sys.modules:
+        kind = getattr(sys.modules[module], name, None)
+    if not (isinstance(kind, type) and issubclass(kind, BaseException) and failure.arguments):
         return remote
     try:
         cause = kind(*json.loads(failure.arguments))

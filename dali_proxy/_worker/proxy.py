@@ -80,8 +80,12 @@ class Proxy:
         unknown = [name for name in kwargs if name not in names]
         missing = [name for name in names if name not in kwargs]
         if unknown or missing:
-            wrong = [
-                f"{what}: {', '.join(which)}" for what, which in (("unknown", unknown), ("missing", missing)) if which
-            ]
+            unused = [name for name in unknown if name in self._endpoint.unused]
+            faults = {
+                "declared, but no output depends on it": unused,
+                "unknown": [name for name in unknown if name not in unused],
+                "missing": missing,
+            }
+            wrong = [f"{what}: {', '.join(which)}" for what, which in faults.items() if which]
             raise ProxyCallError(f"the pipeline's inputs are {', '.join(names)}; {'; '.join(wrong)}")
         return [kwargs[name] for name in names]

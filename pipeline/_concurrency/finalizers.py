@@ -1,14 +1,37 @@
-"""What ends with its owner though garbage collection may come on any thread, on one that the end waits for too."""
+"""Threads of this project: how they call foreign code, and how they end although garbage collection may use them."""
 
 from __future__ import annotations
 
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
+from typing import ParamSpec
 
-__all__ = ["THREAD_PREFIX", "Ending"]
+from pipeline.interrupts import is_interrupt
+
+__all__ = ["THREAD_PREFIX", "Ending", "call_back"]
+
+Arguments = ParamSpec("Arguments")
 
 THREAD_PREFIX = "dali-"  # begins the names of all threads of pipelines and hosts: ends wait for some of them
+
+
+def call_back(function: Callable[Arguments, object], *arguments: Arguments.args, **keywords: Arguments.kwargs) -> None:
+    """Call what must not raise. If it raises all the same, report it as Python reports the end of a thread, and go on.
+
+    Only an interrupt reaches the caller: that is one of the main thread.
+    """
+    try:
+        function(*arguments, **keywords)
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        failure = RuntimeError(f"{function!r} must not raise, and raised {type(error).__name__}")
+        failure.__cause__ = error  # a SystemExit itself would not be reported
+        thread = threading.current_thread()
+        with suppress(BaseException):  # the hook is foreign code, too
+            threading.excepthook(threading.ExceptHookArgs((RuntimeError, failure, error.__traceback__, thread)))
 
 
 class Ending:
@@ -32,6 +55,11 @@ class Ending:
     def __init__(self, owner: object, end: Callable[[], object]) -> None:
         self._finalizer = weakref.finalize(owner, _end_apart, end)
         self._end = end
+
+    @property
+    def pending(self) -> bool:
+        """Whether the end is still to come."""
+        return self._finalizer.alive
 
     def now(self) -> None:
         """End it on this thread, if it hasn't ended."""

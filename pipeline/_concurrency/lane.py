@@ -6,30 +6,35 @@ import queue
 import threading
 from collections.abc import Callable
 
+from pipeline._concurrency.finalizers import call_back
+
 __all__ = ["Lane"]
 
 
 class Lane:
     """A queue of work and the threads that do it, in order of arrival.
 
-    Once it is closed, whoever puts work does it: batches that are elsewhere meanwhile come to their end, too.
+    Once it is closed, whoever puts work does it: batches that are elsewhere meanwhile come to their end, too. Work
+    must not raise; where it does, the thread reports it and goes on.
 
     Args:
         name: of the threads.
         threads: how many.
-        prepare: called by each before its first work.
     """
 
-    def __init__(self, name: str, threads: int, prepare: Callable[[], None] | None = None) -> None:
+    def __init__(self, name: str, threads: int) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = False
         self._lock = threading.Lock()  # held to put, so that no work comes after the threads' end
-        self._prepare = prepare
-        self._threads = [
-            threading.Thread(target=self._loop, name=f"{name}-{index}", daemon=True) for index in range(threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []  # those that were started
+        try:
+            for index in range(threads):
+                thread = threading.Thread(target=self._loop, name=f"{name}-{index}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+        except BaseException:
+            self.close()
+            raise
 
     def put(self, work: Callable[[], None]) -> None:
         """Have a thread do it, or do it if there are none any more."""
@@ -50,11 +55,9 @@ class Lane:
             thread.join()
 
     def _loop(self) -> None:
-        if self._prepare is not None:
-            self._prepare()
         while True:
             work = self._work.get()
             if work is None:
                 return
-            work()
+            call_back(work)
             del work  # with the batch that it was for

@@ -7,6 +7,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 __all__ = ["Job", "ThreadPool"]
 
@@ -59,17 +60,16 @@ class ThreadPool:
         self._jobs: deque[Job] = deque()
         self._wake = threading.Condition()
         self._closed = False
-        self._threads = [
-            threading.Thread(
-                target=self._work,
-                args=(affinity[index % len(affinity)] if affinity else None,),
-                name=f"{name}-{index}",
-                daemon=True,
-            )
-            for index in range(num_threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._threads: list[threading.Thread] = []  # those that were started
+        try:
+            for index in range(num_threads):
+                core = affinity[index % len(affinity)] if affinity else None
+                thread = threading.Thread(target=self._work, args=(core,), name=f"{name}-{index}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
+        except BaseException:
+            self.close()
+            raise
 
     def run(self, task: Task, count: int) -> list[tuple[int, BaseException]]:
         """Call ``task(index)`` for every index below `count`; return when all are done.
@@ -132,7 +132,8 @@ class ThreadPool:
 
     def _work(self, core: int | None) -> None:
         if core is not None and hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, {core})
+            with suppress(OSError):  # the core was taken from this process meanwhile: any other one will do
+                os.sched_setaffinity(0, {core})
         while True:
             job = self._next_job()
             if job is None:

@@ -23,6 +23,8 @@ class DescribesGraph:
     def __init__(self) -> None:
         self._outputs: tuple[DataNode, ...] | None = None
         self._kept: list[OperatorCall] = []
+        self._declared: list[OperatorCall] = []  # inputs
+        self._title = ""  # of the function that described the graph
         self._graph: Graph | None = None
         self._names: dict[int, str] = {}  # of the graph's nodes, by the order of the calls that made them
         self._inputs: dict[str, GraphNode] | None = None
@@ -67,6 +69,7 @@ class DescribesGraph:
             self.set_outputs(*(made if several else (made,)))
         except GraphError as error:
             raise type(error)(f"{_display(maker)}: {error}") from error.__cause__
+        self._title = getattr(maker, "__qualname__", "")
 
     def describe(self, define_graph: Callable[[], Any], what: str) -> None:
         """Describe the graph by a function, for `what`, which refuses a graph that was described before."""
@@ -97,6 +100,10 @@ class DescribesGraph:
     def keep(self, call: OperatorCall) -> None:
         """Keep an operator call in the graph though no output needs it."""
         self._kept.append(call)
+
+    def declare(self, call: OperatorCall) -> None:
+        """Note that an input was declared, which no output may need."""
+        self._declared.append(call)
 
     def __enter__(self) -> Self:
         push_pipeline(self)
@@ -151,6 +158,11 @@ class DescribesGraph:
         """Make the error that tells why there is no such input to be fed."""
         if any(node.name == name for node in self.graph.inputs):
             return InputError(f"{name!r} can't be fed: it has a source")
+        if name in self.unused_inputs:
+            at = self.unused_inputs[name]
+            return UnknownInputError(
+                f"the input {name!r} is declared, but no output depends on it, so it can't be fed\n  at {at}"
+            )
         known = ", ".join(map(repr, self.inputs)) or "none"
         return UnknownInputError(f"the pipeline has no input {name!r}; its inputs are: {known}")
 
@@ -163,6 +175,13 @@ class DescribesGraph:
         return self._inputs
 
     @property
+    def unused_inputs(self) -> Mapping[str, SourceLocation]:
+        """Where inputs were declared that no output depends on, by name: they are not part of the graph."""
+        _ = self.graph  # fixes what is part of it
+        unused = (call for call in self._declared if call.order not in self._names)
+        return {call.name or call.schema.name: call.location for call in unused if call.arguments.get("source") is None}
+
+    @property
     def input_names(self) -> tuple[str, ...]:
         """Names of the inputs, in the order in which the graph function made them."""
         return tuple(self.inputs)
@@ -171,6 +190,15 @@ class DescribesGraph:
     def output_devices(self) -> tuple[str, ...]:
         """The device of each output, "cpu" or "gpu"."""
         return tuple(self.graph.device_of(edge) for edge in self.graph.outputs)
+
+    def summary(self) -> str:
+        """Return the name, the inputs and the outputs in a line, as far as they are known: describing goes on."""
+        title = f" {self._title}" if self._title else ""
+        if self._graph is None:
+            known = "not described" if self._outputs is None else f"outputs: {len(self._outputs)}"
+            return f"{title}: {known}"
+        inputs = ", ".join(map(repr, self.inputs)) or "none"
+        return f"{title}: inputs {inputs}; outputs on {', '.join(self.output_devices)}"
 
     @property
     def num_outputs(self) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.request import TensorList
@@ -34,6 +35,25 @@ class FedInputs:
         with self._changed:
             self._queues[name].append(batch)
             self._changed.notify_all()
+
+    @contextmanager
+    def feeding(self) -> Iterator[None]:
+        """Take back what the block has fed if the block fails, so that the inputs stay in step.
+
+        Where only data is missing, what was fed stays: the caller may feed the rest.
+        """
+        with self._changed:
+            before = {name: len(queue) for name, queue in self._queues.items()}
+        try:
+            yield
+        except MissingInputError:
+            raise
+        except BaseException:
+            with self._changed:
+                for name, queue in self._queues.items():
+                    while len(queue) > before[name]:
+                        queue.pop()
+            raise
 
     @property
     def ready(self) -> bool:

@@ -200,6 +200,14 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
         """
         self._built().submitter.submit(request, on_done)
 
+    def __repr__(self) -> str:
+        closed = self._closing is not None and not self._closing.pending
+        state = "closed" if closed else "not built" if self._engine is None else "built"
+        arguments = ", ".join(
+            f"{name}={getattr(self._arguments, name)}" for name in ("batch_size", "num_threads", "device_id")
+        )
+        return f"<Pipeline{self.summary()}; {arguments}; {state}>"
+
     def close(self) -> None:
         """End all threads and worker processes, and free the device. The pipeline can't run afterwards."""
         if self._closing is not None:
@@ -217,11 +225,12 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
             OperatorError: when an operator failed; the pipeline goes on with the next batch.
         """
         self._use_style("run")
-        for name, data in inputs.items():
-            self.feed_input(name, data)
-        runner = self._built_runner()
-        runner.schedule()
-        return runner.take()
+
+        def feed() -> None:
+            for name, data in inputs.items():
+                self.feed_input(name, data)
+
+        return self._built_runner().run(feed)
 
     def schedule_run(self) -> None:
         """Start one batch, and others ahead of it; take its outputs with `share_outputs` or `outputs`.

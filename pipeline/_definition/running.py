@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,15 +12,20 @@ from pipeline._definition.inputs import FedInputs
 from pipeline._definition.sources import SourceGroup
 from pipeline._executor.executor import Executor
 from pipeline._external_source.reader import EndOfData
+from pipeline._graph.reasons import reason_of
 from pipeline._operator_api.reader import ReaderPosition
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
 from pipeline._rng import BatchKey
-from pipeline.errors import InputError
+from pipeline.errors import InputError, PipelineError
+from pipeline.interrupts import is_interrupt
 from pipeline.types import BatchInfo
 
 __all__ = ["Position", "Runner"]
 
 Outputs = tuple[TensorList, ...]
+
+# Seconds after which a thread that waits looks for signals: one that comes as the wait begins doesn't end the wait.
+_GLANCE = 1.0
 
 
 @dataclass(frozen=True)
@@ -45,25 +50,30 @@ class _Started:
 
     def __init__(self, position: Position) -> None:
         self.position = position
-        self._result: Future[BatchResult] = Future()
-        self.finish = self._result.set_result
+        self._done = threading.Event()
+        self._result = BatchResult()
         self._error: BaseException | None = None
+
+    def finish(self, result: BatchResult) -> None:
+        self._result = result
+        self._done.set()
 
     def fail(self, error: BaseException) -> None:
         self._error = error
+        self._done.set()
 
     def outputs(self) -> Outputs:
+        self.wait()
         error, self._error = self._error, None  # the frames in its traceback hold this object
         if error is not None:
             raise error
-        result = self._result.result()
-        if result.error is not None:
-            raise result.error
-        return result.outputs
+        if self._result.error is not None:
+            raise self._result.error
+        return self._result.outputs
 
     def wait(self) -> None:
-        if self._error is None:
-            self._result.result()
+        while not self._done.wait(_GLANCE):
+            pass
 
 
 class Runner:
@@ -128,6 +138,32 @@ class Runner:
             for started in self._started:
                 started.wait()
 
+    def run(self, feed: Callable[[], None]) -> Outputs:
+        """Feed inputs, schedule a batch and take it.
+
+        A batch that is interrupted is dropped with what was fed for it, so that the next call gets its own.
+
+        Args:
+            feed: feeds inputs.
+
+        Raises:
+            MissingInputError: an input has no data; what was fed stays.
+            StopIteration: the data has ended.
+            PipelineError: the batch's own error.
+        """
+        wanted = self._wanted
+        try:
+            with self._inputs.feeding():
+                feed()
+                self.schedule()
+            return self.take()
+        except BaseException:
+            if self._wanted > wanted:  # it was scheduled and not taken
+                self._wanted = wanted
+                if self._started:
+                    self._started.popleft()
+            raise
+
     def take(self) -> Outputs:
         """Wait for the oldest batch and return its outputs.
 
@@ -185,26 +221,48 @@ class Runner:
         return Position(self._epoch, self._iteration, sources, self._executor.readers.positions)
 
     def _start(self) -> None:
-        """Gather the data of the next batch and start it; note the end of the data, and errors."""
+        """Gather the data of the next batch and start it; note the end of the data, and errors.
+
+        A batch that a signal interrupts is dropped: sources and readers go on behind it, all of them in step.
+        """
         started = _Started(self._now())
+        failure: BaseException | None = None
         try:
             if self._setup is not None:
-                self._setup()
+                self._set_up(self._setup)
             request = self._gather()
         except (EndOfData, StopIteration):
             self._ended = True
             self._end = started.position
             return
-        except Exception as error:  # noqa: BLE001 - a source's or iter_setup()'s error belongs to its batch
+        except BaseException as error:  # noqa: BLE001 - a source's or iter_setup()'s error belongs to its batch
             self._executor.readers.skip(self._batch_size)
-            started.fail(error)
+            failure = error
         else:
             try:
                 self._executor.submit(request, started.finish)
-            except Exception as error:  # noqa: BLE001 - so does that of inputs that don't fit, and of a reader
-                started.fail(error)
-        self._started.append(started)
+            except BaseException as error:  # noqa: BLE001 - so does that of inputs that don't fit, and of a reader
+                failure = error
         self._iteration += 1
+        if failure is not None:
+            if is_interrupt(failure):
+                try:
+                    raise failure
+                finally:
+                    del failure  # it holds this frame: a circle
+            started.fail(failure)
+        self._started.append(started)
+
+    def _set_up(self, setup: Callable[[], Any]) -> None:
+        with self._inputs.feeding():
+            try:
+                setup()
+            except Exception:
+                raise
+            except BaseException as error:
+                if is_interrupt(error):
+                    raise
+                raise PipelineError(f"iter_setup() failed: {reason_of(error)}") from error
 
     def _gather(self) -> BatchRequest:
         fed = self._inputs.take()

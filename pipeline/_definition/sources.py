@@ -9,12 +9,12 @@ from pipeline._external_source.data import check_batch
 from pipeline._external_source.device import take_over
 from pipeline._external_source.parallel.pool import WorkerPool
 from pipeline._external_source.parallel.source import ParallelSource
-from pipeline._external_source.reader import EndOfData
 from pipeline._external_source.source import SerialSource, Source
 from pipeline._external_source.spec import SourceSpec
 from pipeline._graph.graph import Graph, GraphNode
 from pipeline._operator_api.request import TensorList
-from pipeline.errors import InputError, PipelineError, SerializationError
+from pipeline.errors import InputError, SerializationError
+from pipeline.interrupts import is_interrupt
 from pipeline.types import BatchInfo
 
 __all__ = ["SourceGroup"]
@@ -77,14 +77,16 @@ class SourceGroup:
         Raises:
             EndOfData: a source has no more in this epoch.
             PipelineError: a source failed, or its data doesn't fit what the operator declares.
+            BaseException: a signal interrupted a source.
         """
         made: dict[str, TensorList] = {}
-        trouble: EndOfData | PipelineError | None = None
+        trouble: BaseException | None = None
         for member in self._members:
             try:
                 made.update(self._read(member, info, batch_size))
-            except (EndOfData, PipelineError) as error:
-                trouble = trouble or error
+            except BaseException as error:  # noqa: BLE001 - it is raised below, after the other sources were asked
+                if trouble is None or is_interrupt(error):
+                    trouble = error
         if trouble is not None:
             try:
                 raise trouble

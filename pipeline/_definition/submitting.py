@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._definition.sources import SourceGroup
 from pipeline._executor.executor import Executor
 from pipeline._external_source.reader import EndOfData
-from pipeline._operator_api.request import BatchRequest, BatchResult
-from pipeline.errors import InputError, PipelineError
+from pipeline._operator_api.request import BatchRequest, BatchResult, as_batch_error
+from pipeline.errors import InputError
 from pipeline.types import BatchInfo
 
 __all__ = ["Submitter"]
@@ -65,13 +65,13 @@ class Submitter:
                 return
             try:
                 request = self._complete(submitted.request)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to this batch
+            except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to this batch
                 self._executor.readers.skip(submitted.request.batch_size)
                 self._refuse(submitted, error)
                 continue
             try:
                 self._executor.submit(request, submitted.on_done)
-            except Exception as error:  # noqa: BLE001 - likewise
+            except BaseException as error:  # noqa: BLE001 - likewise
                 self._refuse(submitted, error)
 
     def _complete(self, request: BatchRequest) -> BatchRequest:
@@ -85,11 +85,8 @@ class Submitter:
             ) from None
         return replace(request, inputs={**request.inputs, **made})
 
-    def _refuse(self, submitted: _Submitted, error: Exception) -> None:
-        if not isinstance(error, PipelineError):
-            failure = PipelineError(f"internal error while a batch was started: {type(error).__name__}: {error}")
-            failure.__cause__ = error
-            error = failure
+    def _refuse(self, submitted: _Submitted, error: BaseException) -> None:
         if submitted.request.on_inputs_read is not None:
-            submitted.request.on_inputs_read()
-        submitted.on_done(BatchResult(error=error))
+            call_back(submitted.request.on_inputs_read)
+        failure = as_batch_error(error, "a batch was started")
+        call_back(submitted.on_done, BatchResult(error=failure))

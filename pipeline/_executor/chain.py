@@ -7,12 +7,17 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from pipeline._compiler.plan import SampleStep
+from pipeline._executor.results import check_count, check_sample
 from pipeline._graph.graph import Edge, GraphNode
+from pipeline._graph.reasons import raised_at, said_by
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import part_of, scattered
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
+from pipeline.interrupts import is_interrupt
 from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["Blame", "ChainRunner", "describe_failure"]
@@ -83,6 +88,9 @@ class _Link(NamedTuple):
         sources: of each input, either all samples, or the slot that the task has put it into; a merge also has inputs
             that no sample has, and the slot of those stays empty.
         out: where to write, when the only output was laid out beforehand.
+        dtype: of the only output, where it is known.
+        shape: of the only output, where it is known.
+        specs: what the operator said of its outputs.
         results: where each output goes.
     """
 
@@ -92,6 +100,9 @@ class _Link(NamedTuple):
     places: Sequence[int] | None
     sources: tuple[tuple[Sequence[Array] | None, int], ...]
     out: Array | None
+    dtype: np.dtype[Any] | None
+    shape: tuple[int, ...] | None
+    specs: tuple[OutputSpec, ...]
     results: tuple[_Result, ...]
 
 
@@ -131,12 +142,17 @@ class _ChainOfBatch:
                     self._take(edge)
             inputs = [self._specs.get(edge, _ABSENT) for edge in node.inputs]
             state, outputs = operator.start(part, inputs)
-        except Exception as error:
+            check_count(node, outputs, "start() described")
+        except BaseException as error:
             raise describe_failure(node, error) from error
         places = None if part.places is None else part.places.tolist()
         sources = tuple((self._given.get(edge), self._slots.get(edge, _EMPTY)) for edge in node.inputs)
         results = tuple(self._result(Edge(node.index, index), spec) for index, spec in enumerate(outputs))
-        self._links.append(_Link(node, operator.run, state, places, sources, results[0].dense, results))
+        only = outputs[0] if len(results) == 1 else _ABSENT
+        dense = results[0].dense if len(results) == 1 else None
+        self._links.append(
+            _Link(node, operator.run, state, places, sources, dense, only.dtype, only.shape, tuple(outputs), results)
+        )
 
     def _result(self, edge: Edge, spec: OutputSpec) -> _Result:
         """Decide where an output goes."""
@@ -181,27 +197,46 @@ class _ChainOfBatch:
     def run_sample(self, sample: int) -> None:
         # Runs once a sample, under the GIL that all threads share: what can be decided once a batch is in the links.
         values: list[Any] = [None] * (len(self._slots) + 1)  # the last one is `_EMPTY`
-        for node, run, state, places, sources, out, results in self._links:
+        for node, run, state, places, sources, out, dtype, shape, specs, results in self._links:
             place = sample if places is None else places[sample]
             if place < 0:
                 continue  # the sample is not in the operator's branch
             inputs = [values[slot] if given is None else given[sample] for given, slot in sources]
             try:
-                made = run(state, place, inputs, None if out is None else out[place, ...])
-                if type(made) is tuple:
-                    for (slot, dense, kept), array in zip(results, made, strict=True):
-                        values[slot] = array
-                        if kept is not None:
-                            kept[place] = array
-                        elif dense is not None:
-                            dense[place] = array
+                target = None if out is None else out[place, ...]
+                made: Any = run(state, place, inputs, target)
+                if target is None:
+                    right = type(made) is np.ndarray and made.dtype is dtype and (shape is None or made.shape == shape)
                 else:
-                    slot, _, kept = results[0]
-                    values[slot] = made
-                    if kept is not None:
-                        kept[place] = made  # type: ignore[assignment]
-            except Exception as error:
+                    right = made is target
+                if not right:
+                    self._keep_checked(node, place, made, values, specs, results)
+                    continue
+                slot, _, kept = results[0]
+                values[slot] = made
+                if kept is not None:
+                    kept[place] = made
+            except BaseException as error:
                 raise _StepError(node) from error
+
+    @staticmethod
+    def _keep_checked(
+        node: GraphNode,
+        place: int,
+        made: Any,
+        values: list[Any],
+        specs: Sequence[OutputSpec],
+        results: Sequence[_Result],
+    ) -> None:
+        """Keep the outputs of a sample that are several, or not what `run_sample` can keep without a look."""
+        outputs = made if type(made) is tuple else (made,)
+        check_count(node, outputs, "run() returned")
+        for spec, (slot, dense, kept), output in zip(specs, results, outputs, strict=True):
+            array = values[slot] = check_sample(output, spec)
+            if kept is not None:
+                kept[place] = array
+            elif dense is not None:
+                dense[place] = array
 
     def publish(self) -> None:
         for edge, (array, owner) in self._dense.items():
@@ -224,7 +259,7 @@ def _first_failure(batch: Batch, errors: list[tuple[int, BaseException]]) -> Ope
     node: GraphNode | None = None
     for sample, error in errors:
         if not isinstance(error, _StepError):
-            raise error  # not a failure of an operator but of ours, or an exit
+            raise error  # not a failure of an operator but of ours
         cause = error.__cause__
         assert cause is not None
         if node is None:
@@ -259,7 +294,7 @@ class Blame:
             failures = self._batch.in_whole(error.failures)
             source = self._batch.whole.source_of(self._node, failures)
             raise describe_failure(self._node, error, failures, source) from (error.__cause__ or error)
-        if isinstance(error, Exception):
+        if error is not None and not is_interrupt(error):
             raise describe_failure(self._node, error) from error
 
 
@@ -274,14 +309,15 @@ def describe_failure(
         failures: the samples that failed.
         source: where the first of them comes from, if that is known.
     """
-    reason = str(error) if isinstance(error, PipelineError) else f"{type(error).__name__}: {error}"
+    ours = isinstance(error, PipelineError)
+    reason, raised = (str(error), "") if ours else (said_by(error), raised_at(error))
     where = f" for sample {failures[0].sample}" if failures else ""
     where += f" ({source})" if source else ""
     others = len(failures) - 1
     more = f" (and {others} more sample{'s' * (others > 1)} of this batch)" if others > 0 else ""
     at = f"\n  at {node.location}" if node.location.line else ""
     return OperatorError.type_for(error)(
-        f"{node.display} failed{where}: {reason}{more}{at}",
+        f"{node.display} failed{where}: {reason}{more}{raised}{at}",
         operator=node.display,
         location=str(node.location),
         failures=failures,

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._graph.graph import Graph
 from pipeline._kernels import KernelContext
 from pipeline._kernels.streams import new_stream
@@ -123,12 +123,13 @@ class Device:
         self.kernels.close()
 
     def _reap(self) -> None:
-        self.make_current()
+        with suppress(Exception):  # of a GPU in error, as below
+            self.make_current()
         while (entry := self._pending.get()) is not None:
             event, keep_alive, callback = entry
             with suppress(Exception):  # of a GPU in error: it reads nothing any more, and batches say what happened
                 event.synchronize()
             keep_alive.clear()
             if callback is not None:
-                callback()
+                call_back(callback)
             del entry, event, keep_alive, callback  # nothing of the last batch is kept while this waits

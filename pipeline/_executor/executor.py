@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,21 +14,30 @@ from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._compiler.per_frame_arguments import by_frames
 from pipeline._compiler.plan import Phase, SampleStep, Step, make_plan, operator_class
 from pipeline._concurrency.affinity import nearest_cores
-from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.lane import Lane
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._executor.chain import Blame, ChainRunner
 from pipeline._executor.device import Device, open_device
 from pipeline._executor.readers import ReaderGroup
+from pipeline._executor.results import made_batches
 from pipeline._executor.statistics import Statistics
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import part_of
 from pipeline._operator_api.memory_statistics import MemoryStatistics
 from pipeline._operator_api.operator import BatchOperator, SampleOperator, Setup
-from pipeline._operator_api.request import BatchRequest, BatchResult, ExecutorConfig, OutputAllocator, TensorList
+from pipeline._operator_api.request import (
+    BatchRequest,
+    BatchResult,
+    ExecutorConfig,
+    OutputAllocator,
+    TensorList,
+    as_batch_error,
+)
 from pipeline._operator_api.trace import Trace
 from pipeline.errors import BuildError, GraphError, InputError, PipelineError
+from pipeline.interrupts import is_interrupt
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 
@@ -64,8 +73,6 @@ class Executor:
     """
 
     def __init__(self, graph: Graph, config: ExecutorConfig) -> None:
-        from pipeline._compiler.fused_steps import fused_steps  # operators need this package: it comes first
-
         self.graph = graph
         self.config = config
         self.statistics = Statistics(graph)
@@ -78,16 +85,33 @@ class Executor:
         self._submitted = itertools.count()
         fuse = config.fuse and not config.memory_statistics
         self._plan = make_plan(graph, fuse=fuse)
+        self._closed = False
         self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
+        self._operators: dict[int, Any] = {}
+        self._opened: list[Callable[[], object]] = []  # closes what operators opened
+        try:
+            self._make_operators()
+            self._prepare_steps(fuse)
+            self._start_threads()
+        except BaseException:
+            self._end()  # decoders have memory on a GPU, and threads would keep it for ever
+            raise
+
+    def _make_operators(self) -> None:
+        graph, config = self.graph, self.config
         kernels = None if self._device is None else self._device.kernels
         setup = Setup(config.max_batch_size, config.num_threads, config.device_id, config.seed, kernels)
-        self._operators: dict[int, Any] = {}
-        try:
-            for node in graph.nodes:
-                self._operators[node.index] = by_frames(graph, node, make_operator(node, graph, setup))
-        except BaseException:
-            self._free()  # decoders have memory on a GPU, and its thread would keep it for ever
-            raise
+        for node in graph.nodes:
+            operator = make_operator(node, graph, setup)
+            closing = getattr(operator, "close", None)
+            if closing is not None:
+                self._opened.append(closing)
+            self._operators[node.index] = by_frames(graph, node, operator)
+
+    def _prepare_steps(self, fuse: bool) -> None:
+        from pipeline._compiler.fused_steps import fused_steps  # operators need this package: it comes first
+
+        graph = self.graph
         #: What reads data sets.
         self.readers = ReaderGroup(graph, self._operators)
         steps = [step for phase in self._plan.phases for step in phase.steps]
@@ -107,8 +131,10 @@ class Executor:
         for number, edge in enumerate(graph.outputs):
             self._output_numbers.setdefault(edge, number)
         self._buffers = BufferPool()
-        self._reserve(config)
-        self._closed = False
+        self._reserve(self.config)
+
+    def _start_threads(self) -> None:
+        config = self.config
         self._pool = ThreadPool(
             config.num_threads,
             f"{THREAD_PREFIX}cpu",
@@ -118,9 +144,7 @@ class Executor:
         gpu_threads = self._gpu_threads() if self._device else 0
         #: Batches that it makes use of at once; more only wait.
         self.concurrency = max(config.cpu_depth, config.gpu_depth, gpu_threads + 1) + 1
-        self._gpu_lane = (
-            Lane(f"{THREAD_PREFIX}gpu-stage", gpu_threads, self._device.make_current) if self._device else None
-        )
+        self._gpu_lane = Lane(f"{THREAD_PREFIX}gpu-stage", gpu_threads) if self._device else None
 
     def _sample_operator(self, index: int) -> SampleOperator[Any]:
         operator = self._operators[index]
@@ -182,20 +206,19 @@ class Executor:
         if self._closed:
             return
         self._closed = True
-        self._cpu_lane.close()
-        if self._gpu_lane is not None:
-            self._gpu_lane.close()
-        self._pool.close()
-        self._free()
+        self._end()
 
-    def _free(self) -> None:
-        """Let go of what operators opened, and of the device."""
-        for operator in self._operators.values():
-            closing = getattr(operator, "close", None)
-            if closing is not None:
-                closing()
-        if self._device is not None:
-            self._device.close()
+    def _end(self) -> None:
+        """End the threads that were started, then free what operators opened, and the device: all that there is."""
+        with ExitStack() as ends:  # calls all of them, also when one fails, and the last one first
+            if self._device is not None:
+                ends.callback(self._device.close)
+            for closing in reversed(self._opened):
+                ends.callback(closing)
+            for name in ("_pool", "_gpu_lane", "_cpu_lane"):
+                threads = getattr(self, name, None)
+                if threads is not None:
+                    ends.callback(threads.close)
 
     def __enter__(self) -> Executor:
         return self
@@ -234,6 +257,7 @@ class Executor:
         try:
             if phase.device == "gpu":
                 assert self._device is not None
+                self._device.make_current()
                 if run.slot is None:
                     run.slot = self._device.acquire()
                     run.batch.stream = run.slot.stream
@@ -243,12 +267,10 @@ class Executor:
                 if run.slot is not None:
                     run.slot.stream.synchronize()  # the CPU reads what the GPU made
                 self._run_steps(run, phase)
-        except PipelineError as error:
-            self._finish(run, error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to this batch: nobody may wait for ever
-            failure = PipelineError(f"internal error while a batch ran: {type(error).__name__}: {error}")
-            failure.__cause__ = error
-            self._finish(run, failure)
+        except BaseException as error:
+            self._finish(run, as_batch_error(error, "a batch ran"))  # nobody may wait for ever, whatever it is
+            if is_interrupt(error):
+                raise
         else:
             run.phase += 1
             self._advance(run)
@@ -286,7 +308,7 @@ class Executor:
             return
         with Blame(node, part):
             inputs: list[Any] = [] if node.schema.merges else [part.values[edge] for edge in node.inputs]
-            made = operator.run(part, inputs)
+            made = made_batches(node, operator.run(part, inputs), part.size)
         for index, value in enumerate(made):
             batch.keep(Edge(node.index, index), value)
 
@@ -315,27 +337,31 @@ class Executor:
             except Exception as failure:  # noqa: BLE001 - CUDA is in error: nobody may wait for ever
                 error = error or PipelineError(f"the GPU failed while a batch ran: {failure}")
         if error is None:
-            outputs = tuple(batch.made[edge] for edge in self.graph.outputs)
-            for edge, output in zip(self.graph.outputs, outputs, strict=True):
-                output.sources = batch.reads.sources(edge) or output.sources
+            try:
+                outputs = self._outputs(batch)
+            except Exception as failure:  # noqa: BLE001 - nobody may wait for ever, whatever it is
+                error = as_batch_error(failure, "a batch ended")
         batch.made.clear()
         batch.parts.clear()
         seconds = time.perf_counter() - run.started
         self.statistics.batch(seconds, failed=error is not None)
         if run.slot is None:
-            self._report(run, BatchResult(outputs, error, seconds))
+            call_back(run.on_done, BatchResult(outputs, error, seconds))
             if batch.request.on_inputs_read is not None:
-                batch.request.on_inputs_read()
+                call_back(batch.request.on_inputs_read)
         else:
             for output in outputs:
                 if isinstance(output, TensorListGPU):
                     output.ready, output.stream, output.lenders = event, run.slot.stream, tuple(batch.lenders)
             with nullcontext() if event is None else run.slot.stream:  # what the callback issues comes after the batch
-                self._report(run, BatchResult(outputs, error, seconds))
+                call_back(run.on_done, BatchResult(outputs, error, seconds))
             run.slot.retire(batch.keep_alive, batch.request.on_inputs_read)
 
-    def _report(self, run: _Run, result: BatchResult) -> None:
-        run.on_done(result)
+    def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
+        outputs = tuple(batch.made[edge] for edge in self.graph.outputs)
+        for edge, output in zip(self.graph.outputs, outputs, strict=True):
+            output.sources = batch.reads.sources(edge) or output.sources
+        return outputs
 
 
 def make_operator(node: GraphNode, graph: Graph, setup: Setup) -> Any:

@@ -70,7 +70,7 @@ class ReaderGroup:
             for index, reader in self._readers.items():
                 try:
                     begun[index] = reader.begin(batch_size)
-                except PipelineError as error:
+                except Exception as error:  # noqa: BLE001 - it is raised below, after the other readers have begun
                     described = describe_failure(reader.node, error)
                     described.__cause__ = error
                     trouble = trouble or described

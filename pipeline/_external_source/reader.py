@@ -10,6 +10,7 @@ from pipeline._external_source.data import to_batch
 from pipeline._external_source.spec import Cycle, SourceSpec
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import InputError, InputTypeError, MissingOutputError
+from pipeline.interrupts import is_interrupt
 from pipeline.types import BatchInfo, SampleInfo
 
 __all__ = ["EndOfData", "ReadFailure", "Reader", "make_reader"]
@@ -91,11 +92,15 @@ class _SampleReader(Reader):
                     column.append(value)
             except StopIteration:
                 raise EndOfData from None
-            except Exception as error:
+            except BaseException as error:
+                if is_interrupt(error):
+                    raise
                 raise ReadFailure(str(wanted), position) from error
         try:
             return [to_batch(column, None, "the source's samples") for column in columns]
-        except Exception as error:
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
             raise ReadFailure(str(info), None) from error
 
     @abstractmethod
@@ -110,7 +115,9 @@ class _BatchReader(Reader):
             return [to_batch(value, None, "the source's batch") for value in self._outputs(self._batch(info))]
         except StopIteration:
             raise EndOfData from None
-        except Exception as error:
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
             raise ReadFailure(str(info), None) from error
 
     @abstractmethod

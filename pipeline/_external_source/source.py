@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from pipeline._external_source.reader import ReadFailure, make_reader
 from pipeline._external_source.spec import SourceSpec
 from pipeline._graph.graph import GraphNode
+from pipeline._graph.reasons import reason_of
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import SampleFailure, SourceError
 from pipeline.types import BatchInfo
@@ -59,8 +60,7 @@ class SerialSource(Source):
         except ReadFailure as failure:
             cause = failure.__cause__
             assert cause is not None
-            reason = f"{type(cause).__name__}: {cause}"
-            made = source_error(self._node, self._spec, failure.wanted, failure.sample, cause, reason)
+            made = source_error(self._node, self._spec, failure.wanted, failure.sample, cause, reason_of(cause))
             raise made.like(type(cause)) from cause
 
     def position(self, epoch: int) -> int:

@@ -19,6 +19,9 @@ class Keeper(Protocol):
     def keep(self, call: OperatorCall) -> None:
         """Keep an operator call in the graph though no output needs it."""
 
+    def declare(self, call: OperatorCall) -> None:
+        """Note that an input was declared, which no output may need."""
+
 
 class _Stack(threading.local):
     def __init__(self) -> None:

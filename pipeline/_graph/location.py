@@ -1,4 +1,4 @@
-"""Where in the user's code a node was made, so that errors can say so."""
+"""Where in the user's code a node was made, or an error was raised, so that errors can say so."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import linecache
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType
 
 __all__ = ["SourceLocation"]
 
@@ -14,6 +16,11 @@ _OURS = tuple(
     os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), package) + os.sep
     for package in ("pipeline", "dali_proxy")
 )
+
+_INSTALLED = {"dist-packages", "site-packages"}
+
+# Operators call these packages, too: their frames don't say whose code has failed.
+_LIBRARIES = sys.stdlib_module_names | {"PIL", "cupy", "cupyx", "cv2", "numpy", "nvidia", "torch"}
 
 
 @dataclass(frozen=True)
@@ -40,9 +47,32 @@ class SourceLocation:
             if frame.f_back is None:
                 break
             frame = frame.f_back
-        code = frame.f_code
-        text = linecache.getline(code.co_filename, frame.f_lineno).strip()
-        return cls(code.co_filename, frame.f_lineno, code.co_name, text)
+        return cls._of_line(frame.f_code, frame.f_lineno)
+
+    @classmethod
+    def of_error(cls, error: BaseException) -> SourceLocation:
+        """Return the line of the user's code that raised an error, or called what raised it.
+
+        That is the innermost line outside of installed packages. Where the function that was called is in an
+        installed package, it is the line of that function. The location is empty where the error is only ours.
+        """
+        lines: list[tuple[CodeType, int]] = []
+        traceback = error.__traceback__
+        while traceback is not None:
+            frame = traceback.tb_frame
+            package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+            if not frame.f_code.co_filename.startswith(_OURS) and package not in _LIBRARIES:
+                lines.append((frame.f_code, traceback.tb_lineno))
+            traceback = traceback.tb_next
+        own = [line for line in lines if not _INSTALLED.intersection(Path(line[0].co_filename).parts)]
+        if not lines:
+            return cls()
+        return cls._of_line(*(own[-1] if own else lines[0]))
+
+    @classmethod
+    def _of_line(cls, code: CodeType, line: int) -> SourceLocation:
+        text = linecache.getline(code.co_filename, line).strip()
+        return cls(code.co_filename, line, code.co_name, text)
 
     def __str__(self) -> str:
         if not self.line:

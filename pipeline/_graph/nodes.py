@@ -170,6 +170,9 @@ def apply_operator(
     device = schema.output_device or ("cpu" if call.device == "cpu" else "gpu")
     count = schema.output_count(call.arguments, len(call.inputs))
     nodes = tuple(DataNode(call.name or schema.name, device, call, index) for index in range(count))
+    pipeline = current_pipeline()
+    if schema.fed and pipeline is not None:
+        pipeline.declare(call)
     if schema.side_effects or call.arguments.get("preserve"):
         _keep_in_current(call)
     if not nodes:

@@ -113,8 +113,11 @@ class SampleOperator(ABC, Generic[State]):
             state: what `start` returned.
             sample: position in the batch.
             inputs: the samples of the inputs; not to be written to.
-            out: where to write the result, when its shape was known (for operators with one output); then the
-                result must be this very array.
+            out: where to write the result, when its shape was known (for operators with one output). Return it;
+                another array that is returned costs a copy.
+
+        Returns:
+            An array for each output, with the shape and dtype that `start` described.
         """
 
 

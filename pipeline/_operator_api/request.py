@@ -11,7 +11,7 @@ from pipeline.errors import PipelineError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["BatchRequest", "BatchResult", "ExecutorConfig", "OutputAllocator", "TensorList"]
+__all__ = ["BatchRequest", "BatchResult", "ExecutorConfig", "OutputAllocator", "TensorList", "as_batch_error"]
 
 TensorList = TensorListCPU | TensorListGPU
 
@@ -83,3 +83,17 @@ class BatchResult:
     outputs: tuple[TensorList, ...] = ()
     error: PipelineError | None = None
     seconds: float = 0.0
+
+
+def as_batch_error(error: BaseException, when: str) -> PipelineError:
+    """Return what a result says of an exception: itself, or an internal error that keeps it as its cause.
+
+    Args:
+        error: what was raised.
+        when: what happened meanwhile, such as "a batch ran".
+    """
+    if isinstance(error, PipelineError):
+        return error
+    failure = PipelineError(f"internal error while {when}: {type(error).__name__}: {error}")
+    failure.__cause__ = error
+    return failure

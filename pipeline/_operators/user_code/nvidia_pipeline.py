@@ -68,7 +68,7 @@ class NvidiaPipeline(BatchOperator):
                 return [self._take(batch, index, output) for index, output in enumerate(outputs)]
             except PipelineError:
                 raise
-            except Exception as error:
+            except BaseException as error:
                 self._pipeline = None
                 # DALI tells everything twice, from the second line on what to do about a pipeline that is lost.
                 raise PipelineError(f"NVIDIA DALI: {type(error).__name__}: {error}") from error

@@ -11,6 +11,7 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._graph.reasons import reason_of
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, InputError, OperatorError, SampleFailure
@@ -118,10 +119,9 @@ class _PythonFunction(BatchOperator):
         for sample in range(size):
             try:
                 rows.append(self._unpack(self._function(*(column[sample] for column in columns))))
-            except Exception as error:
-                reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+            except BaseException as error:
                 kind = OperatorError.type_for(error)
-                raise kind(reason, failures=(SampleFailure(sample, error),)) from error
+                raise kind(reason_of(error), failures=(SampleFailure(sample, error),)) from error
         return [list(column) for column in zip(*rows, strict=True)]
 
     def _unpack(self, returned: Any) -> tuple[Any, ...]:

@@ -248,3 +248,18 @@ def test_random_numbers_repeat_with_the_seed_and_differ_between_batches_and_oper
     assert runs[0] == runs[1]
     flat = [tuple(numbers) for outputs in runs[0] for numbers in outputs]
     assert len(set(flat)) == 4
+
+
+def test_repr_says_what_a_pipeline_is_and_whether_it_runs() -> None:
+    @pipeline_def(batch_size=2, num_threads=1, device_id=None)
+    def train() -> Any:
+        return fn.external_source(name="images"), fn.external_source(name="labels")
+
+    pipe = train()
+    assert "train: outputs: 2; batch_size=2, num_threads=1, device_id=None; not built>" in repr(pipe)
+    pipe.build()
+    assert "train: inputs 'images', 'labels'; outputs on cpu, cpu; " in repr(pipe)
+    assert repr(pipe).endswith("; built>")
+    pipe.close()
+    assert repr(pipe).endswith("; closed>")
+    assert repr(Pipeline(2, 1, None)).startswith("<Pipeline: not described; ")

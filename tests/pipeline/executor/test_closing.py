@@ -52,6 +52,9 @@ class SlowDevice:
         self.reached = threading.Semaphore(0)
         self.lane: Lane | None = None
 
+    def make_current(self) -> None:
+        pass
+
     def acquire(self) -> Slot:
         self.reached.release()
         wait_until(lambda: self.lane is not None and self.lane._closed)

@@ -254,3 +254,23 @@ def test_an_operator_that_fails_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(errors.OperatorError, match=r"fn.decoders.image failed for sample 0 \(broken.jpg\): "):
         pipe.run()
     pipe.close()
+
+
+def test_readers_stay_in_step_when_one_of_them_cannot_begin(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Pipeline(batch_size=1, num_threads=1, device_id=None, prefetch_queue_depth=1) as pipe:
+        first, second = (fn.readers.file(file_root=str(root), name=name) for name in ("first", "second"))
+        pipe.set_outputs(first[1], second[1])
+    pipe.build()
+    start = threading.Thread.start
+
+    def start_others(thread: threading.Thread) -> None:
+        if "first" in thread.name:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start_others)  # stands for the system's limit
+        with pytest.raises(errors.OperatorError, match=r"first.*can't start new thread"):
+            pipe.run()
+    assert [len(output) for output in pipe.run()] == [1, 1]
+    pipe.close()

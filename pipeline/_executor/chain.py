@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from pipeline._compiler.plan import SampleStep
+from pipeline._executor.cost import charged
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import part_of, scattered
@@ -130,13 +131,16 @@ class _ChainOfBatch:
                 if edge.node not in members and edge not in self._given and edge in self._batch.made:
                     self._take(edge)
             inputs = [self._specs.get(edge, _ABSENT) for edge in node.inputs]
-            state, outputs = operator.start(part, inputs)
+            with charged(self._batch.costs, node.index):
+                state, outputs = operator.start(part, inputs)
         except Exception as error:
             raise describe_failure(node, error) from error
         places = None if part.places is None else part.places.tolist()
         sources = tuple((self._given.get(edge), self._slots.get(edge, _EMPTY)) for edge in node.inputs)
         results = tuple(self._result(Edge(node.index, index), spec) for index, spec in enumerate(outputs))
-        self._links.append(_Link(node, operator.run, state, places, sources, results[0].dense, results))
+        costs = self._batch.costs
+        run = operator.run if costs is None else costs.timed(node.index, operator.run)
+        self._links.append(_Link(node, run, state, places, sources, results[0].dense, results))
 
     def _result(self, edge: Edge, spec: OutputSpec) -> _Result:
         """Decide where an output goes."""

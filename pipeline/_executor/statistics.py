@@ -96,7 +96,7 @@ class Statistics:
     def __init__(self, graph: Graph) -> None:
         self._lock = threading.Lock()
         self._labels = _labels(graph)
-        self._steps: dict[tuple[int, ...], _Step] = {}
+        self._steps: dict[int, _Step] = {}  # by the index of the first node, which is in no other
         self.batches = 0
         self.failed = 0
 
@@ -151,10 +151,10 @@ class Statistics:
         return list(found.values())
 
     def _step(self, nodes: tuple[GraphNode, ...]) -> _Step:
-        key = tuple(node.index for node in nodes)
-        if key not in self._steps:
-            self._steps[key] = _Step(nodes)
-        return self._steps[key]
+        step = self._steps.get(nodes[0].index)
+        if step is None:
+            step = self._steps[nodes[0].index] = _Step(nodes)
+        return step
 
 
 def _labels(graph: Graph) -> dict[int, str]:

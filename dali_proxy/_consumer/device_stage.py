@@ -16,6 +16,7 @@ from dali_proxy._transport.protocol import Result
 from pipeline import Pipeline
 from pipeline._compiler.device_planner import simple_parts
 from pipeline._executor.chain import describe_failure
+from pipeline._executor.statistics import StepTimes
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
 from pipeline._rng import BatchKey
 from pipeline.errors import PipelineError
@@ -129,15 +130,21 @@ class SecondHalf:
             self._launcher.give_back()
 
     def add_times(self, operators: dict[str, dict[str, Any]]) -> None:
-        """Add the times of its steps to those that the server reports of its own."""
+        """Add what its operators cost to what the server reports of its own."""
+        added: list[StepTimes] = []
         if self._launcher is not None and self._launcher.batches:
             name = " → ".join(node.schema.display for node in self._on_gpu) or "outputs"
-            operators[name] = {"batches": self._launcher.batches, "seconds": self._launcher.seconds}
+            launched = StepTimes(name, device="gpu")
+            launched.add(self._launcher.batches, *self._launcher.cost)
+            added.append(launched)
         if self._runs:
-            for step in self._pipeline.executor.statistics.steps():
-                times = operators.setdefault(step.name, {"batches": 0, "seconds": 0.0})
-                times["batches"] += step.batches
-                times["seconds"] += step.seconds
+            added += self._pipeline.executor.statistics.operators()
+        for times in added:
+            if times.name in operators:
+                for key in ("batches", "seconds", "wall"):
+                    operators[times.name][key] += getattr(times, key)
+            else:
+                operators[times.name] = times.report()
 
     def close(self) -> None:
         """Finish what was started, and end."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
 from dali_proxy._transport.protocol import unpacked
 from dali_proxy._transport.slot_view import check_rows
 from pipeline._bulk.buffer_pool import buffer_size
+from pipeline._executor.cost import Cost, spent
 from pipeline._ipc.errors import ProtocolError
 from pipeline._kernels.channels import CHANNEL
 from pipeline._kernels.fused import PICTURE, fused_defines, relocate
@@ -70,7 +70,7 @@ class Launcher:
 
     Attributes:
         batches: issued so far.
-        seconds: that it took.
+        cost: of issuing them, to the threads of this process.
     """
 
     def __init__(self, device_id: int | None, open_lane: Callable[[int], Lane] = CudaLane) -> None:
@@ -78,7 +78,7 @@ class Launcher:
         self._lock = threading.RLock()  # a signal handler that closes may interrupt its holder
         self._copying: deque[tuple[Moment, Any]] = deque()  # slots, and memory that is copied from
         self.batches = 0
-        self.seconds = 0.0
+        self.cost = Cost()
 
     def issue(self, prepared: Prepared, arrays: Sequence[Array | list[Array]], pinned: bool) -> Issued:
         """Issue a batch; never waits for the GPU.
@@ -114,7 +114,7 @@ class Launcher:
                 self._lane.close()
 
     def _issue(self, prepared: Prepared, arrays: Sequence[Array | list[Array]], pinned: bool) -> Issued:
-        begin = time.perf_counter()
+        begin = spent()
         self._give_back()
         on_cpu = prepared.outputs.count(None)
         blocks, rest = arrays[: len(arrays) - on_cpu], iter(arrays[len(arrays) - on_cpu :])
@@ -132,7 +132,7 @@ class Launcher:
         on_gpu = iter(made)
         outputs = tuple(host_tensors(next(rest)) if output is None else next(on_gpu) for output in prepared.outputs)
         self.batches += 1
-        self.seconds += time.perf_counter() - begin
+        self.cost = self.cost.plus(spent().minus(begin))
         return Issued(outputs, memories, moment, self._lane)
 
     def _give_back(self) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 
 from pipeline import Pipeline
 from pipeline._compiler.device_planner import PlannedBatch, Planner
+from pipeline._executor.cost import spent
 from pipeline._executor.statistics import StepTimes
 from pipeline._operator_api.request import TensorList
 from pipeline._rng import BatchKey
@@ -16,7 +16,7 @@ __all__ = ["Planning"]
 
 
 class Planning:
-    """A planner of the second half of a pipeline, and the time that it takes. Any thread may use it.
+    """A planner of the second half of a pipeline, and what it costs. Any thread may use it.
 
     Args:
         second_half: as `Pipeline.serialize_for_host` made it; its graph has `simple_parts`.
@@ -44,15 +44,15 @@ class Planning:
         Raises:
             OperatorError: naming the operator and the samples that failed.
         """
-        begin = time.perf_counter()
+        begin = spent()
         try:
             return self._planner.plan(outputs, key)
         finally:
+            cost = spent().minus(begin)
             with self._lock:
-                self._times.batches += 1
-                self._times.seconds += time.perf_counter() - begin
+                self._times.add(self._times.batches + 1, *cost)
 
-    def steps(self) -> list[StepTimes]:
-        """Return how long it has taken, as an executor's statistics do."""
+    def times(self) -> list[StepTimes]:
+        """Return what it has cost, as an executor's statistics do."""
         with self._lock:
             return [StepTimes(**vars(self._times))]

@@ -156,8 +156,11 @@ class Runner:
             **self._totals.report(self._scheduler, workers),
             "waiting_results": len(self._store),
             "operators": {
-                step.name: {"batches": step.batches, "seconds": step.seconds}
-                for step in [*self._executor.statistics.steps(), *(self._planning.steps() if self._planning else ())]
+                times.name: times.report()
+                for times in [
+                    *self._executor.statistics.operators(),
+                    *(self._planning.times() if self._planning else ()),
+                ]
             },
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ __all__ = ["LoopTimes", "Losses", "OperatorTimes", "ServerStats"]
 
 _WAITING = 0.1  # share of the time that training may wait before something else is the limit
 _BUSY = 0.7  # share of the time that the executor works when it is the limit
+_WIDTH = 120  # columns of a report
 
 
 class LoopTimes:
@@ -73,15 +75,31 @@ class Losses:
 
 @dataclass(frozen=True)
 class OperatorTimes:
-    """Time that one step of the pipeline took: an operator, or a chain of operators that run together.
+    """What an operator of the pipeline has cost: the work of all threads that ran it.
+
+    Operators of a chain run together. They are measured one by one in the second batch, the third, the fifth and so on,
+    then in every 64th, and share the times of the others as they did in these.
 
     Attributes:
-        batches: how often it ran.
-        seconds: wall time in all.
+        batches: that it ran for.
+        seconds: processor time. Waiting costs none: for a thread, a disk, a lock or a GPU. For an operator on a GPU it
+            is the time that the host spent to issue the work, not the GPU's. Threads and processes that libraries
+            start themselves aren't seen.
+        wall: time that passed for these threads while they ran it, also where they waited for a disk, a lock, the GIL
+            or a core, but not until a thread was free. Threads are added up, as in `seconds`.
+        device: "cpu"; "gpu" or "mixed" for operators that run on a GPU.
     """
 
     batches: int
     seconds: float
+    wall: float = 0.0
+    device: str = "cpu"
+
+    def __sub__(self, earlier: OperatorTimes) -> OperatorTimes:
+        """What happened between two moments."""
+        return OperatorTimes(
+            self.batches - earlier.batches, self.seconds - earlier.seconds, self.wall - earlier.wall, self.device
+        )
 
 
 @dataclass(frozen=True)
@@ -115,7 +133,7 @@ class ServerStats:
         start_wait: time that loaders of this process waited for the first batch of an epoch, while workers start and
             nothing is in flight; it is in no other wait.
         training: time that passed between batches in loops over loaders of this process.
-        operators: times of the pipeline's steps, by their names.
+        operators: what the pipeline's operators cost, by their names; with the user's line where lines share a name.
         placement: where they run, "server", "cores" or "consumer"; see `DALIServer`.
         placement_reason: why; empty when nobody has asked for a placement.
     """
@@ -184,12 +202,7 @@ class ServerStats:
         if self.placement_reason:
             lines.append(f"placement   {self.placement}: {self.placement_reason}")
         if self.operators:
-            width = max(map(len, self.operators))
-            lines.append("operators")
-            lines += [
-                f"  {name:<{width}}  {times.seconds:8.2f} s in {times.batches:,} batches"
-                for name, times in sorted(self.operators.items(), key=lambda item: -item[1].seconds)
-            ]
+            lines += _table(self.operators)
         return "\n".join(lines)
 
     def __sub__(self, earlier: ServerStats) -> ServerStats:
@@ -200,11 +213,7 @@ class ServerStats:
         }
         none = OperatorTimes(0, 0.0)
         differences["operators"] = {
-            name: OperatorTimes(
-                times.batches - earlier.operators.get(name, none).batches,
-                times.seconds - earlier.operators.get(name, none).seconds,
-            )
-            for name, times in self.operators.items()
+            name: times - earlier.operators.get(name, none) for name, times in self.operators.items()
         }
         return ServerStats(**differences)
 
@@ -214,6 +223,17 @@ class ServerStats:
         operators = {name: OperatorTimes(**times) for name, times in report["operators"].items()}
         fields: dict[str, Any] = {**report, **measured, "operators": operators}
         return cls(**fields)
+
+
+def _table(operators: Mapping[str, OperatorTimes]) -> list[str]:
+    """Return lines that say what operators cost, the dearest first."""
+    lines = ["operators", "   processor              wall     batches"]
+    total = max(sum(times.seconds for times in operators.values()), 1e-9)
+    for name, times in sorted(operators.items(), key=lambda item: (-item[1].seconds, -item[1].wall)):
+        numbers = f"{times.seconds:10.2f} s {times.seconds / total:4.0%} {times.wall:10.2f} s {times.batches:10,}  "
+        label = name if times.device == "cpu" else f"{name} [host's part: it runs on the GPU]"
+        lines += textwrap.wrap(label, _WIDTH, initial_indent=numbers, subsequent_indent=" " * len(numbers))
+    return lines
 
 
 def _megabytes(count: int) -> str:

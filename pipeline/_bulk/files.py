@@ -14,6 +14,7 @@ from pipeline._bulk.native import compiled
 from pipeline._bulk.paths import PathTable
 from pipeline._bulk.read_file import read_file
 from pipeline._concurrency.thread_pool import Job, ThreadPool
+from pipeline._executor.cost import Cost, charge
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError, SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -127,10 +128,11 @@ class BatchOfFiles:
         paths = self._paths
         if compiled is not None:
             threads = max(1, min(threads, (end - begin) // _FEW, _MOST_THREADS))
-            compiled.read_files(
+            beside = compiled.read_files(
                 begin, end, threads, paths.folder, paths.scheme, self._memory, self._cursor,
                 paths.pointers, paths.lengths, self._places, self._sizes,
             )  # fmt: skip
+            charge(Cost(*beside))
         # What is left did not fit, or can't be read: Python knows why.
         for sample in (begin + np.flatnonzero(self._places[begin:end] < 0)).tolist():
             try:

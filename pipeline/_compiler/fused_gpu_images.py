@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline._codecs import DecodedBatch
 from pipeline._executor.chain import Blame
+from pipeline._executor.cost import charged
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._kernels import Samples
 from pipeline._kernels.fused import plan_crop_resize_normalize
@@ -41,6 +42,9 @@ class FusedPictures:
         operators: their implementations.
     """
 
+    #: Whether it adds what each operator costs to the batch's `costs`: the host's part of it.
+    measures_each: ClassVar[bool] = True
+
     def __init__(self, nodes: Sequence[GraphNode], operators: Sequence[Any]) -> None:
         self._nodes = tuple(nodes)
         *decoders, self._resizer, self._normalizer = operators
@@ -69,7 +73,7 @@ class FusedPictures:
             self._finish(batch, samples_of(inputs[0]))
             return True
         batch.keep_alive.append(inputs)
-        with Blame(first, batch):
+        with Blame(first, batch), charged(batch.costs, first.index):
             decoded: DecodedBatch = self._decoder.decode(batch, inputs)
         try:
             self._finish(batch, decoded.samples)
@@ -97,10 +101,10 @@ class FusedPictures:
             OperatorError: naming the operator and the samples that failed.
         """
         resize, normalize = self._nodes[-2:]
-        with Blame(resize, batch):
+        with Blame(resize, batch), charged(batch.costs, resize.index):
             solved, filters = self._resizer.plan(batch, "HW", source.shapes[:, :2])
             rounded = self._resizer.dtype_of(source.dtype) == np.uint8
-        with Blame(normalize, batch):
+        with Blame(normalize, batch), charged(batch.costs, normalize.index):
             resized = np.concatenate([solved.size, source.shapes[:, 2:]], axis=1)
             placed = self._normalizer.place(batch, "HWC", resized)
             plan = placed.plan
@@ -127,6 +131,6 @@ class FusedPictures:
     def _finish(self, batch: Batch, source: Samples) -> None:
         normalize = self._nodes[-1]
         launch, made = self.plan(batch, source, allocate)
-        with Blame(normalize, batch):
+        with Blame(normalize, batch), charged(batch.costs, normalize.index):
             self._normalizer.kernels.run(launch, batch.stream)
             batch.keep(Edge(normalize.index), made)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+
+from pipeline._executor.cost import Cost, charge, spent
 
 __all__ = ["Job", "ThreadPool"]
 
@@ -17,7 +20,7 @@ Task = Callable[[int], None]
 class Job:
     """The tasks 0 .. count-1 of one call. Each index is drawn by one thread; the last one done sets `done`."""
 
-    __slots__ = ("count", "done", "draw", "errors", "left", "lock", "task")
+    __slots__ = ("_cost", "count", "done", "draw", "errors", "left", "lock", "task")
 
     def __init__(self, task: Task, count: int) -> None:
         self.task = task
@@ -27,16 +30,26 @@ class Job:
         self.left = count  # invariant: tasks not finished; only changed under the lock
         self.errors: list[tuple[int, BaseException]] = []
         self.done = threading.Event()
+        self._cost = Cost()
 
-    def finish(self, count: int) -> None:
+    def finish(self, count: int, cost: Cost) -> None:
+        """Take note that a thread has done so many tasks, and what they cost it."""
         with self.lock:
+            self._cost = self._cost.plus(cost)
             self.left -= count
             if self.left == 0:
                 self.done.set()
 
     def wait(self) -> list[tuple[int, BaseException]]:
-        """Wait until all tasks are done; return the exceptions that they raised, each with its index, sorted."""
+        """Wait until all tasks are done; return the exceptions that they raised, each with its index, sorted.
+
+        The calling thread is charged for the tasks, and not for its waiting.
+        """
+        begin = time.perf_counter_ns()
         self.done.wait()
+        with self.lock:
+            cost, self._cost = self._cost, Cost()
+        charge(cost, waited=time.perf_counter_ns() - begin)
         return sorted(self.errors, key=lambda error: error[0])
 
 
@@ -139,6 +152,7 @@ class ThreadPool:
             if job is None:
                 return
             finished = 0
+            begin = spent()
             while (index := job.draw()) < job.count:
                 try:
                     job.task(index)
@@ -146,9 +160,10 @@ class ThreadPool:
                     with job.lock:
                         job.errors.append((index, error))
                 finished += 1
+            cost = spent().minus(begin)
             self._retire(job)
             if finished:
-                job.finish(finished)
+                job.finish(finished, cost)
             del job  # with the memory that its task has, which a thread without work would keep
 
     def _next_job(self) -> Job | None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline._compiler.plan import SampleStep
+from pipeline._executor.cost import charged
 from pipeline._executor.results import check_count, check_sample
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._graph.reasons import raised_at, said_by
@@ -141,7 +142,8 @@ class _ChainOfBatch:
                 if edge.node not in members and edge not in self._given and edge in self._batch.made:
                     self._take(edge)
             inputs = [self._specs.get(edge, _ABSENT) for edge in node.inputs]
-            state, outputs = operator.start(part, inputs)
+            with charged(self._batch.costs, node.index):
+                state, outputs = operator.start(part, inputs)
             check_count(node, outputs, "start() described")
         except BaseException as error:
             raise describe_failure(node, error) from error
@@ -150,8 +152,10 @@ class _ChainOfBatch:
         results = tuple(self._result(Edge(node.index, index), spec) for index, spec in enumerate(outputs))
         only = outputs[0] if len(results) == 1 else _ABSENT
         dense = results[0].dense if len(results) == 1 else None
+        costs = self._batch.costs
+        run = operator.run if costs is None else costs.timed(node.index, operator.run)
         self._links.append(
-            _Link(node, operator.run, state, places, sources, dense, only.dtype, only.shape, tuple(outputs), results)
+            _Link(node, run, state, places, sources, dense, only.dtype, only.shape, tuple(outputs), results)
         )
 
     def _result(self, edge: Edge, spec: OutputSpec) -> _Result:

@@ -18,6 +18,7 @@ from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.lane import Lane
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._executor.chain import Blame, ChainRunner
+from pipeline._executor.cost import charged, spent
 from pipeline._executor.device import Device, open_device
 from pipeline._executor.readers import ReaderGroup
 from pipeline._executor.results import made_batches
@@ -280,17 +281,24 @@ class Executor:
         for number, step in enumerate(phase.steps):
             trace = batch.trace
             mark = trace.mark(batch.stream) if trace is not None and phase.device == "gpu" else None
-            begin = time.perf_counter()
-            if id(step) not in self._fused or not self._fused[id(step)].run(batch):
+            batch.costs = self.statistics.begin(step.nodes)
+            begin, already = time.perf_counter(), spent()
+            if not self._run_fused(batch, step):
                 self._run_apart(batch, step)
-            end = time.perf_counter()
-            name = self.statistics.step(step.nodes, batch.made, end - begin)
+            name = self.statistics.end(step.nodes, spent().minus(already), batch.costs)
             if trace is not None:
-                trace.add(name, batch.number, begin, end)
+                trace.add(name, batch.number, begin, time.perf_counter())
                 if mark is not None:
                     trace.add_on_gpu(name, batch.number, run.slot.name, mark, trace.mark(batch.stream))
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
+
+    def _run_fused(self, batch: Batch, step: Step) -> bool:
+        """Run the operators of a step as one; returns False when nothing was done."""
+        fused = self._fused.get(id(step))
+        if fused is None or (batch.costs is not None and not fused.measures_each):
+            return False
+        return fused.run(batch)
 
     def _run_apart(self, batch: Batch, step: Step) -> None:
         if isinstance(step, SampleStep):
@@ -306,7 +314,7 @@ class Executor:
             part = part_of(batch, node.branch)
         if part is None:
             return
-        with Blame(node, part):
+        with Blame(node, part), charged(batch.costs, node.index):
             inputs: list[Any] = [] if node.schema.merges else [part.values[edge] for edge in node.inputs]
             made = made_batches(node, operator.run(part, inputs), part.size)
         for index, value in enumerate(made):
@@ -344,7 +352,7 @@ class Executor:
         batch.made.clear()
         batch.parts.clear()
         seconds = time.perf_counter() - run.started
-        self.statistics.batch(seconds, failed=error is not None)
+        self.statistics.batch(failed=error is not None)
         if run.slot is None:
             call_back(run.on_done, BatchResult(outputs, error, seconds))
             if batch.request.on_inputs_read is not None:

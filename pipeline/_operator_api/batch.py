@@ -15,6 +15,7 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 
 if TYPE_CHECKING:
     from pipeline._concurrency.thread_pool import ThreadPool
+    from pipeline._executor.cost import Costs
     from pipeline._executor.readers import BatchReads
     from pipeline._graph.graph import BranchPath, Edge, GraphNode
     from pipeline._operator_api.memory_statistics import MemoryStatistics
@@ -65,6 +66,8 @@ class Batch:
         self.trace: Trace | None = None
         #: Where to keep note of the sizes of outputs, or None.
         self.memory: MemoryStatistics | None = None
+        #: Where to add what each operator of the step that runs now costs, or None.
+        self.costs: Costs | None = None
         #: Objects that must live until the batch's GPU work is done: host memory that is copied from.
         self.keep_alive: list[Any] = []
         #: CUDA streams to whose pools the memory of data that was fed returns: outputs may lie in it.

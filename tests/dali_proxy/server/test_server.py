@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import multiprocessing
 import os
 import pickle
@@ -13,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -488,6 +489,9 @@ def test_stats(serve: Callable[..., DALIServer]) -> None:
     assert stats.worker_wait > 0
     assert stats.limited_by in ("workers", "pipeline")  # the loop does nothing
     assert sum(times.batches for times in stats.operators.values()) >= 8
+    assert all("→" not in name for name in stats.operators), "a row for each operator"
+    assert all(times.seconds > 0 < times.wall for times in stats.operators.values())
+    assert "operators" in json.loads(json.dumps(asdict(stats)))
     for images, _ in loader:
         images.double().exp_()
     assert (server.stats() - before - stats).training > 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
+
 import pytest
 
 from dali_proxy import OperatorTimes, ServerStats
@@ -23,13 +26,16 @@ def test_limited_by(stats: ServerStats, limit: str) -> None:
 
 
 def test_difference() -> None:
-    earlier = ServerStats(seconds=1, batches=2, running=3, operators={"a": OperatorTimes(1, 0.5)})
+    earlier = ServerStats(seconds=1, batches=2, running=3, operators={"a": OperatorTimes(1, 0.5, 2.0)})
     later = ServerStats(
-        seconds=4, batches=7, running=1, operators={"a": OperatorTimes(4, 1.5), "b": OperatorTimes(1, 1.0)}
+        seconds=4,
+        batches=7,
+        running=1,
+        operators={"a": OperatorTimes(4, 1.5, 5.0), "b": OperatorTimes(1, 1.0, 1.0, "gpu")},
     )
     between = later - earlier
     assert (between.seconds, between.batches, between.running) == (3, 5, 1)
-    assert between.operators == {"a": OperatorTimes(3, 1.0), "b": OperatorTimes(1, 1.0)}
+    assert between.operators == {"a": OperatorTimes(3, 1.0, 3.0), "b": OperatorTimes(1, 1.0, 1.0, "gpu")}
 
 
 def test_report_for_people() -> None:
@@ -42,6 +48,25 @@ def test_report_for_people() -> None:
     assert "95% training, 5% waiting for workers" in text
     assert "limited by  training" in text
     assert text.index("decoders.image") < text.index("resize")  # the dearest first
+
+
+def test_long_names_are_wrapped() -> None:
+    names = [f"fn.operator_{number} (train.py:{number})" for number in range(50)]
+    operators = {name: OperatorTimes(10, number, number) for number, name in enumerate(names)}
+    operators[" → ".join(names)] = OperatorTimes(10, 90.0, 91.0, "gpu")
+    operators["x" * 300] = OperatorTimes(123_456, 123_456.0, 234_567.0)
+    lines = str(ServerStats(operators=operators)).splitlines()
+    assert max(map(len, lines)) <= 120
+    assert "fn.operator_49 (train.py:49)" in lines[-50]
+    assert "fn.operator_0 (train.py:0)" in lines[-1]
+    assert any("host's part: it runs on the GPU" in line for line in lines)
+
+
+def test_counters_are_json() -> None:
+    stats = ServerStats(seconds=4, batches=7, operators={"a": OperatorTimes(4, 1.5, 2.0, "mixed")})
+    fields = json.loads(json.dumps(asdict(stats)))
+    assert fields["operators"] == {"a": {"batches": 4, "seconds": 1.5, "wall": 2.0, "device": "mixed"}}
+    assert ServerStats.of_report(fields) == stats
 
 
 def test_first_batches_are_no_wait_of_an_epoch() -> None:

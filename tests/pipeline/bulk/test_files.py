@@ -18,6 +18,7 @@ from pipeline._bulk.native import compiled
 from pipeline._bulk.paths import PathTable
 from pipeline._bulk.read_file import read_file
 from pipeline._concurrency.thread_pool import ThreadPool
+from pipeline._executor.cost import Cost
 from pipeline.tensors.cpu import TensorListCPU
 
 
@@ -156,6 +157,18 @@ def limited_memory() -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_AS, limits)
+
+
+@pytest.mark.skipif(compiled is None, reason="no C compiler")
+def test_threads_of_the_compiled_loop_are_charged_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    charged: list[Cost] = []
+    monkeypatch.setattr("pipeline._bulk.files.charge", charged.append)
+    made = BatchOfFiles(PathTable.of(["6 ü.bin"] * 200, str(folder)), FileBuffers())
+    made.read(0, 200, threads=4)
+    made.read(0, 200, threads=1)
+    beside, alone = charged
+    assert min(beside) > 0
+    assert alone == Cost(), "the calling thread has a clock of its own"
 
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")

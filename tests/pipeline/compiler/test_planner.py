@@ -14,6 +14,7 @@ from pipeline import Pipeline, fn, types
 from pipeline._compiler.device_planner import PlannedBatch, Planner, simple_parts
 from pipeline._compiler.fused_gpu_images import FusedPictures
 from pipeline._compiler.partition import Halves, halves_by_device
+from pipeline._executor.cost import Costs
 from pipeline._executor.executor import make_operator
 from pipeline._executor.readers import BatchReads
 from pipeline._graph import Edge
@@ -132,7 +133,11 @@ def _launch_of(pipe: Pipeline, data: TensorListCPU, target: Samples) -> Any:
     for name, value in (("mirror", COINS), ("mean", MEANS)):
         batch.keep(nodes[1].argument_inputs[name], value)
     batch.keep(Edge(nodes[0].inputs[0].node), data)
-    return FusedPictures(nodes, operators).plan(batch, data.table(), lambda *_: (None, target))[0]
+    batch.costs = Costs()
+    launch, _ = FusedPictures(nodes, operators).plan(batch, data.table(), lambda *_: (None, target))
+    costs = batch.costs.totals()
+    assert all(costs[node.index].processor > 0 for node in nodes), "each operator's share is known"
+    return launch
 
 
 @pytest.mark.skipif(emulator.COMPILER is None, reason="needs a C++ compiler")

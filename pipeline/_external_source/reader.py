@@ -39,11 +39,13 @@ class Reader(ABC):
     Args:
         spec: the source.
         max_batch_size: of the pipeline; samples are numbered as if every batch before had this size.
+        catch: which exceptions of the source are a `ReadFailure`.
     """
 
-    def __init__(self, spec: SourceSpec, max_batch_size: int) -> None:
+    def __init__(self, spec: SourceSpec, max_batch_size: int, catch: type[BaseException] = Exception) -> None:
         self.spec = spec
         self.max_batch_size = max_batch_size
+        self.catch = catch
 
     @abstractmethod
     def read(self, info: BatchInfo, first: int, count: int) -> list[TensorList]:
@@ -91,7 +93,7 @@ class _SampleReader(Reader):
                     column.append(value)
             except StopIteration:
                 raise EndOfData from None
-            except Exception as error:
+            except self.catch as error:
                 raise ReadFailure(str(wanted), position) from error
         try:
             return [to_batch(column, None, "the source's samples") for column in columns]
@@ -110,7 +112,7 @@ class _BatchReader(Reader):
             return [to_batch(value, None, "the source's batch") for value in self._outputs(self._batch(info))]
         except StopIteration:
             raise EndOfData from None
-        except Exception as error:
+        except self.catch as error:
             raise ReadFailure(str(info), None) from error
 
     @abstractmethod
@@ -186,8 +188,8 @@ class _Pass:
 
 
 class _SampleItems(_SampleReader):
-    def __init__(self, spec: SourceSpec, max_batch_size: int) -> None:
-        super().__init__(spec, max_batch_size)
+    def __init__(self, spec: SourceSpec, max_batch_size: int, catch: type[BaseException] = Exception) -> None:
+        super().__init__(spec, max_batch_size, catch)
         self._pass = _Pass(spec)
 
     def _sample(self, wanted: SampleInfo) -> Any:
@@ -201,8 +203,8 @@ class _SampleItems(_SampleReader):
 
 
 class _BatchItems(_BatchReader):
-    def __init__(self, spec: SourceSpec, max_batch_size: int) -> None:
-        super().__init__(spec, max_batch_size)
+    def __init__(self, spec: SourceSpec, max_batch_size: int, catch: type[BaseException] = Exception) -> None:
+        super().__init__(spec, max_batch_size, catch)
         self._pass = _Pass(spec)
 
     def _batch(self, info: BatchInfo) -> Any:
@@ -215,8 +217,8 @@ class _BatchItems(_BatchReader):
         return self._pass.position(epoch)
 
 
-def make_reader(spec: SourceSpec, max_batch_size: int) -> Reader:
-    """Return what reads a source."""
+def make_reader(spec: SourceSpec, max_batch_size: int, catch: type[BaseException] = Exception) -> Reader:
+    """Return what reads a source; see `Reader`."""
     if spec.iterable:
-        return (_BatchItems if spec.batch else _SampleItems)(spec, max_batch_size)
-    return (_BatchCalls if spec.batch else _SampleCalls)(spec, max_batch_size)
+        return (_BatchItems if spec.batch else _SampleItems)(spec, max_batch_size, catch)
+    return (_BatchCalls if spec.batch else _SampleCalls)(spec, max_batch_size, catch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import site
@@ -10,10 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import cloudpickle
 
+from pipeline._concurrency.forking import no_forks
 from pipeline._external_source.parallel.protocol import CODEC, Start
 from pipeline._external_source.parallel.worker import Worker, prepare_process
 from pipeline._external_source.spec import SourceSpec
@@ -27,6 +30,7 @@ __all__ = ["PARENT_PYTHONPATH", "WorkerProcess", "fork_worker", "spawn_worker"]
 PARENT_PYTHONPATH = "DALI_PROXY_PARENT_PYTHONPATH"
 
 _POLL = 0.002  # seconds between looks whether a process has ended
+_KILLED_PATIENCE = 10.0  # seconds that the system may take to end a process that was killed
 
 
 class WorkerProcess:
@@ -63,25 +67,37 @@ class WorkerProcess:
         if not self.wait(1.0):
             return "closed its connection"
         code = os.waitstatus_to_exitcode(self._status or 0)
-        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        if code >= 0:
+            return f"ended with exit code {code}"
+        try:
+            return f"was killed by {signal.Signals(-code).name}"
+        except ValueError:  # real-time signals have no names
+            return f"was killed by signal {-code}"
 
     def end(self, timeout: float) -> None:
         """End the process: wait, then kill it."""
         self.channel.close()
         if not self.wait(timeout):
             os.kill(self.pid, signal.SIGKILL)
-            self.wait(timeout)
+            self.wait(_KILLED_PATIENCE)
 
 
 def fork_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProcess:
-    """Start a worker by forking this process: it has the sources already."""
-    ours, theirs = Channel.pair(CODEC)
-    sys.stdout.flush()  # what waits there would be written twice
-    sys.stderr.flush()
-    with theirs:
-        pid = os.fork()
-        if pid == 0:
-            _run_forked(theirs, specs, max_batch_size)
+    """Start a worker by forking this process: it has the sources already.
+
+    Raises:
+        WorkerError: the system refuses.
+    """
+    _flush_output()  # what waits there would be written twice
+    with no_forks:  # another child would keep the worker's end open, and the worker's death would not be seen
+        ours, theirs = Channel.pair(CODEC)
+        with theirs:
+            try:
+                pid = os.fork()
+            except OSError as error:
+                raise WorkerError(f"a worker of the parallel external sources could not be forked: {error}") from error
+            if pid == 0:
+                _run_forked(theirs, specs, max_batch_size)
     ours.peer_pid = pid
     return WorkerProcess(pid, ours)
 
@@ -90,6 +106,7 @@ def _run_forked(theirs: socket.socket, specs: Sequence[SourceSpec], max_batch_si
     """Be a worker, and never return: what the parent's stack would do next is not this process's business."""
     code = 1
     try:
+        gc.freeze()  # finalizers of inherited objects would wait for threads that only the parent has
         channel = Channel(theirs, CODEC, peer_pid=os.getppid())
         prepare_process(channel)
         Worker(channel, specs, max_batch_size).run()
@@ -98,10 +115,15 @@ def _run_forked(theirs: socket.socket, specs: Sequence[SourceSpec], max_batch_si
         sys.excepthook(*sys.exc_info())
     finally:
         try:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            _flush_output()
         finally:
             os._exit(code)
+
+
+def _flush_output() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # None, full or closed
+            stream.flush()
 
 
 def spawn_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProcess:

@@ -86,14 +86,15 @@ class Worker:
             answer = _describe(task, failure.wanted, failure.sample, failure.__cause__ or failure)
         except ChannelClosedError:
             raise
-        except Exception as error:  # noqa: BLE001 - the pool must hear of whatever it is
+        except BaseException as error:  # noqa: BLE001 - exits, too: the pool must hear of whatever it is
             answer = _describe(task, str(task.info), None, error)
         self._channel.send(answer)
 
     def _read(self, task: Task) -> Done:
         reader = self._readers.get(task.source)
         if reader is None:
-            reader = self._readers[task.source] = make_reader(self._specs[task.source], self._max_batch_size)
+            spec = self._specs[task.source]  # what ends a program, such as SystemExit, must not end this one
+            reader = self._readers[task.source] = make_reader(spec, self._max_batch_size, BaseException)
         if task.skip:
             reader.skip(task.skip, task.epoch)
         batches = reader.read(task.info, task.first, task.count)

@@ -14,15 +14,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import cloudpickle
-
+from pipeline import pickling
 from pipeline._concurrency.forking import no_forks
 from pipeline._external_source.parallel.protocol import CODEC, Start
 from pipeline._external_source.parallel.worker import Worker, prepare_process
 from pipeline._external_source.spec import SourceSpec
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.memory import SharedBlock
-from pipeline.errors import PipelineError, WorkerError
+from pipeline.errors import PipelineError, SerializationError, WorkerError
 
 __all__ = ["PARENT_PYTHONPATH", "WorkerProcess", "fork_worker", "spawn_worker"]
 
@@ -133,11 +132,11 @@ def spawn_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProc
         WorkerError: the sources can't be pickled.
     """
     try:
-        pickled = cloudpickle.dumps(tuple(specs))
-    except Exception as error:
-        raise WorkerError(
-            f'py_start_method="spawn" sends the sources to the workers, and one of them can\'t be pickled: {error}'
-        ) from error
+        pickled = pickling.dumps(
+            tuple(specs), {f"parallel external source {n}": spec.source for n, spec in enumerate(specs)}
+        )
+    except SerializationError as error:
+        raise WorkerError(f'py_start_method="spawn" sends the sources to the workers: {error}') from error
     ours, theirs = Channel.pair(CODEC)
     with theirs:
         process = subprocess.Popen(

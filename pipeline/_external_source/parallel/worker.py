@@ -18,7 +18,7 @@ from pipeline._ipc.channel import Channel
 from pipeline._ipc.errors import ChannelClosedError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.ring import Block, Ring
-from pipeline.errors import InputError
+from pipeline.errors import InputError, SerializationError
 from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["Worker", "prepare_process"]
@@ -42,11 +42,11 @@ class Worker:
 
     Args:
         channel: to the pool.
-        specs: the sources.
+        specs: the sources, or why there are none: every task fails with it.
         max_batch_size: of the pipeline.
     """
 
-    def __init__(self, channel: Channel, specs: Sequence[SourceSpec], max_batch_size: int) -> None:
+    def __init__(self, channel: Channel, specs: Sequence[SourceSpec] | SerializationError, max_batch_size: int) -> None:
         self._channel = channel
         self._specs = specs
         self._max_batch_size = max_batch_size
@@ -93,6 +93,8 @@ class Worker:
     def _read(self, task: Task) -> Done:
         reader = self._readers.get(task.source)
         if reader is None:
+            if isinstance(self._specs, SerializationError):
+                raise self._specs
             spec = self._specs[task.source]  # what ends a program, such as SystemExit, must not end this one
             reader = self._readers[task.source] = make_reader(spec, self._max_batch_size, BaseException)
         if task.skip:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
+import importlib
 import multiprocessing
 import os
 import signal
@@ -244,19 +246,23 @@ def test_source_that_kills_its_workers_costs_these_batches_only(method: dict[str
 
 
 @BOTH
-@pytest.mark.parametrize("workers", [1, 2])
-def test_worker_that_is_killed_from_outside_costs_nothing(method: dict[str, Any], workers: int) -> None:
-    pipe = pipe_of(numbered, batch=False, parallel=True, pipeline={**method, "py_num_workers": workers})
+def test_worker_that_is_killed_from_outside_costs_nothing(method: dict[str, Any]) -> None:
+    pipe = pipe_of(numbered, batch=False, parallel=True, pipeline=method)
     before = psutil.Process().children()
     pipe.build()
     for epoch in range(3):
         numbers = 100 * epoch
         assert run(pipe, 1) == [[[numbers, numbers + 1, numbers + 2]]]
-        for worker in new_children(before):
-            worker.kill()
+        kill_children(before)
         assert run(pipe, 2) == [[[numbers + 3, numbers + 4, numbers + 5]], E]
         pipe.reset()
     pipe.close()
+
+
+def kill_children(before: list[psutil.Process]) -> None:
+    for worker in new_children(before):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it was killed before, and has been waited for
+            worker.kill()
 
 
 def test_worker_that_is_killed_while_it_is_idle_is_replaced_when_it_is_needed() -> None:
@@ -271,10 +277,9 @@ def test_worker_that_is_killed_while_it_is_idle_is_replaced_when_it_is_needed() 
     pipe.close()
 
 
-@BOTH
 @pytest.mark.parametrize("cycle", ["no", "quiet", "raise"])
-def test_iterable_goes_on_where_its_killed_worker_was(method: dict[str, Any], cycle: str) -> None:
-    pipe = pipe_of(Counting, batch=True, parallel=True, cycle=cycle, pipeline=method)
+def test_iterable_goes_on_where_its_killed_worker_was(cycle: str) -> None:
+    pipe = pipe_of(Counting, batch=True, parallel=True, cycle=cycle, pipeline=FORK)
     before = psutil.Process().children()
     epochs: dict[str, list[Any]] = {
         "no": [[ONE, TWO, E], [E, E, E]],
@@ -285,8 +290,7 @@ def test_iterable_goes_on_where_its_killed_worker_was(method: dict[str, Any], cy
         made = []
         for _ in expected:
             made += run(pipe, 1)
-            for worker in new_children(before):
-                worker.kill()
+            kill_children(before)
         assert made == expected
         pipe.reset()
     pipe.close()
@@ -338,9 +342,8 @@ def test_workers_that_cannot_be_started_again_are_an_error_until_they_can(monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fork", refuse)
-        for worker in new_children(before):
-            worker.kill()
-        with pytest.raises(errors.WorkerError, match="could not be started again: .* no process is left"):
+        kill_children(before)
+        with pytest.raises(errors.WorkerError, match=r"could not be started again: .* no process is left"):
             run(pipe, 10)
     wait_until(lambda: succeeds(pipe), "a batch")  # those that were asked for ahead failed, too
     (numbers,) = run(pipe, 1)[0]
@@ -455,6 +458,20 @@ def test_what_cannot_be_pickled_cannot_be_sent_to_spawned_workers() -> None:
     pipe.close()
     pipe = pipe_of((batch(n) for n in range(2)), batch=True, parallel=True, pipeline=FORK)
     assert run(pipe, 3) == [ZERO, ONE, E]
+    pipe.close()
+
+
+def test_source_that_a_spawned_worker_cannot_load_is_an_error_of_each_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    lines = ["import os", f"assert os.getpid() == {os.getpid()}", "def source(info): pass"]
+    (tmp_path / "here_only.py").write_text("\n".join(lines))
+    source = importlib.import_module("here_only").source
+    pipe = pipe_of(source, batch=False, parallel=True, pipeline=SPAWN)
+    for _ in range(2):
+        with pytest.raises(errors.SourceError, match=r"can't be loaded in process \d+: AssertionError"):
+            pipe.run()
     pipe.close()
 
 

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Sequence
 
 from pipeline import pickling
-from pipeline._external_source.parallel.launch import PARENT_PYTHONPATH
 from pipeline._external_source.parallel.protocol import CODEC, Start
 from pipeline._external_source.parallel.worker import Worker, prepare_process
 from pipeline._external_source.spec import SourceSpec
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.memory import SharedBlock
 from pipeline.errors import SerializationError
+from pipeline.interpreter import restore_python_path
 
 
 def main() -> int:
@@ -29,7 +29,9 @@ def main() -> int:
     received = channel.receive(timeout=60)
     start = received.message
     assert isinstance(start, Start)
-    _restore_environment(start)
+    sys.path[:] = start.sys_path
+    os.environ.pop("PYTHONSAFEPATH", None)
+    restore_python_path()
     with SharedBlock.attach(received.fds[0], start.nbytes) as block:
         data = block.array.tobytes()
     specs: Sequence[SourceSpec] | SerializationError
@@ -39,15 +41,6 @@ def main() -> int:
         specs = error  # every task fails with it
     Worker(channel, specs, start.max_batch_size).run()
     return 0
-
-
-def _restore_environment(start: Start) -> None:
-    sys.path[:] = start.sys_path
-    os.environ.pop("PYTHONSAFEPATH", None)
-    inherited = os.environ.pop(PARENT_PYTHONPATH, "")
-    os.environ.pop("PYTHONPATH", None)
-    if inherited:
-        os.environ["PYTHONPATH"] = inherited
 
 
 if __name__ == "__main__":

@@ -5,14 +5,12 @@ from __future__ import annotations
 import gc
 import os
 import signal
-import site
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from pipeline import pickling
 from pipeline._concurrency.forking import no_forks
@@ -22,11 +20,9 @@ from pipeline._external_source.spec import SourceSpec
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.memory import SharedBlock
 from pipeline.errors import PipelineError, SerializationError, WorkerError
+from pipeline.interpreter import child_environment, import_path, interpreter_path
 
-__all__ = ["PARENT_PYTHONPATH", "WorkerProcess", "fork_worker", "spawn_worker"]
-
-#: The environment variable that keeps the user's PYTHONPATH while a worker starts with one of ours.
-PARENT_PYTHONPATH = "DALI_PROXY_PARENT_PYTHONPATH"
+__all__ = ["WorkerProcess", "fork_worker", "spawn_worker"]
 
 _POLL = 0.002  # seconds between looks whether a process has ended
 _KILLED_PATIENCE = 10.0  # seconds that the system may take to end a process that was killed
@@ -140,9 +136,9 @@ def spawn_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProc
     ours, theirs = Channel.pair(CODEC)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline._external_source.parallel", str(theirs.fileno())],
+            [interpreter_path(), "-m", "pipeline._external_source.parallel", str(theirs.fileno())],
             pass_fds=(theirs.fileno(),),
-            env=_environment(),
+            env=child_environment(PYTHONSAFEPATH="1"),  # the working directory may have modules like others
         )
     process.returncode = 0  # from now on, WorkerProcess waits for it
     ours.peer_pid = process.pid
@@ -150,21 +146,8 @@ def spawn_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProc
     try:
         with SharedBlock.create(len(pickled)) as block:
             block.array[:] = memoryview(pickled)
-            ours.send(Start(len(pickled), max_batch_size, tuple(sys.path)), (block.fd,), timeout=10)
+            ours.send(Start(len(pickled), max_batch_size, import_path()), (block.fd,), timeout=10)
     except PipelineError:
         worker.end(0)
         raise
     return worker
-
-
-def _environment() -> dict[str, str]:
-    """The child's environment: it must find this package, wherever the parent found it."""
-    package = str(Path(__file__).resolve().parents[3])
-    inherited = os.environ.get("PYTHONPATH", "")
-    paths = [inherited] if package in (*site.getsitepackages(), site.getusersitepackages()) else [package, inherited]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-        "PYTHONSAFEPATH": "1",  # the working directory may hold modules with the names of others
-        PARENT_PYTHONPATH: inherited,
-    }

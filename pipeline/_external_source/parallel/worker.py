@@ -19,6 +19,7 @@ from pipeline._ipc.errors import ChannelClosedError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.ring import Block, Ring
 from pipeline.errors import InputError, SerializationError
+from pipeline.interpreter import listen_to_signals
 from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["Worker", "prepare_process"]
@@ -124,7 +125,7 @@ def prepare_process(channel: Channel) -> None:
     """Make this process end with its pool, and leave Ctrl-C to the process that the pool is in."""
     signal.set_wakeup_fd(-1)  # an event loop that the parent may have is not this process's
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    listen_to_signals()
     threading.Thread(target=_end_with, args=(os.dup(channel.fileno()),), name="end-with-pool", daemon=True).start()
 
 

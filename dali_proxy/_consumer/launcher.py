@@ -77,6 +77,7 @@ class Launcher:
         self._lane = None if device_id is None else open_lane(device_id)
         self._lock = threading.RLock()  # a signal handler that closes may interrupt its holder
         self._copying: deque[tuple[Moment, Any]] = deque()  # slots, and memory that is copied from
+        self._unmarked: list[Any] = []  # the same, where CUDA failed to say when it has been read
         self.batches = 0
         self.cost = Cost()
 
@@ -170,9 +171,20 @@ class Launcher:
                 pointers = [whole.data_ptr() + place for place in (launch.pictures, launch.channels_table)]
                 defines = fused_defines(each.dtype, launch.channels, launch.planar, launch.rounded)
                 lane.launch(defines, pointers, (launch.tiles, launch.count))
-        finally:  # copies that were issued before an error go on
-            self._copying.append((lane.mark(), held))
+        except BaseException:
+            with suppress(Exception):  # the first error says more
+                self._hold(lane, held)
+            raise
+        self._hold(lane, held)
         return [each.tensors for each in shaped], [each.memory for each in shaped]
+
+    def _hold(self, lane: Lane, held: Any) -> None:
+        """Keep memory until the GPU has read it: copies that were issued before an error go on."""
+        try:
+            self._copying.append((lane.mark(), held))
+        except BaseException:
+            self._unmarked.append(held)
+            raise
 
 
 class _Shaped:

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import signal
 import socket
 import sys
 import threading
 import traceback
+from contextlib import suppress
 
-from dali_proxy._host.control import CONTROL_CODEC, PARENT_PYTHONPATH, Ready, Start, StartFailed, Stop
+from dali_proxy._host.control import CONTROL_CODEC, Ready, Start, StartFailed, Stop
 from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.host import Host
 from dali_proxy._host.options import HostOptions
+from dali_proxy._server.folders import remove_folder
 from pipeline import Pipeline
 from pipeline._codecs import nobody_trains_here
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
 from pipeline._ipc.memory import SharedBlock
+from pipeline.interpreter import listen_to_signals, restore_python_path
 
 _PATIENCE = 8.0  # seconds that batches on their way may take when the host ends
 
@@ -30,6 +32,7 @@ def main() -> int:
         sys.stderr.write("dali_proxy._host is started by DALIServer, not by hand\n")
         return 2
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
+    listen_to_signals()
     _allow_descriptors()
     control = Channel(socket.socket(fileno=int(sys.argv[1])), CONTROL_CODEC)
     received = control.receive(timeout=60)
@@ -51,7 +54,7 @@ def main() -> int:
             ),
         )
     except Exception as error:  # noqa: BLE001  # whatever it is, the parent raises it
-        if not _tell(control, StartFailed.of(error, traceback.format_exc()[-100_000:])):
+        if not _tell(control, StartFailed.of(error, traceback.format_exc())):
             _remove_traces(start)
         return 1
     signal.signal(signal.SIGTERM, lambda *_: host.stop("its process was terminated"))
@@ -75,13 +78,10 @@ def _allow_descriptors() -> None:
 def _become_like_parent(start: Start) -> None:
     """Take over what the user's callables may rely on."""
     if start.directory:
-        os.chdir(start.directory)
+        with suppress(OSError):  # it can't be entered (any more): what is there can't be opened in the parent, either
+            os.chdir(start.directory)
     sys.path[:] = start.sys_path
-    inherited = os.environ.pop(PARENT_PYTHONPATH, "")
-    if inherited:
-        os.environ["PYTHONPATH"] = inherited
-    else:
-        os.environ.pop("PYTHONPATH", None)
+    restore_python_path()
 
 
 def _read(received: Received) -> tuple[bytes, bytes]:
@@ -105,7 +105,7 @@ def _tell(control: Channel, message: object) -> bool:
 
 def _remove_traces(start: Start) -> None:
     """Remove what the parent would have removed."""
-    shutil.rmtree(os.path.dirname(start.path), ignore_errors=True)
+    remove_folder(os.path.dirname(start.path))
     remove_driver_files(os.getpid())
 
 

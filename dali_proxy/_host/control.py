@@ -6,17 +6,18 @@ import pickle
 from dataclasses import dataclass
 from typing import Annotated
 
+from dali_proxy._transport.labels import clip, clip_start
 from dali_proxy.errors import ProxyError
 from pipeline._ipc.messages import U32, U64, Codec, MaxLength
 from pipeline.errors import PipelineError
 
-__all__ = ["CONTROL_CODEC", "PARENT_PYTHONPATH", "Ready", "Start", "StartFailed", "Stop"]
+__all__ = ["CONTROL_CODEC", "Ready", "Start", "StartFailed", "Stop"]
 
-#: Environment variable that holds the parent's own PYTHONPATH while the host starts.
-PARENT_PYTHONPATH = "DALI_PROXY_PARENT_PYTHONPATH"
+_LONGEST_PICKLE = 1 << 20  # bytes
+_LONGEST_TEXT = 1 << 18
 
 Path = Annotated[str, MaxLength(1 << 14)]
-Pickled = Annotated[bytes, MaxLength(1 << 20)]
+Pickled = Annotated[bytes, MaxLength(_LONGEST_PICKLE)]
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class StartFailed:
     """
 
     error: Pickled
-    text: Annotated[str, MaxLength(1 << 18)]
+    text: Annotated[str, MaxLength(_LONGEST_TEXT)]
 
     @classmethod
     def of(cls, error: BaseException, text: str) -> StartFailed:
@@ -74,8 +75,11 @@ class StartFailed:
             data = pickle.dumps(error)
             pickle.loads(data)
         except Exception:  # noqa: BLE001  # pickling runs the code of any type
-            data = pickle.dumps(ProxyError(f"{type(error).__name__}: {error}"))
-        return cls(data, text)
+            data = b""
+        if not data or len(data) > _LONGEST_PICKLE:
+            reason = clip(f"{type(error).__name__}: {error}", _LONGEST_TEXT)
+            data = pickle.dumps(ProxyError(f"the server's process could not start: {reason}"))
+        return cls(data, clip_start(text, _LONGEST_TEXT))
 
     def rebuild(self) -> Exception:
         """Return the exception; its cause carries the host's traceback."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import site
 import subprocess
-import sys
-from pathlib import Path
 
 from dali_proxy._common.process_exit import how_ended
-from dali_proxy._host.control import CONTROL_CODEC, PARENT_PYTHONPATH, Ready, Start, StartFailed, Stop
+from dali_proxy._host.control import CONTROL_CODEC, Ready, Start, StartFailed, Stop
 from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.forks import prepare_for_forks
 from dali_proxy._host.options import HostOptions
@@ -19,6 +16,7 @@ from pipeline._concurrency.forking import no_forks
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.errors import ChannelClosedError, IPCError
 from pipeline._ipc.memory import SharedBlock
+from pipeline.interpreter import child_environment, import_path, interpreter_path
 
 __all__ = ["ProcessHost"]
 
@@ -89,10 +87,10 @@ class ProcessHost:
         try:
             with theirs:
                 return subprocess.Popen(
-                    [sys.executable, "-m", "dali_proxy._host", str(theirs.fileno())],
+                    [interpreter_path(), "-m", "dali_proxy._host", str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),
-                    env=_environment(),
+                    env=child_environment(),
                     cwd=os.path.dirname(options.path),  # empty, so no module there has the name of another
                     start_new_session=True,
                 )
@@ -109,7 +107,7 @@ class ProcessHost:
                 nbytes=len(pipeline),
                 planned_nbytes=len(options.planned_half),
                 directory=_working_directory(),
-                sys_path=tuple(path for path in sys.path if isinstance(path, str)),  # imports ignore others, too
+                sys_path=import_path(),
                 path=options.path,
                 key=options.key,
                 server=options.server,
@@ -141,17 +139,5 @@ class ProcessHost:
 def _working_directory() -> str:
     try:
         return os.getcwd()
-    except FileNotFoundError:  # somebody removed it
+    except OSError:  # somebody removed it, or it can't be read
         return ""
-
-
-def _environment() -> dict[str, str]:
-    """The child's environment: it must find this package, wherever the parent found it."""
-    package = str(Path(__file__).resolve().parents[2])
-    inherited = os.environ.get("PYTHONPATH", "")
-    paths = [inherited] if package in (*site.getsitepackages(), site.getusersitepackages()) else [package, inherited]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-        PARENT_PYTHONPATH: inherited,
-    }

@@ -203,7 +203,12 @@ class Runner:
 
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         self._scheduler.finished()
-        self._finish(request, staged, error)
+        try:
+            self._finish(request, staged, error)
+        except Exception as failed:  # noqa: BLE001  # an error that can't be described, for example
+            if staged is not None:
+                staged.discard()
+            self._finish(request, None, failed)
 
     def _finish(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
         if request.state is State.GONE:

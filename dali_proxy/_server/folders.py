@@ -9,9 +9,12 @@ import shutil
 import socket
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["is_refused", "new_folder", "remove_dead_folders"]
+from pipeline._ipc.connecting import short_path
+
+__all__ = ["is_refused", "make_folder", "new_folder", "remove_dead_folders", "remove_folder"]
 
 _PREFIX = "dali-proxy-"
 _OURS = re.compile(_PREFIX + "[0-9a-f]{16}")  # a folder of the user's may well begin with our name
@@ -20,7 +23,20 @@ _STARTING = 600.0  # seconds after which a folder with no socket is none of a se
 
 def new_folder() -> str:
     """Return the path of a folder that doesn't exist yet."""
-    return os.path.join(tempfile.gettempdir(), f"{_PREFIX}{secrets.token_hex(8)}")
+    return os.path.join(_parent_folder(), f"{_PREFIX}{secrets.token_hex(8)}")
+
+
+def make_folder(path: str) -> None:
+    """Make a folder that only this user can read and write, whatever the umask."""
+    os.mkdir(path, mode=0o700)
+    os.chmod(path, 0o700)
+
+
+def remove_folder(path: str | Path) -> None:
+    """Remove a folder and what is in it; also one that was just made, with a umask that allows nothing."""
+    with suppress(OSError):
+        os.chmod(path, 0o700)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_dead_folders() -> None:
@@ -29,11 +45,11 @@ def remove_dead_folders() -> None:
     The socket tells: the system refuses connections to one that nobody listens at, whatever the process that made it
     was called and in whichever container it ran.
     """
-    with os.scandir(tempfile.gettempdir()) as entries:
+    with os.scandir(_parent_folder()) as entries:
         found = [Path(entry.path) for entry in entries if _OURS.fullmatch(entry.name)]
     for folder in found:
         if _is_dead(folder):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
 
 
 def is_refused(path: str | Path) -> bool:
@@ -41,12 +57,17 @@ def is_refused(path: str | Path) -> bool:
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
-            probe.connect(str(path))
+            with short_path(str(path)) as short:
+                probe.connect(short)
         except ConnectionRefusedError:
             return True
         except OSError:  # no socket, or one whose server is busy
             return False
     return False
+
+
+def _parent_folder() -> str:
+    return os.path.abspath(tempfile.gettempdir())  # TMPDIR may be ".", which is another folder after a chdir
 
 
 def _is_dead(folder: Path) -> bool:

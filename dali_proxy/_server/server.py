@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import signal
 import threading
 import time
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dali_proxy._common.signals import unheard
 from dali_proxy._host import HostOptions, ProcessHost, ThreadHost
 from dali_proxy._nvidia.adopt import adopt, is_nvidia_pipeline
-from dali_proxy._server.folders import is_refused, new_folder, remove_dead_folders
+from dali_proxy._server.folders import is_refused, make_folder, new_folder, remove_dead_folders, remove_folder
 from dali_proxy._server.limits import check_limits, check_sizes
 from dali_proxy._server.placement import Placement, Placing
 from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats
@@ -59,7 +58,7 @@ class _Life:
         # Signal handlers may raise anywhere (torch's does when a worker died); nothing may be left undone for that.
         with unheard(signal.SIGCHLD), ExitStack() as steps:
             if os.getpid() == self.owner:
-                steps.callback(shutil.rmtree, self.directory, ignore_errors=True)
+                steps.callback(remove_folder, self.directory)
                 host, self.host = self.host, None
                 if host is not None:
                     steps.callback(host.stop, reason)
@@ -268,7 +267,7 @@ class DALIServer:
                 planned_half=self._placing.planned_half,
             )
             try:  # the folder's name is known before it exists, so that an interrupt at any moment leaves none
-                os.makedirs(self._life.directory, mode=0o700)
+                make_folder(self._life.directory)
                 self._life.host = _HOSTS[self.mode](pipeline.serialize_for_host(), options)
                 if self._placing.second_half is not None:
                     _ = self.consumer  # what is missing here is an error now

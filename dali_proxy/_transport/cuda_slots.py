@@ -50,19 +50,24 @@ class CudaPublisher:
         try:
             with cupy.cuda.Device(self._device_id):
                 self._copy(output, sources, slot, offsets)
+            return self._describe(output, slot, sources[0].dtype.name, offsets, dense), slot
         except BaseException:
             slot.discard()
             raise
+
+    def _describe(
+        self, output: TensorListGPU, slot: Slot[ExportedBuffer], dtype: str, offsets: list[int], dense: bool
+    ) -> OutputBatch:
         if dense:
             rows = [(0, len(output), *output.shape()[0])]
         else:
             rows = [(offset, *shape) for offset, shape in zip(offsets, output.shape(), strict=False)]
         table = np.array(rows, np.int64)
         handle = slot.memory.handle
-        described = OutputBatch(
+        return OutputBatch(
             device="cuda",
             device_id=self._device_id,
-            dtype=sources[0].dtype.name,
+            dtype=dtype,
             layout=output.layout(),
             dense=dense,
             ndim=table.shape[1] - 1,
@@ -71,7 +76,6 @@ class CudaPublisher:
             nbytes=slot.memory.nbytes,
             handle=handle.memory + handle.ready + handle.free,
         )
-        return described, slot
 
     def close(self) -> None:
         """Give back all memory, after the GPU has finished."""

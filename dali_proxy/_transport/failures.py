@@ -51,7 +51,7 @@ def describe(
     return Failure(
         client=client,
         seq=seq,
-        type_name=f"{type(origin).__module__}:{type(origin).__qualname__}",
+        type_name=clip(f"{type(origin).__module__}:{type(origin).__qualname__}"),
         arguments=_arguments(origin),
         message=clip(str(error), _LONG),
         operator=clip(operator),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pipeline._ipc.messages import MaxLength
 
-__all__ = ["Labels", "clip", "pack_labels", "unpack_labels"]
+__all__ = ["Labels", "clip", "clip_start", "pack_labels", "unpack_labels"]
 
 #: Field of a message: labels as `pack_labels` makes them.
 Labels = Annotated[str, MaxLength(1 << 23)]
@@ -21,10 +21,16 @@ def clip(text: str, nbytes: int = _LONGEST) -> str:
     """Shorten text to what a field of `nbytes` bytes takes."""
     if text.isascii() and len(text) <= nbytes:
         return text
-    data = text.encode(errors="replace")
+    data = text.encode(errors="surrogatepass")
     if len(data) <= nbytes:
-        return data.decode()
+        return text
     return data[: nbytes - 3].decode(errors="ignore") + "..."
+
+
+def clip_start(text: str, nbytes: int) -> str:
+    """Shorten text as `clip`, but keep its end, which says most of a traceback."""
+    data = text.encode(errors="surrogatepass")
+    return text if len(data) <= nbytes else data[-nbytes:].decode(errors="ignore")
 
 
 def pack_labels(indices: Sequence[Any]) -> str:
@@ -40,7 +46,7 @@ def pack_labels(indices: Sequence[Any]) -> str:
     text = _END.join(labels)
     if len(text) > _LONGEST or not text.isascii() or text.count(_END) != len(labels) - 1:
         text = _END.join([clip(label.replace(_END, "?")) for label in labels])
-    return text if len(text) * 4 <= _LONGEST_TEXT or len(text.encode()) <= _LONGEST_TEXT else ""
+    return text if len(text) * 4 <= _LONGEST_TEXT or len(text.encode(errors="surrogatepass")) <= _LONGEST_TEXT else ""
 
 
 def _any_known(indices: Sequence[Any]) -> bool:

@@ -51,9 +51,9 @@ DTYPES = {
 #: Slots of CUDA memory are numbered from here in messages.
 CUDA_SLOTS = 1 << 24
 
-_MAX_NDIM = 16
+_MAX_NDIM = 64  # NumPy has no more
 
-ShortName: TypeAlias = Annotated[str, MaxLength(32)]
+ShortName: TypeAlias = Annotated[str, MaxLength(64)]
 Text: TypeAlias = Annotated[str, MaxLength(1 << 20)]
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 
@@ -344,7 +344,7 @@ class Stats:
     """Answer to `StatsRequest`, as JSON."""
 
     token: U64
-    text: Text
+    text: Annotated[str, MaxLength(15 << 20)]
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from dali_proxy._transport.protocol import CUDA_SLOTS, DTYPES, OutputBatch, Resu
 from dali_proxy._transport.slots import Borrower, Slot, SlotPool
 from pipeline._bulk.gather import gather
 from pipeline._ipc.errors import ProtocolError
+from pipeline._ipc.frames import MAX_BODY
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.ring import ALIGNMENT
 from pipeline.tensors.cpu import TensorListCPU
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Account", "OutputBuffer", "ResultPublisher", "StagedResult"]
 
+
+_LONGEST_TABLES = MAX_BODY // 2  # bytes of the tables of a result, so that the rest fits, too
 
 #: NumPy takes a while to make a name.
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
@@ -167,6 +170,7 @@ class ResultPublisher:
         try:
             for output in outputs:
                 parts.append(self._stage_cpu(output) if isinstance(output, TensorListCPU) else self._stage_gpu(output))
+            _check_tables([output for output, _, _ in parts])
         except BaseException:
             StagedResult(parts).discard()
             raise
@@ -241,10 +245,17 @@ class ResultPublisher:
 
     def _stage_cpu(self, output: TensorListCPU) -> tuple[OutputBatch, Slot[Any] | None, Any]:
         slot = _slot_of(output)
-        if slot is not None:
+        if slot is None:
+            return self._stage_copy(output)
+        try:
             assert output.dense is not None  # _slot_of made sure
             rows = np.array([[output.dense.ctypes.data - slot.memory.address, *output.dense.shape]])
             return _describe(output, slot, output.dense.dtype, rows, True), slot, None
+        except BaseException:
+            slot.discard()
+            raise
+
+    def _stage_copy(self, output: TensorListCPU) -> tuple[OutputBatch, Slot[Any] | None, Any]:
         table = output.table()
         dense = output.is_dense_tensor()
         if dense:
@@ -257,12 +268,12 @@ class ResultPublisher:
         try:
             assert slot.array is not None  # it is on the CPU
             gather(output, slot.array, offsets)
+            whole = np.array([[0, len(table), *table.shapes[0]]])
+            rows = whole if dense else np.column_stack((offsets, table.shapes))
+            return _describe(output, slot, table.dtype, rows, dense), slot, None
         except BaseException:
             slot.discard()
             raise
-        whole = np.array([[0, len(table), *table.shapes[0]]])
-        rows = whole if dense else np.column_stack((offsets, table.shapes))
-        return _describe(output, slot, table.dtype, rows, dense), slot, None
 
     def _stage_block(self, planned: PlannedBatch) -> tuple[OutputBatch, Slot[Any] | None, Any]:
         slot = self.pool.allocate(planned.nbytes)
@@ -291,6 +302,16 @@ def _slot_of(output: TensorListCPU) -> Slot[SharedBlock] | None:
         return None
     offset = dense.ctypes.data - buffer.array.ctypes.data
     return buffer.take() if 0 <= offset <= buffer.array.nbytes - dense.nbytes else None
+
+
+def _check_tables(outputs: Sequence[OutputBatch]) -> None:
+    nbytes = sum(len(output.table) for output in outputs)
+    if nbytes > _LONGEST_TABLES:
+        arrays = sum(len(output.table) // (8 * (1 + output.ndim)) for output in outputs)
+        raise ProtocolError(
+            f"the shapes of {arrays} arrays in {len(outputs)} outputs take {nbytes} bytes, and a message has room for "
+            f"{_LONGEST_TABLES}: make smaller batches, or samples of one shape"
+        )
 
 
 def _describe(

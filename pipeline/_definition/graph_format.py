@@ -27,6 +27,8 @@ __all__ = ["FORMAT_VERSION", "SerializedPipeline", "decode_pipeline", "encode_pi
 MAGIC = b"dali-proxy pipeline\n"
 FORMAT_VERSION = 1
 
+_ERRORS = "surrogatepass"  # paths that aren't UTF-8 are text with surrogates in Python
+
 _ENUMS = {"dtype": DALIDataType, "image": DALIImageType, "interp": DALIInterpType}
 
 
@@ -66,7 +68,7 @@ def encode_pipeline(graph: Graph, arguments: Mapping[str, Any]) -> SerializedPip
             for node in graph.nodes
         ],
     }
-    return SerializedPipeline(MAGIC + msgpack.packb(content), encoder.objects)
+    return SerializedPipeline(MAGIC + msgpack.packb(content, unicode_errors=_ERRORS), encoder.objects)
 
 
 def decode_pipeline(data: bytes, objects: Mapping[str, Any] | None = None) -> tuple[Graph, dict[str, Any]]:
@@ -84,7 +86,7 @@ def decode_pipeline(data: bytes, objects: Mapping[str, Any] | None = None) -> tu
         raise SerializationError("these bytes are no serialized pipeline of dali-proxy")
     decoder = _Decoder(objects or {})
     try:
-        content = msgpack.unpackb(data[len(MAGIC) :], strict_map_key=False)
+        content = msgpack.unpackb(data[len(MAGIC) :], strict_map_key=False, unicode_errors=_ERRORS)
         if content["version"] != FORMAT_VERSION:
             raise SerializationError(
                 f"the pipeline was serialized in format {content['version']}, this version reads {FORMAT_VERSION}"

@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import cloudpickle
-
+from pipeline import pickling
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.description import DescribesGraph
 from pipeline._definition.graph_format import SerializedPipeline, decode_pipeline, encode_pipeline
@@ -108,12 +107,7 @@ class Serializes(DescribesGraph):
     def serialize_for_host(self) -> bytes:
         """Return the pipeline as bytes for a process of one's own; they hold code, never read them from elsewhere."""
         made = encode_pipeline(self.graph, {**self._arguments.given, "seed": self._arguments.drawn_seed})
-        try:
-            return bytes(cloudpickle.dumps((made.data, made.objects)))
-        except Exception as error:
-            raise SerializationError(
-                f"a source or another object of the pipeline can't be sent to another process: {error}"
-            ) from error
+        return pickling.dumps((made.data, made.objects), {repr(name): each for name, each in made.objects.items()})
 
     def with_graph(self, graph: Graph, **arguments: Any) -> Pipeline:
         """Return a pipeline that runs another graph as this one would: same arguments, same seed; not built yet.
@@ -128,7 +122,7 @@ class Serializes(DescribesGraph):
     @classmethod
     def from_host_bytes(cls, data: bytes) -> Pipeline:
         """Make a pipeline from what `serialize_for_host` returned, in a process of one's own."""
-        return _make(SerializedPipeline(*cloudpickle.loads(data)), {})
+        return _make(SerializedPipeline(*pickling.loads(data)), {})
 
 
 def _make(made: SerializedPipeline, overrides: Mapping[str, Any]) -> Pipeline:

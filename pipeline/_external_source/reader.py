@@ -223,7 +223,7 @@ class _BatchItems(_BatchReader):
 
 
 def make_reader(spec: SourceSpec, max_batch_size: int) -> Reader:
-    """Return what reads a source."""
+    """Return what reads a source; see `Reader`."""
     if spec.iterable:
         return (_BatchItems if spec.batch else _SampleItems)(spec, max_batch_size)
     return (_BatchCalls if spec.batch else _SampleCalls)(spec, max_batch_size)

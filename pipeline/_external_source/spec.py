@@ -9,6 +9,7 @@ from enum import Enum
 from typing import Any
 
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
+from pipeline.pickling import display_name
 
 __all__ = ["Cycle", "SourceOutput", "SourceSpec", "describe_source"]
 
@@ -58,11 +59,7 @@ class SourceSpec:
     @property
     def display(self) -> str:
         """How messages call the source: its name, and where it was written."""
-        source = self.source
-        written = inspect.unwrap(source) if callable(source) else source
-        code = getattr(getattr(written, "__func__", written), "__code__", None)
-        name = getattr(source, "__qualname__", None) or type(source).__qualname__
-        return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else str(name)
+        return display_name(self.source)
 
 
 @dataclass(frozen=True)

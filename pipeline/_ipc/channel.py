@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +84,7 @@ class Channel:
         handshake: if given, the peer must authenticate itself to it before anything is read or posted.
         peer_pid: the process at the other end, for messages.
         max_outgoing: bytes that may wait for a peer that doesn't read.
+        max_fds: most descriptors that the peer may send with a message.
 
     Attributes:
         peer_pid: the process at the other end.
@@ -97,6 +99,7 @@ class Channel:
         handshake: ServerHandshake | None = None,
         peer_pid: int = 0,
         max_outgoing: int = 8 << 20,
+        max_fds: int = MAX_FDS,
     ) -> None:
         sock.setblocking(False)
         self.peer_pid = peer_pid
@@ -107,7 +110,7 @@ class Channel:
         # holder.
         self._lock = threading.RLock()
         self._receive_lock = threading.Lock()
-        self._parser = FrameParser()
+        self._parser = FrameParser(max_fds)
         self._ready: deque[Received] = deque()
         self._outgoing = Outgoing(sock, peer_pid, max_outgoing)
         self._users = 0  # threads that use the socket: the last one closes it, so its number isn't reused under them
@@ -145,7 +148,7 @@ class Channel:
     def alive(self) -> bool:
         """Whether both ends are open. What the peer sent before it closed its end can still be received."""
         try:
-            with self._using():
+            with self.using():
                 return not self._wait(0, 0)
         except ChannelClosedError:
             return False
@@ -159,7 +162,7 @@ class Channel:
             ProtocolError: the message doesn't fit its schema.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._using():
+        with self.using():
             ticket = self._write(self._encode(message, fds), fds)
             while self._outgoing.written < ticket:
                 self._wait_until(select.POLLOUT, deadline, "to read")
@@ -196,7 +199,7 @@ class Channel:
         if not self._receive_lock.acquire(timeout=-1 if timeout is None else max(timeout, 0.0)):
             raise ChannelTimeoutError(f"another thread is receiving from process {self.peer_pid}")
         try:
-            with self._using():
+            with self.using():
                 while not self._ready:
                     self._wait_until(select.POLLIN, deadline, "to answer")
                     self._read()
@@ -217,7 +220,7 @@ class Channel:
                 returned).
             ProtocolError: what came is no message; the channel is closed.
         """
-        with self._receive_lock, self._using():
+        with self._receive_lock, self.using():
             if self._handshake is not None and not self._authenticate(self._handshake):
                 return []
             try:
@@ -269,7 +272,12 @@ class Channel:
         self._outgoing.close()
         self._ready.clear()
 
-    def _using(self) -> _Use:
+    def using(self) -> AbstractContextManager[None]:
+        """Keep the descriptor open while a thread polls it: the number can't become another file's, even in `close`.
+
+        Raises:
+            ChannelClosedError: the channel is closed.
+        """
         return _Use(self)
 
     def _check_open(self) -> None:

@@ -8,6 +8,7 @@ import os
 import selectors
 import threading
 import time
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -28,7 +29,8 @@ class ChannelServer:
     """Accepts clients at a path and hands over their messages, on the thread that calls `run`.
 
     Callbacks must not wait. Answers are sent with `Channel.post`, from any thread: what a client has no room
-    for is sent when it reads. A callback that raises ends that client's channel, and no other.
+    for is sent when it reads. A callback that raises ends that client's channel, and no other; what `call_soon`,
+    `call_later` and `watch` were given may raise, too: the server writes it to stderr and goes on.
 
     Args:
         path: where to listen.
@@ -81,11 +83,11 @@ class ChannelServer:
                 wait = None if not self._timers else max(self._timers[0][0] - time.monotonic(), 0.0)
                 for key, events in self._selector.select(wait):
                     if key.fd in self._selector.get_map():  # an earlier callback may have ended it
-                        key.data(events)
+                        _call(partial(key.data, events))
                 while self._calls and not self._stopping:
-                    self._calls.popleft()()
+                    _call(self._calls.popleft())
                 while self._timers and self._timers[0][0] <= time.monotonic():
-                    heapq.heappop(self._timers)[2]()
+                    _call(heapq.heappop(self._timers)[2])
         finally:
             self.close()
 
@@ -206,3 +208,11 @@ class ChannelServer:
         finally:
             for unhandled in received:
                 unhandled.close_fds()
+
+
+def _call(callback: Callable[[], object]) -> None:
+    """Call what isn't a client's; whatever it raises must not end the server for all clients."""
+    try:
+        callback()
+    except Exception:  # noqa: BLE001
+        traceback.print_exc()

@@ -6,6 +6,7 @@ import os
 import select
 import threading
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import numpy as np
@@ -13,18 +14,22 @@ import numpy as np
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, ProtocolError
 from pipeline._ipc.memory import SharedBlock, as_descriptor_error
 
-__all__ = ["CompletionReader", "CompletionWriter", "HasFileno"]
+__all__ = ["CompletionReader", "CompletionWriter", "Peer"]
 
 _PAGE = 4096
 _COUNT, _WAITING = 0, 1  # places of 8 bytes in the page: the writer's counter, and whether the reader waits for it
 _GLANCE = 0.1  # seconds between looks at the counter while waiting; see `CompletionReader._await`
+_CLOSED = "the channel to the reader of the shared memory is closed"
 _HANG_UP = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
 
 
-class HasFileno(Protocol):
+class Peer(Protocol):
     """Something with a descriptor, such as a channel."""
 
     def fileno(self) -> int: ...
+
+    def using(self) -> AbstractContextManager[None]:
+        """Keep the descriptor open; raises `ChannelClosedError` if it is closed."""
 
 
 class CompletionWriter:
@@ -105,9 +110,15 @@ class CompletionReader:
         peer: the channel whose end means that the counter will never move again.
     """
 
-    def __init__(self, page: int, doorbell: int, peer: HasFileno | None = None) -> None:
+    def __init__(self, page: int, doorbell: int, peer: Peer | None = None) -> None:
         self._doorbell = doorbell
         self._peer = peer
+        # Guards _waiters and _closed. What closes this in a finalizer or signal handler may interrupt its holder.
+        self._lock = threading.RLock()
+        self._waiters = (
+            0  # threads that poll the doorbell: the last one closes it, so its number isn't reused meanwhile
+        )
+        self._closed = False
         try:
             self._page = SharedBlock.attach(page, _PAGE)
         except BaseException:
@@ -115,7 +126,6 @@ class CompletionReader:
             raise
         self._page.close_fd()
         self._words = self._page.array[:16].data.cast("q")  # NumPy would take three times as long for a number
-        self._order = threading.Lock()
 
     @property
     def count(self) -> int:
@@ -130,18 +140,28 @@ class CompletionReader:
             ChannelTimeoutError: it takes longer than `timeout` seconds.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        doorbell = self._doorbell
-        peer = None if self._peer is None else self._peer.fileno()
-        if doorbell < 0 or (peer is not None and peer < 0):
-            raise ChannelClosedError("the channel to the reader of the shared memory is closed")
-        poll = select.poll()
-        poll.register(doorbell, select.POLLIN)
-        if peer is not None:
-            poll.register(peer, select.POLLRDHUP)
+        with self._lock:
+            if self._closed:
+                raise ChannelClosedError(_CLOSED)
+            self._waiters += 1
         try:
-            with self._order:
+            with nullcontext() if self._peer is None else self._peer.using():
+                self._poll(count, deadline, timeout)
+        finally:
+            with self._lock:
+                self._waiters -= 1
+                if self._closed and not self._waiters:
+                    os.close(self._doorbell)
+
+    def _poll(self, count: int, deadline: float | None, timeout: float | None) -> None:
+        poll = select.poll()
+        poll.register(self._doorbell, select.POLLIN)
+        if self._peer is not None:
+            poll.register(self._peer.fileno(), select.POLLRDHUP)
+        try:
+            with self._lock:
                 self._words[_WAITING] = 1
-            with self._order:  # taken anew: the word is written before the counter is read
+            with self._lock:  # taken anew: the word is written before the counter is read
                 pass
             self._await(count, poll, deadline, timeout)
         finally:
@@ -149,6 +169,8 @@ class CompletionReader:
 
     def _await(self, count: int, poll: select.poll, deadline: float | None, timeout: float | None) -> None:
         while self.count < count:
+            if self._closed:
+                raise ChannelClosedError(_CLOSED)
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise ChannelTimeoutError(f"request {count - 1} was not read within {timeout:g} s")
@@ -164,7 +186,13 @@ class CompletionReader:
                     raise ChannelClosedError("the reader of the shared memory is gone")
 
     def close(self) -> None:
-        doorbell, self._doorbell = self._doorbell, -1
-        if doorbell >= 0:
-            os.close(doorbell)
-        self._page.close()
+        """Let go of the page and the doorbell; a thread that waits is woken."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            self._page.close()
+            if self._waiters:
+                os.eventfd_write(self._doorbell, 1)
+            else:
+                os.close(self._doorbell)

@@ -12,10 +12,11 @@ from contextlib import contextmanager, suppress
 from pipeline._ipc.authentication import ClientHandshake, ServerHandshake, check_peer
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.errors import AuthenticationError, ChannelClosedError, ChannelTimeoutError
+from pipeline._ipc.frames import MAX_FRAME_FDS
 from pipeline._ipc.memory import as_descriptor_error
 from pipeline._ipc.messages import Codec
 
-__all__ = ["Listener", "connect"]
+__all__ = ["Listener", "connect", "short_path"]
 
 _LONGEST_PATH = 100  # the kernel takes 107 bytes
 _TIMEVAL = struct.Struct("ll")
@@ -34,11 +35,11 @@ def connect(path: str, key: bytes, codec: Codec, timeout: float = 10.0) -> Chann
     try:
         # The kernel's own deadline for a connect that waits for room in the server's queue.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(int(timeout), int(timeout % 1 * 1e6) or 1))
-        with _short_path(path) as short:
+        with short_path(path) as short:
             sock.connect(short)
         peer_pid = check_peer(sock)
         _shake_hands(sock, ClientHandshake(key), deadline)
-        return Channel(sock, codec, peer_pid=peer_pid)
+        return Channel(sock, codec, peer_pid=peer_pid, max_fds=MAX_FRAME_FDS)
     except BaseException as error:
         sock.close()
         if isinstance(error, (TimeoutError, BlockingIOError)):
@@ -70,7 +71,7 @@ class Listener:
             nameless = path + ".new"
             with suppress(FileNotFoundError):
                 os.unlink(nameless)
-            with _short_path(nameless) as short:
+            with short_path(nameless) as short:
                 self._sock.bind(short)
             os.chmod(nameless, 0o600)
             self._sock.listen(128)
@@ -133,7 +134,7 @@ def _new_socket() -> socket.socket:
 
 
 @contextmanager
-def _short_path(path: str) -> Iterator[str]:
+def short_path(path: str) -> Iterator[str]:
     """The path, or another one for the same place that a socket address has room for."""
     if len(os.fsencode(path)) <= _LONGEST_PATH:
         yield path

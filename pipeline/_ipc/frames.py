@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from pipeline._ipc.errors import ProtocolError
 
-__all__ = ["MAX_BODY", "MAX_FDS", "Frame", "FrameParser", "close_all", "encode_frame"]
+__all__ = ["MAX_BODY", "MAX_FDS", "MAX_FRAME_FDS", "Frame", "FrameParser", "close_all", "encode_frame"]
 
 MAX_BODY = 16 << 20  # what is parsed takes up to 35 times as much memory
-MAX_FDS = 64  # in one frame; the kernel allows 253
+MAX_FDS = 64  # in one call; the kernel allows 253
+MAX_FRAME_FDS = (1 << 16) - 1  # in one frame, sent by several calls
 
 _HEADER = struct.Struct("<IHH")  # bytes of the body, type, descriptors
 
@@ -33,7 +34,7 @@ def encode_frame(number: int, body: bytes, fds: int) -> bytes:
     Raises:
         ProtocolError: it would be larger than a peer accepts.
     """
-    if len(body) > MAX_BODY or fds > MAX_FDS:
+    if len(body) > MAX_BODY or fds > min(MAX_FRAME_FDS, MAX_FDS * (_HEADER.size + len(body))):
         raise ProtocolError(f"a message of {len(body)} bytes and {fds} descriptors is too large to send")
     return _HEADER.pack(len(body), number, fds) + body
 
@@ -47,11 +48,15 @@ def close_all(fds: Iterable[int]) -> None:
 class FrameParser:
     """Cuts what arrives, in whatever pieces, into frames.
 
-    Descriptors travel beside the bytes, in order: the kernel delivers those of a frame with its first byte
-    at the latest, and never those of a later one before it was read up to there.
+    Descriptors travel beside the bytes, in order: the kernel delivers those of a frame with its first bytes (a byte for
+    each `MAX_FDS` of them) at the latest, and never those of a later one before it was read up to there.
+
+    Args:
+        max_fds: most descriptors that may come with a frame.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, max_fds: int = MAX_FDS) -> None:
+        self._max_fds = max_fds
         self._buffer = bytearray()
         self._fds: deque[int] = deque()
 
@@ -77,7 +82,7 @@ class FrameParser:
         try:
             while len(buffer) - start >= _HEADER.size:
                 length, number, count = _HEADER.unpack_from(buffer, start)
-                if length > MAX_BODY or count > MAX_FDS:
+                if length > MAX_BODY or count > self._max_fds:
                     raise ProtocolError(f"a frame of {length} bytes and {count} descriptors is over the limit")
                 end = start + _HEADER.size + length
                 if len(buffer) < end:
@@ -87,7 +92,7 @@ class FrameParser:
                 taken = tuple(self._fds.popleft() for _ in range(count))
                 frames.append(Frame(number, bytes(memoryview(buffer)[start + _HEADER.size : end]), taken))
                 start = end
-            if len(self._fds) > MAX_FDS or (self._fds and start == len(buffer)):
+            if len(self._fds) > self._expected(start):
                 raise ProtocolError("descriptors came that no message announced")
         except ProtocolError:
             for frame in frames:
@@ -95,6 +100,13 @@ class FrameParser:
             raise
         del buffer[:start]
         return frames
+
+    def _expected(self, start: int) -> int:
+        """How many descriptors may have come with the part of a frame that begins at an offset."""
+        there = len(self._buffer) - start
+        if there < _HEADER.size:
+            return MAX_FDS * there
+        return int(_HEADER.unpack_from(self._buffer, start)[2])
 
     def close(self) -> None:
         """Close the descriptors of a frame that never became whole."""

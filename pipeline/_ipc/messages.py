@@ -45,6 +45,9 @@ _DEFAULT_TEXT = MaxLength(1 << 12)
 _DEFAULT_BYTES = MaxLength(1 << 24)
 _DEFAULT_ITEMS = MaxLength(1 << 16)
 
+# Paths that aren't UTF-8 are text with surrogates in Python, and so are messages that name them.
+_ERRORS = "surrogatepass"
+
 _Convert = Callable[[Any], Any]
 
 
@@ -103,10 +106,7 @@ class Codec:
         number = self._numbers.get(type(message))
         if number is None:
             raise ProtocolError(f"{type(message).__name__} is no message of this protocol")
-        try:
-            body = msgpack.packb(self._fields[number].to_wire(message))
-        except UnicodeEncodeError as error:
-            raise ProtocolError(f"{type(message).__name__}: text that is no Unicode ({error})") from error
+        body = msgpack.packb(self._fields[number].to_wire(message), unicode_errors=_ERRORS)
         return number, bytes(body)
 
     def decode(self, number: int, body: bytes | bytearray | memoryview) -> Any:
@@ -119,7 +119,14 @@ class Codec:
         if field is None:
             raise ProtocolError(f"unknown message type {number}")
         try:
-            wire = msgpack.unpackb(body, use_list=False, raw=False, strict_map_key=True, ext_hook=_refuse_extension)
+            wire = msgpack.unpackb(
+                body,
+                use_list=False,
+                raw=False,
+                strict_map_key=True,
+                ext_hook=_refuse_extension,
+                unicode_errors=_ERRORS,
+            )
         except (
             ValueError,
             TypeError,
@@ -212,7 +219,8 @@ def _sized_field(kind: type[Sized], limit: MaxLength, where: str) -> _Field:
 
     def check(value: Any) -> Any:
         if type(value) is not kind or len(value) > length:
-            raise ProtocolError(f"{where} must be {kind.__name__} of at most {length}, not {type(value).__name__}")
+            given = f"{type(value).__name__} of {len(value)}" if type(value) is kind else type(value).__name__
+            raise ProtocolError(f"{where} must be {kind.__name__} of at most {length}, not {given}")
         return value
 
     return _Field(check, check)
@@ -223,7 +231,7 @@ def _text_field(limit: MaxLength, where: str) -> _Field:
 
     def check(value: Any) -> Any:
         # Characters take up to 4 bytes: count them only where it matters.
-        if type(value) is not str or (len(value) * 4 > length and len(value.encode()) > length):
+        if type(value) is not str or (len(value) * 4 > length and len(value.encode(errors=_ERRORS)) > length):
             raise ProtocolError(f"{where} must be text of at most {length} bytes, not {type(value).__name__}")
         return value
 

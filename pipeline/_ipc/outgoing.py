@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from pipeline._ipc.errors import ChannelClosedError, ChannelOverflowError
-from pipeline._ipc.frames import close_all
+from pipeline._ipc.frames import MAX_FDS, close_all
 from pipeline._ipc.memory import as_descriptor_error
 
 __all__ = ["Outgoing"]
@@ -18,12 +18,17 @@ __all__ = ["Outgoing"]
 class _Frame:
     """A frame of which some bytes wait for the peer to read."""
 
-    __slots__ = ("data", "fds", "started")
+    __slots__ = ("data", "fds", "owned")
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, fds: Sequence[int]) -> None:
         self.data = memoryview(data)
-        self.started = False  # its descriptors went with the first byte
-        self.fds: tuple[int, ...] = ()  # duplicates, ours to close once they are sent
+        self.fds = tuple(fds)  # those that weren't sent
+        self.owned = False  # they are duplicates, to be closed once they are sent
+
+    def close(self) -> None:
+        if self.owned:
+            close_all(self.fds)
+            self.fds = ()
 
 
 class Outgoing:
@@ -60,12 +65,17 @@ class Outgoing:
         nbytes = sum(len(frame.data) for frame in self._waiting)
         if nbytes and nbytes + len(data) > self._limit:
             raise ChannelOverflowError(f"process {self._peer_pid} doesn't read: {nbytes} bytes wait for it")
-        frame = _Frame(data)
-        if not self._waiting and self._push(frame, fds):
-            self.written += 1
-            return self.written
-        if not frame.started:
-            frame.fds = self._duplicate(fds)
+        frame = _Frame(data, fds)
+        if len(fds) > MAX_FDS:  # before anything is sent: half a frame would be an error of all that follow
+            self._duplicate(frame)
+        try:
+            if not self._waiting and self._push(frame):
+                self.written += 1
+                return self.written
+        except BaseException:
+            frame.close()
+            raise
+        self._duplicate(frame)
         self._waiting.append(frame)
         return self.written + len(self._waiting)
 
@@ -76,12 +86,7 @@ class Outgoing:
             ChannelClosedError: the peer is gone.
         """
         while self._waiting:
-            frame = self._waiting[0]
-            done = self._push(frame, frame.fds)
-            if frame.started:
-                close_all(frame.fds)
-                frame.fds = ()
-            if not done:
+            if not self._push(self._waiting[0]):
                 return False
             self._waiting.popleft()
             self.written += 1
@@ -90,32 +95,38 @@ class Outgoing:
     def close(self) -> None:
         """Drop what waits."""
         for frame in self._waiting:
-            close_all(frame.fds)
+            frame.close()
         self._waiting.clear()
 
-    def _push(self, frame: _Frame, fds: Sequence[int]) -> bool:
+    def _push(self, frame: _Frame) -> bool:
         """Write a frame until the socket is full. Return whether all of it is out."""
         while frame.data:
-            rights = array.array("i", () if frame.started else fds)
-            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if rights else []
+            fds = frame.fds[:MAX_FDS]
+            # Where more descriptors are left than one call takes, each part goes with a byte of the frame.
+            data = frame.data if len(fds) == len(frame.fds) else frame.data[:1]
+            ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
             try:
-                count = self._sock.sendmsg([frame.data], ancillary, socket.MSG_NOSIGNAL)
+                count = self._sock.sendmsg([data], ancillary, socket.MSG_NOSIGNAL)
             except BlockingIOError:
                 return False
             except (BrokenPipeError, ConnectionResetError):
                 raise ChannelClosedError(f"process {self._peer_pid} closed the connection, or died") from None
             except OSError as error:
                 raise as_descriptor_error(error, f"could not write to process {self._peer_pid}") from error
-            frame.started = True
             frame.data = frame.data[count:]
+            frame.fds = frame.fds[len(fds) :]
+            if frame.owned:
+                close_all(fds)
         return True
 
-    def _duplicate(self, fds: Sequence[int]) -> tuple[int, ...]:
+    def _duplicate(self, frame: _Frame) -> None:
+        if frame.owned:
+            return
         copies: list[int] = []
         try:
-            for fd in fds:
+            for fd in frame.fds:
                 copies.append(os.dup(fd))
         except OSError as error:
             close_all(copies)
             raise as_descriptor_error(error, f"could not keep descriptors for process {self._peer_pid}") from error
-        return tuple(copies)
+        frame.fds, frame.owned = tuple(copies), True

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from pipeline import Pipeline, fn
 from pipeline._codecs.turns import training_beside
 from pipeline.errors import SerializationError
 from pipeline.types import SampleInfo
+from tests.environment import with_project
 
 BATCH_SIZE = 4
 
@@ -97,6 +101,50 @@ def test_workers_end_with_the_server() -> None:
     assert len(workers) == 2
     server.stop()
     assert not any(worker.is_running() for worker in workers)
+
+
+def test_epochs_are_whole_after_processes_of_a_source_were_killed(serve: Callable[..., DALIServer]) -> None:
+    server = serve(pipe_with(thousandfold, batch=False, parallel=True))
+    loader = DataLoader(server, Numbers(server), batch_size=BATCH_SIZE, num_workers=1)
+    for epoch in range(3):
+        assert server.pid is not None
+        for process in psutil.Process(server.pid).children():
+            process.kill()
+        values = torch.cat([batch[1] for batch in loader]).tolist()
+        assert values == [1000 * index + epoch for index in range(12)]
+
+
+SPAWNING = """
+import numpy as np
+import torch.multiprocessing
+from torch.utils.data import default_collate
+
+from dali_proxy import DALIServer
+from pipeline import Pipeline, fn
+
+def plus_one(array):
+    return array + 1
+
+def source(info):
+    return np.int64(info.idx_in_epoch)
+
+def train(rank):
+    with Pipeline(batch_size=2, num_threads=1, device_id=None, py_num_workers=1) as pipe:
+        numbers = fn.python_function(fn.external_source(name="x"), function=plus_one)
+        pipe.set_outputs(numbers, fn.external_source(source, batch=False, parallel=True))
+    with DALIServer(pipe) as server:
+        print(server.produce_data(default_collate([server.proxy(np.int64(5)), server.proxy(np.int64(6))])))
+
+if __name__ == "__main__":
+    torch.multiprocessing.spawn(train)
+"""
+
+
+def test_functions_of_a_script_work_in_processes_that_torch_spawned(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(SPAWNING)
+    done = subprocess.run([sys.executable, script], env=with_project(), capture_output=True, text=True)
+    assert done.stdout == "[tensor([6, 7]), tensor([0, 1])]\n", done.stderr
 
 
 def test_a_source_that_cannot_travel_says_so() -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Sequence
 
-import cloudpickle
-
-from pipeline._external_source.parallel.launch import PARENT_PYTHONPATH
+from pipeline import pickling
 from pipeline._external_source.parallel.protocol import CODEC, Start
 from pipeline._external_source.parallel.worker import Worker, prepare_process
+from pipeline._external_source.spec import SourceSpec
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.memory import SharedBlock
+from pipeline.errors import SerializationError
+from pipeline.interpreter import restore_python_path
 
 
 def main() -> int:
@@ -27,20 +29,18 @@ def main() -> int:
     received = channel.receive(timeout=60)
     start = received.message
     assert isinstance(start, Start)
-    _restore_environment(start)
-    with SharedBlock.attach(received.fds[0], start.nbytes) as block:
-        specs = cloudpickle.loads(block.array.tobytes())
-    Worker(channel, specs, start.max_batch_size).run()
-    return 0
-
-
-def _restore_environment(start: Start) -> None:
     sys.path[:] = start.sys_path
     os.environ.pop("PYTHONSAFEPATH", None)
-    inherited = os.environ.pop(PARENT_PYTHONPATH, "")
-    os.environ.pop("PYTHONPATH", None)
-    if inherited:
-        os.environ["PYTHONPATH"] = inherited
+    restore_python_path()
+    with SharedBlock.attach(received.fds[0], start.nbytes) as block:
+        data = block.array.tobytes()
+    specs: Sequence[SourceSpec] | SerializationError
+    try:
+        specs = pickling.loads(data)
+    except SerializationError as error:
+        specs = error  # every task fails with it
+    Worker(channel, specs, start.max_batch_size).run()
+    return 0
 
 
 if __name__ == "__main__":

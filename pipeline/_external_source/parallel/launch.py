@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
-import site
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import suppress
 
-import cloudpickle
-
+from pipeline import pickling
+from pipeline._concurrency.forking import no_forks
 from pipeline._external_source.parallel.protocol import CODEC, Start
 from pipeline._external_source.parallel.worker import Worker, prepare_process
 from pipeline._external_source.spec import SourceSpec
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.memory import SharedBlock
-from pipeline.errors import PipelineError, WorkerError
+from pipeline.errors import PipelineError, SerializationError, WorkerError
+from pipeline.interpreter import child_environment, import_path, interpreter_path
 
-__all__ = ["PARENT_PYTHONPATH", "WorkerProcess", "fork_worker", "spawn_worker"]
-
-#: The environment variable that keeps the user's PYTHONPATH while a worker starts with one of ours.
-PARENT_PYTHONPATH = "DALI_PROXY_PARENT_PYTHONPATH"
+__all__ = ["WorkerProcess", "fork_worker", "spawn_worker"]
 
 _POLL = 0.002  # seconds between looks whether a process has ended
+_KILLED_PATIENCE = 10.0  # seconds that the system may take to end a process that was killed
 
 
 class WorkerProcess:
@@ -63,25 +62,37 @@ class WorkerProcess:
         if not self.wait(1.0):
             return "closed its connection"
         code = os.waitstatus_to_exitcode(self._status or 0)
-        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        if code >= 0:
+            return f"ended with exit code {code}"
+        try:
+            return f"was killed by {signal.Signals(-code).name}"
+        except ValueError:  # real-time signals have no names
+            return f"was killed by signal {-code}"
 
     def end(self, timeout: float) -> None:
         """End the process: wait, then kill it."""
         self.channel.close()
         if not self.wait(timeout):
             os.kill(self.pid, signal.SIGKILL)
-            self.wait(timeout)
+            self.wait(_KILLED_PATIENCE)
 
 
 def fork_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProcess:
-    """Start a worker by forking this process: it has the sources already."""
-    ours, theirs = Channel.pair(CODEC)
-    sys.stdout.flush()  # what waits there would be written twice
-    sys.stderr.flush()
-    with theirs:
-        pid = os.fork()
-        if pid == 0:
-            _run_forked(theirs, specs, max_batch_size)
+    """Start a worker by forking this process: it has the sources already.
+
+    Raises:
+        WorkerError: the system refuses.
+    """
+    _flush_output()  # what waits there would be written twice
+    with no_forks:  # another child would keep the worker's end open, and the worker's death would not be seen
+        ours, theirs = Channel.pair(CODEC)
+        with theirs:
+            try:
+                pid = os.fork()
+            except OSError as error:
+                raise WorkerError(f"a worker of the parallel external sources could not be forked: {error}") from error
+            if pid == 0:
+                _run_forked(theirs, specs, max_batch_size)
     ours.peer_pid = pid
     return WorkerProcess(pid, ours)
 
@@ -90,6 +101,7 @@ def _run_forked(theirs: socket.socket, specs: Sequence[SourceSpec], max_batch_si
     """Be a worker, and never return: what the parent's stack would do next is not this process's business."""
     code = 1
     try:
+        gc.freeze()  # finalizers of inherited objects would wait for threads that only the parent has
         channel = Channel(theirs, CODEC, peer_pid=os.getppid())
         prepare_process(channel)
         Worker(channel, specs, max_batch_size).run()
@@ -98,10 +110,15 @@ def _run_forked(theirs: socket.socket, specs: Sequence[SourceSpec], max_batch_si
         sys.excepthook(*sys.exc_info())
     finally:
         try:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            _flush_output()
         finally:
             os._exit(code)
+
+
+def _flush_output() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # None, full or closed
+            stream.flush()
 
 
 def spawn_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProcess:
@@ -111,17 +128,17 @@ def spawn_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProc
         WorkerError: the sources can't be pickled.
     """
     try:
-        pickled = cloudpickle.dumps(tuple(specs))
-    except Exception as error:
-        raise WorkerError(
-            f'py_start_method="spawn" sends the sources to the workers, and one of them can\'t be pickled: {error}'
-        ) from error
+        pickled = pickling.dumps(
+            tuple(specs), {f"parallel external source {n}": spec.source for n, spec in enumerate(specs)}
+        )
+    except SerializationError as error:
+        raise WorkerError(f'py_start_method="spawn" sends the sources to the workers: {error}') from error
     ours, theirs = Channel.pair(CODEC)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline._external_source.parallel", str(theirs.fileno())],
+            [interpreter_path(), "-m", "pipeline._external_source.parallel", str(theirs.fileno())],
             pass_fds=(theirs.fileno(),),
-            env=_environment(),
+            env=child_environment(PYTHONSAFEPATH="1"),  # the working directory may have modules like others
         )
     process.returncode = 0  # from now on, WorkerProcess waits for it
     ours.peer_pid = process.pid
@@ -129,21 +146,8 @@ def spawn_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProc
     try:
         with SharedBlock.create(len(pickled)) as block:
             block.array[:] = memoryview(pickled)
-            ours.send(Start(len(pickled), max_batch_size, tuple(sys.path)), (block.fd,), timeout=10)
+            ours.send(Start(len(pickled), max_batch_size, import_path()), (block.fd,), timeout=10)
     except PipelineError:
         worker.end(0)
         raise
     return worker
-
-
-def _environment() -> dict[str, str]:
-    """The child's environment: it must find this package, wherever the parent found it."""
-    package = str(Path(__file__).resolve().parents[3])
-    inherited = os.environ.get("PYTHONPATH", "")
-    paths = [inherited] if package in (*site.getsitepackages(), site.getusersitepackages()) else [package, inherited]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-        "PYTHONSAFEPATH": "1",  # the working directory may hold modules with the names of others
-        PARENT_PYTHONPATH: inherited,
-    }

@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -17,7 +18,7 @@ from pipeline._external_source.parallel.launch import WorkerProcess, fork_worker
 from pipeline._external_source.parallel.packing import lend, unpack
 from pipeline._external_source.parallel.protocol import Done, Ended, Failed, Segment, Task
 from pipeline._external_source.reader import EndOfData
-from pipeline._external_source.spec import SourceSpec
+from pipeline._external_source.spec import Cycle, SourceSpec
 from pipeline._ipc.channel import Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
 from pipeline._ipc.ring_reader import RingReader
@@ -30,6 +31,7 @@ __all__ = ["Part", "RemoteFailure", "WorkerPool"]
 _IN_FLIGHT = 2  # tasks at a worker at once: one that it does, and the next, so that it never waits for us
 _PATIENCE = 3.0  # seconds that workers have to end, before they are killed
 _RELEASED_AT_ONCE = 1000
+_ATTEMPTS = 2  # processes that may die of a task before it fails: most deaths are not the task's fault
 
 
 class RemoteFailure(Exception):
@@ -54,7 +56,7 @@ class Part:
     position: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Job:
     """A task that is waiting, or that a worker has."""
 
@@ -63,24 +65,40 @@ class _Job:
     info: BatchInfo
     first: int
     count: int
+    worker: int | None  # that has to do it; None for any
     skip: int
+    attempts: int = 0  # processes that died while they did it
     future: Future[Part] = field(default_factory=Future)
 
-    def message(self, released: tuple[int, ...]) -> Task:
+    def __str__(self) -> str:
+        return f"sample {self.first} of {self.info}"
+
+    def message(self, skip: int, released: tuple[int, ...]) -> Task:
         info = self.info
-        return Task(self.task, self.source, info.iteration, info.epoch_idx, self.first, self.count, self.skip, released)
+        return Task(self.task, self.source, info.iteration, info.epoch_idx, self.first, self.count, skip, released)
+
+    def begin(self) -> bool:
+        """Note that a worker gets it. Return False if nobody wants the result."""
+        return self.future.running() or self.future.set_running_or_notify_cancel()
+
+    def fail(self, error: Exception) -> None:
+        if self.begin():
+            self.future.set_exception(error)
 
 
 class _Member:
-    """A worker, as the pool knows it."""
+    """A worker, as the pool knows it. A process that replaces a dead one is a new member with the same number."""
 
-    def __init__(self, number: int, process: WorkerProcess) -> None:
+    def __init__(self, number: int, process: WorkerProcess, waiting: deque[_Job]) -> None:
         self.name = f"worker {number} (pid {process.pid}) of the parallel external sources"
+        self.number = number
         self.process = process
         self.channel = process.channel
+        self.alive = True
         self.memory = RingReader()
-        self.waiting: deque[_Job] = deque()  # for this worker only
-        self.jobs: dict[int, _Job] = {}  # that it has
+        self.waiting = waiting  # for this worker only
+        self.jobs: dict[int, _Job] = {}  # that it has, in the order in which it does them
+        self.begun: set[int] = set()  # sources that it has read from
         self.released: deque[int] = deque()  # tasks whose results are used no more; finalizers append to it
 
     def take_released(self) -> tuple[int, ...]:
@@ -91,7 +109,8 @@ class _Member:
 class WorkerPool:
     """Worker processes that read sources. Tasks are begun in the order in which they were submitted.
 
-    A worker that dies breaks the pool: every task that isn't done fails, and so does every later one.
+    A process that dies is replaced. The task that it was doing is tried once more, and fails if that process dies, too;
+    its other tasks go to other workers. An iterable source is read again up to the item that is due.
 
     Args:
         specs: the sources.
@@ -105,16 +124,18 @@ class WorkerPool:
 
     def __init__(self, specs: Sequence[SourceSpec], max_batch_size: int, num_workers: int, start_method: str) -> None:
         self._owner = os.getpid()
-        self._lock = threading.Lock()  # guards the queues, `_broken`, and the jobs of members
+        self._specs = specs
+        self._lock = threading.Lock()  # guards the queues, `_closed`, `_positions`, and the members and their jobs
         self._numbers = itertools.count()
         self._waiting: deque[_Job] = deque()  # for whichever worker is free
-        self._broken = ""  # why no more tasks are done
+        self._positions: dict[int, tuple[int, int]] = {}  # of iterable sources: epoch, and items that were read
+        self._closed = False
         self._members: list[_Member] = []
+        self._start = partial(fork_worker if start_method == "fork" else spawn_worker, specs, max_batch_size)
         self._doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        start = fork_worker if start_method == "fork" else spawn_worker
         try:
             for number in range(num_workers):
-                self._members.append(_Member(number, start(specs, max_batch_size)))
+                self._members.append(_Member(number, self._start(), deque()))
         except BaseException:
             self._end_workers(0)
             os.close(self._doorbell)
@@ -149,22 +170,26 @@ class WorkerPool:
             A future of the result. It raises `EndOfData`, `RemoteFailure` or `WorkerError`. Cancel it, or drop it,
             when the result is not wanted.
         """
-        job = _Job(next(self._numbers), source, info, first, count, skip)
+        job = _Job(next(self._numbers), source, info, first, count, worker, skip)
         with self._lock:
-            if self._broken:
-                job.future.set_exception(WorkerError(self._broken))
+            if self._closed:
+                job.fail(_ended())
                 return job.future
-            (self._waiting if worker is None else self._members[worker].waiting).append(job)
+            self._queue_of(job).append(job)
             self._hand_out()
+            if not all(member.alive for member in self._members):
+                os.eventfd_write(self._doorbell, 1)
         return job.future
 
     def close(self) -> None:
         """End the workers. May be called twice; in a forked child it does nothing."""
         if os.getpid() != self._owner or self._doorbell < 0:
             return
-        self._break("the workers of the parallel external sources were ended: the pipeline is closed")
+        with self._lock:
+            self._closed = True
         os.eventfd_write(self._doorbell, 1)
         self._thread.join()
+        self._fail_all()
         self._end_workers(_PATIENCE)
         doorbell, self._doorbell = self._doorbell, -1
         os.close(doorbell)
@@ -176,11 +201,25 @@ class WorkerPool:
             member.process.end(timeout)
             member.memory.close()
 
+    def _fail_all(self) -> None:
+        with self._lock:
+            left = [*self._waiting]
+            for member in self._members:
+                left += [*member.waiting, *member.jobs.values()]
+                member.waiting.clear()
+                member.jobs.clear()
+            self._waiting.clear()
+        for job in left:
+            job.fail(_ended())
+
+    def _queue_of(self, job: _Job) -> deque[_Job]:
+        return self._waiting if job.worker is None else self._members[job.worker].waiting
+
     def _hand_out(self) -> None:
         """Give waiting tasks to workers: to those that have none first. The lock is held."""
         for room in range(_IN_FLIGHT):
             for member in self._members:
-                if len(member.jobs) <= room:
+                if member.alive and len(member.jobs) <= room:
                     self._give(member)
 
     def _give(self, member: _Member) -> None:
@@ -188,37 +227,51 @@ class WorkerPool:
         while queues:
             queue = min(queues, key=lambda each: each[0].task)
             job = queue.popleft()
-            if job.future.set_running_or_notify_cancel():
+            if job.begin():
                 member.jobs[job.task] = job
-                try:
-                    member.channel.post(job.message(member.take_released()))
-                except IPCError:
-                    pass  # the worker is gone, and `_serve` is about to see it
+                skip = job.skip if job.source in member.begun else self._start_of(job)
+                member.begun.add(job.source)
+                with suppress(IPCError):  # the worker is gone, and `_serve` is about to see it
+                    member.channel.post(job.message(skip, member.take_released()))
                 return
             queues = [each for each in queues if each]
 
+    def _start_of(self, job: _Job) -> int:
+        """Return how many items a process that has read nothing yet must skip to read what a task wants."""
+        epoch, position = self._positions.get(job.source, (0, 0))
+        begins_anew = self._specs[job.source].cycle is Cycle.RAISE and epoch != job.info.epoch_idx
+        return job.skip or (0 if begins_anew else position)
+
+    # The thread -------------------------------------------------------------------------------------------------
+
     def _serve(self) -> None:
-        """Receive results, until the pool is closed or a worker dies."""
+        """Receive results and replace dead workers, until the pool is closed."""
         poll = select.poll()
         poll.register(self._doorbell, select.POLLIN)
-        members = {member.channel.fileno(): member for member in self._members}
-        for fd in members:
-            poll.register(fd, select.POLLIN | select.POLLRDHUP)
-        while not self._broken:
+        watched: dict[int, _Member] = {}
+        while not self._closed:
+            for member in self._members:
+                if member.alive and member not in watched.values():
+                    watched[member.channel.fileno()] = member
+                    poll.register(member.channel.fileno(), select.POLLIN | select.POLLRDHUP)
             for fd, _ in poll.poll():
-                member = members.get(fd)
-                if member is not None:
-                    self._listen(member)
+                if fd == self._doorbell:
+                    os.eventfd_read(fd)
+                elif why := self._listen(watched[fd]):
+                    poll.unregister(fd)
+                    self._bury(watched.pop(fd), why)
+            self._replace_dead()
 
-    def _listen(self, member: _Member) -> None:
+    def _listen(self, member: _Member) -> str:
+        """Receive what a worker has sent. Return why it can't go on, else nothing."""
         try:
             for received in member.channel.receive_ready():
                 self._handle(member, received)
         except ChannelClosedError:
-            doing = ", ".join(f"sample {job.first} of {job.info}" for job in member.jobs.values()) or "nothing"
-            self._break(f"{member.name} {member.process.how_it_ended()}; it was reading: {doing}")
-        except IPCError as error:
-            self._break(f"{member.name} can't be understood: {error}")
+            return f"{member.name} {member.process.how_it_ended()}"
+        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end this thread
+            return f"{member.name} can't be understood: {type(error).__name__}: {error}"
+        return ""
 
     def _handle(self, member: _Member, received: Received) -> None:
         message = received.message
@@ -228,37 +281,72 @@ class WorkerPool:
         received.close_fds()
         if not isinstance(message, Done | Ended | Failed):
             return
+        part = self._part(member, message) if isinstance(message, Done) else None  # where it fails, the job stays
         with self._lock:
             job = member.jobs.pop(message.task, None)
+            if job is not None and isinstance(message, Done) and self._specs[job.source].iterable:
+                self._positions[job.source] = (job.info.epoch_idx, message.position)
             self._hand_out()
         if job is None:
             return
-        if isinstance(message, Done):
-            job.future.set_result(self._part(member, message))
-        elif isinstance(message, Ended):
-            job.future.set_exception(EndOfData())
-        else:
+        if part is not None:
+            job.future.set_result(part)
+        elif isinstance(message, Failed):
             job.future.set_exception(RemoteFailure(message, member.name))
+        else:
+            job.future.set_exception(EndOfData())
 
     def _part(self, member: _Member, done: Done) -> Part:
         memory = member.memory.view(done.segment, done.offset, (done.nbytes,), "uint8")
         lent = lend(memory, partial(member.released.append, done.task))
         return Part([unpack(lent, output) for output in done.outputs], done.position)
 
-    def _break(self, why: str) -> None:
-        """Fail everything that isn't done."""
+    def _bury(self, member: _Member, why: str) -> None:
+        """Take the tasks of a worker that can't go on from it; the one that it was doing fails the second time."""
+        member.process.end(0)
+        member.memory.close()
+        failed: _Job | None = None
         with self._lock:
-            self._broken = self._broken or why
-            left = [*self._waiting]
-            self._waiting.clear()
-            running: list[_Job] = []
-            for member in self._members:
-                left += member.waiting
-                running += member.jobs.values()
-                member.waiting.clear()
-                member.jobs.clear()
-        for job in left:
-            if job.future.set_running_or_notify_cancel():
-                running.append(job)
-        for job in running:
-            job.future.set_exception(WorkerError(self._broken))
+            member.alive = False
+            jobs = list(member.jobs.values())
+            member.jobs.clear()
+            if jobs:
+                jobs[0].attempts += 1
+            if jobs and jobs[0].attempts >= _ATTEMPTS:
+                failed = jobs.pop(0)
+                if self._specs[failed.source].iterable:  # the next task wants the next item
+                    self._positions[failed.source] = (failed.info.epoch_idx, self._start_of(failed) + 1)
+            for job in reversed(jobs):
+                self._queue_of(job).appendleft(job)
+            self._hand_out()
+        if failed is not None:
+            failed.fail(WorkerError(f"{why}; it was reading: {failed}, as was another worker that died before"))
+
+    def _replace_dead(self) -> None:
+        """Start a process for each that died, once there is something to do."""
+        for member in [each for each in self._members if not each.alive]:
+            if self._closed or not (member.waiting or self._waiting):
+                continue
+            try:
+                process = self._start()
+            except Exception as error:  # noqa: BLE001 - it belongs to the tasks that nobody can do
+                self._fail_stranded(member, error)
+                continue
+            with self._lock:
+                self._members[member.number] = _Member(member.number, process, member.waiting)
+                self._hand_out()
+
+    def _fail_stranded(self, member: _Member, error: Exception) -> None:
+        """Fail the tasks that only this worker could do, and all of them if no worker is left. The next may work."""
+        with self._lock:
+            stranded = [*member.waiting]
+            member.waiting.clear()
+            if not any(each.alive for each in self._members):
+                stranded += self._waiting
+                self._waiting.clear()
+        for job in stranded:
+            job.fail(WorkerError(f"{member.name} died, and could not be started again: {error}"))
+
+
+def _ended() -> WorkerError:
+    return WorkerError("the workers of the parallel external sources were ended: the pipeline is closed")

@@ -141,4 +141,5 @@ CODEC = Codec({1: Start, 2: Task, 3: Segment, 4: Done, 5: Ended, 6: Failed})
 
 def clip(text: str, nbytes: int = LONGEST_TEXT) -> str:
     """Return text that can be sent: the end of it where it is too long, since that tells most of a traceback."""
-    return text.encode(errors="replace")[-nbytes:].decode(errors="ignore")
+    data = text.encode(errors="surrogatepass")
+    return text if len(data) <= nbytes else data[-nbytes:].decode(errors="ignore")

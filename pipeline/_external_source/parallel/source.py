@@ -48,13 +48,10 @@ class ParallelSource(Source):
         self._pool = pool
         self._number = number
         self._ahead: deque[_Ahead] = deque()
-        self._broken = ""  # why there will be no more: what was ready when a worker died is not handed out after that
         self._skip = 0
         self._position = (0, 0)  # epoch, and items of this pass up to the last batch that was handed out
 
     def next_batch(self, info: BatchInfo, batch_size: int) -> list[TensorList]:
-        if self._broken:
-            raise WorkerError(self._broken)
         if self._ahead and not self._is_wanted(self._ahead[0], info, batch_size):
             self._drop_ahead()
         while len(self._ahead) <= self._spec.prefetch_queue_depth:
@@ -66,8 +63,8 @@ class ParallelSource(Source):
             cause = RemoteTraceback(failure.worker, failure.failed.traceback)
             raise self._error(failure.failed, cause) from cause
         except WorkerError as error:
-            self._broken = str(error)
-            raise
+            at = f"\n  at {self._node.location}" if self._node.location.line else ""
+            raise WorkerError(f"{self._node.display} failed: {error}\n  in source {self._spec.display}{at}") from None
         self._position = (info.epoch_idx, parts[-1].position)
         return [_join([part.batches[output] for part in parts]) for output in range(len(parts[0].batches))]
 

@@ -18,7 +18,8 @@ from pipeline._ipc.channel import Channel
 from pipeline._ipc.errors import ChannelClosedError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.ring import Block, Ring
-from pipeline.errors import InputError
+from pipeline.errors import InputError, SerializationError
+from pipeline.interpreter import listen_to_signals
 from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["Worker", "prepare_process"]
@@ -42,11 +43,11 @@ class Worker:
 
     Args:
         channel: to the pool.
-        specs: the sources.
+        specs: the sources, or why there are none: every task fails with it.
         max_batch_size: of the pipeline.
     """
 
-    def __init__(self, channel: Channel, specs: Sequence[SourceSpec], max_batch_size: int) -> None:
+    def __init__(self, channel: Channel, specs: Sequence[SourceSpec] | SerializationError, max_batch_size: int) -> None:
         self._channel = channel
         self._specs = specs
         self._max_batch_size = max_batch_size
@@ -86,14 +87,17 @@ class Worker:
             answer = _describe(task, failure.wanted, failure.sample, failure.__cause__ or failure)
         except ChannelClosedError:
             raise
-        except Exception as error:  # noqa: BLE001 - the pool must hear of whatever it is
+        except BaseException as error:  # noqa: BLE001 - exits, too: the pool must hear of whatever it is
             answer = _describe(task, str(task.info), None, error)
         self._channel.send(answer)
 
     def _read(self, task: Task) -> Done:
         reader = self._readers.get(task.source)
         if reader is None:
-            reader = self._readers[task.source] = make_reader(self._specs[task.source], self._max_batch_size)
+            if isinstance(self._specs, SerializationError):
+                raise self._specs
+            spec = self._specs[task.source]  # what ends a program, such as SystemExit, must not end this one
+            reader = self._readers[task.source] = make_reader(spec, self._max_batch_size)
         if task.skip:
             reader.skip(task.skip, task.epoch)
         batches = reader.read(task.info, task.first, task.count)
@@ -121,7 +125,7 @@ def prepare_process(channel: Channel) -> None:
     """Make this process end with its pool, and leave Ctrl-C to the process that the pool is in."""
     signal.set_wakeup_fd(-1)  # an event loop that the parent may have is not this process's
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    listen_to_signals()
     threading.Thread(target=_end_with, args=(os.dup(channel.fileno()),), name="end-with-pool", daemon=True).start()
 
 

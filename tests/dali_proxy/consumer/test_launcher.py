@@ -212,6 +212,21 @@ def test_an_error_of_the_gpu_costs_its_batch_only(lanes: list[HostLane], monkeyp
         assert next(iterator)[-1].tolist() == [8, 9, 10, 11]
 
 
+def test_first_error_of_the_gpu_is_raised_though_others_follow(
+    lanes: list[HostLane], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(lane: HostLane, *arguments: Any) -> None:
+        raise CudaError(f"call with {len(arguments)} arguments", "no reason")
+
+    with DALIServer(job("gpu", device_id=0), placement="consumer") as server:
+        iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=0))
+        with monkeypatch.context() as patch:
+            patch.setattr(HostLane, "launch", failing)
+            patch.setattr(HostLane, "mark", failing)
+            with pytest.raises(BatchError, match="call with 3 arguments"):
+                next(iterator)
+
+
 class Connected:
     """A publisher and a launcher in one process, and nothing between them."""
 

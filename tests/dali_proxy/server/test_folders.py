@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import tempfile
 import threading
 from pathlib import Path
 
-from dali_proxy._server.folders import new_folder, remove_dead_folders
+import pytest
+
+from dali_proxy._server.folders import make_folder, new_folder, remove_dead_folders, remove_folder
 from dali_proxy._transport.protocol import CODEC
 from pipeline._ipc.connecting import Listener
 
@@ -33,6 +36,33 @@ def test_folders_of_dead_servers_are_removed() -> None:
     remove_dead_folders()
     assert not folders[1].exists()
     of_the_user.rmdir()
+
+
+def test_folders_of_dead_servers_are_removed_from_long_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    folder = Path(new_folder())
+    make_folder(str(folder))
+    listener = Listener(str(folder / "socket"), b"key", CODEC)
+    remove_dead_folders()
+    assert folder.exists()
+    listener.close(unlink=False)
+    remove_dead_folders()
+    assert not folder.exists()
+
+
+def test_folder_is_private_and_can_be_removed_with_any_umask() -> None:
+    folder = Path(new_folder())
+    usual = os.umask(0o777)
+    try:
+        make_folder(str(folder))
+    finally:
+        os.umask(usual)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.chmod(0)
+    remove_folder(folder)
+    assert not folder.exists()
 
 
 def test_a_server_that_is_starting_is_taken_for_no_dead_one() -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dali_proxy._transport.labels import clip, pack_labels, unpack_labels
+from dali_proxy._transport.labels import clip, clip_start, pack_labels, unpack_labels
 from dali_proxy._transport.protocol import CODEC, Submit
 
 INDICES = st.one_of(st.none(), st.integers(), st.text(max_size=9), st.tuples(st.integers(), st.text(max_size=3)))
@@ -37,5 +37,12 @@ def test_labels_of_another_number_of_samples_are_none():
     assert unpack_labels("", 4) == ()
 
 
-def test_clip_takes_any_string():
-    assert clip("\udc80") == "?"
+def test_clip_keeps_text_that_is_not_unicode():
+    assert clip("\udc80") == "\udc80"
+    assert clip("\udc80" * 5000) == "..."
+
+
+def test_clip_start_keeps_the_end():
+    assert clip_start("first last", 4) == "last"
+    assert clip_start("\udc80 last", 20) == "\udc80 last"
+    assert clip_start("\udc80 last", 6) == " last"

@@ -79,6 +79,26 @@ def test_an_output_that_lies_in_a_slot_is_not_copied(publisher, consumer):
     assert tensor[4, 0] == 3
 
 
+def test_slot_comes_back_when_its_output_cannot_be_described(publisher, monkeypatch):
+    monkeypatch.setattr("dali_proxy._transport.publisher._NAMES", {})
+    buffer = publisher.allocate(0, 640)
+    output = TensorListCPU(buffer.array.reshape(8, 80))
+    output.owner = buffer
+    for refused in (output, TensorListCPU(np.zeros((8, 10), np.uint8))):
+        with pytest.raises(ProtocolError, match="results of uint8 can't be sent"):
+            publisher.stage([refused])
+        stats = publisher.pool.stats()
+        assert stats.idle == stats.slots
+
+
+def test_result_whose_description_is_too_long_is_an_error(publisher, monkeypatch):
+    monkeypatch.setattr("dali_proxy._transport.publisher._LONGEST_TABLES", 1000)
+    batch = TensorListCPU([np.zeros((number, 2), np.uint8) for number in range(1, 51)])
+    with pytest.raises(ProtocolError, match=r"the shapes of 50 arrays in 1 outputs take 1200 bytes.*smaller batches"):
+        publisher.stage([batch])
+    assert publisher.pool.stats().idle == 1
+
+
 def test_part_of_a_slot(publisher, consumer):
     buffer = publisher.allocate(0, 640)
     buffer.array[:] = np.arange(640) % 251

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import errno
+import importlib
 import multiprocessing
 import os
 import signal
@@ -222,39 +226,137 @@ def test_what_is_no_data_is_an_error(given: Any) -> None:
     pipe.close()
 
 
-@pytest.mark.parametrize("method", [FORK, SPAWN], ids=["fork", "spawn"])
-def test_a_worker_that_dies_is_an_error_and_all_workers_end(method: dict[str, Any]) -> None:
+BOTH = pytest.mark.parametrize("method", [FORK, SPAWN], ids=["fork", "spawn"])
+KILLED = r"external_source.* worker \d \(pid \d+\) .* was killed by SIGKILL; it was reading: (?s:.*)sources.py:\d"
+
+
+@BOTH
+def test_source_that_kills_its_workers_costs_these_batches_only(method: dict[str, Any]) -> None:
     def source(info: types.SampleInfo) -> Any:
-        if info.idx_in_epoch == 7:  # of the third batch, which nobody is asked for before the first one is there
+        if info.idx_in_epoch == 7:
             os.kill(os.getpid(), signal.SIGKILL)
         return np.int32([info.idx_in_epoch])
 
     pipe = pipe_of(source, parallel=True, pipeline=method)
-    assert run(pipe, 1) == [[[0, 1, 2]]]
-    told = r"worker \d \(pid \d+\) .* was killed by SIGKILL; it was reading: "
-    with pytest.raises(errors.WorkerError, match=told):
-        run(pipe, 2)  # the second batch may be done by then
-    with pytest.raises(errors.WorkerError, match=told):
+    assert run(pipe, 2) == [[[0, 1, 2]], [[3, 4, 5]]]
+    with pytest.raises(errors.WorkerError, match=KILLED):
         pipe.run()
+    assert run(pipe, 2) == [[[9, 10, 11]], [[12, 13, 14]]]
     pipe.close()
 
 
-def test_a_worker_that_is_killed_while_it_is_slow_is_an_error_within_seconds(tmp_path: Path) -> None:
-    note = tmp_path / "pid"
+@BOTH
+def test_worker_that_is_killed_from_outside_costs_nothing(method: dict[str, Any]) -> None:
+    pipe = pipe_of(numbered, batch=False, parallel=True, pipeline=method)
+    before = psutil.Process().children()
+    pipe.build()
+    for epoch in range(3):
+        numbers = 100 * epoch
+        assert run(pipe, 1) == [[[numbers, numbers + 1, numbers + 2]]]
+        kill_children(before)
+        assert run(pipe, 2) == [[[numbers + 3, numbers + 4, numbers + 5]], E]
+        pipe.reset()
+    pipe.close()
 
+
+def kill_children(before: list[psutil.Process]) -> None:
+    for worker in new_children(before):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it was killed before, and has been waited for
+            worker.kill()
+
+
+def test_worker_that_is_killed_while_it_is_idle_is_replaced_when_it_is_needed() -> None:
+    pipe = pipe_of(numbered, batch=False, parallel=True, pipeline={"py_num_workers": 2, "exec_pipelined": False})
+    before = psutil.Process().children()
+    pipe.start_py_workers()
+    first = new_children(before)
+    for worker in first:
+        worker.kill()
+    assert run(pipe, 2) == [[[0, 1, 2]], [[3, 4, 5]]]
+    assert not set(first) & set(new_children(before))
+    pipe.close()
+
+
+@pytest.mark.parametrize("cycle", ["no", "quiet", "raise"])
+def test_iterable_goes_on_where_its_killed_worker_was(cycle: str) -> None:
+    pipe = pipe_of(Counting, batch=True, parallel=True, cycle=cycle, pipeline=FORK)
+    before = psutil.Process().children()
+    epochs: dict[str, list[Any]] = {
+        "no": [[ONE, TWO, E], [E, E, E]],
+        "quiet": [[ONE, TWO, ONE], [TWO, ONE, TWO]],
+        "raise": [[ONE, TWO, E], [ONE, TWO, E]],
+    }
+    for expected in epochs[cycle]:
+        made = []
+        for _ in expected:
+            made += run(pipe, 1)
+            kill_children(before)
+        assert made == expected
+        pipe.reset()
+    pipe.close()
+
+
+EXITS = [SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError]
+
+
+@pytest.mark.parametrize("kind", EXITS)
+def test_exit_that_a_source_raises_is_an_error_of_its_batch(kind: type[BaseException]) -> None:
     def source(info: types.SampleInfo) -> Any:
-        note.with_suffix(".tmp").write_text(str(os.getpid()))
-        note.with_suffix(".tmp").rename(note)
-        time.sleep(60)
+        if info.idx_in_epoch == 4:
+            raise kind("enough")
+        return np.int32([info.idx_in_epoch])
 
-    pipe = pipe_of(source, parallel=True, pipeline={"py_num_workers": 1})
-    killer = subprocess.Popen(["sh", "-c", f"while [ ! -e {note} ]; do sleep 0.01; done; kill -9 $(cat {note})"])
-    started = time.monotonic()
-    with pytest.raises(errors.WorkerError, match="SIGKILL"):
+    pipe = pipe_of(source, parallel=True, pipeline=FORK)
+    before = psutil.Process().children()
+    assert run(pipe, 1) == [[[0, 1, 2]]]
+    workers = new_children(before)
+    with pytest.raises(errors.SourceError) as caught:
         pipe.run()
-    assert time.monotonic() - started < 40  # the source takes 60
-    killer.wait(30)
+    for words in (f"{kind.__name__}: enough", "SampleInfo(idx_in_epoch=4, idx_in_batch=1, ", "sources.py:"):
+        assert words in str(caught.value)
+    assert run(pipe, 1) == [[[6, 7, 8]]]
+    assert new_children(before) == workers
     pipe.close()
+
+
+def test_exit_that_an_iterable_raises_is_an_error_of_its_batch() -> None:
+    def source() -> Any:
+        yield batch(0)
+        sys.exit("enough")
+
+    pipe = pipe_of(source, batch=True, parallel=True, pipeline=FORK)
+    assert run(pipe, 1) == [ZERO]
+    with pytest.raises(errors.SourceError, match="SystemExit: enough"):
+        pipe.run()
+    assert run(pipe, 1) == [E]
+    pipe.close()
+
+
+def test_workers_that_cannot_be_started_again_are_an_error_until_they_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = pipe_of(lambda info: np.int32([info.idx_in_epoch]), batch=False, parallel=True, pipeline=FORK)
+    before = psutil.Process().children()
+    assert run(pipe, 1) == [[[0, 1, 2]]]
+
+    def refuse() -> int:
+        raise BlockingIOError(errno.EAGAIN, "no process is left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fork", refuse)
+        kill_children(before)
+        with pytest.raises(errors.WorkerError, match=r"could not be started again: .* no process is left"):
+            run(pipe, 10)
+    wait_until(lambda: succeeds(pipe), "a batch")  # those that were asked for ahead failed, too
+    (numbers,) = run(pipe, 1)[0]
+    assert numbers == list(range(numbers[0], numbers[0] + 3))
+    pipe.close()
+
+
+def succeeds(pipe: Pipeline) -> bool:
+    try:
+        pipe.run()
+    except errors.WorkerError:
+        return False
+    return True
 
 
 def test_closing_ends_workers_that_are_in_the_middle_of_a_sample(tmp_path: Path) -> None:
@@ -356,6 +458,20 @@ def test_what_cannot_be_pickled_cannot_be_sent_to_spawned_workers() -> None:
     pipe.close()
     pipe = pipe_of((batch(n) for n in range(2)), batch=True, parallel=True, pipeline=FORK)
     assert run(pipe, 3) == [ZERO, ONE, E]
+    pipe.close()
+
+
+def test_source_that_a_spawned_worker_cannot_load_is_an_error_of_each_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    lines = ["import os", f"assert os.getpid() == {os.getpid()}", "def source(info): pass"]
+    (tmp_path / "here_only.py").write_text("\n".join(lines))
+    source = importlib.import_module("here_only").source
+    pipe = pipe_of(source, batch=False, parallel=True, pipeline=SPAWN)
+    for _ in range(2):
+        with pytest.raises(errors.SourceError, match=r"can't be loaded in process \d+: AssertionError"):
+            pipe.run()
     pipe.close()
 
 

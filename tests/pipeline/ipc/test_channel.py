@@ -21,7 +21,7 @@ from pipeline._ipc.errors import (
     DescriptorLimitError,
     ProtocolError,
 )
-from pipeline._ipc.frames import MAX_BODY, FrameParser, encode_frame
+from pipeline._ipc.frames import MAX_BODY, MAX_FRAME_FDS, FrameParser, encode_frame
 from pipeline._ipc.messages import Codec, MaxLength
 from tests.pipeline.ipc.processes import Child, Gate
 
@@ -86,6 +86,31 @@ def test_descriptors_travel_with_their_message(channels):
             assert not os.get_inheritable(fd)
             assert os.pread(fd, 10, 0) == b"%d" % number
         received.close_fds()
+
+
+def test_hundreds_of_descriptors_travel_with_one_message():
+    left, right = (Channel(sock, CODEC, max_fds=MAX_FRAME_FDS) for sock in socket.socketpair())
+    pipes = [os.pipe() for _ in range(150)]
+    try:
+        left.post(Note(0, b"x" * (1 << 20)))  # the socket is full: what follows waits
+        left.post(Note(1), [writing for _, writing in pipes])
+        for _, writing in pipes:
+            os.close(writing)
+        left.post(Note(2))
+        received = {}
+        while len(received) < 3:
+            left.flush()
+            received.update({each.message.number: each for each in right.receive_ready(rest=True)})
+        for number, fd in enumerate(received[1].fds):
+            os.write(fd, b"%d" % number)
+            assert os.read(pipes[number][0], 10) == b"%d" % number
+        received[1].close_fds()
+        assert all(os.read(reading, 1) == b"" for reading, _ in pipes)  # nobody else has them open
+    finally:
+        for reading, _ in pipes:
+            os.close(reading)
+        left.close()
+        right.close()
 
 
 def test_posting_never_waits_and_keeps_descriptors_alive(channels):

@@ -263,6 +263,34 @@ def test_calls_from_other_threads_and_timers_run_on_the_servers(echo):
     assert threads == [echo.thread] * 2
 
 
+def test_calls_that_fail_end_nothing(echo, capsys):
+    gate = Gate()
+    gate.open()
+    done = threading.Event()
+
+    def fail(word):
+        raise LookupError(word)
+
+    def watched():
+        echo.server.unwatch(gate.reader)
+        fail("watched")
+
+    def begin():
+        echo.server.watch(gate.reader, watched)
+        echo.server.call_later(0, lambda: fail("later"))
+        echo.server.call_later(0.01, done.set)
+        fail("soon")
+
+    echo.server.call_soon(begin)
+    assert done.wait(30)
+    with echo.connect() as client:
+        client.send(Ask(5))
+        assert client.receive(30).message.number == 5
+    gate.close()
+    written = capsys.readouterr().err
+    assert all(f"LookupError: {word}" in written for word in ("soon", "later", "watched"))
+
+
 def test_a_watched_descriptor(echo):
     gate = Gate()
     done = threading.Event()

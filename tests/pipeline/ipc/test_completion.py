@@ -12,6 +12,7 @@ import pytest
 from pipeline._ipc import completion
 from pipeline._ipc.completion import CompletionReader, CompletionWriter
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError
+from tests.waiting import PATIENCE_S, wait_until
 
 
 @pytest.fixture
@@ -85,3 +86,28 @@ def test_waiting_for_what_is_closed_says_so(pair: tuple[CompletionWriter, Comple
     reader.close()
     with pytest.raises(ChannelClosedError, match="is closed"):
         reader.wait(1)
+
+
+def test_descriptor_stays_open_while_a_thread_waits_for_it(pair: tuple[CompletionWriter, CompletionReader]) -> None:
+    """Else its number would be reused, and the thread would wait for another file."""
+    writer, reader = pair
+    writer.begin(0)
+    errors: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            reader.wait(1)
+        except ChannelClosedError as error:
+            errors.append(error)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    wait_until(lambda: bool(writer._words[completion._WAITING]))
+    doorbell = reader._doorbell
+    with reader._lock:
+        reader.close()
+        os.fstat(doorbell)
+    waiter.join(PATIENCE_S)
+    assert "is closed" in str(errors[0])
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(doorbell)

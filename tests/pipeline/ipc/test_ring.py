@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gc
 import os
-import socket
 import threading
 import weakref
 
@@ -11,9 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline._ipc.channel import Channel
 from pipeline._ipc.completion import CompletionReader, CompletionWriter
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, ProtocolError, RingFullError
 from pipeline._ipc.memory import SharedBlock
+from pipeline._ipc.messages import Codec
 from pipeline._ipc.ring import Ring
 from pipeline._ipc.ring_reader import RingReader
 from tests.pipeline.ipc.processes import Child, Gate
@@ -225,7 +226,7 @@ def test_a_full_ring_waits_until_a_request_is_completed(make_pair):
 
 
 def test_a_full_ring_notices_that_its_reader_is_gone(make_pair):
-    ours, theirs = socket.socketpair()
+    ours, theirs = Channel.pair(Codec({}))
     with ours:
         pair = make_pair(64 * KIB, limit=64 * KIB, peer=ours)
         pair.submit(pair.ring.write(np.zeros(60 * KIB, np.uint8)))
@@ -237,7 +238,7 @@ def test_a_full_ring_notices_that_its_reader_is_gone(make_pair):
 
 
 def test_a_reader_that_is_killed_ends_the_wait(make_pair):
-    ours, theirs = socket.socketpair()
+    ours, theirs = Channel.pair(Codec({}))
     gate = Gate()
     with ours:
         child = Child(gate.wait)

@@ -1,0 +1,67 @@
+"""Fresh interpreters: how this process starts another Python that finds this package and the user's modules."""
+
+from __future__ import annotations
+
+import os
+import signal
+import site
+import sys
+from multiprocessing import spawn
+from pathlib import Path
+
+from pipeline.errors import BuildError
+
+__all__ = ["child_environment", "import_path", "interpreter_path", "listen_to_signals", "restore_python_path"]
+
+_PARENT_PYTHONPATH = "DALI_PROXY_PARENT_PYTHONPATH"  # keeps the user's PYTHONPATH while a child starts with another one
+
+
+def interpreter_path() -> str:
+    """Return the path of the Python that runs this process.
+
+    A program that has Python inside says which one to start with `multiprocessing.set_executable`.
+
+    Raises:
+        BuildError: nobody knows it.
+    """
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    for path in (spawn.get_executable(), sys.executable, os.path.join(sys.exec_prefix, "bin", name)):
+        if path and os.access(path, os.X_OK):
+            return os.path.abspath(os.fsdecode(path))
+    raise BuildError(
+        f"no other Python process can be started, because sys.executable is {sys.executable!r}: say which Python to "
+        'start with multiprocessing.set_executable("/path/to/python"), or use mode="thread"'
+    )
+
+
+def child_environment(**more: str) -> dict[str, str]:
+    """Return the environment of a child that must find this package, wherever this process found it."""
+    package = str(Path(__file__).resolve().parents[1])
+    inherited = os.environ.get("PYTHONPATH", "")
+    paths = [inherited] if package in (*site.getsitepackages(), site.getusersitepackages()) else [package, inherited]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        _PARENT_PYTHONPATH: inherited,
+        **more,
+    }
+
+
+def import_path() -> tuple[str, ...]:
+    """Return where this process looks for modules."""
+    return tuple(path for path in sys.path if isinstance(path, str))  # imports ignore others, too
+
+
+def restore_python_path() -> None:
+    """In the child: give processes that it starts the PYTHONPATH that its parent has."""
+    inherited = os.environ.pop(_PARENT_PYTHONPATH, "")
+    os.environ.pop("PYTHONPATH", None)
+    if inherited:
+        os.environ["PYTHONPATH"] = inherited
+
+
+def listen_to_signals() -> None:
+    """In the child: undo what the thread that started it has blocked or ignored, for it could not be terminated."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -1,0 +1,171 @@
+"""Functions and other objects of the user as bytes for a process that doesn't run the user's script.
+
+An object of a module is sent by its name where a fresh interpreter would import the same module, and with its code
+where not: from a script, a notebook, ``python -c``, or a process that `multiprocessing` spawned, whose script is the
+module ``__mp_main__``.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import io
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from importlib.machinery import ModuleSpec
+from types import FunctionType, ModuleType
+from typing import Any
+
+import cloudpickle
+
+from pipeline.errors import SerializationError
+
+__all__ = ["display_name", "dumps", "loads"]
+
+_SCRIPTS = ("__main__", "__mp_main__")
+_registry_lock = threading.Lock()  # cloudpickle has one list of modules for all threads
+
+
+def dumps(value: object, parts: Mapping[str, object]) -> bytes:
+    """Return an object as bytes for `loads` in another process.
+
+    Args:
+        value: the object.
+        parts: the user's objects in it, by what messages call their places, to find the one that is at fault.
+
+    Raises:
+        SerializationError: something in it can't be pickled; the message names it.
+    """
+    try:
+        return _dump(value)
+    except Exception as error:
+        name, part, reason = _find_fault(parts) or ("the pipeline", value, error)
+        used = ", ".join(f"{each} (of type {kind})" for each, kind in _unpicklable_names(part))
+        raise SerializationError(
+            f"{display_name(part)}, used by {name}, can't be sent to another process: {reason}"
+            + (f". It uses {used}" if used else "")
+            + ". Define it in a module that can be imported, or make what can't be pickled inside the function, when "
+            "it is called first"
+        ) from error
+
+
+def loads(data: bytes) -> Any:
+    """Return the object that `dumps` was given. Runs code: never call it with bytes from elsewhere.
+
+    Raises:
+        SerializationError: a module that the object needs can't be imported here, or isn't the same.
+    """
+    try:
+        return cloudpickle.loads(data)
+    except Exception as error:
+        raise SerializationError(
+            f"a function or another object of the pipeline can't be loaded in process {os.getpid()}: "
+            f"{type(error).__name__}: {error}. Modules are imported anew there, with the sys.path of the process that "
+            "made the pipeline: the import must work without what that process has done before"
+        ) from error
+
+
+def display_name(value: Any) -> str:
+    """Return how messages call a user's callable or another object: its name, and where it was written."""
+    function = _function_of(value)
+    name = getattr(value, "__qualname__", None) or type(value).__qualname__
+    code = getattr(function, "__code__", None)
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else str(name)
+
+
+def _function_of(value: Any) -> Any:
+    if isinstance(value, functools.partial):
+        return _function_of(value.func)
+    written = inspect.unwrap(value) if callable(value) else value
+    return getattr(written, "__func__", written)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    """Pickles by value what a fresh interpreter can't import, until `close`."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self._importable: dict[str, bool] = {}
+        self._registered: list[ModuleType] = []
+
+    def reducer_override(self, obj: Any) -> Any:
+        name = obj.__name__ if type(obj) is ModuleType else getattr(obj, "__module__", None)
+        if isinstance(obj, FunctionType | type | ModuleType) and isinstance(name, str) and name in sys.modules:
+            self._look_at(name)
+        return super().reducer_override(obj)
+
+    def close(self) -> None:
+        for module in self._registered:
+            cloudpickle.unregister_pickle_by_value(module)
+
+    def _look_at(self, name: str) -> None:
+        if name in self._importable:
+            return
+        self._importable[name] = _is_importable(name)
+        module = sys.modules[name]
+        if not self._importable[name] and module.__name__ not in cloudpickle.list_registry_pickle_by_value():
+            with suppress(ValueError):  # it was put into sys.modules by another name: cloudpickle copes
+                cloudpickle.register_pickle_by_value(module)
+                self._registered.append(module)
+
+
+def _dump(value: object) -> bytes:
+    with _registry_lock, io.BytesIO() as file:
+        pickler = _Pickler(file)
+        try:
+            pickler.dump(value)
+            return file.getvalue()
+        finally:
+            pickler.close()
+
+
+def _is_importable(name: str) -> bool:
+    """Tell whether a fresh interpreter with the same sys.path would import the module that this process has."""
+    package, _, _ = name.rpartition(".")
+    if name in _SCRIPTS:
+        return False
+    if name.partition(".")[0] in sys.stdlib_module_names:
+        return True
+    if package and (package not in sys.modules or not _is_importable(package)):
+        return False
+    file = getattr(sys.modules[name], "__file__", None)
+    if file is None and package:
+        return True  # made by its package
+    spec = _find_spec(name, getattr(sys.modules[package], "__path__", None) if package else None)
+    if spec is None:
+        return False
+    return file is None or not spec.has_location or os.path.realpath(str(spec.origin)) == os.path.realpath(file)
+
+
+def _find_spec(name: str, path: Sequence[str] | None) -> ModuleSpec | None:
+    for finder in sys.meta_path:  # importlib.util.find_spec() would return that of the module in sys.modules
+        with suppress(Exception):
+            spec = finder.find_spec(name, path)
+            if spec is not None:
+                return spec
+    return None
+
+
+def _find_fault(parts: Mapping[str, object]) -> tuple[str, object, Exception] | None:
+    for name, part in parts.items():
+        try:
+            _dump(part)
+        except Exception as error:  # noqa: BLE001 - pickling runs the code of any type
+            return name, part, error
+    return None
+
+
+def _unpicklable_names(value: object) -> Iterator[tuple[str, str]]:
+    """The variables of a function that can't be pickled, and their types."""
+    function = _function_of(value)
+    if not isinstance(function, FunctionType):
+        return
+    used = inspect.getclosurevars(function)
+    for name, each in {**used.globals, **used.nonlocals}.items():
+        try:
+            _dump(each)
+        except Exception:  # noqa: BLE001 - likewise
+            yield name, type(each).__qualname__

@@ -17,7 +17,7 @@ from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
 from dali_proxy._transport.protocol import unpacked
 from dali_proxy._transport.slot_view import check_rows
 from pipeline._bulk.buffer_pool import buffer_size
-from pipeline._executor.cost import Cost, spent
+from pipeline._concurrency.cost import Cost, spent
 from pipeline._ipc.errors import ProtocolError
 from pipeline._kernels.channels import CHANNEL
 from pipeline._kernels.fused import PICTURE, fused_defines, relocate

@@ -11,17 +11,17 @@ import threading
 import traceback
 from contextlib import suppress
 
+from dali_proxy._common.folders import remove_folder
 from dali_proxy._host.control import CONTROL_CODEC, Ready, Start, StartFailed, Stop
 from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.host import Host
 from dali_proxy._host.options import HostOptions
-from dali_proxy._server.folders import remove_folder
 from pipeline import Pipeline
 from pipeline._codecs import nobody_trains_here
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
+from pipeline._ipc.interpreter import listen_to_signals, restore_python_path
 from pipeline._ipc.memory import SharedBlock
-from pipeline.interpreter import listen_to_signals, restore_python_path
 
 _PATIENCE = 8.0  # seconds that batches on their way may take when the host ends
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pipeline import Pipeline
 from pipeline._compiler.device_planner import PlannedBatch, Planner
-from pipeline._executor.cost import spent
+from pipeline._concurrency.cost import spent
 from pipeline._executor.statistics import StepTimes
 from pipeline._operator_api.request import TensorList
 from pipeline._rng import BatchKey

@@ -15,8 +15,8 @@ from dali_proxy.errors import ProxyError, ServerDiedError
 from pipeline._concurrency.forking import no_forks
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.errors import ChannelClosedError, IPCError
+from pipeline._ipc.interpreter import child_environment, import_path, interpreter_path
 from pipeline._ipc.memory import SharedBlock
-from pipeline.interpreter import child_environment, import_path, interpreter_path
 
 __all__ = ["ProcessHost"]
 

@@ -13,8 +13,8 @@ from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._bulk.native import compiled
 from pipeline._bulk.paths import PathTable
 from pipeline._bulk.read_file import read_file
+from pipeline._concurrency.cost import Cost, charge
 from pipeline._concurrency.thread_pool import Job, ThreadPool
-from pipeline._executor.cost import Cost, charge
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError, SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._codecs import DecodedBatch
+from pipeline._concurrency.cost import charged
 from pipeline._executor.chain import Blame
-from pipeline._executor.cost import charged
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._kernels import Samples
 from pipeline._kernels.fused import plan_crop_resize_normalize

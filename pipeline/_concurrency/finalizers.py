@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import ParamSpec
 
-from pipeline.interrupts import is_interrupt
+from pipeline._concurrency.interrupts import is_interrupt
 
 __all__ = ["THREAD_PREFIX", "Ending", "call_back"]
 

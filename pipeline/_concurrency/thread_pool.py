@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from pipeline._executor.cost import Cost, charge, spent
+from pipeline._concurrency.cost import Cost, charge, spent
 
 __all__ = ["Job", "ThreadPool"]
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._definition.inputs import FedInputs
 from pipeline._definition.sources import SourceGroup
 from pipeline._executor.executor import Executor
@@ -17,7 +18,6 @@ from pipeline._operator_api.reader import ReaderPosition
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
 from pipeline._rng import BatchKey
 from pipeline.errors import InputError, PipelineError
-from pipeline.interrupts import is_interrupt
 from pipeline.types import BatchInfo
 
 __all__ = ["Position", "Runner"]

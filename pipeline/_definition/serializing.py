@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline import pickling
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.description import DescribesGraph
 from pipeline._definition.graph_format import SerializedPipeline, decode_pipeline, encode_pipeline
+from pipeline._ipc import pickling
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, SerializationError
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._external_source.data import check_batch
 from pipeline._external_source.device import take_over
 from pipeline._external_source.parallel.pool import WorkerPool
@@ -14,7 +15,6 @@ from pipeline._external_source.spec import SourceSpec
 from pipeline._graph.graph import Graph, GraphNode
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import InputError, SerializationError
-from pipeline.interrupts import is_interrupt
 from pipeline.types import BatchInfo
 
 __all__ = ["SourceGroup"]

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pipeline._compiler.plan import SampleStep
-from pipeline._executor.cost import charged
+from pipeline._concurrency.cost import charged
+from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._executor.results import check_count, check_sample
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._graph.reasons import raised_at, said_by
@@ -18,7 +19,6 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import part_of, scattered
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
-from pipeline.interrupts import is_interrupt
 from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["Blame", "ChainRunner", "describe_failure"]

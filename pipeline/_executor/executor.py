@@ -14,11 +14,12 @@ from pipeline._bulk.buffer_pool import BufferPool
 from pipeline._compiler.per_frame_arguments import by_frames
 from pipeline._compiler.plan import Phase, SampleStep, Step, make_plan, operator_class
 from pipeline._concurrency.affinity import nearest_cores
+from pipeline._concurrency.cost import charged, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
+from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._concurrency.lane import Lane
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._executor.chain import Blame, ChainRunner
-from pipeline._executor.cost import charged, spent
 from pipeline._executor.device import Device, open_device
 from pipeline._executor.readers import ReaderGroup
 from pipeline._executor.results import made_batches
@@ -38,7 +39,6 @@ from pipeline._operator_api.request import (
 )
 from pipeline._operator_api.trace import Trace
 from pipeline.errors import BuildError, GraphError, InputError, PipelineError
-from pipeline.interrupts import is_interrupt
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 

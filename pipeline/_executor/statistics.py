@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pipeline._executor.cost import Cost, Costs
+from pipeline._concurrency.cost import Cost, Costs
 from pipeline._graph.graph import Graph, GraphNode
 
 __all__ = ["Statistics", "StepTimes"]

@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._external_source.data import to_batch
 from pipeline._external_source.spec import Cycle, SourceSpec
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import InputError, InputTypeError, MissingOutputError
-from pipeline.interrupts import is_interrupt
 from pipeline.types import BatchInfo, SampleInfo
 
 __all__ = ["EndOfData", "ReadFailure", "Reader", "make_reader"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from pipeline._ipc.pickling import display_name
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
-from pipeline.pickling import display_name
 
 __all__ = ["Cycle", "SourceOutput", "SourceSpec", "describe_source"]
 

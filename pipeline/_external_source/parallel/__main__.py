@@ -7,14 +7,14 @@ import socket
 import sys
 from collections.abc import Sequence
 
-from pipeline import pickling
 from pipeline._external_source.parallel.protocol import CODEC, Start
 from pipeline._external_source.parallel.worker import Worker, prepare_process
 from pipeline._external_source.spec import SourceSpec
+from pipeline._ipc import pickling
 from pipeline._ipc.channel import Channel
+from pipeline._ipc.interpreter import restore_python_path
 from pipeline._ipc.memory import SharedBlock
 from pipeline.errors import SerializationError
-from pipeline.interpreter import restore_python_path
 
 
 def main() -> int:

@@ -12,15 +12,15 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 
-from pipeline import pickling
 from pipeline._concurrency.forking import no_forks
 from pipeline._external_source.parallel.protocol import CODEC, Start
 from pipeline._external_source.parallel.worker import Worker, prepare_process
 from pipeline._external_source.spec import SourceSpec
+from pipeline._ipc import pickling
 from pipeline._ipc.channel import Channel
+from pipeline._ipc.interpreter import child_environment, import_path, interpreter_path
 from pipeline._ipc.memory import SharedBlock
 from pipeline.errors import PipelineError, SerializationError, WorkerError
-from pipeline.interpreter import child_environment, import_path, interpreter_path
 
 __all__ = ["WorkerProcess", "fork_worker", "spawn_worker"]
 

@@ -16,10 +16,10 @@ from pipeline._external_source.reader import EndOfData, Reader, ReadFailure, mak
 from pipeline._external_source.spec import SourceSpec
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.errors import ChannelClosedError
+from pipeline._ipc.interpreter import listen_to_signals
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.ring import Block, Ring
 from pipeline.errors import InputError, SerializationError
-from pipeline.interpreter import listen_to_signals
 from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["Worker", "prepare_process"]

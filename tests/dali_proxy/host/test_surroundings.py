@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dali_proxy._server.folders import new_folder
-from pipeline import interpreter
+from dali_proxy._common.folders import new_folder
+from pipeline._ipc import interpreter
 from pipeline.errors import BuildError
 from tests.environment import with_project
 

@@ -17,8 +17,8 @@ from pipeline._bulk.files import BatchOfFiles, FileBuffers
 from pipeline._bulk.native import compiled
 from pipeline._bulk.paths import PathTable
 from pipeline._bulk.read_file import read_file
+from pipeline._concurrency.cost import Cost
 from pipeline._concurrency.thread_pool import ThreadPool
-from pipeline._executor.cost import Cost
 from pipeline.tensors.cpu import TensorListCPU
 
 

@@ -14,7 +14,7 @@ from pipeline import Pipeline, fn, types
 from pipeline._compiler.device_planner import PlannedBatch, Planner, simple_parts
 from pipeline._compiler.fused_gpu_images import FusedPictures
 from pipeline._compiler.partition import Halves, halves_by_device
-from pipeline._executor.cost import Costs
+from pipeline._concurrency.cost import Costs
 from pipeline._executor.executor import make_operator
 from pipeline._executor.readers import BatchReads
 from pipeline._graph import Edge

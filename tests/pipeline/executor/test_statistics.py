@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
+from pipeline._concurrency.cost import Cost, Costs, spent
 from pipeline._concurrency.thread_pool import ThreadPool
-from pipeline._executor.cost import Cost, Costs, spent
 from pipeline._executor.statistics import Statistics, StepTimes
 from pipeline._graph import Graph
 

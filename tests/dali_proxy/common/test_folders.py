@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dali_proxy._server.folders import make_folder, new_folder, remove_dead_folders, remove_folder
+from dali_proxy._common.folders import make_folder, new_folder, remove_dead_folders, remove_folder
 from dali_proxy._transport.protocol import CODEC
 from pipeline._ipc.connecting import Listener
 

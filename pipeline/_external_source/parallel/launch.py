@@ -27,6 +27,8 @@ __all__ = ["PARENT_PYTHONPATH", "WorkerProcess", "fork_worker", "spawn_worker"]
 PARENT_PYTHONPATH = "DALI_PROXY_PARENT_PYTHONPATH"
 
 _POLL = 0.002  # seconds between looks whether a process has ended
+# As with `python -m`, but the module is imported, as any other: `__main__` may know another `pipeline`.
+_PROGRAM = f"import sys; from {__package__}.__main__ import main; sys.exit(main())"
 
 
 class WorkerProcess:
@@ -119,7 +121,7 @@ def spawn_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProc
     ours, theirs = Channel.pair(CODEC)
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline._external_source.parallel", str(theirs.fileno())],
+            [sys.executable, "-c", _PROGRAM, str(theirs.fileno())],
             pass_fds=(theirs.fileno(),),
             env=_environment(),
         )

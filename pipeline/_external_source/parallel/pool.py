@@ -21,6 +21,7 @@ from pipeline._external_source.spec import SourceSpec
 from pipeline._ipc.channel import Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
 from pipeline._ipc.ring_reader import RingReader
+from pipeline._listing import listed
 from pipeline.errors import WorkerError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import BatchInfo
@@ -215,7 +216,7 @@ class WorkerPool:
             for received in member.channel.receive_ready():
                 self._handle(member, received)
         except ChannelClosedError:
-            doing = ", ".join(f"sample {job.first} of {job.info}" for job in member.jobs.values()) or "nothing"
+            doing = listed([f"sample {job.first} of {job.info}" for job in member.jobs.values()]) or "nothing"
             self._break(f"{member.name} {member.process.how_it_ended()}; it was reading: {doing}")
         except IPCError as error:
             self._break(f"{member.name} can't be understood: {error}")

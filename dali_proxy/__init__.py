@@ -9,6 +9,8 @@ import importlib
 import sys
 from typing import TYPE_CHECKING, Any
 
+from dali_proxy._shadowing import guard_name
+
 if TYPE_CHECKING:
     from dali_proxy._common.policies import LastBatchPolicy
     from dali_proxy._consumer.interop import feed_ndarray, to_torch_tensor, to_torch_type
@@ -59,6 +61,8 @@ __all__ = [
     "to_torch_tensor",
     "to_torch_type",
 ]
+
+guard_name()
 
 _MODULES = {
     "BatchError": "errors",

@@ -36,6 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("\ndali-proxy: interrupted", file=sys.stderr)
         return 130
+    except ImportError as error:
+        if error.name != "pipeline":
+            raise
+        print(f"dali-proxy: {error}", file=sys.stderr)  # a module of the user hides our package
+        return 1
 
 
 def parser() -> argparse.ArgumentParser:

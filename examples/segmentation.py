@@ -5,6 +5,8 @@
 
 --data names a folder with train/ and val/, each with images/ (JPEG, PNG) and masks/ (PNG of the same name, whose pixels
 are numbers of classes). Without it, objects are placed on photographs.
+
+Masks with a palette (VOC, DAVIS) must be decoded in the dataset: see `Pairs`.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ class Pairs(Dataset):
         return len(self.images)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        # Two inputs go in by name, and each of the two outputs has a placeholder.
+        # Two inputs go in by name, and each of the two outputs has a placeholder. A PNG with a palette holds indices,
+        # but a decoder gives colours, whose grey is another class: for such masks, pass PIL's
+        # `np.asarray(Image.open(path))[..., None]`, and leave `fn.decoders.image(mask)` out of both pipelines.
         image, mask = self.transform(
             image=np.fromfile(self.images[index], np.uint8), mask=np.fromfile(self.masks[index], np.uint8)
         )

@@ -36,7 +36,7 @@ def find_compiled(folder: str) -> ModuleType | None:
     if os.environ.get("DALI_PROXY_NATIVE") == "0":
         return None
     try:
-        module = importlib.import_module(f"pipeline.{folder}._native")
+        module = importlib.import_module(f"{__package__}.{folder}._native")
     except ImportError:
         return None
     if not all(path.exists() for path in (_HERE.parent / "setup.py", _HERE / folder / "_native.c")):

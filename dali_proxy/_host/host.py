@@ -68,8 +68,9 @@ class Host:
         self._inputs = tuple(pipeline.inputs.values())
         self._declared = {node.index for node in self._inputs if declares_data(node)}
         self._path_inputs = {node.inputs[0].node for node in pipeline.graph.find("io.file.read")}
-        self._publisher = ResultPublisher(pipeline.device_id, local)
+        # Not the pipeline's: where no operator needs a GPU, there may be none, and CUDA must not be called.
         device_id = pipeline.executor.device_id
+        self._publisher = ResultPublisher(device_id, local)
         self._pinner = None if device_id is None else Pinner(partial(PinnedMemory.of, device_id=device_id))
         self._client_numbers = itertools.count(1)
         self._workers: dict[int, Worker] = {}

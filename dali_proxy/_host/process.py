@@ -21,6 +21,8 @@ from pipeline._ipc.memory import SharedBlock
 __all__ = ["ProcessHost"]
 
 _STOP_PATIENCE = 10.0  # seconds that the host has to end in order, before it is killed
+# As `python -m dali_proxy._host`, but the module is imported, as any other: `__main__` may know another `pipeline`.
+_PROGRAM = "import sys; from dali_proxy._host.__main__ import main; sys.exit(main())"
 
 
 class ProcessHost:
@@ -87,7 +89,7 @@ class ProcessHost:
         try:
             with theirs:
                 return subprocess.Popen(
-                    [interpreter_path(), "-m", "dali_proxy._host", str(theirs.fileno())],
+                    [interpreter_path(), "-c", _PROGRAM, str(theirs.fileno())],
                     stdin=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),
                     env=child_environment(),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dali_proxy._loader.batches import Made, NumberedIndices, Unmade
 from dali_proxy.errors import BatchError, ServerClosedError, ServerDiedError, StaleReferenceError
+from pipeline._listing import listed
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class Rescue:
             return ServerDiedError(
                 f"batch {numbered.batch} of epoch {numbered.epoch} was lost {attempts} times, with {restarts} restarts "
                 "of the server, and is given up: perhaps one of its samples ends the server. Its dataset indices: "
-                f"{numbered.indices}; the last time: {error}"
+                f"{listed(_items(numbered.indices))}; the last time: {error}"
             )
         return None
 

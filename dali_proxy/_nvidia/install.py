@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from dali_proxy._nvidia.names import ROOT, Stand, find
+from dali_proxy._shadowing import give_way
 
 __all__ = ["install_as_nvidia_dali"]
 
@@ -23,7 +24,8 @@ def install_as_nvidia_dali() -> None:
     """Have `import nvidia.dali` and the modules below it give our modules instead of NVIDIA's.
 
     To be called before the first import of them. Processes that are started from then on do the same: the folder of
-    a `sitecustomize` module is put in front of `PYTHONPATH`. Calling it again does nothing.
+    a `sitecustomize` module is put in front of `PYTHONPATH`. Calling it again does nothing. A module of yours that is
+    called `pipeline` keeps its name, unless our package of that name was imported before.
 
     Raises:
         ImportError: NVIDIA's package is imported already.
@@ -32,8 +34,9 @@ def install_as_nvidia_dali() -> None:
         >>> import dali_proxy
         >>> dali_proxy.install_as_nvidia_dali()
         >>> from nvidia.dali import pipeline_def
-        >>> pipeline_def.__module__.partition(".")[0]
-        'pipeline'
+        >>> from pipeline import pipeline_def as ours
+        >>> pipeline_def is ours
+        True
     """
     imported = sys.modules.get(ROOT)
     if isinstance(imported, _StandIn):
@@ -44,6 +47,7 @@ def install_as_nvidia_dali() -> None:
             "call dali_proxy.install_as_nvidia_dali() before that, or start the script by `dali-proxy run`",
             name=ROOT,
         )
+    give_way()
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
     _have_parent()

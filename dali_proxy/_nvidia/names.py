@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from dali_proxy._shadowing import import_ours
 
 __all__ = ["ROOT", "VERSION", "Stand", "find"]
 
@@ -38,16 +39,16 @@ class Stand:
             return self.values[name]
         if name in self.names:
             module, _, attribute = self.names[name].partition(":")
-            return getattr(importlib.import_module(module), attribute)
+            return getattr(import_ours(module), attribute)
         if self.module and not name.startswith("__"):
-            return getattr(importlib.import_module(self.module), name)
+            return getattr(import_ours(self.module), name)
         raise AttributeError(name)
 
     def all(self) -> list[str]:
         """Return the public names."""
         found = {*self.names, *(name for name in self.values if not name.startswith("_"))}
         if self.module:
-            module = importlib.import_module(self.module)
+            module = import_ours(self.module)
             found.update(
                 getattr(module, "__all__", None) or (name for name in vars(module) if not name.startswith("_"))
             )
@@ -120,8 +121,11 @@ def find(name: str) -> Stand | None:
     if stand is None and path.startswith(("fn.", "ops.")):
         module = f"pipeline.{path}"
         try:
-            importlib.import_module(module)
-        except ModuleNotFoundError:
+            import_ours(module)
+        except ModuleNotFoundError as error:
+            missing = (error.name or "").partition("pipeline.")[2]
+            if not missing or not f"{path}.".startswith(f"{missing}."):
+                raise  # a module that ours needs
             return None
         stand = Stand(module)
     return stand

@@ -31,7 +31,8 @@ def run_script(script: str, arguments: Sequence[str] = (), *, module: bool = Fal
     """
     install_as_nvidia_dali()
     sys.argv = [script, *arguments]
-    sys.path[0] = os.getcwd() if module else os.path.dirname(os.path.abspath(script))
+    if not getattr(sys.flags, "safe_path", False):  # with `python -P`, the first entry is another one
+        sys.path[0] = os.getcwd() if module else os.path.dirname(os.path.abspath(script))
     if module:
         runpy.run_module(script, run_name="__main__", alter_sys=True)
     else:

@@ -11,9 +11,11 @@ import traceback
 from collections.abc import Sequence
 from typing import Any
 
+import pipeline
 from dali_proxy._transport.labels import clip
 from dali_proxy._transport.protocol import Failure
 from dali_proxy.errors import BatchError, RemoteError
+from pipeline._listing import listed
 from pipeline.errors import OperatorError
 
 __all__ = ["describe", "rebuild"]
@@ -71,13 +73,13 @@ def rebuild(failure: Failure) -> BatchError:
     lines = [failure.message]
     known = [(sample, index) for sample, index in zip(failure.samples, failure.indices, strict=False) if index]
     if known:
-        named = ", ".join(f"{index} (sample {sample} of the batch)" for sample, index in known)
+        named = listed([f"{index} (sample {sample} of the batch)" for sample, index in known])
         lines.append(f"dataset index: {named}")
     elif failure.samples:
-        lines.append(f"samples of the batch: {', '.join(map(str, failure.samples))}")
+        lines.append(f"samples of the batch: {listed(failure.samples)}")
     unnamed = [path for path in failure.paths if path not in failure.message]
     if unnamed:
-        lines.append(f"file: {', '.join(unnamed)}")
+        lines.append(f"file: {listed(unnamed)}")
     lines.append(f"submitted by: {worker}")
     error = BatchError(
         "\n  ".join(lines),
@@ -108,7 +110,7 @@ def _cause(failure: Failure) -> BaseException:
     kind: Any = None
     if module == "builtins":
         kind = getattr(builtins, name, None)
-    elif module.partition(".")[0] in ("pipeline", "dali_proxy"):
+    elif module.startswith((f"{pipeline.__name__}.", "dali_proxy.")):
         kind = getattr(importlib.import_module(module), name, None)
     elif module.partition(".")[0] in sys.stdlib_module_names and module in sys.modules:
         kind = getattr(sys.modules[module], name, None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from typing import Any
 
@@ -13,6 +12,7 @@ from dali_proxy._transport.endpoint import InputSpec
 from dali_proxy._transport.protocol import DTYPES
 from dali_proxy._worker.placeholders import Placeholder
 from dali_proxy.errors import PlaceholderError, SampleTypeError
+from pipeline._external_source.advice import advice
 from pipeline.errors import ArgumentTypeError
 from pipeline.types import to_dali_type
 
@@ -22,8 +22,6 @@ __all__ = ["as_input_array"]
 _TAKEN = frozenset(each for dtype in DTYPES.values() for each in (dtype, dtype.newbyteorder()))
 
 _HINTS: dict[type, str] = {
-    str: "for a file, pass its content, or for fn.io.file.read its path as bytes, os.fsencode(path)",
-    os.PathLike: "pass the content, path.read_bytes(), or for fn.io.file.read the path as bytes, os.fsencode(path)",
     dict: "give each value an input of its own (keyword arguments)",
     type(None): "return a value for every sample, or leave the proxy out for this one",
 }
@@ -47,10 +45,8 @@ def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
         try:
             to_dali_type(array.dtype)
         except ArgumentTypeError as error:
-            hint = next((hint for kind, hint in _HINTS.items() if isinstance(value, kind)), "")
-            raise SampleTypeError(
-                f"the input {name!r} got {_describe(value)}: {error}{'; ' + hint if hint else ''}"
-            ) from None
+            hint = next((hint for kind, hint in _HINTS.items() if isinstance(value, kind)), "") or advice(value)
+            raise SampleTypeError(f"the input {name!r} got {_describe(value)}: {error}; {hint}") from None
     if spec.dtype is not None and array.dtype.name != spec.dtype:
         raise SampleTypeError(
             f"the input {name!r} got {_describe(value)}; its external_source declares dtype={spec.dtype}: "

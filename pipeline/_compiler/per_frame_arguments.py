@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._graph.graph import Edge, Graph, GraphNode
+from pipeline._listing import listed
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, OutputSpec, SampleOperator
@@ -194,7 +195,7 @@ class _SampleFrames(SampleOperator[_State]):
 def _stacked(frames: Sequence[Any]) -> Array:
     shapes = {frame.shape for frame in frames}
     if len(shapes) > 1:
-        raise ArgumentValueError(f"the frames get different shapes, {' and '.join(map(str, sorted(shapes)))}")
+        raise ArgumentValueError(f"the frames get different shapes, {listed(sorted(shapes), separator=' and ')}")
     return np.stack(frames)
 
 

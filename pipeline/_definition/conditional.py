@@ -25,7 +25,7 @@ _MARK = "_dali_proxy_keeps_its_code"
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _ELSEWHERE = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-_PACKAGES = ("pipeline", "dali_proxy")
+_PACKAGES = (__name__.partition(".")[0], "dali_proxy")
 
 _converted: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 _CODES: weakref.WeakSet[types.CodeType] = weakref.WeakSet()

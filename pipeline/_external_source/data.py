@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pipeline._bulk.gather import gathered
+from pipeline._external_source.advice import advice
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import InputError, PipelineError
@@ -27,7 +28,7 @@ def to_sample(value: Any, what: str) -> Array:
     Raises:
         InputError: for values that hold no numbers, such as strings, None and objects.
     """
-    if hasattr(value, "detach"):  # a torch tensor, which may require grad
+    if hasattr(value, "detach") and hasattr(value, "device"):  # a torch tensor, which may require grad
         value = value.detach()
         if value.device.type != "cpu":
             raise InputError(f"{what}: a tensor on {value.device}; this needs one on the CPU")
@@ -40,7 +41,7 @@ def to_sample(value: Any, what: str) -> Array:
     try:
         to_dali_type(array.dtype)
     except PipelineError as error:
-        raise InputError(f"{what}: {type(value).__name__} of {error}") from None
+        raise InputError(f"{what}: {type(value).__name__} of {error}; {advice(value)}") from None
     return array
 
 
@@ -116,7 +117,7 @@ def own_copy(batch: TensorList) -> TensorList:
 def _on_gpu(value: Any) -> bool:
     if isinstance(value, TensorGPU):
         return True
-    if hasattr(value, "detach"):  # a torch tensor: one that requires grad has no interface
+    if hasattr(value, "detach") and hasattr(value, "device"):  # a torch tensor: one that requires grad has no interface
         return bool(value.device.type == "cuda")
     if hasattr(value, "__cuda_array_interface__"):
         return True

@@ -13,6 +13,7 @@ import numpy as np
 
 from pipeline._declaration.schema import REQUIRED, Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
+from pipeline._listing import listed
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
@@ -106,7 +107,7 @@ class WebdatasetLoader(Loader):
             for sample in samples:
                 self._add(number, sample)
         if not self._entries:
-            raise BuildError(f"no samples in {', '.join(map(repr, self._paths))}")
+            raise BuildError(f"no samples in {listed([*map(repr, self._paths)])}")
         return len(self._entries)
 
     def read(self, entry: int) -> tuple[Array, ...]:

@@ -366,7 +366,7 @@ def as_device_array(data: Any) -> Any:
     import cupy
 
     data = opened(data)
-    if hasattr(data, "detach"):  # a torch tensor: one that requires grad has no interface
+    if hasattr(data, "detach") and hasattr(data, "device"):  # a torch tensor: one that requires grad has no interface
         data = data.detach()
     return cupy.asarray(data) if hasattr(data, "__cuda_array_interface__") else cupy.from_dlpack(data)
 

@@ -26,6 +26,8 @@ __all__ = ["WorkerProcess", "fork_worker", "spawn_worker"]
 
 _POLL = 0.002  # seconds between looks whether a process has ended
 _KILLED_PATIENCE = 10.0  # seconds that the system may take to end a process that was killed
+# As with `python -m`, but the module is imported, as any other: `__main__` may know another `pipeline`.
+_PROGRAM = f"import sys; from {__package__}.__main__ import main; sys.exit(main())"
 
 
 class WorkerProcess:
@@ -136,7 +138,7 @@ def spawn_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProc
     ours, theirs = Channel.pair(CODEC)
     with theirs:
         process = subprocess.Popen(
-            [interpreter_path(), "-m", "pipeline._external_source.parallel", str(theirs.fileno())],
+            [interpreter_path(), "-c", _PROGRAM, str(theirs.fileno())],
             pass_fds=(theirs.fileno(),),
             env=child_environment(PYTHONSAFEPATH="1"),  # the working directory may have modules like others
         )

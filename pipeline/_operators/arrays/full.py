@@ -11,6 +11,7 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._imaging import convert
+from pipeline._listing import listed
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline._operators.arrays.constant_value import ConstantCpu, ConstantGpu
@@ -80,7 +81,7 @@ class _Filling(BatchOperator):
             ArgumentValueError: for shapes that make no batch, and values that don't fit.
         """
         if any(extent < 0 for shape in shapes for extent in shape):
-            raise ArgumentValueError(f"a shape can't be negative: {[list(shape) for shape in shapes]}")
+            raise ArgumentValueError(f"a shape can't be negative: {listed([list(shape) for shape in shapes])}")
         owner: Any = None
         samples: Any = [np.empty(0)] * batch.size
         dense = len(set(shapes)) == 1

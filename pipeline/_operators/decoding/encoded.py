@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._codecs import EncodedBatch
+from pipeline.errors import DecodeError, OperatorError, SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import DALIImageType
 
@@ -15,7 +16,13 @@ _CHANNELS = {DALIImageType.RGB: 3, DALIImageType.BGR: 3, DALIImageType.YCbCr: 3,
 
 
 def flat_bytes(sample: Array) -> npt.NDArray[np.uint8]:
-    """Return a sample of any dtype and shape as its bytes, with no copy where it is contiguous.
+    """Return a sample as its bytes, with no copy where it is contiguous.
+
+    Args:
+        sample: of any dtype, with one dimension of more than one element at most.
+
+    Raises:
+        DecodeError: it has the shape of decoded pixels.
 
     Example:
         >>> flat_bytes(np.zeros((1, 5), np.uint8)).shape
@@ -23,15 +30,33 @@ def flat_bytes(sample: Array) -> npt.NDArray[np.uint8]:
     """
     if sample.ndim == 1 and sample.dtype == np.uint8:
         return sample
+    if sample.ndim > 2 or (sample.ndim == 2 and min(sample.shape) > 1):
+        raise DecodeError(
+            f"the bytes of a file are needed, but this is an array of {sample.dtype} of shape {sample.shape}, as of "
+            "decoded pixels: pass the content of the file, such as path.read_bytes(), or, for pixels, leave the "
+            "decoder out of the pipeline"
+        )
     return np.ascontiguousarray(sample).reshape(-1).view(np.uint8)
 
 
 def encoded_batch(data: TensorListCPU) -> EncodedBatch:
-    """Return a batch as decoders on the GPU take it; nothing is done for each sample where they are rows of bytes."""
+    """Return a batch as decoders on the GPU take it; nothing is done for each sample where they are rows of bytes.
+
+    Raises:
+        OperatorError: there are samples with the shape of decoded pixels.
+    """
     table = data.table()
     if table.ndim == 1 and table.dtype == np.uint8 and table.is_contiguous():
         return EncodedBatch(table.pointers, table.shapes[:, 0], lambda: data.samples, data)
-    return EncodedBatch.of([flat_bytes(sample) for sample in data.samples])
+    rows, failures = [], []
+    for number, sample in enumerate(data.samples):
+        try:
+            rows.append(flat_bytes(sample))
+        except DecodeError as error:
+            failures.append(SampleFailure(number, error))
+    if failures:
+        raise OperatorError.of_samples(failures)
+    return EncodedBatch.of(rows)
 
 
 def channels_of(output_type: DALIImageType) -> int | None:

@@ -193,8 +193,8 @@ class _TorchFunction(_PythonFunction):
         return torch.utils.dlpack.from_dlpack(sample)
 
     def taken(self, value: Any) -> Any:
-        detach = getattr(value, "detach", None)
-        return super().taken(value if detach is None else detach())
+        is_tensor = hasattr(value, "detach") and hasattr(value, "device")  # files can be detached, too
+        return super().taken(value.detach() if is_tensor else value)
 
 
 def _samples(value: Any) -> list[Any]:

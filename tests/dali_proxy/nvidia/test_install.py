@@ -248,7 +248,7 @@ print(subprocess.run([sys.executable, "-c", "import nvidia.dali as d; print(d.Pi
                      capture_output=True, text=True, check=True).stdout.strip())
 """
     )
-    assert output(code).startswith("pipeline")
+    assert output(code).startswith("dali_proxy")
 
 
 def test_a_sitecustomize_of_the_users_still_runs(tmp_path: Path) -> None:

@@ -74,13 +74,13 @@ def scripts(tmp_path: Path) -> Path:
 
 def test_a_script_gets_what_python_would_give_it(scripts: Path, tmp_path: Path) -> None:
     done = run("scripts/words.py", "--flag", "-m", "x", folder=tmp_path)
-    assert done.stdout.strip() == "['--flag', '-m', 'x'] words.py __main__ 7 pipeline", done.stderr
+    assert done.stdout.strip() == "['--flag', '-m', 'x'] words.py __main__ 7 dali_proxy", done.stderr
     assert done.returncode == 5
 
 
 def test_a_module(scripts: Path) -> None:
     done = run("-m", "words", "-m", folder=scripts)
-    assert done.stdout.strip() == "['-m'] words.py __main__ 7 pipeline", done.stderr
+    assert done.stdout.strip() == "['-m'] words.py __main__ 7 dali_proxy", done.stderr
     assert done.returncode == 5
 
 

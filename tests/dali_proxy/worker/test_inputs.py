@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,8 @@ def test_accepted(value: Any, expected: Any) -> None:
         (None, "return a value for every sample"),
         ("a/path.jpg", "os.fsencode"),
         (Path("a/path.jpg"), "object"),
-        (object(), "object"),
+        (object(), "pass bytes, numbers, a NumPy array"),
+        (io.BytesIO(b"abc"), r"file\.read\(\)"),
         ({"a": 1}, "an input of its own"),
         ({1, 2}, "object"),
         (np.array([None]), "object"),

@@ -6,13 +6,16 @@ values may round to the other neighbour: 1, or 1 part in 255 of the dtype's rang
 
 from __future__ import annotations
 
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from pipeline._operators.decoding.encoded import encoded_batch
 from pipeline.errors import OperatorError
+from pipeline.tensors.cpu import TensorListCPU
 from tests.pipeline.imaging.pictures import encodings, pillow, smooth, with_orientation
 from tests.pipeline.operators.both import Array, compare, refused_by_both, run_ours
 
@@ -121,6 +124,27 @@ def test_all_failures_are_named_and_the_next_batch_arrives() -> None:
     (made,) = pipe.run(x=[good] * 4)
     assert made.shape() == [(8, 8, 3)] * 4
     pipe.close()
+
+
+@pytest.mark.parametrize("operator", ["decoders.image", "decoders.image_random_crop", "peek_image_shape"])
+@pytest.mark.parametrize("shape", [(6, 8, 3), (6, 8)])
+def test_decoded_pixels_are_an_error_that_says_what_to_pass(operator: str, shape: tuple[int, ...]) -> None:
+    import pipeline
+    from pipeline import fn
+
+    good = ENCODED["jpeg 420"]
+    with pipeline.Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
+        pipe.set_outputs(attrgetter(operator)(fn)(fn.external_source(name="x")))
+    with pytest.raises(OperatorError, match=r"sample 0.*uint8 of shape \(6, 8.*path\.read_bytes\(\)"):
+        pipe.run(x=[np.zeros(shape, np.uint8)] * 2)
+    assert len(pipe.run(x=[good[None], good[:, None]])[0]) == 2  # bytes in a row or a column are bytes
+    pipe.close()
+
+
+def test_decoded_pixels_in_a_batch_for_the_gpu_are_named() -> None:
+    with pytest.raises(OperatorError, match="decoded pixels") as caught:
+        encoded_batch(TensorListCPU([np.zeros((1, 5), np.uint8), np.zeros((4, 5), np.uint8)], ""))
+    assert [failure.sample for failure in caught.value.failures] == [1]
 
 
 @pytest.mark.parity

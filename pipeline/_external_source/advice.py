@@ -1,0 +1,29 @@
+"""What to hand over instead of a value that no pipeline takes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+__all__ = ["advice"]
+
+
+def advice(value: Any) -> str:
+    """Return what to pass instead of a sample that holds no numbers; empty where that can't be known.
+
+    Args:
+        value: the sample as the user gave it.
+
+    Example:
+        >>> advice(open(os.devnull, "rb"))
+        "pass the content of the file, file.read(), opened in mode 'rb'"
+    """
+    if isinstance(value, str):
+        return "for a file, pass its content, or for fn.io.file.read its path as bytes, os.fsencode(path)"
+    if isinstance(value, os.PathLike):
+        return "pass the content, path.read_bytes(), or for fn.io.file.read the path as bytes, os.fsencode(path)"
+    if callable(getattr(value, "read", None)):
+        return "pass the content of the file, file.read(), opened in mode 'rb'"
+    if hasattr(value, "dtype"):
+        return "convert it to an array of numbers"
+    return "pass bytes, numbers, a NumPy array, a torch tensor on the CPU or a PIL image"

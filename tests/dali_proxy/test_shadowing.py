@@ -1,0 +1,228 @@
+"""A module of the user that is called `pipeline`: an error that names it; beside scripts for NVIDIA DALI, it works."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.environment import ROOT, with_project
+
+#: The user's module, or the beginning of a package: what other processes need of it goes there by name.
+THEIRS = """
+import numpy as np
+from torch.utils.data import Dataset
+
+
+class Numbers(Dataset):
+    def __init__(self, transform):
+        self.transform = transform
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return self.transform(np.full(2, index, np.float32))
+
+
+def plus_one(array):
+    return array + 1
+
+
+def count(sample):
+    if sample.idx_in_epoch == 4:
+        raise StopIteration
+    return np.float32(sample.idx_in_epoch)
+
+
+def sometimes(numbers, flag):
+    if flag:  # only conditionals allow it
+        numbers = numbers * 10
+    return numbers
+"""
+
+TRAIN = """
+import importlib
+import os
+import pickle
+import sys
+
+import numpy as np
+
+from nvidia.dali import fn, pipeline_def
+import nvidia.dali.plugin.pytorch.experimental.proxy as dali_proxy
+from {module} import Numbers, count, plus_one, sometimes
+import {module} as theirs
+
+
+@pipeline_def(enable_conditionals=True)
+def described():
+    numbers = fn.python_function(fn.external_source(name="numbers"), function=plus_one)
+    return sometimes(numbers, fn.random.coin_flip(probability=1))
+
+
+@pipeline_def
+def counted():
+    return fn.external_source(count, batch=False, parallel=True)
+
+
+if __name__ == "__main__":
+    assert theirs is sys.modules["{module}"] is importlib.import_module("{module}")
+    assert pickle.loads(pickle.dumps(plus_one)) is plus_one and plus_one.__module__ == "{module}"
+    with dali_proxy.DALIServer(described(batch_size=4, num_threads=1, device_id=None)) as server:
+        loader = dali_proxy.DataLoader(
+            server, Numbers(server.proxy), batch_size=4, num_workers=1, multiprocessing_context="spawn"
+        )
+        print([batch[:, 0].tolist() for batch in loader])
+    pipe = counted(
+        batch_size=2, num_threads=1, device_id=None, py_num_workers=1, py_start_method="spawn", exec_async=False
+    )
+    print(pipe.run()[0].as_array().tolist())
+    pipe.close()
+    print(os.environ.get("RANK", "alone"))
+"""
+
+PRINTED = ["[[10.0, 20.0, 30.0, 40.0], [50.0, 60.0, 70.0, 80.0]]", "[0.0, 1.0]"]
+
+
+def python(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env=with_project(),
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+
+
+def write(folder: Path, kind: str) -> str:
+    """Write the user's module as a file, package or folder. Return the name of what is in it."""
+    if kind == "file":
+        (folder / "pipeline.py").write_text(THEIRS)
+        return "pipeline"
+    (folder / "pipeline").mkdir()
+    if kind == "package":
+        (folder / "pipeline" / "__init__.py").write_text("")
+    (folder / "pipeline" / "errors.py").write_text(THEIRS)  # our package has one of that name, too
+    return "pipeline.errors"
+
+
+def test_script_for_dali_runs_beside_a_pipeline_of_the_user(tmp_path: Path) -> None:
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    (scripts / "train.py").write_text(TRAIN.format(module=write(scripts, "package")))
+    done = python("-m", "dali_proxy", "run", "scripts/train.py", folder=tmp_path)
+    assert done.stdout.splitlines() == [*PRINTED, "alone"], done.stderr
+
+
+def test_script_for_dali_runs_beside_a_folder_of_modules(tmp_path: Path) -> None:
+    """Python itself would prefer our package, which has an `__init__.py`."""
+    (tmp_path / "train.py").write_text(f"from nvidia.dali import fn\nimport {write(tmp_path, 'folder')} as theirs\n")
+    (tmp_path / "train.py").open("a").write("print(fn.resize.__name__, theirs.plus_one(1))\n")
+    assert python("-m", "dali_proxy", "run", "train.py", folder=tmp_path).stdout == "resize 2\n"
+
+
+def test_command_runs_in_a_folder_with_a_pipeline_of_the_user(tmp_path: Path) -> None:
+    """`python -m` has the folder on its path before `dali_proxy` is imported."""
+    (tmp_path / "pipeline.py").write_text("X = 1\n")
+    code = "from nvidia.dali import fn\nimport pipeline\nprint(fn.resize.__name__, pipeline.X)\n"
+    (tmp_path / "pipelines.py").write_text(code)
+    done = python("-m", "dali_proxy", "run", "-m", "pipelines", folder=tmp_path)
+    assert done.stdout == "resize 1\n", done.stderr
+    done = python("-m", "dali_proxy", "demo", folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"dali-proxy: {tmp_path / 'pipeline.py'} hides")
+    assert done.stderr.count("\n") == 1
+
+
+def test_torchrun_starts_a_script_beside_a_pipeline_of_the_user(tmp_path: Path) -> None:
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    (scripts / "train.py").write_text(TRAIN.format(module=write(scripts, "file")))
+    words = ["torch.distributed.run", "--standalone", "--nproc_per_node=1", "scripts/train.py"]
+    done = python("-m", "dali_proxy", "run", "-m", *words, folder=tmp_path)
+    assert done.stdout.splitlines() == [*PRINTED, "0"], done.stderr
+
+
+def test_our_package_has_both_names_where_the_user_has_no_pipeline(tmp_path: Path) -> None:
+    (tmp_path / "pipeline").mkdir()  # a folder of data
+    (tmp_path / "pipeline" / "steps.yaml").write_text("")
+    (tmp_path / "train.py").write_text(
+        "import pickle, sys\n"
+        "from nvidia.dali import Pipeline\n"
+        "import pipeline, pipeline.tensors as tensors\n"
+        "import pipeline.fn.io.file\n"
+        "from pipeline.fn import decoders\n"
+        "from pipeline.errors import PipelineError\n"
+        "import dali_proxy._pipeline as same\n"
+        "assert pipeline is same and pipeline.Pipeline is Pipeline and tensors is same.tensors\n"
+        "assert decoders is same.fn.decoders and sys.modules['pipeline.errors'].PipelineError is PipelineError\n"
+        "assert pickle.loads(pickle.dumps(PipelineError)) is PipelineError\n"
+        "try:\n"
+        "    import pipeline.nothing\n"
+        "except ModuleNotFoundError as error:\n"
+        "    print(error)\n"
+    )
+    done = python("-m", "dali_proxy", "run", "train.py", folder=tmp_path)
+    assert done.stdout == "No module named 'pipeline.nothing'\n", done.stderr
+
+
+def test_our_package_keeps_a_name_that_it_has(tmp_path: Path) -> None:
+    """Its classes were handed out under it; what other processes send under the private name is the same."""
+    code = (
+        "import dali_proxy\n"
+        "from pipeline import Pipeline\n"
+        "dali_proxy.install_as_nvidia_dali()\n"
+        "import nvidia.dali, dali_proxy._pipeline.errors, pipeline.errors\n"
+        "assert nvidia.dali.Pipeline is Pipeline and dali_proxy._pipeline.errors is pipeline.errors\n"
+        "print(Pipeline.__module__)"
+    )
+    assert python("-c", code, folder=tmp_path).stdout == "pipeline._definition.pipeline\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("from dali_proxy import DALIServer", "file"),
+        ("import dali_proxy\nfrom pipeline import fn", "package"),
+        ("import pipeline\nimport dali_proxy", "file"),
+        ("import dali_proxy._host.__main__", "package"),
+    ],
+)
+def test_pipeline_of_the_user_is_an_error_that_names_it(code: str, kind: str, tmp_path: Path) -> None:
+    write(tmp_path, kind)
+    file = tmp_path / ("pipeline.py" if kind == "file" else "pipeline/__init__.py")
+    (tmp_path / "train.py").write_text(code)
+    done = python("train.py", folder=tmp_path)
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: {file} hides the package `pipeline` of dali-proxy")
+    assert "Rename" in last
+    assert "dali-proxy run" in last
+
+
+def test_hidden_folder_of_the_user_is_an_error_that_names_it(tmp_path: Path) -> None:
+    """Python prefers our package to a folder without `__init__.py`, wherever that lies."""
+    (tmp_path / "pipeline").mkdir()
+    (tmp_path / "pipeline" / "data.py").write_text("X = 1\n")
+    (tmp_path / "train.py").write_text("import dali_proxy\nfrom pipeline import fn\nimport pipeline.data\n")
+    last = python("train.py", folder=tmp_path).stderr.splitlines()[-1]
+    assert last.startswith("ModuleNotFoundError: No module named 'pipeline.data': ")
+    assert f"hides {tmp_path / 'pipeline'}. Rename" in last
+
+
+def test_modules_that_are_loaded_before_the_name_is_given_away_need_no_pipeline() -> None:
+    """They have Python's own import: it would give them the user's module."""
+    code = (
+        "import sys, dali_proxy._cli, dali_proxy._nvidia.run\n"
+        "print(*(file.__file__ for name, file in sys.modules.items() if name.startswith('dali_proxy')))"
+    )
+    files = python("-c", code, folder=ROOT).stdout.split()
+    assert len(files) > 5
+    for file in files:
+        lines = Path(file).read_text().splitlines()
+        assert not [line for line in lines if line.strip().startswith(("import pipeline", "from pipeline"))], file

@@ -34,12 +34,15 @@ from dali_proxy._transport.release_queue import Unwanted
 from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._concurrency.forking import free_in_child
 from pipeline._ipc.channel import Received
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
+from pipeline._ipc.signals import deferred_signals, let_through
 
 __all__ = ["ConsumerClient"]
 
 _GLANCE = 0.5  # seconds between looks at the deadline while waiting
+_TURN = 0.05  # seconds between calls of signal handlers while another thread receives
 
 Key = tuple[Any, ...]
 
@@ -50,6 +53,9 @@ class ConsumerClient:
     Threads that wait take turns at the socket: one receives for all, the others wait until it has their answer. What
     comes next in a session is fetched early, so that it is here when somebody asks. With a second half that an executor
     runs, a thread of this object receives, so that batches go on while nobody waits.
+
+    A signal handler of the user's that raises does so while a thread waits, and finds the state whole: see
+    `pipeline._ipc.signals`.
 
     Args:
         endpoint: which server.
@@ -85,9 +91,9 @@ class ConsumerClient:
         self._opener = ResultOpener(received.fds, received.message.control_nbytes, local, device_id)
         self.server: bytes = received.message.server
         self.waited = 0.0
-        self._lock = threading.RLock()  # guards the five below; quicker to take than the condition
+        self._lock = free_in_child(threading.RLock())  # guards the five below; quicker to take than the condition
         self._changed = threading.Condition(self._lock)
-        self._taking = threading.RLock()
+        self._taking = free_in_child(threading.RLock())
         self._questions: dict[Key, Question] = {}  # that nobody has taken the answer of
         self._ahead = Lookahead()
         self._receiving = False
@@ -103,10 +109,15 @@ class ConsumerClient:
             self._receiver = threading.Thread(target=self._receive, name=f"{THREAD_PREFIX}results", daemon=True)
             self._receiver.start()
 
-    def outputs(self, ticket: Ticket) -> tuple[Any, ...]:
+    def outputs(self, ticket: Ticket, patience: float | None = None) -> tuple[Any, ...]:
         """Return the outputs of a batch, waiting for it; the same objects every time.
 
+        Args:
+            ticket: which batch.
+            patience: seconds to wait, if they are fewer than the server's timeout; 0 or None for no such limit.
+
         Raises:
+            ProxyError: it took too long.
             BatchError: the batch failed.
             StaleReferenceError: the batch is unknown to this start of the server.
             ServerDiedError: the server is gone.
@@ -117,10 +128,14 @@ class ConsumerClient:
             return ticket.outputs
         if ticket.server != self.server:
             raise StaleReferenceError("the batch is of an earlier start of the server, or of another server's proxy")
+        with deferred_signals:
+            return self._fetched(ticket, patience)
+
+    def _fetched(self, ticket: Ticket, patience: float | None) -> tuple[Any, ...]:
         key = ("batch", ticket.client, ticket.seq)
         begin = time.perf_counter()
         try:
-            answer = self._ask(key, Fetch(ticket.client, ticket.seq))
+            answer = self._ask(key, Fetch(ticket.client, ticket.seq), patience)
         finally:
             self.waited += time.perf_counter() - begin
         with self._taking:  # threads that want the same batch get the same tensors
@@ -138,8 +153,8 @@ class ConsumerClient:
 
     @property
     def ended(self) -> bool:
-        """Whether the connection has ended."""
-        return self._end is not None
+        """Whether the connection has ended, for whatever reason."""
+        return self._end is not None or self._channel.closed
 
     def check(self) -> None:
         """Raise if the connection has ended.
@@ -149,10 +164,12 @@ class ConsumerClient:
         """
         if self._end is not None:
             raise fresh(self._end)
+        if self._channel.closed:
+            raise ServerDiedError("the connection to the server was closed; the next loop makes a new one")
 
     def open_session(self, session: int) -> None:
         """Say that an iterator begins: what is submitted for it belongs to this process."""
-        with server_errors(), Talk(self._talking):
+        with deferred_signals, server_errors(), Talk(self._talking):
             self._channel.send(OpenSession(session), timeout=self._endpoint.timeout)
             with self._lock:
                 self._ahead.open(session)
@@ -165,14 +182,22 @@ class ConsumerClient:
     def statistics(self) -> dict[str, Any]:
         """Ask the server for its counters."""
         token = next(self._tokens)
-        answer: dict[str, Any] = self._ask(("stats", token), StatsRequest(token))
-        self._forget(("stats", token))
+        key = ("stats", token)
+        with deferred_signals:
+            try:
+                answer: dict[str, Any] = self._ask(key, StatsRequest(token))
+            finally:
+                self._forget(key)
         if self._second_half is not None:
             self._second_half.add_times(answer["operators"])
         return answer
 
     def close(self) -> None:
         """Disconnect. Tensors that were fetched stay valid."""
+        with deferred_signals:
+            self._close()
+
+    def _close(self) -> None:
         forget_discard(self.server, self._discard)
         self._flush_if_safe()
         with self._lock:
@@ -185,8 +210,9 @@ class ConsumerClient:
             self._second_half.close()
         self._opener.close()
 
-    def _ask(self, key: Key, question: Any) -> Any:
+    def _ask(self, key: Key, question: Any, patience: float | None = None) -> Any:
         """Wait for an answer, which is kept until `_forget`."""
+        deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid, patience)
         with Talk(self._talking), self._lock:  # a finalizer that closes a session must not come in between
             if self._end is not None:
                 raise fresh(self._end)
@@ -195,7 +221,7 @@ class ConsumerClient:
             early = self._ahead.ask(key[1:])
         try:
             if new:
-                self._send(question)
+                self._send(question, deadline)
         except BaseException:  # a signal handler's, too: whoever asks again must not wait for what was never sent
             asked.sent = False
             raise
@@ -203,23 +229,26 @@ class ConsumerClient:
         if self._unwanted:  # left by a finalizer: what comes early is no message of ours
             self._flush_if_safe()
         self._go_on()
-        deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid)
         while True:
             with self._lock:
-                while asked.answer is None and (asked.coming or (self._receiving and self._end is None)):
-                    self._changed.wait(_GLANCE)
-                    deadline.check()
+                waits = asked.answer is None and (asked.coming or (self._receiving and self._end is None))
+                if waits:
+                    self._changed.wait(_TURN if deadline.left is None else min(deadline.left, _TURN))
                 if asked.answer is not None:
                     return asked.answer
-                if self._end is not None:
-                    raise fresh(self._end)
-                self._receiving = True
-            try:
-                self._receive_one()
-            finally:
-                with self._lock:
-                    self._receiving = False
-                    self._changed.notify_all()
+                if not waits:
+                    if self._end is not None:
+                        raise fresh(self._end)
+                    self._receiving = True
+            if waits:
+                let_through(int)  # handlers of signals have their turn, without the lock
+            else:
+                try:
+                    self._receive_one(deadline.left)
+                finally:
+                    with self._lock:
+                        self._receiving = False
+                        self._changed.notify_all()
             deadline.check()
 
     def _forget(self, key: Key) -> None:
@@ -257,19 +286,24 @@ class ConsumerClient:
         with self._lock:
             self._changed.notify_all()
 
-    def _receive_one(self) -> None:
+    def _receive_one(self, left: float | None = None) -> None:
         """Receive and file one message; waits a moment at most. Only one thread at a time is here."""
         try:
             with Talk(self._talking):
                 if self._channel.backlog:  # the server did not read what was posted: nothing else waits for it to do so
                     self._channel.flush()
-                received = self._channel.receive(timeout=_GLANCE)
-            self._file(received)
+                received = self._channel.receive(timeout=_GLANCE if left is None else min(left, _GLANCE))
         except ChannelTimeoutError:
             return
         except ChannelClosedError as error:
             with self._lock:
                 self._end = self._end or self._explain_end(error)
+            return
+        except IPCError as error:  # the channel is closed
+            with self._lock:
+                self._end = self._end or ServerDiedError(f"what the server sent can't be read: {error}")
+            return
+        self._file(received)
 
     def _file(self, received: Received) -> None:
         message = received.message
@@ -338,11 +372,14 @@ class ConsumerClient:
             return ServerClosedError(f"the server is closed: {self._goodbye}")
         return ServerDiedError(f"the server is gone: {self._how_it_ended() or error}")
 
-    def _send(self, message: Any) -> None:
+    def _send(self, message: Any, deadline: Deadline) -> None:
         try:
             with Talk(self._talking):
                 self._flush()
-                self._channel.send(message, timeout=self._endpoint.timeout)
+                self._channel.send(message, timeout=deadline.left)
+        except ChannelTimeoutError:
+            deadline.check()
+            raise
         except ChannelClosedError as error:
             with self._lock:
                 self._changed.wait_for(lambda: not self._receiving, _GLANCE)
@@ -381,7 +418,7 @@ class ConsumerClient:
         if getattr(self._talking, "now", False) or is_finalizing():
             return
         try:
-            with Talk(self._talking):
+            with deferred_signals, Talk(self._talking):
                 self._flush()
         except IPCError:
             return  # the server is gone, and with it what we wanted it to know

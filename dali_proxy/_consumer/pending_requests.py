@@ -24,17 +24,25 @@ class Question:
 
 
 class Deadline:
-    """How long a server may take for an answer.
+    """How long a server may take for an answer: the smaller one of two limits.
 
     Args:
-        timeout: seconds from now; None for as long as it lives.
+        timeout: seconds from now that `DALIServer` gives it; None for as long as it lives.
         pid: the server's process, for the message.
+        patience: seconds that a loader gives it; 0 or None for any time.
     """
 
-    def __init__(self, timeout: float | None, pid: int) -> None:
-        self._timeout = timeout
+    def __init__(self, timeout: float | None, pid: int, patience: float | None = None) -> None:
+        self._timeout, self._limit = timeout, "DALIServer(timeout=...)"
+        if patience and (timeout is None or patience < timeout):
+            self._timeout, self._limit = patience, "the loader's timeout="
         self._pid = pid
-        self._end = None if timeout is None else time.monotonic() + timeout
+        self._end = None if self._timeout is None else time.monotonic() + self._timeout
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that are left; None for any time."""
+        return None if self._end is None else max(self._end - time.monotonic(), 0.0)
 
     def check(self) -> None:
         """Raise if it has passed.
@@ -42,10 +50,10 @@ class Deadline:
         Raises:
             ProxyError: it has.
         """
-        if self._end is not None and time.monotonic() > self._end:
+        if self._end is not None and time.monotonic() >= self._end:
             raise ProxyError(
                 f"the server (process {self._pid}) lives but gave no answer in {self._timeout:g} s; "
-                "DALIServer(timeout=...) is the limit"
+                f"{self._limit} is the limit"
             )
 
 

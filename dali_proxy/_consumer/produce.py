@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 __all__ = ["produce"]
 
 
-def produce(data: Any, consumer: ConsumerClient, *, pin: bool = False, ragged: Ragged = "list") -> Any:
+def produce(
+    data: Any, consumer: ConsumerClient, *, pin: bool = False, ragged: Ragged = "list", patience: float | None = None
+) -> Any:
     """Return `data` with all placeholders replaced by what the pipeline made of them.
 
     Args:
@@ -24,6 +26,7 @@ def produce(data: Any, consumer: ConsumerClient, *, pin: bool = False, ragged: R
         consumer: where the batches are fetched from.
         pin: copy tensors on the CPU to pinned memory.
         ragged: what an output becomes whose samples differ in shape, see `formed`.
+        patience: seconds to wait for a batch; None for as long as the server's timeout says.
 
     Returns:
         The same structure. An output is one tensor when all its samples have one shape, else what `ragged` says.
@@ -39,7 +42,7 @@ def produce(data: Any, consumer: ConsumerClient, *, pin: bool = False, ragged: R
         else:
             assert isinstance(ref, BatchRef)
             ticket, output, item = ref.ticket, ref.output, ref.item
-        value = consumer.outputs(ticket)[output]
+        value = consumer.outputs(ticket, patience)[output]
         if item is not None:
             value = value[item]
         elif isinstance(value, list) and ragged != "list":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import queue
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -17,15 +18,15 @@ from torch.utils.data import IterableDataset
 
 from dali_proxy._common.policies import LastBatchPolicy, check_policy, loader_drops_last
 from dali_proxy._common.process_exit import dead_worker, hanging_worker
-from dali_proxy._common.signals import interrupts_later
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.produce import produce
 from dali_proxy._consumer.ragged import Ragged, check_ragged
-from dali_proxy._loader.batches import Made, Unmade
+from dali_proxy._loader.batches import Made, NumberedIndices, Unmade
 from dali_proxy._loader.generators import Generators, copy_of
 from dali_proxy._loader.inner_loader import inner_loader, maker
 from dali_proxy._loader.numbered_datasets import session_of
 from dali_proxy._loader.numbered_streams import Pause
+from dali_proxy._loader.queues import get_in_turns
 from dali_proxy._loader.rescue import LOST, LeftOut, OnError, Rescue, check_on_error
 from dali_proxy._loader.resume import (
     LoaderState,
@@ -39,6 +40,7 @@ from dali_proxy._server.server import DALIServer
 from dali_proxy._worker.batch_context import set_context
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
 from pipeline._concurrency.forking import no_forks
+from pipeline._ipc.signals import Interrupted, deferred_signals, let_through, raised_by_handler
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
 
 __all__ = ["DataLoader", "LoaderIterator"]
@@ -225,10 +227,15 @@ class LoaderIterator(Iterator[Any]):
         self._told_sampler = sampler_with_epochs(loader)
         self._in_order = loader.in_order
         self._ragged = loader.ragged
-        self._rescue = Rescue(loader.on_error, restarts, maker(self._inner_loader), self._server.losses)
+        self._make = maker(self._inner_loader)
+        self._rescue = Rescue(loader.on_error, restarts, self._make, self._server.losses)
         self._restarts = restarts
         self._consumer: ConsumerClient | None = None
         self._inner: Iterator[Any] | None = None
+        # A signal handler may have raised when there was a batch; the next call goes on with it.
+        self._made: Made | Unmade | None = None  # came, and its results did not
+        self._yielding: tuple[Any, int, bytes | None] | None = None  # a whole batch, its number, the worker's place
+        self._unmade: NumberedIndices | None = None  # without workers: was being made
         self.restart(start, goes_on)
 
     def restart(self, start: LoaderState, goes_on: bool = False) -> None:
@@ -249,6 +256,8 @@ class LoaderIterator(Iterator[Any]):
             self._inner = self._begin(start, goes_on)
         self.progress = Progress(start, self._sampler_state, self._in_order)
         self._is_first = True
+        self._made: Made | Unmade | None = None
+        self._yielding: tuple[Any, int, bytes | None] | None = None
         self._server.loop_times.pause()
 
     def _set_sampler_epoch(self, epoch: int | None) -> int | None:
@@ -268,19 +277,32 @@ class LoaderIterator(Iterator[Any]):
             self._inner_loader.generator = copy_of(generator)
         # Whoever draws random numbers holds a lock of torch's generator, which workers want first of all: one that
         # another thread forked just then would wait for it for ever.
-        with interrupts_later(), no_forks:
+        with no_forks, deferred_signals:  # Python drops what handlers raise in its hooks of a fork
             inner = iter(self._inner_loader)
             self._inner_loader.generator = generator
             if self._sampler is not None and self._sampler.items is not None:
                 self._sampler.items.begin()  # it draws random numbers now, and not at the first `next`
+            if isinstance(getattr(inner, "_data_queue", None), queue.Queue):
+                get_in_turns(inner._data_queue)
         if start.kind == "datapipe":  # nobody but the pipes knows where they are: they begin anew
             for _ in islice(inner, start.batches):
                 pass
         return inner
 
     def __next__(self) -> Any:
+        self._server.loop_times.enter()
+        with deferred_signals:
+            if self._yielding is None:
+                self._yielding = self._next_batch()
+        batch, number, place = self._yielding
+        # Nothing is called from here on, so no handler comes in between.
+        self.progress.yielded = (number, place)
+        self._yielding = None
+        return batch
+
+    def _next_batch(self) -> tuple[Any, int, bytes | None]:
         times = self._server.loop_times
-        times.enter()
+        self.progress.catch_up()
         if self.dead:  # torch would leave out what the dead worker had to make
             raise WorkerDiedError(self.dead)
         if self._inner is None or self._consumer is None:
@@ -288,23 +310,32 @@ class LoaderIterator(Iterator[Any]):
         worker_wait = result_wait = 0.0
         while True:
             begin = time.perf_counter()
-            made = self._next_made()
+            if self._made is None:
+                self._made = self._next_made()
+            made = self._made
             worker_wait += time.perf_counter() - begin
             consumer, waited = self._consumer, self._consumer.waited
             try:
                 batch = self._rescue.outcome(made, self._produced, self._revive)
+                self._made = None
+            except Interrupted:
+                raise
             except LeftOut:
+                self._made = None
                 self.progress.note(made.numbered.batch, made.place)
                 continue
             except LOST as error:
+                self._made = None
                 raise (error if self._restarts else self._explained(error))  # noqa: B904  # which has it as its context
-            except Exception as error:  # noqa: BLE001  # it is raised again, or a better one
+            except BaseException as error:  # it is raised again, or a better one
+                self._made = None
+                if not isinstance(error, Exception):
+                    raise
                 raise self._explained(error)  # noqa: B904  # which has it as its context
-            self.progress.note(made.numbered.batch, made.place)
             result_wait += consumer.waited - waited
             times.leave(worker_wait, result_wait, self._is_first)
             self._is_first = False
-            return batch
+            return batch, made.numbered.batch, made.place
 
     def _next_made(self) -> Made | Unmade:
         """Wait for a worker."""
@@ -315,10 +346,15 @@ class LoaderIterator(Iterator[Any]):
                 self._revive()
             self._consumer.check()
             self._check_workers()
-            made: Made | Unmade | Pause = next(self._inner)
+            made: Made | Unmade | Pause = self._draw()
             while isinstance(made, Pause):
-                made = next(self._inner)
+                made = self._draw()
             return made
+        except Interrupted as interrupted:  # perhaps by torch's handler, which says that a worker died
+            error = interrupted.args[0]
+            if type(error) is RuntimeError and dead_worker(self._workers) is not None:
+                raise self._explained(error) from None
+            raise
         except StopIteration:
             self.progress.finished = True
             self._rescue.report()
@@ -333,9 +369,32 @@ class LoaderIterator(Iterator[Any]):
         finally:
             set_context(None)  # without workers, a dataset that raised leaves its own behind
 
+    def _draw(self) -> Any:
+        assert self._inner is not None
+        if self._has_workers:
+            return next(self._inner)
+        items = None if self._sampler is None else self._sampler.items
+        before = None if items is None else items.last
+        try:
+            if self._unmade is not None and self._make is not None:
+                made = let_through(self._make, self._unmade)
+            else:
+                made = let_through(next, self._inner)
+            self._unmade = None
+            return made
+        except Interrupted as interrupted:  # by the dataset, or a handler while it read
+            error = interrupted.args[0]
+            if not raised_by_handler(error):
+                self._unmade = None
+                raise error from error.__cause__
+            if items is not None and items.last is not before:
+                self._unmade = items.last
+            raise
+
     def _produced(self, data: Any) -> Any:
         assert self._consumer is not None
-        return produce(data, self._consumer, pin=self._pin, ragged=self._ragged)
+        timeout = self._inner_loader.timeout
+        return produce(data, self._consumer, pin=self._pin, ragged=self._ragged, patience=timeout)
 
     def _explained(self, error: Exception) -> Exception:
         """Return an error, or a better one that says who died."""

@@ -6,14 +6,16 @@ import os
 import select
 import threading
 import time
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import numpy as np
 
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, ProtocolError
 from pipeline._ipc.memory import SharedBlock, as_descriptor_error
+from pipeline._ipc.signals import deferred_signals, let_through
 
-__all__ = ["CompletionReader", "CompletionWriter", "HasFileno"]
+__all__ = ["CompletionReader", "CompletionWriter", "Peer"]
 
 _PAGE = 4096
 _COUNT, _WAITING = 0, 1  # places of 8 bytes in the page: the writer's counter, and whether the reader waits for it
@@ -21,10 +23,13 @@ _GLANCE = 0.1  # seconds between looks at the counter while waiting; see `Comple
 _HANG_UP = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
 
 
-class HasFileno(Protocol):
-    """Something with a descriptor, such as a channel."""
+class Peer(Protocol):
+    """Something with a descriptor that shows the end of the peer: a `Channel`, for one."""
 
     def fileno(self) -> int: ...
+
+    def using(self) -> AbstractContextManager[None]:
+        """Keep the number of the descriptor from being used again until the block ends."""
 
 
 class CompletionWriter:
@@ -105,7 +110,7 @@ class CompletionReader:
         peer: the channel whose end means that the counter will never move again.
     """
 
-    def __init__(self, page: int, doorbell: int, peer: HasFileno | None = None) -> None:
+    def __init__(self, page: int, doorbell: int, peer: Peer | None = None) -> None:
         self._doorbell = doorbell
         self._peer = peer
         try:
@@ -115,7 +120,9 @@ class CompletionReader:
             raise
         self._page.close_fd()
         self._words = self._page.array[:16].data.cast("q")  # NumPy would take three times as long for a number
-        self._order = threading.Lock()
+        self._order = threading.Lock()  # guards the two below
+        self._waiting = 0  # threads: the last one closes the doorbell, so its number isn't reused under them
+        self._closed = False
 
     @property
     def count(self) -> int:
@@ -123,39 +130,52 @@ class CompletionReader:
         return self._words[_COUNT]
 
     def wait(self, count: int, timeout: float | None = None) -> None:
-        """Wait until at least `count` requests are completed. One thread may wait at a time.
+        """Wait until at least `count` requests are completed.
+
+        The bell wakes one thread; others that wait look every 0.1 s.
 
         Raises:
             ChannelClosedError: the peer is gone, or this is closed.
             ChannelTimeoutError: it takes longer than `timeout` seconds.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        doorbell = self._doorbell
-        peer = None if self._peer is None else self._peer.fileno()
-        if doorbell < 0 or (peer is not None and peer < 0):
-            raise ChannelClosedError("the channel to the reader of the shared memory is closed")
-        poll = select.poll()
-        poll.register(doorbell, select.POLLIN)
-        if peer is not None:
-            poll.register(peer, select.POLLRDHUP)
-        try:
-            with self._order:
-                self._words[_WAITING] = 1
-            with self._order:  # taken anew: the word is written before the counter is read
-                pass
-            self._await(count, poll, deadline, timeout)
-        finally:
-            self._words[_WAITING] = 0
+        with deferred_signals, nullcontext() if self._peer is None else self._peer.using():
+            self._begin_wait()
+            try:
+                with self._order:  # taken anew: the word is written before the counter is read
+                    poll = select.poll()
+                poll.register(self._doorbell, select.POLLIN)
+                if self._peer is not None:
+                    poll.register(self._peer.fileno(), select.POLLRDHUP)
+                self._await(count, poll, deadline, timeout)
+            finally:
+                self._end_wait()
+
+    def _begin_wait(self) -> None:
+        with self._order:
+            if self._closed:
+                raise ChannelClosedError("the channel to the reader of the shared memory is closed")
+            self._waiting += 1
+            self._words[_WAITING] = 1
+
+    def _end_wait(self) -> None:
+        with self._order:
+            self._waiting -= 1
+            if not self._waiting:
+                self._words[_WAITING] = 0
+                self._dispose()
 
     def _await(self, count: int, poll: select.poll, deadline: float | None, timeout: float | None) -> None:
         while self.count < count:
+            if self._closed:
+                raise ChannelClosedError("the channel to the reader of the shared memory was closed")
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise ChannelTimeoutError(f"request {count - 1} was not read within {timeout:g} s")
             # Locks keep reads behind writes on the processors that we know; where they don't, a bell may be missed.
             glance = _GLANCE if left is None else min(left, _GLANCE)
-            for fd, event in poll.poll(glance * 1000 + 1):
-                if fd == self._doorbell and event & select.POLLIN:
+            for fd, event in let_through(poll.poll, glance * 1000 + 1):
+                if fd == self._doorbell and event & select.POLLIN and not self._closed:  # then it rings for all
                     try:
                         os.eventfd_read(self._doorbell)
                     except BlockingIOError:
@@ -164,7 +184,16 @@ class CompletionReader:
                     raise ChannelClosedError("the reader of the shared memory is gone")
 
     def close(self) -> None:
-        doorbell, self._doorbell = self._doorbell, -1
-        if doorbell >= 0:
-            os.close(doorbell)
-        self._page.close()
+        """Let go of the page and the bell. Threads that wait are woken."""
+        with deferred_signals, self._order:
+            self._closed = True
+            if self._waiting:
+                os.eventfd_write(self._doorbell, 1)  # each of them has the number until it has noticed
+            else:
+                self._dispose()
+
+    def _dispose(self) -> None:
+        if self._closed and self._doorbell >= 0:
+            os.close(self._doorbell)
+            self._doorbell = -1
+            self._page.close()

@@ -154,6 +154,15 @@ static PyObject *let_through(PyObject *self, PyObject *const *arguments, Py_ssiz
     return wrapped == NULL ? NULL : raise_error(wrapped);
 }
 
+PyDoc_STRVAR(handlers_doc, "handlers()\n--\n\nReturns the handlers that are put off.");
+
+static PyObject *handlers(PyObject *self, PyObject *unused) {
+    PyObject *list = PyList_New(0);
+    for (int number = 1; list != NULL && number < SIGNALS; number++)
+        if (replaced[number] != NULL && PyList_Append(list, replaced[number]) < 0) Py_CLEAR(list);
+    return list;
+}
+
 PyDoc_STRVAR(begin_signals_doc,
              "begin_signals(thread)\n--\n\nSays which thread is the main one, as a forked child does, too: it holds nothing.");
 
@@ -176,7 +185,7 @@ static PyMethodDef note_method = {"note", note_signal, METH_VARARGS, "Notes a si
 #define SIGNAL_METHODS                                                              \
     {"hold", hold, METH_NOARGS, hold_doc}, {"release", release, METH_NOARGS, release_doc}, \
         {"let_through", (PyCFunction)(void (*)(void))let_through, METH_FASTCALL, let_through_doc}, \
-        {"begin_signals", begin_signals, METH_O, begin_signals_doc}
+        {"handlers", handlers, METH_NOARGS, handlers_doc}, {"begin_signals", begin_signals, METH_O, begin_signals_doc}
 
 static int add_signals(PyObject *module) {
     PyObject *python = PyImport_ImportModule("_signal");

@@ -8,16 +8,16 @@ error, and the outermost `deferred_signals` raises the handler's own exception.
 
 from __future__ import annotations
 
-import _signal as signal  # without the enumerations of `signal`, which take fifty times as long
+import _signal as signal  # type: ignore[import-not-found]  # without the enumerations of `signal`, which take fifty times as long
 import os
 import threading
 from collections.abc import Callable
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 from pipeline._ipc.places import compiled
 
-__all__ = ["Interrupted", "deferred_signals", "hold", "let_through", "release"]
+__all__ = ["Interrupted", "deferred_signals", "hold", "let_through", "raised_by_handler", "release"]
 
 T = TypeVar("T")
 
@@ -62,6 +62,9 @@ class _Handlers:
             self._put_off()
             self.holds = before
         raise Interrupted(raised)
+
+    def handlers(self) -> list[Any]:
+        return list(self._replaced.values())
 
     def begin_signals(self, _thread: int) -> None:
         if self.holds:
@@ -113,6 +116,25 @@ class _DeferredSignals:
 
 deferred_signals = _DeferredSignals()
 """A context manager: no Python signal handler is called inside, but in `let_through`. Other threads don't notice it."""
+
+
+def raised_by_handler(error: BaseException) -> bool:
+    """Whether a handler raised an exception, at whatever place it came. To be called inside `deferred_signals`."""
+    if isinstance(error, KeyboardInterrupt):
+        return True  # Python's own handler leaves no trace
+    codes = {_code_of(handler) for handler in _native.handlers()} - {None}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _code_of(handler: Any) -> Any:
+    for name in ("func", "__func__", "__code__"):  # of a partial, a method, a function
+        handler = getattr(handler, name, handler)
+    return handler if isinstance(handler, CodeType) else getattr(type(handler).__call__, "__code__", None)
 
 
 def _raise_as_it_was(error: BaseException) -> None:

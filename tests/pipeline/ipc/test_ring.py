@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import socket
@@ -19,6 +20,14 @@ from pipeline._ipc.ring_reader import RingReader
 from tests.pipeline.ipc.processes import Child, Gate
 
 KIB = 1024
+
+
+class Peer:
+    """A socket that shows whether the reader is there."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.fileno = sock.fileno
+        self.using = contextlib.nullcontext
 
 
 class Pair:
@@ -227,7 +236,7 @@ def test_a_full_ring_waits_until_a_request_is_completed(make_pair):
 def test_a_full_ring_notices_that_its_reader_is_gone(make_pair):
     ours, theirs = socket.socketpair()
     with ours:
-        pair = make_pair(64 * KIB, limit=64 * KIB, peer=ours)
+        pair = make_pair(64 * KIB, limit=64 * KIB, peer=Peer(ours))
         pair.submit(pair.ring.write(np.zeros(60 * KIB, np.uint8)))
         timer = threading.Timer(0.1, theirs.close)
         timer.start()
@@ -242,7 +251,7 @@ def test_a_reader_that_is_killed_ends_the_wait(make_pair):
     with ours:
         child = Child(gate.wait)
         theirs.close()  # the child has it
-        pair = make_pair(64 * KIB, limit=64 * KIB, peer=ours)
+        pair = make_pair(64 * KIB, limit=64 * KIB, peer=Peer(ours))
         pair.submit(pair.ring.write(np.zeros(60 * KIB, np.uint8)))
         timer = threading.Timer(0.1, child.kill)
         timer.start()

@@ -97,6 +97,7 @@ class ImpatientDataset(IndexDataset):
         raise AssertionError("alarms came all the time")
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python drops it in finalizers
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_alarms_around_the_proxy(server: DALIServer, num_workers: int) -> None:
     loader = DataLoader(server, ImpatientDataset(200, server.proxy), batch_size=4, num_workers=num_workers)

@@ -256,8 +256,7 @@ class LoaderIterator(Iterator[Any]):
             self._inner = self._begin(start, goes_on)
         self.progress = Progress(start, self._sampler_state, self._in_order)
         self._is_first = True
-        self._made: Made | Unmade | None = None
-        self._yielding: tuple[Any, int, bytes | None] | None = None
+        self._made = self._yielding = self._unmade = None
         self._server.loop_times.pause()
 
     def _set_sampler_epoch(self, epoch: int | None) -> int | None:
@@ -282,8 +281,9 @@ class LoaderIterator(Iterator[Any]):
             self._inner_loader.generator = generator
             if self._sampler is not None and self._sampler.items is not None:
                 self._sampler.items.begin()  # it draws random numbers now, and not at the first `next`
-            if isinstance(getattr(inner, "_data_queue", None), queue.Queue):
-                get_in_turns(inner._data_queue)
+            pinned = getattr(inner, "_data_queue", None)  # torch has no public name for it
+            if isinstance(pinned, queue.Queue):
+                get_in_turns(pinned)
         if start.kind == "datapipe":  # nobody but the pipes knows where they are: they begin anew
             for _ in islice(inner, start.batches):
                 pass

@@ -184,7 +184,8 @@ class Channel:
             ChannelOverflowError: the peer doesn't read, and too much waits for it already.
             ProtocolError: the message doesn't fit its schema.
         """
-        self._write(self._encode(message, fds), fds)
+        with self._using():  # a handler or finalizer may close the channel in between
+            self._write(self._encode(message, fds), fds)
         if self._outgoing and self.on_backlog is not None:
             self.on_backlog()
 

@@ -58,7 +58,7 @@ class _Life:
 
     def stop(self, reason: str) -> None:
         """Disconnect this process, and stop what runs if it is this process's."""
-        # Signal handlers may raise anywhere; nothing may be left undone for that. torch's never hears of our child's end.
+        # Handlers of signals may raise; nothing may be left undone for that. torch's never hears of our child's end.
         with deferred_signals, unheard(signal.SIGCHLD), ExitStack() as steps:
             if os.getpid() == self.owner:
                 steps.callback(shutil.rmtree, self.directory, ignore_errors=True)

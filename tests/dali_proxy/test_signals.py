@@ -1,4 +1,4 @@
-"""A signal handler that raises: its exception comes out of the loop, and the loop goes on as if nothing had happened."""
+"""A signal handler that raises: its exception comes out of the loop, and the loop goes on. Servers that are stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from dali_proxy import DALIServer, DataLoader, ProxyError
 from dali_proxy._transport.protocol import StatsRequest
-from dali_proxy._worker.worker import worker_client
+from dali_proxy._worker.worker import WorkerClient, worker_client
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine, sample
 from tests.waiting import PATIENCE_S, soon
 
@@ -119,7 +119,7 @@ def test_handler_that_raises_what_torch_does(server: DALIServer) -> None:
     try:
         iterator = iter(DataLoader(server, SlowDataset(4, server.proxy), batch_size=2, num_workers=1))
         signal.setitimer(signal.ITIMER_REAL, 0.05)
-        with pytest.raises(RuntimeError, match="^timed out$"):
+        with pytest.raises(RuntimeError, match=r"^timed out$"):
             next(iterator)
     finally:
         signal.signal(signal.SIGALRM, before)
@@ -169,13 +169,17 @@ def test_stop_of_a_server_that_is_stopped() -> None:
         server.stop()
 
 
+def submit_for_ever(client: WorkerClient) -> None:
+    while True:
+        client.submit([client.sample([sample(1)])])
+
+
 def test_submit_to_a_server_that_does_not_read() -> None:
     with DALIServer(affine(), timeout=0.5) as server:
         assert server.pid is not None
         client = worker_client(server.endpoint)
         with stopped(server.pid), soon(), pytest.raises(ProxyError):
-            while True:
-                client.submit([client.sample([sample(1)])])
+            submit_for_ever(client)
 
 
 def test_child_takes_a_lock_that_a_thread_held(server: DALIServer) -> None:

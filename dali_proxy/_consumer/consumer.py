@@ -13,11 +13,10 @@ from functools import partial
 from typing import Any
 
 from dali_proxy._consumer.device_stage import SecondHalf
-from dali_proxy._consumer.pending_requests import Deadline, Question, Talk, fresh, without_frames
+from dali_proxy._consumer.pending_requests import Deadline, Key, Question, Questions, Talk, fresh, without_frames
 from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.failures import rebuild
-from dali_proxy._transport.fetch_ahead import Lookahead
 from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.origin import unpack_keys
 from dali_proxy._transport.protocol import (
@@ -44,8 +43,6 @@ __all__ = ["ConsumerClient"]
 _GLANCE = 0.5  # seconds between looks at the deadline while waiting
 _TURN = 0.05  # seconds between calls of signal handlers while another thread receives
 
-Key = tuple[Any, ...]
-
 
 class ConsumerClient:
     """A process's connection to a server for fetching results. Thread-safe.
@@ -53,9 +50,6 @@ class ConsumerClient:
     Threads that wait take turns at the socket: one receives for all, the others wait until it has their answer. What
     comes next in a session is fetched early, so that it is here when somebody asks. With a second half that an executor
     runs, a thread of this object receives, so that batches go on while nobody waits.
-
-    A signal handler of the user's that raises does so while a thread waits, and finds the state whole: see
-    `pipeline._ipc.signals`.
 
     Args:
         endpoint: which server.
@@ -91,11 +85,9 @@ class ConsumerClient:
         self._opener = ResultOpener(received.fds, received.message.control_nbytes, local, device_id)
         self.server: bytes = received.message.server
         self.waited = 0.0
-        self._lock = free_in_child(threading.RLock())  # guards the five below; quicker to take than the condition
-        self._changed = threading.Condition(self._lock)
+        self._questions = Questions()
+        self._lock, self._changed, self._ahead = self._questions.lock, self._questions.changed, self._questions.ahead
         self._taking = free_in_child(threading.RLock())
-        self._questions: dict[Key, Question] = {}  # that nobody has taken the answer of
-        self._ahead = Lookahead()
         self._receiving = False
         self._end: ProxyError | None = None
         self._goodbye = ""
@@ -109,15 +101,15 @@ class ConsumerClient:
             self._receiver = threading.Thread(target=self._receive, name=f"{THREAD_PREFIX}results", daemon=True)
             self._receiver.start()
 
+    @deferred_signals
     def outputs(self, ticket: Ticket, patience: float | None = None) -> tuple[Any, ...]:
         """Return the outputs of a batch, waiting for it; the same objects every time.
 
         Args:
             ticket: which batch.
-            patience: seconds to wait, if they are fewer than the server's timeout; 0 or None for no such limit.
+            patience: seconds to wait, where the server's timeout isn't shorter; 0 or None for no such limit.
 
         Raises:
-            ProxyError: it took too long.
             BatchError: the batch failed.
             StaleReferenceError: the batch is unknown to this start of the server.
             ServerDiedError: the server is gone.
@@ -128,10 +120,6 @@ class ConsumerClient:
             return ticket.outputs
         if ticket.server != self.server:
             raise StaleReferenceError("the batch is of an earlier start of the server, or of another server's proxy")
-        with deferred_signals:
-            return self._fetched(ticket, patience)
-
-    def _fetched(self, ticket: Ticket, patience: float | None) -> tuple[Any, ...]:
         key = ("batch", ticket.client, ticket.seq)
         begin = time.perf_counter()
         try:
@@ -145,7 +133,7 @@ class ConsumerClient:
                     ticket.error = answer
                 else:
                     ticket.outputs = answer.tensors()
-            self._forget(key)  # not earlier: another thread would ask the server, which has given it away
+            self._questions.forget(key)  # not earlier: another thread would ask the server, which has given it away
             if ticket.outputs is not None:
                 return ticket.outputs
         assert ticket.error is not None
@@ -187,17 +175,14 @@ class ConsumerClient:
             try:
                 answer: dict[str, Any] = self._ask(key, StatsRequest(token))
             finally:
-                self._forget(key)
+                self._questions.forget(key)
         if self._second_half is not None:
             self._second_half.add_times(answer["operators"])
         return answer
 
+    @deferred_signals
     def close(self) -> None:
         """Disconnect. Tensors that were fetched stay valid."""
-        with deferred_signals:
-            self._close()
-
-    def _close(self) -> None:
         forget_discard(self.server, self._discard)
         self._flush_if_safe()
         with self._lock:
@@ -250,10 +235,6 @@ class ConsumerClient:
                         self._receiving = False
                         self._changed.notify_all()
             deadline.check()
-
-    def _forget(self, key: Key) -> None:
-        with self._lock:
-            self._questions.pop(key, None)
 
     def _go_on(self) -> None:
         """Issue what has come for the GPU of this process, so that it is there when somebody asks."""
@@ -312,7 +293,7 @@ class ConsumerClient:
                 self._take(message, received.fds)
             except BaseException as error:  # a signal handler's, too: nobody must wait for what came and is gone
                 lost = ProxyError(f"a batch came, and was lost when it was received: {error!r}")
-                self._answer(("batch", message.client, message.seq), lost)
+                self._questions.answer(("batch", message.client, message.seq), lost)
                 raise
             return
         received.close_fds()
@@ -321,9 +302,9 @@ class ConsumerClient:
             with self._lock:
                 asked = self._questions.get(key)
             if asked is not None and not asked.coming:
-                self._answer(key, rebuild(message))
+                self._questions.answer(key, rebuild(message))
         elif isinstance(message, Stats):
-            self._answer(("stats", message.token), json.loads(message.text))
+            self._questions.answer(("stats", message.token), json.loads(message.text))
         elif isinstance(message, SlotsDetached):
             self._opener.detach(message.slots)
         elif isinstance(message, Goodbye):
@@ -340,16 +321,16 @@ class ConsumerClient:
             early = self._ahead.note(result.session, unasked)
         self._fetch_early(early)
         if self._second_half is None:
-            self._answer(key, self._open(result, fds, self._opener.receive))
+            self._questions.answer(key, self._open(result, fds, self._opener.receive))
             return
         opened = self._opener.open_batches if result.prepared is None else self._opener.open_prepared
         inputs = self._open(result, fds, opened)
         if isinstance(inputs, Exception):
-            self._answer(key, inputs)
+            self._questions.answer(key, inputs)
         elif asked is not None and result.prepared is not None:
-            self._answer(key, self._second_half.issue(result, *inputs))
+            self._questions.answer(key, self._second_half.issue(result, *inputs))
         elif asked is not None:
-            self._second_half.start(result, inputs, partial(self._answer, key))
+            self._second_half.start(result, inputs, partial(self._questions.answer, key))
 
     def _open(self, result: Result, fds: tuple[int, ...], opened: Callable[[Result, tuple[int, ...]], Any]) -> Any:
         try:
@@ -358,14 +339,6 @@ class ConsumerClient:
             return self._end or self._explain_end(error)
         except Exception as error:  # noqa: BLE001  # of CUDA's, torch's or ours: it is for whoever asked, not for this thread
             return without_frames(ProxyError(f"a batch was made, but its memory can't be opened here: {error}"), error)
-
-    def _answer(self, key: Key, answer: Any) -> None:
-        with self._lock:
-            asked = self._questions.get(key)
-            # Else whoever asked has gone, and the answer with it; or it was asked twice, and this one refuses.
-            if asked is not None and asked.answer is None:
-                asked.answer = answer
-                self._changed.notify_all()
 
     def _explain_end(self, error: ChannelClosedError) -> ProxyError:
         if self._goodbye:
@@ -424,14 +397,4 @@ class ConsumerClient:
             return  # the server is gone, and with it what we wanted it to know
 
     def _flush(self) -> None:
-        self._unwanted.tell(self._channel.post, self._forget_batches, self._forget_session)
-
-    def _forget_batches(self, batches: Iterable[tuple[int, int]]) -> None:
-        with self._lock:
-            for batch in batches:
-                self._questions.pop(("batch", *batch), None)
-                self._ahead.forget(batch)
-
-    def _forget_session(self, session: int) -> None:
-        with self._lock:
-            self._forget_batches(self._ahead.close(session))
+        self._unwanted.tell(self._channel.post, self._questions.forget_batches, self._questions.forget_session)

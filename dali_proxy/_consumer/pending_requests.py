@@ -5,11 +5,17 @@ from __future__ import annotations
 import copy
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
+from dali_proxy._transport.fetch_ahead import Lookahead
 from dali_proxy.errors import ProxyError
+from pipeline._concurrency.forking import free_in_child
 
-__all__ = ["Deadline", "Question", "Talk", "fresh", "without_frames"]
+__all__ = ["Deadline", "Key", "Question", "Questions", "Talk", "fresh", "without_frames"]
+
+
+Key = tuple[Any, ...]
 
 
 class Question:
@@ -21,6 +27,47 @@ class Question:
         self.answer: Any = None  # set once
         self.coming = False  # the server has answered, and this process goes on with it
         self.sent = False  # it may be sent twice: the server refuses the second one
+
+
+class Questions(dict[Key, Question]):
+    """Questions that nobody has taken the answer of, and what is fetched before anybody asks.
+
+    Attributes:
+        lock: guards this object, and whoever receives. It is quicker to take than the condition.
+        changed: notified when something was answered, or somebody receives no more.
+        ahead: what is fetched early.
+    """
+
+    def __init__(self) -> None:
+        self.lock = free_in_child(threading.RLock())
+        self.changed = threading.Condition(self.lock)
+        self.ahead = Lookahead()
+
+    def answer(self, key: Key, answer: Any) -> None:
+        """Note an answer."""
+        with self.lock:
+            asked = self.get(key)
+            # Else whoever asked has gone, and the answer with it; or it was asked twice, and this one refuses.
+            if asked is not None and asked.answer is None:
+                asked.answer = answer
+                self.changed.notify_all()
+
+    def forget(self, key: Key) -> None:
+        """Drop a question."""
+        with self.lock:
+            self.pop(key, None)
+
+    def forget_batches(self, batches: Iterable[tuple[int, int]]) -> None:
+        """Drop what was asked about batches."""
+        with self.lock:
+            for batch in batches:
+                self.pop(("batch", *batch), None)
+                self.ahead.forget(batch)
+
+    def forget_session(self, session: int) -> None:
+        """Drop what was fetched early for a session, which has ended."""
+        with self.lock:
+            self.forget_batches(self.ahead.close(session))
 
 
 class Deadline:

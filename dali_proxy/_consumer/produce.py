@@ -17,16 +17,16 @@ __all__ = ["produce"]
 
 
 def produce(
-    data: Any, consumer: ConsumerClient, *, pin: bool = False, ragged: Ragged = "list", patience: float | None = None
+    data: Any, consumer: ConsumerClient, patience: float | None = None, *, pin: bool = False, ragged: Ragged = "list"
 ) -> Any:
     """Return `data` with all placeholders replaced by what the pipeline made of them.
 
     Args:
         data: what a loader yields: tuples, lists, deques, mappings, dataclasses and objects, in any nesting.
         consumer: where the batches are fetched from.
+        patience: seconds to wait for a batch; None for as long as the server's timeout says.
         pin: copy tensors on the CPU to pinned memory.
         ragged: what an output becomes whose samples differ in shape, see `formed`.
-        patience: seconds to wait for a batch; None for as long as the server's timeout says.
 
     Returns:
         The same structure. An output is one tensor when all its samples have one shape, else what `ragged` says.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import queue
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -21,12 +20,10 @@ from dali_proxy._common.process_exit import dead_worker, hanging_worker
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.produce import produce
 from dali_proxy._consumer.ragged import Ragged, check_ragged
-from dali_proxy._loader.batches import Made, NumberedIndices, Unmade
+from dali_proxy._loader.batches import Made, Unmade
 from dali_proxy._loader.generators import Generators, copy_of
 from dali_proxy._loader.inner_loader import inner_loader, maker
 from dali_proxy._loader.numbered_datasets import session_of
-from dali_proxy._loader.numbered_streams import Pause
-from dali_proxy._loader.queues import get_in_turns
 from dali_proxy._loader.rescue import LOST, LeftOut, OnError, Rescue, check_on_error
 from dali_proxy._loader.resume import (
     LoaderState,
@@ -38,9 +35,10 @@ from dali_proxy._loader.resume import (
 )
 from dali_proxy._server.server import DALIServer
 from dali_proxy._worker.batch_context import set_context
+from dali_proxy.drawing import Drawing
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
 from pipeline._concurrency.forking import no_forks
-from pipeline._ipc.signals import Interrupted, deferred_signals, let_through, raised_by_handler
+from pipeline._ipc.signals import Interrupted, deferred_signals
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
 
 __all__ = ["DataLoader", "LoaderIterator"]
@@ -184,13 +182,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 def _signature() -> inspect.Signature:
     server = inspect.Parameter("dali_server", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=DALIServer)
     own = inspect.signature(DataLoader.__init__).parameters
-    return inspect.Signature(
-        [
-            server,
-            *_OF_TORCH.parameters.values(),
-            *(own[name] for name in ("last_batch_policy", "last_batch_padded", "on_error", "ragged")),
-        ]
-    )
+    options = (own[name] for name in ("last_batch_policy", "last_batch_padded", "on_error", "ragged"))
+    return inspect.Signature([server, *_OF_TORCH.parameters.values(), *options])
 
 
 DataLoader.__signature__ = _signature()  # type: ignore[attr-defined]
@@ -232,10 +225,6 @@ class LoaderIterator(Iterator[Any]):
         self._restarts = restarts
         self._consumer: ConsumerClient | None = None
         self._inner: Iterator[Any] | None = None
-        # A signal handler may have raised when there was a batch; the next call goes on with it.
-        self._made: Made | Unmade | None = None  # came, and its results did not
-        self._yielding: tuple[Any, int, bytes | None] | None = None  # a whole batch, its number, the worker's place
-        self._unmade: NumberedIndices | None = None  # without workers: was being made
         self.restart(start, goes_on)
 
     def restart(self, start: LoaderState, goes_on: bool = False) -> None:
@@ -254,9 +243,12 @@ class LoaderIterator(Iterator[Any]):
                 sampler_epoch=self._set_sampler_epoch(start.sampler_epoch),
             )
             self._inner = self._begin(start, goes_on)
+        self._drawing = Drawing(self._inner, self._has_workers, self._sampler, self._make)
         self.progress = Progress(start, self._sampler_state, self._in_order)
         self._is_first = True
-        self._made = self._yielding = self._unmade = None
+        # A signal handler may have raised when there was a batch; the next call goes on with it.
+        self._made: Made | Unmade | None = None  # came, and its results did not
+        self._yielding: tuple[Any, int, bytes | None] | None = None  # a whole batch, its number, the worker's place
         self._server.loop_times.pause()
 
     def _set_sampler_epoch(self, epoch: int | None) -> int | None:
@@ -281,9 +273,6 @@ class LoaderIterator(Iterator[Any]):
             self._inner_loader.generator = generator
             if self._sampler is not None and self._sampler.items is not None:
                 self._sampler.items.begin()  # it draws random numbers now, and not at the first `next`
-            pinned = getattr(inner, "_data_queue", None)  # torch has no public name for it
-            if isinstance(pinned, queue.Queue):
-                get_in_turns(pinned)
         if start.kind == "datapipe":  # nobody but the pipes knows where they are: they begin anew
             for _ in islice(inner, start.batches):
                 pass
@@ -295,13 +284,10 @@ class LoaderIterator(Iterator[Any]):
             if self._yielding is None:
                 self._yielding = self._next_batch()
         batch, number, place = self._yielding
-        # Nothing is called from here on, so no handler comes in between.
-        self.progress.yielded = (number, place)
-        self._yielding = None
-        return batch
+        self.progress.yielded, self._yielding = (number, place), None
+        return batch  # nothing was called, so no handler came in between
 
     def _next_batch(self) -> tuple[Any, int, bytes | None]:
-        times = self._server.loop_times
         self.progress.catch_up()
         if self.dead:  # torch would leave out what the dead worker had to make
             raise WorkerDiedError(self.dead)
@@ -317,39 +303,31 @@ class LoaderIterator(Iterator[Any]):
             consumer, waited = self._consumer, self._consumer.waited
             try:
                 batch = self._rescue.outcome(made, self._produced, self._revive)
-                self._made = None
-            except Interrupted:
-                raise
             except LeftOut:
-                self._made = None
                 self.progress.note(made.numbered.batch, made.place)
+                self._made = None
                 continue
             except LOST as error:
                 self._made = None
                 raise (error if self._restarts else self._explained(error))  # noqa: B904  # which has it as its context
-            except BaseException as error:  # it is raised again, or a better one
+            except Exception as error:  # noqa: BLE001  # it is raised again, or a better one
                 self._made = None
-                if not isinstance(error, Exception):
-                    raise
                 raise self._explained(error)  # noqa: B904  # which has it as its context
+            self._made = None
             result_wait += consumer.waited - waited
-            times.leave(worker_wait, result_wait, self._is_first)
+            self._server.loop_times.leave(worker_wait, result_wait, self._is_first)
             self._is_first = False
             return batch, made.numbered.batch, made.place
 
     def _next_made(self) -> Made | Unmade:
         """Wait for a worker."""
-        assert self._inner is not None
         assert self._consumer is not None
         try:
             if self._consumer.ended and self._restarts:
                 self._revive()
             self._consumer.check()
             self._check_workers()
-            made: Made | Unmade | Pause = self._draw()
-            while isinstance(made, Pause):
-                made = self._draw()
-            return made
+            return self._drawing.next()
         except Interrupted as interrupted:  # perhaps by torch's handler, which says that a worker died
             error = interrupted.args[0]
             if type(error) is RuntimeError and dead_worker(self._workers) is not None:
@@ -369,32 +347,9 @@ class LoaderIterator(Iterator[Any]):
         finally:
             set_context(None)  # without workers, a dataset that raised leaves its own behind
 
-    def _draw(self) -> Any:
-        assert self._inner is not None
-        if self._has_workers:
-            return next(self._inner)
-        items = None if self._sampler is None else self._sampler.items
-        before = None if items is None else items.last
-        try:
-            if self._unmade is not None and self._make is not None:
-                made = let_through(self._make, self._unmade)
-            else:
-                made = let_through(next, self._inner)
-            self._unmade = None
-            return made
-        except Interrupted as interrupted:  # by the dataset, or a handler while it read
-            error = interrupted.args[0]
-            if not raised_by_handler(error):
-                self._unmade = None
-                raise error from error.__cause__
-            if items is not None and items.last is not before:
-                self._unmade = items.last
-            raise
-
     def _produced(self, data: Any) -> Any:
         assert self._consumer is not None
-        timeout = self._inner_loader.timeout
-        return produce(data, self._consumer, pin=self._pin, ragged=self._ragged, patience=timeout)
+        return produce(data, self._consumer, self._inner_loader.timeout, pin=self._pin, ragged=self._ragged)
 
     def _explained(self, error: Exception) -> Exception:
         """Return an error, or a better one that says who died."""

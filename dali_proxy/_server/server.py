@@ -205,8 +205,7 @@ class DALIServer:
         with self._lock, deferred_signals:
             consumer = life.consumers.get(os.getpid())
             if consumer is not None and consumer.ended and self.running:
-                del life.consumers[os.getpid()]
-                consumer.close()
+                life.consumers.pop(os.getpid()).close()
                 consumer = None
             if consumer is None:
                 from dali_proxy._consumer.consumer import ConsumerClient
@@ -295,7 +294,7 @@ class DALIServer:
             self._life.stop("it was stopped")
 
     def revive(self, stops: int) -> None:
-        """Start the server again if it died. Does nothing while it runs, but `consumer` is a new one if it was cut off.
+        """Start the server again if it died. Does nothing while it runs.
 
         Args:
             stops: what `stops` was when the caller began to use the server.
@@ -306,11 +305,7 @@ class DALIServer:
         """
         with self._lock, deferred_signals:
             self._await_end()
-            consumer = self._life.consumers.get(os.getpid())
             error = self.end_error()
-            if error is None and consumer is not None and consumer.ended:
-                del self._life.consumers[os.getpid()]
-                consumer.close()
             if self.stops != stops:
                 raise ServerClosedError("the server was stopped")
             if error is not None:

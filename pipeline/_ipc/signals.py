@@ -12,14 +12,16 @@ import _signal as signal  # type: ignore[import-not-found]  # without the enumer
 import os
 import threading
 from collections.abc import Callable
+from functools import wraps
 from types import CodeType, FrameType
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from pipeline._ipc.places import compiled
 
 __all__ = ["Interrupted", "deferred_signals", "hold", "let_through", "raised_by_handler", "release"]
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class _Interrupted(BaseException):
@@ -106,6 +108,14 @@ class _DeferredSignals:
 
     __slots__ = ()
 
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def uninterrupted(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self:
+                return function(*args, **kwargs)
+
+        return uninterrupted
+
     def __enter__(self) -> None:
         hold()
 
@@ -115,7 +125,10 @@ class _DeferredSignals:
 
 
 deferred_signals = _DeferredSignals()
-"""A context manager: no Python signal handler is called inside, but in `let_through`. Other threads don't notice it."""
+"""A context manager and a decorator: no Python signal handler is called inside, but in `let_through`.
+
+Other threads don't notice it.
+"""
 
 
 def raised_by_handler(error: BaseException) -> bool:

@@ -39,9 +39,15 @@ def _alarm():
 
 def test_a_handler_is_called_after_the_block() -> None:
     done = False
-    with pytest.raises(LateError) as caught, deferred_signals, deferred_signals:
-        signal.raise_signal(signal.SIGALRM)
-        done = True
+
+    def block() -> None:
+        nonlocal done
+        with deferred_signals, deferred_signals:
+            signal.raise_signal(signal.SIGALRM)
+            done = True
+
+    with pytest.raises(LateError) as caught:
+        block()
     assert done
     assert caught.value.__context__ is caught.value.__cause__ is None
 
@@ -51,14 +57,21 @@ def test_a_handler_is_called_in_a_wait_and_no_except_takes_its_exception() -> No
         signal.setitimer(signal.ITIMER_REAL, 0.01)
         time.sleep(60)
 
-    with pytest.raises(LateError) as caught, deferred_signals:
-        try:
-            let_through(wait)
-        except OSError:
-            pytest.fail("it was taken for an error of the system")
-        except Interrupted as interrupted:
-            by_handler = raised_by_handler(interrupted.args[0])
-            raise
+    by_handler = False
+
+    def block() -> None:
+        nonlocal by_handler
+        with deferred_signals:
+            try:
+                let_through(wait)
+            except OSError:
+                pytest.fail("it was taken for an error of the system")
+            except Interrupted as interrupted:
+                by_handler = raised_by_handler(interrupted.args[0])
+                raise
+
+    with pytest.raises(LateError) as caught:
+        block()
     assert by_handler
     assert caught.value.__context__ is None
 

@@ -3,6 +3,9 @@
 They are compiled when the package is installed and there is a C compiler. Without them, Python computes the same more
 slowly. The environment variable DALI_PROXY_NATIVE=0 leaves them out, to compare. In a checkout, those that are older
 than their sources are left out, too: Python may call what they don't have.
+
+These modules count on the GIL. They don't declare that they run without it, so a free-threaded Python switches the GIL
+on, with a warning, when it imports the first one. ``PYTHON_GIL=0`` would keep it off: that isn't supported.
 """
 
 from __future__ import annotations

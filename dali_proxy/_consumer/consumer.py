@@ -13,11 +13,10 @@ from functools import partial
 from typing import Any
 
 from dali_proxy._consumer.device_stage import SecondHalf
-from dali_proxy._consumer.pending_requests import Deadline, Question, Talk, fresh, without_frames
+from dali_proxy._consumer.pending_requests import Deadline, Key, Question, Questions, Talk, fresh, without_frames
 from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.failures import rebuild
-from dali_proxy._transport.fetch_ahead import Lookahead
 from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.origin import unpack_keys
 from dali_proxy._transport.protocol import (
@@ -34,14 +33,15 @@ from dali_proxy._transport.release_queue import Unwanted
 from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._concurrency.forking import free_in_child
 from pipeline._ipc.channel import Received
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
+from pipeline._ipc.signals import deferred_signals, let_through
 
 __all__ = ["ConsumerClient"]
 
 _GLANCE = 0.5  # seconds between looks at the deadline while waiting
-
-Key = tuple[Any, ...]
+_TURN = 0.05  # seconds between calls of signal handlers while another thread receives
 
 
 class ConsumerClient:
@@ -85,11 +85,9 @@ class ConsumerClient:
         self._opener = ResultOpener(received.fds, received.message.control_nbytes, local, device_id)
         self.server: bytes = received.message.server
         self.waited = 0.0
-        self._lock = threading.RLock()  # guards the five below; quicker to take than the condition
-        self._changed = threading.Condition(self._lock)
-        self._taking = threading.RLock()
-        self._questions: dict[Key, Question] = {}  # that nobody has taken the answer of
-        self._ahead = Lookahead()
+        self._questions = Questions()
+        self._lock, self._changed, self._ahead = self._questions.lock, self._questions.changed, self._questions.ahead
+        self._taking = free_in_child(threading.RLock())
         self._receiving = False
         self._end: ProxyError | None = None
         self._goodbye = ""
@@ -103,8 +101,13 @@ class ConsumerClient:
             self._receiver = threading.Thread(target=self._receive, name=f"{THREAD_PREFIX}results", daemon=True)
             self._receiver.start()
 
-    def outputs(self, ticket: Ticket) -> tuple[Any, ...]:
+    @deferred_signals
+    def outputs(self, ticket: Ticket, patience: float | None = None) -> tuple[Any, ...]:
         """Return the outputs of a batch, waiting for it; the same objects every time.
+
+        Args:
+            ticket: which batch.
+            patience: seconds to wait, where the server's timeout isn't shorter; 0 or None for no such limit.
 
         Raises:
             BatchError: the batch failed.
@@ -120,7 +123,7 @@ class ConsumerClient:
         key = ("batch", ticket.client, ticket.seq)
         begin = time.perf_counter()
         try:
-            answer = self._ask(key, Fetch(ticket.client, ticket.seq))
+            answer = self._ask(key, Fetch(ticket.client, ticket.seq), patience)
         finally:
             self.waited += time.perf_counter() - begin
         with self._taking:  # threads that want the same batch get the same tensors
@@ -130,7 +133,7 @@ class ConsumerClient:
                     ticket.error = answer
                 else:
                     ticket.outputs = answer.tensors()
-            self._forget(key)  # not earlier: another thread would ask the server, which has given it away
+            self._questions.forget(key)  # not earlier: another thread would ask the server, which has given it away
             if ticket.outputs is not None:
                 return ticket.outputs
         assert ticket.error is not None
@@ -138,8 +141,8 @@ class ConsumerClient:
 
     @property
     def ended(self) -> bool:
-        """Whether the connection has ended."""
-        return self._end is not None
+        """Whether the connection has ended, for whatever reason."""
+        return self._end is not None or self._channel.closed
 
     def check(self) -> None:
         """Raise if the connection has ended.
@@ -149,10 +152,12 @@ class ConsumerClient:
         """
         if self._end is not None:
             raise fresh(self._end)
+        if self._channel.closed:
+            raise ServerDiedError("the connection to the server was closed; the next loop makes a new one")
 
     def open_session(self, session: int) -> None:
         """Say that an iterator begins: what is submitted for it belongs to this process."""
-        with server_errors(), Talk(self._talking):
+        with deferred_signals, server_errors(), Talk(self._talking):
             self._channel.send(OpenSession(session), timeout=self._endpoint.timeout)
             with self._lock:
                 self._ahead.open(session)
@@ -165,12 +170,17 @@ class ConsumerClient:
     def statistics(self) -> dict[str, Any]:
         """Ask the server for its counters."""
         token = next(self._tokens)
-        answer: dict[str, Any] = self._ask(("stats", token), StatsRequest(token))
-        self._forget(("stats", token))
+        key = ("stats", token)
+        with deferred_signals:
+            try:
+                answer: dict[str, Any] = self._ask(key, StatsRequest(token))
+            finally:
+                self._questions.forget(key)
         if self._second_half is not None:
             self._second_half.add_times(answer["operators"])
         return answer
 
+    @deferred_signals
     def close(self) -> None:
         """Disconnect. Tensors that were fetched stay valid."""
         forget_discard(self.server, self._discard)
@@ -185,8 +195,9 @@ class ConsumerClient:
             self._second_half.close()
         self._opener.close()
 
-    def _ask(self, key: Key, question: Any) -> Any:
+    def _ask(self, key: Key, question: Any, patience: float | None = None) -> Any:
         """Wait for an answer, which is kept until `_forget`."""
+        deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid, patience)
         with Talk(self._talking), self._lock:  # a finalizer that closes a session must not come in between
             if self._end is not None:
                 raise fresh(self._end)
@@ -195,7 +206,7 @@ class ConsumerClient:
             early = self._ahead.ask(key[1:])
         try:
             if new:
-                self._send(question)
+                self._send(question, deadline)
         except BaseException:  # a signal handler's, too: whoever asks again must not wait for what was never sent
             asked.sent = False
             raise
@@ -203,28 +214,27 @@ class ConsumerClient:
         if self._unwanted:  # left by a finalizer: what comes early is no message of ours
             self._flush_if_safe()
         self._go_on()
-        deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid)
         while True:
             with self._lock:
-                while asked.answer is None and (asked.coming or (self._receiving and self._end is None)):
-                    self._changed.wait(_GLANCE)
-                    deadline.check()
+                waits = asked.answer is None and (asked.coming or (self._receiving and self._end is None))
+                if waits:
+                    self._changed.wait(_TURN if deadline.left is None else min(deadline.left, _TURN))
                 if asked.answer is not None:
                     return asked.answer
-                if self._end is not None:
-                    raise fresh(self._end)
-                self._receiving = True
-            try:
-                self._receive_one()
-            finally:
-                with self._lock:
-                    self._receiving = False
-                    self._changed.notify_all()
+                if not waits:
+                    if self._end is not None:
+                        raise fresh(self._end)
+                    self._receiving = True
+            if waits:
+                let_through(int)  # handlers of signals have their turn, without the lock
+            else:
+                try:
+                    self._receive_one(deadline.left)
+                finally:
+                    with self._lock:
+                        self._receiving = False
+                        self._changed.notify_all()
             deadline.check()
-
-    def _forget(self, key: Key) -> None:
-        with self._lock:
-            self._questions.pop(key, None)
 
     def _go_on(self) -> None:
         """Issue what has come for the GPU of this process, so that it is there when somebody asks."""
@@ -257,19 +267,24 @@ class ConsumerClient:
         with self._lock:
             self._changed.notify_all()
 
-    def _receive_one(self) -> None:
+    def _receive_one(self, left: float | None = None) -> None:
         """Receive and file one message; waits a moment at most. Only one thread at a time is here."""
         try:
             with Talk(self._talking):
                 if self._channel.backlog:  # the server did not read what was posted: nothing else waits for it to do so
                     self._channel.flush()
-                received = self._channel.receive(timeout=_GLANCE)
-            self._file(received)
+                received = self._channel.receive(timeout=_GLANCE if left is None else min(left, _GLANCE))
         except ChannelTimeoutError:
             return
         except ChannelClosedError as error:
             with self._lock:
                 self._end = self._end or self._explain_end(error)
+            return
+        except IPCError as error:  # the channel is closed
+            with self._lock:
+                self._end = self._end or ServerDiedError(f"what the server sent can't be read: {error}")
+            return
+        self._file(received)
 
     def _file(self, received: Received) -> None:
         message = received.message
@@ -278,7 +293,7 @@ class ConsumerClient:
                 self._take(message, received.fds)
             except BaseException as error:  # a signal handler's, too: nobody must wait for what came and is gone
                 lost = ProxyError(f"a batch came, and was lost when it was received: {error!r}")
-                self._answer(("batch", message.client, message.seq), lost)
+                self._questions.answer(("batch", message.client, message.seq), lost)
                 raise
             return
         received.close_fds()
@@ -287,9 +302,9 @@ class ConsumerClient:
             with self._lock:
                 asked = self._questions.get(key)
             if asked is not None and not asked.coming:
-                self._answer(key, rebuild(message))
+                self._questions.answer(key, rebuild(message))
         elif isinstance(message, Stats):
-            self._answer(("stats", message.token), json.loads(message.text))
+            self._questions.answer(("stats", message.token), json.loads(message.text))
         elif isinstance(message, SlotsDetached):
             self._opener.detach(message.slots)
         elif isinstance(message, Goodbye):
@@ -306,16 +321,16 @@ class ConsumerClient:
             early = self._ahead.note(result.session, unasked)
         self._fetch_early(early)
         if self._second_half is None:
-            self._answer(key, self._open(result, fds, self._opener.receive))
+            self._questions.answer(key, self._open(result, fds, self._opener.receive))
             return
         opened = self._opener.open_batches if result.prepared is None else self._opener.open_prepared
         inputs = self._open(result, fds, opened)
         if isinstance(inputs, Exception):
-            self._answer(key, inputs)
+            self._questions.answer(key, inputs)
         elif asked is not None and result.prepared is not None:
-            self._answer(key, self._second_half.issue(result, *inputs))
+            self._questions.answer(key, self._second_half.issue(result, *inputs))
         elif asked is not None:
-            self._second_half.start(result, inputs, partial(self._answer, key))
+            self._second_half.start(result, inputs, partial(self._questions.answer, key))
 
     def _open(self, result: Result, fds: tuple[int, ...], opened: Callable[[Result, tuple[int, ...]], Any]) -> Any:
         try:
@@ -325,24 +340,19 @@ class ConsumerClient:
         except Exception as error:  # noqa: BLE001  # of CUDA's, torch's or ours: it is for whoever asked, not for this thread
             return without_frames(ProxyError(f"a batch was made, but its memory can't be opened here: {error}"), error)
 
-    def _answer(self, key: Key, answer: Any) -> None:
-        with self._lock:
-            asked = self._questions.get(key)
-            # Else whoever asked has gone, and the answer with it; or it was asked twice, and this one refuses.
-            if asked is not None and asked.answer is None:
-                asked.answer = answer
-                self._changed.notify_all()
-
     def _explain_end(self, error: ChannelClosedError) -> ProxyError:
         if self._goodbye:
             return ServerClosedError(f"the server is closed: {self._goodbye}")
         return ServerDiedError(f"the server is gone: {self._how_it_ended() or error}")
 
-    def _send(self, message: Any) -> None:
+    def _send(self, message: Any, deadline: Deadline) -> None:
         try:
             with Talk(self._talking):
                 self._flush()
-                self._channel.send(message, timeout=self._endpoint.timeout)
+                self._channel.send(message, timeout=deadline.left)
+        except ChannelTimeoutError:
+            deadline.check()
+            raise
         except ChannelClosedError as error:
             with self._lock:
                 self._changed.wait_for(lambda: not self._receiving, _GLANCE)
@@ -381,20 +391,10 @@ class ConsumerClient:
         if getattr(self._talking, "now", False) or is_finalizing():
             return
         try:
-            with Talk(self._talking):
+            with deferred_signals, Talk(self._talking):
                 self._flush()
         except IPCError:
             return  # the server is gone, and with it what we wanted it to know
 
     def _flush(self) -> None:
-        self._unwanted.tell(self._channel.post, self._forget_batches, self._forget_session)
-
-    def _forget_batches(self, batches: Iterable[tuple[int, int]]) -> None:
-        with self._lock:
-            for batch in batches:
-                self._questions.pop(("batch", *batch), None)
-                self._ahead.forget(batch)
-
-    def _forget_session(self, session: int) -> None:
-        with self._lock:
-            self._forget_batches(self._ahead.close(session))
+        self._unwanted.tell(self._channel.post, self._questions.forget_batches, self._questions.forget_session)

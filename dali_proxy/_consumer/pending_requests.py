@@ -5,11 +5,17 @@ from __future__ import annotations
 import copy
 import threading
 import time
+from collections.abc import Iterable
 from typing import Any
 
+from dali_proxy._transport.fetch_ahead import Lookahead
 from dali_proxy.errors import ProxyError
+from pipeline._concurrency.forking import free_in_child
 
-__all__ = ["Deadline", "Question", "Talk", "fresh", "without_frames"]
+__all__ = ["Deadline", "Key", "Question", "Questions", "Talk", "fresh", "without_frames"]
+
+
+Key = tuple[Any, ...]
 
 
 class Question:
@@ -23,18 +29,67 @@ class Question:
         self.sent = False  # it may be sent twice: the server refuses the second one
 
 
-class Deadline:
-    """How long a server may take for an answer.
+class Questions(dict[Key, Question]):
+    """Questions that nobody has taken the answer of, and what is fetched before anybody asks.
 
-    Args:
-        timeout: seconds from now; None for as long as it lives.
-        pid: the server's process, for the message.
+    Attributes:
+        lock: guards this object, and whoever receives. It is quicker to take than the condition.
+        changed: notified when something was answered, or somebody receives no more.
+        ahead: what is fetched early.
     """
 
-    def __init__(self, timeout: float | None, pid: int) -> None:
-        self._timeout = timeout
+    def __init__(self) -> None:
+        self.lock = free_in_child(threading.RLock())
+        self.changed = threading.Condition(self.lock)
+        self.ahead = Lookahead()
+
+    def answer(self, key: Key, answer: Any) -> None:
+        """Note an answer."""
+        with self.lock:
+            asked = self.get(key)
+            # Else whoever asked has gone, and the answer with it; or it was asked twice, and this one refuses.
+            if asked is not None and asked.answer is None:
+                asked.answer = answer
+                self.changed.notify_all()
+
+    def forget(self, key: Key) -> None:
+        """Drop a question."""
+        with self.lock:
+            self.pop(key, None)
+
+    def forget_batches(self, batches: Iterable[tuple[int, int]]) -> None:
+        """Drop what was asked about batches."""
+        with self.lock:
+            for batch in batches:
+                self.pop(("batch", *batch), None)
+                self.ahead.forget(batch)
+
+    def forget_session(self, session: int) -> None:
+        """Drop what was fetched early for a session, which has ended."""
+        with self.lock:
+            self.forget_batches(self.ahead.close(session))
+
+
+class Deadline:
+    """How long a server may take for an answer: the smaller one of two limits.
+
+    Args:
+        timeout: seconds from now that `DALIServer` gives it; None for as long as it lives.
+        pid: the server's process, for the message.
+        patience: seconds that a loader gives it; 0 or None for any time.
+    """
+
+    def __init__(self, timeout: float | None, pid: int, patience: float | None = None) -> None:
+        self._timeout, self._limit = timeout, "DALIServer(timeout=...)"
+        if patience and (timeout is None or patience < timeout):
+            self._timeout, self._limit = patience, "the loader's timeout="
         self._pid = pid
-        self._end = None if timeout is None else time.monotonic() + timeout
+        self._end = None if self._timeout is None else time.monotonic() + self._timeout
+
+    @property
+    def left(self) -> float | None:
+        """Seconds that are left; None for any time."""
+        return None if self._end is None else max(self._end - time.monotonic(), 0.0)
 
     def check(self) -> None:
         """Raise if it has passed.
@@ -42,10 +97,10 @@ class Deadline:
         Raises:
             ProxyError: it has.
         """
-        if self._end is not None and time.monotonic() > self._end:
+        if self._end is not None and time.monotonic() >= self._end:
             raise ProxyError(
                 f"the server (process {self._pid}) lives but gave no answer in {self._timeout:g} s; "
-                "DALIServer(timeout=...) is the limit"
+                f"{self._limit} is the limit"
             )
 
 

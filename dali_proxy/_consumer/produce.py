@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["produce"]
 
 
-def produce(data: Any, consumer: ConsumerClient, *, pin: bool = False, ragged: Ragged = "list") -> Any:
+def produce(
+    data: Any, consumer: ConsumerClient, patience: float | None = None, *, pin: bool = False, ragged: Ragged = "list"
+) -> Any:
     """Return `data` with all placeholders replaced by what the pipeline made of them.
 
     Args:
         data: what a loader yields: tuples, lists, deques, mappings, dataclasses and objects, in any nesting.
         consumer: where the batches are fetched from.
+        patience: seconds to wait for a batch; None for as long as the server's timeout says.
         pin: copy tensors on the CPU to pinned memory.
         ragged: what an output becomes whose samples differ in shape, see `formed`.
 
@@ -39,7 +42,7 @@ def produce(data: Any, consumer: ConsumerClient, *, pin: bool = False, ragged: R
         else:
             assert isinstance(ref, BatchRef)
             ticket, output, item = ref.ticket, ref.output, ref.item
-        value = consumer.outputs(ticket)[output]
+        value = consumer.outputs(ticket, patience)[output]
         if item is not None:
             value = value[item]
         elif isinstance(value, list) and ragged != "list":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
+from pathlib import Path
 
 from dali_proxy._common.process_exit import how_ended
 from dali_proxy._host.control import CONTROL_CODEC, Ready, Start, StartFailed, Stop
@@ -17,12 +19,14 @@ from pipeline._ipc.channel import Channel
 from pipeline._ipc.errors import ChannelClosedError, IPCError
 from pipeline._ipc.interpreter import child_environment, import_path, interpreter_path
 from pipeline._ipc.memory import SharedBlock
+from pipeline._ipc.signals import deferred_signals
 
 __all__ = ["ProcessHost"]
 
 _STOP_PATIENCE = 10.0  # seconds that the host has to end in order, before it is killed
 # As `python -m dali_proxy._host`, but the module is imported, as any other: `__main__` may know another `pipeline`.
 _PROGRAM = "import sys; from dali_proxy._host.__main__ import main; sys.exit(main())"
+_LOOK = 1.0  # seconds until a host that hasn't ended is looked at: one that is stopped (SIGSTOP) never ends in order
 
 
 class ProcessHost:
@@ -49,7 +53,7 @@ class ProcessHost:
 
     def __init__(self, pipeline: bytes, options: HostOptions, start_timeout: float = 120.0) -> None:
         # A worker forked by another thread would, as long as it lives, keep a pipe open that Popen waits for.
-        with no_forks:
+        with deferred_signals, no_forks:
             self._process = self._open(options)
         self.pid = self._process.pid
         try:
@@ -77,8 +81,13 @@ class ProcessHost:
     def stop(self, reason: str) -> None:
         """End it in order; kill it if that takes too long."""
         try:
-            self._control.send(Stop(), timeout=1)
-            self._process.wait(_STOP_PATIENCE)
+            end = time.monotonic() + _LOOK
+            self._control.send(Stop(), timeout=_LOOK)
+            try:
+                self._process.wait(max(end - time.monotonic(), 0.0))
+            except subprocess.TimeoutExpired:
+                if not _is_stopped(self.pid):
+                    self._process.wait(_STOP_PATIENCE)
         except (IPCError, subprocess.TimeoutExpired):
             pass  # it has ended already, or does not
         finally:
@@ -136,6 +145,14 @@ class ProcessHost:
             self._process.kill()
         self._process.wait()
         remove_driver_files(self.pid)
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:  # no such file system, or no such process
+        return False
+    return status.rpartition(")")[2].split()[0] in ("T", "t")
 
 
 def _working_directory() -> str:

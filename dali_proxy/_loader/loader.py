@@ -17,7 +17,6 @@ from torch.utils.data import IterableDataset
 
 from dali_proxy._common.policies import LastBatchPolicy, check_policy, loader_drops_last
 from dali_proxy._common.process_exit import dead_worker, hanging_worker
-from dali_proxy._common.signals import interrupts_later
 from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.produce import produce
 from dali_proxy._consumer.ragged import Ragged, check_ragged
@@ -25,7 +24,6 @@ from dali_proxy._loader.batches import Made, Unmade
 from dali_proxy._loader.generators import Generators, copy_of
 from dali_proxy._loader.inner_loader import inner_loader, maker
 from dali_proxy._loader.numbered_datasets import session_of
-from dali_proxy._loader.numbered_streams import Pause
 from dali_proxy._loader.rescue import LOST, LeftOut, OnError, Rescue, check_on_error
 from dali_proxy._loader.resume import (
     LoaderState,
@@ -37,8 +35,10 @@ from dali_proxy._loader.resume import (
 )
 from dali_proxy._server.server import DALIServer
 from dali_proxy._worker.batch_context import set_context
+from dali_proxy.drawing import Drawing
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
 from pipeline._concurrency.forking import no_forks
+from pipeline._ipc.signals import Interrupted, deferred_signals
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
 
 __all__ = ["DataLoader", "LoaderIterator"]
@@ -182,13 +182,8 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 def _signature() -> inspect.Signature:
     server = inspect.Parameter("dali_server", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=DALIServer)
     own = inspect.signature(DataLoader.__init__).parameters
-    return inspect.Signature(
-        [
-            server,
-            *_OF_TORCH.parameters.values(),
-            *(own[name] for name in ("last_batch_policy", "last_batch_padded", "on_error", "ragged")),
-        ]
-    )
+    options = (own[name] for name in ("last_batch_policy", "last_batch_padded", "on_error", "ragged"))
+    return inspect.Signature([server, *_OF_TORCH.parameters.values(), *options])
 
 
 DataLoader.__signature__ = _signature()  # type: ignore[attr-defined]
@@ -225,7 +220,8 @@ class LoaderIterator(Iterator[Any]):
         self._told_sampler = sampler_with_epochs(loader)
         self._in_order = loader.in_order
         self._ragged = loader.ragged
-        self._rescue = Rescue(loader.on_error, restarts, maker(self._inner_loader), self._server.losses)
+        self._make = maker(self._inner_loader)
+        self._rescue = Rescue(loader.on_error, restarts, self._make, self._server.losses)
         self._restarts = restarts
         self._consumer: ConsumerClient | None = None
         self._inner: Iterator[Any] | None = None
@@ -247,8 +243,12 @@ class LoaderIterator(Iterator[Any]):
                 sampler_epoch=self._set_sampler_epoch(start.sampler_epoch),
             )
             self._inner = self._begin(start, goes_on)
+        self._drawing = Drawing(self._inner, self._has_workers, self._sampler, self._make)
         self.progress = Progress(start, self._sampler_state, self._in_order)
         self._is_first = True
+        # A signal handler may have raised when there was a batch; the next call goes on with it.
+        self._made: Made | Unmade | None = None  # came, and its results did not
+        self._yielding: tuple[Any, int, bytes | None] | None = None  # a whole batch, its number, the worker's place
         self._server.loop_times.pause()
 
     def _set_sampler_epoch(self, epoch: int | None) -> int | None:
@@ -268,7 +268,7 @@ class LoaderIterator(Iterator[Any]):
             self._inner_loader.generator = copy_of(generator)
         # Whoever draws random numbers holds a lock of torch's generator, which workers want first of all: one that
         # another thread forked just then would wait for it for ever.
-        with interrupts_later(), no_forks:
+        with no_forks, deferred_signals:  # Python drops what handlers raise in its hooks of a fork
             inner = iter(self._inner_loader)
             self._inner_loader.generator = generator
             if self._sampler is not None and self._sampler.items is not None:
@@ -279,8 +279,16 @@ class LoaderIterator(Iterator[Any]):
         return inner
 
     def __next__(self) -> Any:
-        times = self._server.loop_times
-        times.enter()
+        self._server.loop_times.enter()
+        with deferred_signals:
+            if self._yielding is None:
+                self._yielding = self._next_batch()
+        batch, number, place = self._yielding
+        self.progress.yielded, self._yielding = (number, place), None
+        return batch  # nothing was called, so no handler came in between
+
+    def _next_batch(self) -> tuple[Any, int, bytes | None]:
+        self.progress.catch_up()
         if self.dead:  # torch would leave out what the dead worker had to make
             raise WorkerDiedError(self.dead)
         if self._inner is None or self._consumer is None:
@@ -288,37 +296,43 @@ class LoaderIterator(Iterator[Any]):
         worker_wait = result_wait = 0.0
         while True:
             begin = time.perf_counter()
-            made = self._next_made()
+            if self._made is None:
+                self._made = self._next_made()
+            made = self._made
             worker_wait += time.perf_counter() - begin
             consumer, waited = self._consumer, self._consumer.waited
             try:
                 batch = self._rescue.outcome(made, self._produced, self._revive)
             except LeftOut:
                 self.progress.note(made.numbered.batch, made.place)
+                self._made = None
                 continue
             except LOST as error:
+                self._made = None
                 raise (error if self._restarts else self._explained(error))  # noqa: B904  # which has it as its context
             except Exception as error:  # noqa: BLE001  # it is raised again, or a better one
+                self._made = None
                 raise self._explained(error)  # noqa: B904  # which has it as its context
-            self.progress.note(made.numbered.batch, made.place)
+            self._made = None
             result_wait += consumer.waited - waited
-            times.leave(worker_wait, result_wait, self._is_first)
+            self._server.loop_times.leave(worker_wait, result_wait, self._is_first)
             self._is_first = False
-            return batch
+            return batch, made.numbered.batch, made.place
 
     def _next_made(self) -> Made | Unmade:
         """Wait for a worker."""
-        assert self._inner is not None
         assert self._consumer is not None
         try:
             if self._consumer.ended and self._restarts:
                 self._revive()
             self._consumer.check()
             self._check_workers()
-            made: Made | Unmade | Pause = next(self._inner)
-            while isinstance(made, Pause):
-                made = next(self._inner)
-            return made
+            return self._drawing.next()
+        except Interrupted as interrupted:  # perhaps by torch's handler, which says that a worker died
+            error = interrupted.args[0]
+            if type(error) is RuntimeError and dead_worker(self._workers) is not None:
+                raise self._explained(error) from None
+            raise
         except StopIteration:
             self.progress.finished = True
             self._rescue.report()
@@ -335,7 +349,7 @@ class LoaderIterator(Iterator[Any]):
 
     def _produced(self, data: Any) -> Any:
         assert self._consumer is not None
-        return produce(data, self._consumer, pin=self._pin, ragged=self._ragged)
+        return produce(data, self._consumer, self._inner_loader.timeout, pin=self._pin, ragged=self._ragged)
 
     def _explained(self, error: Exception) -> Exception:
         """Return an error, or a better one that says who died."""

@@ -18,6 +18,7 @@ from torch.utils.data import Dataset, get_worker_info
 
 from dali_proxy._loader.batches import NumberedIndices, Unmade
 from dali_proxy._worker.batch_context import BatchContext, set_context
+from pipeline._ipc.signals import deferred_signals
 
 __all__ = [
     "NumberedDataset",
@@ -113,7 +114,13 @@ class NumberedSampler:
 
 
 class NumberedItems(Iterator[NumberedIndices]):
-    """One epoch of a `NumberedSampler`."""
+    """One epoch of a `NumberedSampler`.
+
+    Attributes:
+        last: what was drawn last; None before that.
+    """
+
+    last: NumberedIndices | None = None
 
     def __init__(
         self, items: Iterator[Any], epoch: int, start: SamplerStart, take: Callable[[int], None] | None
@@ -134,11 +141,14 @@ class NumberedItems(Iterator[NumberedIndices]):
     def begin(self) -> None:
         """Draw the first item, if that has not been done: samplers draw their random numbers with it."""
         if not self._begun:
-            self._drawn.extend(islice(self, 1))
+            self._drawn.extend(islice(self._numbered, 1))
+            self._begun = True
 
     def __next__(self) -> NumberedIndices:
         self._begun = True
-        return self._drawn.popleft() if self._drawn else next(self._numbered)
+        with deferred_signals:  # a generator in which a handler raised would say that it has ended
+            self.last = self._drawn.popleft() if self._drawn else next(self._numbered)
+        return self.last
 
 
 def _told(items: Iterator[Any], number: int, take: Callable[[int], None]) -> Iterator[Any]:

@@ -12,6 +12,8 @@ import multiprocessing
 import os
 import pickle
 import select
+import struct
+import time
 import weakref
 from functools import partial
 from multiprocessing.context import BaseContext
@@ -19,11 +21,17 @@ from multiprocessing.queues import Queue
 from multiprocessing.reduction import ForkingPickler
 from multiprocessing.util import Finalize
 from queue import Empty, Full
+from queue import Queue as ThreadQueue
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["DirectQueue", "Pickled", "with_direct_queues"]
+from pipeline._ipc.signals import deferred_signals, let_through
+
+__all__ = ["DirectQueue", "Pickled", "get_in_turns", "with_direct_queues"]
 
 _AT_ONCE = select.PIPE_BUF - 8  # bytes of a message that a pipe takes at once or not at all, its length included
+_READ_SIZE = 1 << 20
+_LOOK = 60.0  # seconds; a wait for the rest of a message begins anew after them
+_TURN = 0.05  # seconds between calls of signal handlers, where a wait itself can't call them
 _PATIENCE = 0.05  # seconds to wait for others that write: a thread of theirs may wait for room, which takes any time
 
 if TYPE_CHECKING:
@@ -85,6 +93,7 @@ class DirectQueue(_Queue):
         self._born_of = os.getppid()  # as early as this process has the queue
         # Python's makes a selector for each call. A method of this object would keep it until the garbage is collected.
         self._poll = partial(_is_ready, self._reader, select.POLLIN)
+        self._recv_bytes = _Messages(self._reader.fileno()).receive
 
     def _start_thread(self) -> None:
         super()._start_thread()  # type: ignore[misc]
@@ -131,4 +140,67 @@ def _give_up_alone(queue: weakref.ref[DirectQueue]) -> None:
 def _is_ready(connection: Any, event: int, timeout: float = 0.0) -> bool:
     poll = select.poll()
     poll.register(connection, event)
-    return bool(poll.poll(max(0, math.ceil(timeout * 1000))))  # less than 0 would be for ever
+    # Less than 0 would be for ever.
+    return bool(let_through(poll.poll, math.ceil(timeout * 1000)) if timeout > 0 else poll.poll(0))
+
+
+class _Messages:
+    """Reads the messages of a `multiprocessing.Connection`. What has come of one is kept when the wait is interrupted.
+
+    Args:
+        fd: of the pipe.
+    """
+
+    _LENGTH, _LONG_LENGTH = struct.Struct("!i"), struct.Struct("!Q")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._data = bytearray()
+
+    def receive(self) -> bytes:
+        """Wait for a message.
+
+        Raises:
+            EOFError: nobody can write any more.
+        """
+        with deferred_signals:
+            begin = self._LENGTH.size
+            self._fill(begin)
+            (length,) = self._LENGTH.unpack_from(self._data)
+            if length == -1:
+                begin += self._LONG_LENGTH.size
+                self._fill(begin)
+                (length,) = self._LONG_LENGTH.unpack_from(self._data, self._LENGTH.size)
+            self._fill(begin + length)
+            data, self._data = bytes(memoryview(self._data)[begin:]), bytearray()
+            return data
+
+    def _fill(self, size: int) -> None:
+        while len(self._data) < size:
+            if not _is_ready(self._fd, select.POLLIN):
+                let_through(_is_ready, self._fd, select.POLLIN, _LOOK)
+                continue
+            data = os.read(self._fd, min(size - len(self._data), _READ_SIZE))
+            if not data:
+                raise EOFError
+            self._data += data
+
+
+def get_in_turns(queue: ThreadQueue[Any]) -> None:
+    """Have `queue.get` with a timeout call handlers of signals while it waits, as that of a `DirectQueue` does."""
+    get = queue.get
+
+    def get_in_turns(block: bool = True, timeout: float | None = None) -> Any:
+        if not block or timeout is None:
+            return get(block, timeout)
+        end = time.monotonic() + timeout
+        while True:
+            left = end - time.monotonic()
+            try:
+                return get(timeout=min(max(left, 0.0), _TURN))
+            except Empty:
+                if left <= _TURN:
+                    raise
+            let_through(int)
+
+    queue.get = get_in_turns  # type: ignore[method-assign]

@@ -15,6 +15,7 @@ from dali_proxy._common.policies import FilledBatches
 from dali_proxy._loader.generators import Generators
 from dali_proxy._loader.numbered_datasets import SamplerStart, last_drawn
 from dali_proxy._loader.numbered_streams import StreamStart, WorkerPlace
+from pipeline._ipc.signals import deferred_signals
 from pipeline.errors import ArgumentMismatchError
 
 __all__ = [
@@ -131,10 +132,15 @@ class Progress:
         state: of the beginning of the epoch, or where it goes on.
         sampler: what the sampler's states are taken from.
         in_order: whether batches come in the order of their numbers.
+
+    Attributes:
+        yielded: number and place of a batch that is still to be noted. To set it takes one step, in which no signal
+            handler can come.
     """
 
     def __init__(self, state: LoaderState, sampler: SamplerState, in_order: bool) -> None:
         self.finished = False
+        self.yielded: tuple[int, bytes | None] | None = None
         self._begin = state
         self._sampler = sampler
         self._in_order = in_order
@@ -145,6 +151,18 @@ class Progress:
 
     def note(self, number: int, place: bytes | None) -> None:
         """Take note of a batch that was yielded: its number, and where its worker is, if its dataset says so."""
+        with deferred_signals:
+            self.catch_up()
+            self._note(number, place)
+
+    def catch_up(self) -> None:
+        """Note the batch that is still to be noted."""
+        with deferred_signals:
+            yielded, self.yielded = self.yielded, None
+            if yielded is not None:
+                self._note(*yielded)
+
+    def _note(self, number: int, place: bytes | None) -> None:
         if self._begin.kind == "iterable":
             self._last_worker = number % self._begin.workers
             self._places[self._last_worker] = (number // self._begin.workers + 1, place)
@@ -163,11 +181,13 @@ class Progress:
     @property
     def sampler_at_end(self) -> Any:
         """State from which the sampler comes to its end: only the sampler knows what it does there. None before it."""
+        self.catch_up()
         state = self._sampler.after(self._batches)
         return {**state, "drain": True} if self.finished and self._batches and state is not None else None
 
     def state(self) -> LoaderState:
         """Return where it is."""
+        self.catch_up()
         return replace(
             self._begin,
             batches=self._batches,

@@ -26,6 +26,8 @@ from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from pipeline import Pipeline
 from pipeline._compiler.partition import halves_by_device
 from pipeline._concurrency.finalizers import Ending
+from pipeline._concurrency.forking import free_in_child
+from pipeline._ipc.signals import deferred_signals, let_through
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 
 if TYPE_CHECKING:
@@ -55,8 +57,8 @@ class _Life:
 
     def stop(self, reason: str) -> None:
         """Disconnect this process, and stop what runs if it is this process's."""
-        # Signal handlers may raise anywhere (torch's does when a worker died); nothing may be left undone for that.
-        with unheard(signal.SIGCHLD), ExitStack() as steps:
+        # Handlers of signals may raise; nothing may be left undone for that. torch's never hears of our child's end.
+        with deferred_signals, unheard(signal.SIGCHLD), ExitStack() as steps:
             if os.getpid() == self.owner:
                 steps.callback(remove_folder, self.directory)
                 host, self.host = self.host, None
@@ -160,7 +162,7 @@ class DALIServer:
 
     def _live(self, life: _Life) -> None:
         self._life = life
-        self._lock = threading.RLock()
+        self._lock = free_in_child(threading.RLock())
         Ending(self, partial(life.stop, "its handle is gone"))
 
     @property
@@ -200,8 +202,11 @@ class DALIServer:
             ServerDiedError: it died.
         """
         life = self._life
-        with self._lock:
+        with self._lock, deferred_signals:
             consumer = life.consumers.get(os.getpid())
+            if consumer is not None and consumer.ended and self.running:
+                life.consumers.pop(os.getpid()).close()
+                consumer = None
             if consumer is None:
                 from dali_proxy._consumer.consumer import ConsumerClient
 
@@ -289,7 +294,7 @@ class DALIServer:
             self._life.stop("it was stopped")
 
     def revive(self, stops: int) -> None:
-        """Start the server again if it died. Does nothing while it runs, but `consumer` is a new one if it was cut off.
+        """Start the server again if it died. Does nothing while it runs.
 
         Args:
             stops: what `stops` was when the caller began to use the server.
@@ -298,13 +303,9 @@ class DALIServer:
             ServerClosedError: somebody stopped it, meanwhile or for good.
             ServerDiedError: it died, and `restart` is "never".
         """
-        with self._lock:
+        with self._lock, deferred_signals:
             self._await_end()
-            consumer = self._life.consumers.get(os.getpid())
             error = self.end_error()
-            if error is None and consumer is not None and consumer.ended:
-                del self._life.consumers[os.getpid()]
-                consumer.close()
             if self.stops != stops:
                 raise ServerClosedError("the server was stopped")
             if error is not None:
@@ -324,7 +325,7 @@ class DALIServer:
                 self._life.failure = "its process lived, but did not listen any more"
                 self._life.stop("it listens no more")
                 return
-            time.sleep(0.01)
+            let_through(time.sleep, 0.01)
 
     start_thread = start
     stop_thread = stop

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
-from dali_proxy._transport.slot_view import Loan, check_rows
+from dali_proxy._transport.slot_view import check_rows, lend
 from dali_proxy._transport.slots import RETIRED
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.memory import SharedBlock
@@ -45,7 +45,7 @@ class _LentMemory:
 
     __slots__ = ("__cuda_array_interface__", "_closable", "_imported", "_loan", "_stream_ptr")
 
-    def __init__(self, imported: _Imported, loan: Loan, closable: deque[_Imported]) -> None:
+    def __init__(self, imported: _Imported, loan: Any, closable: deque[_Imported]) -> None:
         self._imported = imported
         self._loan = loan
         self._stream_ptr: int | None = None  # of the reader, once there is one
@@ -116,7 +116,7 @@ class CudaSlotView:
         except BaseException:  # the server counts on it that the slot is mapped here: it should give it up
             self._page[number] = output.generation | RETIRED
             raise
-        loan = Loan(self._page, number, output.generation)
+        loan = lend(self._page, number, output.generation)
         dtype, table = output.unpack()
         rows = check_rows(table, dtype.itemsize, imported.buffer.nbytes, output.dense)
         lent = _LentMemory(imported, loan, self._closable)

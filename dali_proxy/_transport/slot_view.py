@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -12,34 +13,41 @@ import numpy.typing as npt
 
 from dali_proxy._transport.protocol import OutputBatch
 from dali_proxy._transport.slots import RETIRED
-from pipeline._concurrency.forking import fork_count
+from pipeline._concurrency.forking import forks
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.frames import close_all
 from pipeline._ipc.memory import SharedBlock
+from pipeline._ipc.places import compiled
 from pipeline._ipc.ring_reader import fits_numpy, is_numpy_shape
 from pipeline._kernels.pinned import PinnedMemory
 from pipeline._kernels.samples import Samples, contiguous_strides
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["Loan", "SlotView", "check_rows"]
+__all__ = ["SlotView", "check_rows", "lend"]
 
+_order = threading.Lock()
 _WORTH_PINNING = 1 << 16  # bytes; smaller slots hold arguments, which the GPU doesn't copy from there
 
 
-class Loan:
+class _Loan:
     """A slot while tensors over it live: returns it when it dies, by a byte store and nothing else.
 
     A child process that was forked meanwhile has the tensors too. It must not return the slot; and when the parent
-    does, the child may still read, so the memory is then retired instead of reused.
+    does, the child may still read, so the memory is then retired instead of reused. loan.h does the same: in Python, a
+    signal handler that raises in the finalizer keeps the slot from coming back.
     """
 
-    __slots__ = ("_forks", "_generation", "_number", "_page", "_pid")
+    __slots__ = ("_forked", "_forks", "_generation", "_number", "_page", "_pid", "_retired")
 
-    def __init__(self, page: npt.NDArray[np.uint8], number: int, generation: int) -> None:
+    def __init__(
+        self, page: npt.NDArray[np.uint8], number: int, generation: int, forks: list[None], retired: int
+    ) -> None:
         self._page = page
         self._number = number
         self._generation = generation
-        self._forks = fork_count()
+        self._forks = forks
+        self._retired = retired
+        self._forked = len(forks)
         self._pid = os.getpid()
 
     @property
@@ -47,11 +55,21 @@ class Loan:
         """Whether this process took it; a forked child didn't."""
         return os.getpid() == self._pid
 
-    def __del__(
-        self, getpid: Callable[[], int] = os.getpid, forks: Callable[[], int] = fork_count, retired: int = RETIRED
-    ) -> None:  # bound here: globals are gone at interpreter exit
+    def __del__(self, getpid: Callable[[], int] = os.getpid, order: Any = _order) -> None:
+        # The arguments are bound here: globals are gone at interpreter exit.
         if getpid() == self._pid:
-            self._page[self._number] = self._generation | (retired if forks() != self._forks else 0)
+            for _ in range(2):  # a lock that is given back and taken anew keeps reads before the store, also on ARM
+                if order.acquire(blocking=False):
+                    order.release()
+            self._page[self._number] = self._generation | (self._retired if len(self._forks) != self._forked else 0)
+
+
+def lend(page: npt.NDArray[np.uint8], number: int, generation: int) -> Any:
+    """Return a loan of a slot, which ends when the object dies. Its attribute `ours` is False in a forked child."""
+    return _make_loan(page, number, generation, forks, RETIRED)
+
+
+_make_loan: Any = _Loan if compiled is None else compiled.Loan
 
 
 class _LentArray:
@@ -59,7 +77,7 @@ class _LentArray:
 
     __slots__ = ("__array_interface__", "_loan", "_mapping")
 
-    def __init__(self, loan: Loan, mapping: npt.NDArray[np.uint8]) -> None:
+    def __init__(self, loan: Any, mapping: npt.NDArray[np.uint8]) -> None:
         self._loan = loan
         self._mapping = mapping
         self.__array_interface__ = mapping.__array_interface__
@@ -137,7 +155,7 @@ class SlotView:
         except BaseException:  # the server counts on it that the slot is mapped here: it should give it up
             self.page[output.slot] = output.generation | RETIRED
             raise
-        return np.asarray(_LentArray(Loan(self.page, output.slot, output.generation), mapping))
+        return np.asarray(_LentArray(lend(self.page, output.slot, output.generation), mapping))
 
     def _attach(self, output: OutputBatch, fd: int) -> None:
         self.detach([output.slot])  # an older one of this number

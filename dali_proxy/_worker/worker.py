@@ -24,10 +24,12 @@ from dali_proxy._worker.batch_context import BatchContext, current_context
 from dali_proxy._worker.samples import Sample
 from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError, ServerDiedError, StaleReferenceError
+from pipeline._concurrency.forking import free_in_child
 from pipeline._ipc.completion import CompletionReader
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.ring import Block, Ring
+from pipeline._ipc.signals import Interrupted, deferred_signals
 
 __all__ = ["WorkerClient", "close_worker_client", "worker_client"]
 
@@ -73,7 +75,8 @@ class WorkerClient:
         )
         self._look_at = 0.0  # when to see next whether the server lives
         self._numbers = itertools.count()
-        self._lock = threading.Lock()  # requests are sent in the order of their numbers
+        # Requests are sent in the order of their numbers. A handler that submits may interrupt the lock's holder.
+        self._lock = free_in_child(threading.RLock())
         # The requests of the batches that are being made, by batch and numbers of samples: outputs of one pipeline are
         # collated one after the other, and belong to one request. An entry ends with its ticket.
         self._recent: weakref.WeakValueDictionary[_Batch, Ticket] = weakref.WeakValueDictionary()
@@ -124,7 +127,7 @@ class WorkerClient:
         self._check(samples)
         context = current_context()
         key = (context, tuple([sample.number for sample in samples]))
-        with self._lock:
+        with deferred_signals, self._lock:
             ticket = self._recent.get(key)
             if ticket is None:
                 ticket = self._recent[key] = self._send(samples, context)
@@ -132,10 +135,11 @@ class WorkerClient:
 
     def close(self) -> None:
         """Disconnect. What was submitted stays valid."""
-        forget_discard(self.server, self._unwanted.add_batch)
-        self._channel.close()
-        self.ring.close()
-        self._completions.close()
+        with deferred_signals:
+            forget_discard(self.server, self._unwanted.add_batch)
+            self._channel.close()
+            self.ring.close()
+            self._completions.close()
 
     def _send(self, samples: Sequence[Sample], context: BatchContext | None) -> Ticket:
         inputs = tuple([_input(samples, number) for number in range(len(self.endpoint.inputs))])
@@ -147,8 +151,8 @@ class WorkerClient:
                     session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
                     context.requests += 1
                 if self._unwanted:
-                    self._unwanted.tell(self._channel.send)
-                self._channel.send(
+                    self._unwanted.tell(self._channel.post)
+                self._channel.post(
                     Submit(
                         seq=seq,
                         session=session,
@@ -161,10 +165,14 @@ class WorkerClient:
                         waited_ns=self.ring.waited_ns,
                     )
                 )
+                ticket = Ticket(self.server, self.client, seq, len(samples))
+                self._channel.wait_written(self.endpoint.timeout)
+                return ticket
+        except Interrupted:
+            raise  # the request is written when the server reads again; nobody wants what comes of it
         except BaseException:
             self._channel.close()  # a number was perhaps not sent, and the server takes none after it: connect anew
             raise
-        return Ticket(self.server, self.client, seq, len(samples))
 
     def _check(self, samples: Sequence[Sample]) -> None:
         if self._channel.closed:
@@ -194,10 +202,10 @@ class WorkerClient:
                 )
 
     def _attach(self, ring_id: int, block: SharedBlock) -> None:
-        self._channel.send(AttachRing(ring_id, block.nbytes), (block.fd,))
+        self._channel.post(AttachRing(ring_id, block.nbytes), (block.fd,))
 
     def _detach(self, ring_id: int) -> None:
-        self._channel.send(DetachRing(ring_id))
+        self._channel.post(DetachRing(ring_id))
 
 
 @lru_cache(maxsize=256)
@@ -266,7 +274,7 @@ def worker_client(endpoint: Endpoint) -> WorkerClient:
     client = connection.client
     if client is not None and client.alive:
         return client
-    with connection.lock:
+    with connection.lock, deferred_signals:
         client = connection.client
         if client is not None and client.alive:
             return client

@@ -7,9 +7,9 @@ import threading
 import weakref
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-__all__ = ["ForkAware", "drop_in_child", "fork_count", "keep_in_child", "no_forks"]
+__all__ = ["ForkAware", "drop_in_child", "fork_count", "forks", "free_in_child", "keep_in_child", "no_forks"]
 
 no_forks = threading.RLock()
 """While a thread holds it, no other one forks: the child would get what is open only for a moment, or a lock that is
@@ -25,10 +25,14 @@ class ForkAware(Protocol):
 
 # Python drops what is raised inside a hook, such as the KeyboardInterrupt of a Ctrl-C that comes just then. So the one
 # that runs in the parent is no Python code: a list grows by an item at each fork.
-_forks: list[None] = []
+forks: list[None] = []
+"""Has an item for each time that this process has forked."""
 _inherited: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _to_keep: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _kept: list[Any] = []
+_locks: weakref.WeakSet[Any] = weakref.WeakSet()
+
+L = TypeVar("L")
 
 
 def drop_in_child(thing: ForkAware) -> None:
@@ -45,15 +49,26 @@ def keep_in_child(thing: Any) -> None:
     _to_keep[id(thing)] = thing
 
 
+def free_in_child(lock: L) -> L:
+    """Return a lock of `threading`, which every child that this process forks gets free, whoever holds it now.
+
+    Its holder may be a thread that isn't there in the child, where the lock would be taken for ever.
+    """
+    _locks.add(lock)
+    return lock
+
+
 def fork_count() -> int:
     """How often this process has forked so far: memory that was lent before has perhaps a second holder since."""
-    return len(_forks)
+    return len(forks)
 
 
 def _after_fork_in_child() -> None:
     with suppress(RuntimeError):  # it isn't held any more: its holder may fork, and lives on in the child
         while True:
             no_forks.release()
+    for lock in list(_locks):
+        lock._at_fork_reinit()  # as Python's own modules do
     _kept.extend(_to_keep.values())
     for thing in list(_inherited):
         thing.drop_inherited()
@@ -62,4 +77,4 @@ def _after_fork_in_child() -> None:
 
 # No Python code either, for the same reason.
 os.register_at_fork(before=no_forks.acquire, after_in_parent=no_forks.release, after_in_child=no_forks.release)
-os.register_at_fork(before=partial(_forks.append, None), after_in_child=_after_fork_in_child)
+os.register_at_fork(before=partial(forks.append, None), after_in_child=_after_fork_in_child)

@@ -1,5 +1,5 @@
 /* Places in shared memory: finds room for a sample, copies the sample there, and has the room back when nobody refers
-   to the place any more. Python does the same in places.py, at ten times the price.
+   to the place any more. Python does the same in places.py, at ten times the price. loan.h and signals.h have the rest.
 
    All of it happens under the GIL, so finalizers may drop places at any time; only large copies are made without it. */
 
@@ -11,6 +11,8 @@
 
 #include "../copy_past_cache.h"
 #include "../sources.h"
+#include "loan.h"
+#include "signals.h"
 
 #define SHIFT 6 /* places are measured in units of 64 bytes */
 #define WORTH_A_SWITCH (1 << 18) /* bytes; smaller copies take less time than another thread's turn */
@@ -250,7 +252,7 @@ static PyType_Slot places_slots[] = {
 
 static PyType_Spec places_spec = {"pipeline._ipc._native.Places", sizeof(Places), 0, Py_TPFLAGS_DEFAULT, places_slots};
 
-static PyMethodDef functions[] = {SOURCES_METHOD, {NULL}};
+static PyMethodDef functions[] = {SOURCES_METHOD, SIGNAL_METHODS, {NULL}};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, .m_name = "_native", .m_size = -1, .m_methods = functions,
@@ -261,8 +263,10 @@ PyMODINIT_FUNC PyInit__native(void) {
     if (module == NULL) return NULL;
     places_type = (PyTypeObject *)PyType_FromSpec(&places_spec);
     block_type = (PyTypeObject *)PyType_FromSpec(&block_spec);
-    if (places_type == NULL || block_type == NULL || PyModule_AddType(module, places_type) < 0 ||
-        PyModule_AddType(module, block_type) < 0) {
+    loan_type = (PyTypeObject *)PyType_FromSpec(&loan_spec);
+    if (places_type == NULL || block_type == NULL || loan_type == NULL || PyModule_AddType(module, places_type) < 0 ||
+        PyModule_AddType(module, block_type) < 0 || PyModule_AddType(module, loan_type) < 0 ||
+        add_signals(module) < 0) {
         Py_DECREF(module);
         return NULL;
     }

@@ -26,6 +26,7 @@ from pipeline._ipc.errors import (
 from pipeline._ipc.frames import MAX_FDS, Frame, FrameParser, close_all, encode_frame
 from pipeline._ipc.messages import Codec
 from pipeline._ipc.outgoing import Outgoing
+from pipeline._ipc.signals import let_through
 
 __all__ = ["Channel", "Received"]
 
@@ -161,12 +162,13 @@ class Channel:
             ChannelTimeoutError: the peer doesn't read. The message is sent when it does.
             ProtocolError: the message doesn't fit its schema.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
         with self.using():
-            ticket = self._write(self._encode(message, fds), fds)
-            while self._outgoing.written < ticket:
-                self._wait_until(select.POLLOUT, deadline, "to read")
-                self.flush()
+            self._wait_written(self._write(self._encode(message, fds), fds), timeout)
+
+    def wait_written(self, timeout: float | None = None) -> None:
+        """Wait until the kernel has all that was posted. Raises as `send`."""
+        with self.using():
+            self._wait_written(self._outgoing.written + len(self._outgoing), timeout)
 
     def post(self, message: object, fds: Sequence[int] = ()) -> None:
         """Send a message without ever waiting: what doesn't fit the socket waits for `flush`.
@@ -176,7 +178,8 @@ class Channel:
             ChannelOverflowError: the peer doesn't read, and too much waits for it already.
             ProtocolError: the message doesn't fit its schema.
         """
-        self._write(self._encode(message, fds), fds)
+        with self.using():  # a handler or finalizer may close the channel in between
+            self._write(self._encode(message, fds), fds)
         if self._outgoing and self.on_backlog is not None:
             self.on_backlog()
 
@@ -241,11 +244,13 @@ class Channel:
             try:
                 self._outgoing.flush()
                 self._sock.shutdown(socket.SHUT_RDWR)
-            except (OSError, IPCError):
-                pass  # the peer is gone already
-            self._closed = True
-            if self._users == 0:
-                self._dispose()
+            except (OSError, IPCError) as error:
+                if isinstance(error, OSError) and error.errno is None:
+                    raise  # a signal handler raised it; else the peer is gone already
+            finally:
+                self._closed = True
+                if self._users == 0:
+                    self._dispose()
 
     def drop_inherited(self) -> None:
         """In a forked child: the connection is the parent's, and only the parent's end may keep it open."""
@@ -298,11 +303,17 @@ class Channel:
             self._check_open()
             return self._outgoing.put(data, fds)
 
+    def _wait_written(self, ticket: int, timeout: float | None) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self._outgoing.written < ticket:
+            self._wait_until(select.POLLOUT, deadline, "to read")
+            self.flush()
+
     def _wait(self, events: int, timeout: float | None) -> int:
         """Poll. Return what there is of `events` and of signs that the peer is gone."""
         poll = select.poll()
         poll.register(self._sock.fileno(), events | select.POLLRDHUP)
-        happened = poll.poll(None if timeout is None else timeout * 1000)
+        happened = poll.poll(0) if timeout == 0 else let_through(poll.poll, None if timeout is None else timeout * 1000)
         return happened[0][1] if happened else 0
 
     def _wait_until(self, events: int, deadline: float | None, doing: str) -> None:
@@ -341,8 +352,10 @@ class Channel:
             data, ancillary, flags, _ = self._sock.recvmsg(size, _ANCILLARY, _CLOSE_ON_EXEC)
         except BlockingIOError:
             return False
-        except OSError:  # reset by the peer, or closed by another thread
-            raise self._gone() from None
+        except OSError as error:
+            if error.errno is None:
+                raise  # a signal handler raised it
+            raise self._gone() from None  # reset by the peer, or closed by another thread
         fds = array.array("i")
         for level, kind, payload in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

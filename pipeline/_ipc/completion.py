@@ -13,23 +13,23 @@ import numpy as np
 
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, ProtocolError
 from pipeline._ipc.memory import SharedBlock, as_descriptor_error
+from pipeline._ipc.signals import deferred_signals, let_through
 
 __all__ = ["CompletionReader", "CompletionWriter", "Peer"]
 
 _PAGE = 4096
 _COUNT, _WAITING = 0, 1  # places of 8 bytes in the page: the writer's counter, and whether the reader waits for it
 _GLANCE = 0.1  # seconds between looks at the counter while waiting; see `CompletionReader._await`
-_CLOSED = "the channel to the reader of the shared memory is closed"
 _HANG_UP = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
 
 
 class Peer(Protocol):
-    """Something with a descriptor, such as a channel."""
+    """Something with a descriptor that shows the end of the peer: a `Channel`, for one."""
 
     def fileno(self) -> int: ...
 
     def using(self) -> AbstractContextManager[None]:
-        """Keep the descriptor open; raises `ChannelClosedError` if it is closed."""
+        """Keep the number of the descriptor from being used again until the block ends."""
 
 
 class CompletionWriter:
@@ -113,12 +113,6 @@ class CompletionReader:
     def __init__(self, page: int, doorbell: int, peer: Peer | None = None) -> None:
         self._doorbell = doorbell
         self._peer = peer
-        # Guards _waiters and _closed. What closes this in a finalizer or signal handler may interrupt its holder.
-        self._lock = threading.RLock()
-        self._waiters = (
-            0  # threads that poll the doorbell: the last one closes it, so its number isn't reused meanwhile
-        )
-        self._closed = False
         try:
             self._page = SharedBlock.attach(page, _PAGE)
         except BaseException:
@@ -126,6 +120,9 @@ class CompletionReader:
             raise
         self._page.close_fd()
         self._words = self._page.array[:16].data.cast("q")  # NumPy would take three times as long for a number
+        self._order = threading.RLock()  # guards the two below
+        self._waiting = 0  # threads: the last one closes the doorbell, so its number isn't reused under them
+        self._closed = False
 
     @property
     def count(self) -> int:
@@ -133,51 +130,52 @@ class CompletionReader:
         return self._words[_COUNT]
 
     def wait(self, count: int, timeout: float | None = None) -> None:
-        """Wait until at least `count` requests are completed. One thread may wait at a time.
+        """Wait until at least `count` requests are completed.
+
+        The bell wakes one thread; others that wait look every 0.1 s.
 
         Raises:
             ChannelClosedError: the peer is gone, or this is closed.
             ChannelTimeoutError: it takes longer than `timeout` seconds.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        with self._lock:
-            if self._closed:
-                raise ChannelClosedError(_CLOSED)
-            self._waiters += 1
-        try:
-            with nullcontext() if self._peer is None else self._peer.using():
-                self._poll(count, deadline, timeout)
-        finally:
-            with self._lock:
-                self._waiters -= 1
-                if self._closed and not self._waiters:
-                    os.close(self._doorbell)
+        with deferred_signals, nullcontext() if self._peer is None else self._peer.using():
+            self._begin_wait()
+            try:
+                with self._order:  # taken anew: the word is written before the counter is read
+                    poll = select.poll()
+                poll.register(self._doorbell, select.POLLIN)
+                if self._peer is not None:
+                    poll.register(self._peer.fileno(), select.POLLRDHUP)
+                self._await(count, poll, deadline, timeout)
+            finally:
+                self._end_wait()
 
-    def _poll(self, count: int, deadline: float | None, timeout: float | None) -> None:
-        poll = select.poll()
-        poll.register(self._doorbell, select.POLLIN)
-        if self._peer is not None:
-            poll.register(self._peer.fileno(), select.POLLRDHUP)
-        try:
-            with self._lock:
-                self._words[_WAITING] = 1
-            with self._lock:  # taken anew: the word is written before the counter is read
-                pass
-            self._await(count, poll, deadline, timeout)
-        finally:
-            self._words[_WAITING] = 0
+    def _begin_wait(self) -> None:
+        with self._order:
+            if self._closed:
+                raise ChannelClosedError("the channel to the reader of the shared memory is closed")
+            self._waiting += 1
+            self._words[_WAITING] = 1
+
+    def _end_wait(self) -> None:
+        with self._order:
+            self._waiting -= 1
+            if not self._waiting:
+                self._words[_WAITING] = 0
+                self._dispose()
 
     def _await(self, count: int, poll: select.poll, deadline: float | None, timeout: float | None) -> None:
         while self.count < count:
             if self._closed:
-                raise ChannelClosedError(_CLOSED)
+                raise ChannelClosedError("the channel to the reader of the shared memory was closed")
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise ChannelTimeoutError(f"request {count - 1} was not read within {timeout:g} s")
             # Locks keep reads behind writes on the processors that we know; where they don't, a bell may be missed.
             glance = _GLANCE if left is None else min(left, _GLANCE)
-            for fd, event in poll.poll(glance * 1000 + 1):
-                if fd == self._doorbell and event & select.POLLIN:
+            for fd, event in let_through(poll.poll, glance * 1000 + 1):
+                if fd == self._doorbell and event & select.POLLIN and not self._closed:  # then it rings for all
                     try:
                         os.eventfd_read(self._doorbell)
                     except BlockingIOError:
@@ -186,13 +184,16 @@ class CompletionReader:
                     raise ChannelClosedError("the reader of the shared memory is gone")
 
     def close(self) -> None:
-        """Let go of the page and the doorbell; a thread that waits is woken."""
-        with self._lock:
-            if self._closed:
-                return
+        """Let go of the page and the bell. Threads that wait are woken."""
+        with deferred_signals, self._order:
             self._closed = True
-            self._page.close()
-            if self._waiters:
-                os.eventfd_write(self._doorbell, 1)
+            if self._waiting:
+                os.eventfd_write(self._doorbell, 1)  # each of them has the number until it has noticed
             else:
-                os.close(self._doorbell)
+                self._dispose()
+
+    def _dispose(self) -> None:
+        if self._closed and self._doorbell >= 0:
+            os.close(self._doorbell)
+            self._doorbell = -1
+            self._page.close()

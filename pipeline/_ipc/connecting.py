@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
-import struct
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -15,11 +15,12 @@ from pipeline._ipc.errors import AuthenticationError, ChannelClosedError, Channe
 from pipeline._ipc.frames import MAX_FRAME_FDS
 from pipeline._ipc.memory import as_descriptor_error
 from pipeline._ipc.messages import Codec
+from pipeline._ipc.signals import deferred_signals, let_through
 
 __all__ = ["Listener", "connect", "short_path"]
 
 _LONGEST_PATH = 100  # the kernel takes 107 bytes
-_TIMEVAL = struct.Struct("ll")
+_RETRY = 0.005  # seconds between tries to connect
 
 
 def connect(path: str, key: bytes, codec: Codec, timeout: float = 10.0) -> Channel:
@@ -31,24 +32,22 @@ def connect(path: str, key: bytes, codec: Codec, timeout: float = 10.0) -> Chann
         ChannelTimeoutError: the server doesn't answer within `timeout` seconds.
     """
     deadline = time.monotonic() + timeout
-    sock = _new_socket()
-    try:
-        # The kernel's own deadline for a connect that waits for room in the server's queue.
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(int(timeout), int(timeout % 1 * 1e6) or 1))
-        with short_path(path) as short:
-            sock.connect(short)
-        peer_pid = check_peer(sock)
-        _shake_hands(sock, ClientHandshake(key), deadline)
-        return Channel(sock, codec, peer_pid=peer_pid, max_fds=MAX_FRAME_FDS)
-    except BaseException as error:
-        sock.close()
-        if isinstance(error, (TimeoutError, BlockingIOError)):
-            raise ChannelTimeoutError(f"the server at {path} did not answer within {timeout:g} s") from error
-        if isinstance(error, (FileNotFoundError, ConnectionError)):
-            raise ChannelClosedError(f"no server listens at {path} ({error.strerror or error})") from error
-        if isinstance(error, OSError):
-            raise as_descriptor_error(error, f"could not connect to {path}") from error
-        raise
+    late = f"the server at {path} did not answer within {timeout:g} s"
+    with deferred_signals:
+        sock = _new_socket()
+        try:
+            sock.setblocking(False)
+            _connect(sock, path, deadline, late)
+            peer_pid = check_peer(sock)
+            _shake_hands(sock, ClientHandshake(key), deadline, late)
+            return Channel(sock, codec, peer_pid=peer_pid, max_fds=MAX_FRAME_FDS)
+        except BaseException as error:
+            sock.close()
+            if isinstance(error, (FileNotFoundError, ConnectionError)):
+                raise ChannelClosedError(f"no server listens at {path} ({error.strerror or error})") from error
+            if isinstance(error, OSError) and not isinstance(error, ChannelTimeoutError):
+                raise as_descriptor_error(error, f"could not connect to {path}") from error
+            raise
 
 
 class Listener:
@@ -147,16 +146,34 @@ def short_path(path: str) -> Iterator[str]:
         os.close(fd)
 
 
-def _shake_hands(sock: socket.socket, handshake: ClientHandshake, deadline: float) -> None:
-    greeting = _receive_exactly(sock, handshake.greeting_size, deadline)
-    sock.sendall(handshake.proof(greeting))
-    handshake.check(_receive_exactly(sock, handshake.answer_size, deadline))
+def _connect(sock: socket.socket, path: str, deadline: float, late: str) -> None:
+    with short_path(path) as short:
+        while True:
+            try:
+                sock.connect(short)
+                return
+            except BlockingIOError:  # the server's queue is full, for which nobody can poll
+                if time.monotonic() > deadline:
+                    raise ChannelTimeoutError(late) from None
+                let_through(time.sleep, _RETRY)
 
 
-def _receive_exactly(sock: socket.socket, size: int, deadline: float) -> bytes:
+def _shake_hands(sock: socket.socket, handshake: ClientHandshake, deadline: float, late: str) -> None:
+    greeting = _receive_exactly(sock, handshake.greeting_size, deadline, late)
+    sock.sendall(handshake.proof(greeting))  # a few bytes: they fit a new socket
+    handshake.check(_receive_exactly(sock, handshake.answer_size, deadline, late))
+
+
+def _receive_exactly(sock: socket.socket, size: int, deadline: float, late: str) -> bytes:
     data = b""
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
     while len(data) < size:
-        sock.settimeout(max(deadline - time.monotonic(), 1e-3))
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise ChannelTimeoutError(late)
+        if not let_through(poll.poll, left * 1000):
+            continue
         part = sock.recv(size - len(data))
         if not part:
             raise ConnectionResetError("the server closed the connection")

@@ -36,7 +36,7 @@ def interpreter_path() -> str:
 
 def child_environment(**more: str) -> dict[str, str]:
     """Return the environment of a child that must find this package, wherever this process found it."""
-    package = str(Path(__file__).resolve().parents[1])
+    package = str(Path(__file__).resolve().parents[2])
     inherited = os.environ.get("PYTHONPATH", "")
     paths = [inherited] if package in (*site.getsitepackages(), site.getusersitepackages()) else [package, inherited]
     return {

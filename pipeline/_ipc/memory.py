@@ -167,9 +167,15 @@ class SharedBlock:
 
 
 def as_descriptor_error(error: OSError, doing: str) -> IPCError:
-    """Turn an `OSError` into ours; one that names the limit when descriptors are exhausted."""
+    """Turn an `OSError` of the system into ours; one that names the limit when descriptors are exhausted.
+
+    Raises:
+        OSError: it has no number, so it isn't the system's: a signal handler raised it.
+    """
     import errno
 
+    if error.errno is None:
+        raise error
     if error.errno in (errno.EMFILE, errno.ENFILE, errno.ETOOMANYREFS):
         return DescriptorLimitError(f"{doing}: no file descriptor left; raise the limit (ulimit -n)")
     return IPCError(f"{doing}: {error.strerror or error}")

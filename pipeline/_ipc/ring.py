@@ -15,6 +15,7 @@ from pipeline._concurrency.forking import drop_in_child
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, RingFullError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.places import ALIGNMENT, Block, make_places
+from pipeline._ipc.signals import deferred_signals
 
 __all__ = ["ALIGNMENT", "Block", "Completions", "Ring"]
 
@@ -91,8 +92,8 @@ class Ring:
         self._lock = threading.RLock()  # a finalizer or signal handler that closes the ring may interrupt its holder
         self._segments: list[_Segment] = []
         self._next_ring_id = 0
-        self._in_flight: deque[tuple[Block, ...]] = deque()  # requests _completed, _completed + 1, …
-        self._completed = 0
+        self._in_flight: deque[tuple[Block, ...]] = deque()  # the last ones of those that were begun
+        self._begun = 0
         self._largest = 0  # bytes of the largest request
         self._closed = False
         drop_in_child(self)
@@ -139,10 +140,16 @@ class Ring:
 
     def allocate(self, nbytes: int) -> Block:
         """Find room for `nbytes` bytes, aligned to 64. Raises as `write` does."""
-        with self._lock:
-            self._check_open()
-            self._reclaim()
-            return self._take(nbytes) or self._make_room(nbytes)
+        deadline = None if self._timeout is None else time.monotonic() + self._timeout
+        while True:
+            with deferred_signals, self._lock:
+                self._check_open()
+                self._reclaim()
+                block = self._take(nbytes) or self._make_room(nbytes)
+                completed = self._completed
+            if block is not None:
+                return block
+            self._wait(completed, deadline)  # without the lock: other threads may submit what frees room
 
     def view(self, block: Block, shape: Sequence[int], dtype: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
         """An array over a block, to write to before it is submitted."""
@@ -154,10 +161,10 @@ class Ring:
 
         Requests are numbered 0, 1, 2, …, and must be sent in that order.
         """
-        with self._lock:
+        with deferred_signals, self._lock:
             self._check_open()
             self._in_flight.append(tuple(blocks))
-            seq = self._completed + len(self._in_flight) - 1
+            seq, self._begun = self._begun, self._begun + 1
             self._largest = max(self._largest, sum([block.nbytes for block in blocks]))
             self._reclaim()
             self._shrink(seq)
@@ -165,7 +172,7 @@ class Ring:
 
     def close(self) -> None:
         """Give the memory back (the reader's mapping keeps what it still reads)."""
-        with self._lock:
+        with deferred_signals, self._lock:
             self._forget()
 
     def drop_inherited(self) -> None:
@@ -202,40 +209,38 @@ class Ring:
         in_flight, count = self._in_flight, self._completions.count
         while in_flight and self._completed < count:
             in_flight.popleft()
-            self._completed += 1
 
-    def _make_room(self, nbytes: int) -> Block:
-        deadline = None if self._timeout is None else time.monotonic() + self._timeout
-        while True:
-            too_small = all(segment.block.nbytes < nbytes for segment in self._segments)
-            if too_small or not self._in_flight or self.capacity < (self._ahead + 1) * self._largest:
-                if self._grow(nbytes):
-                    block = self._take(nbytes)
-                    assert block is not None  # the new segment is empty and large enough
-                    return block
-                if not self._in_flight:
-                    raise RingFullError(
-                        f"no room for a sample of {nbytes} bytes: samples that are still in use hold the "
-                        f"{self.capacity} bytes of shared memory, and the limit is {self.limit} bytes; raise "
-                        "ring_bytes_limit, or hold fewer samples"
-                    )
-            self._wait(deadline)
-            block = self._take(nbytes)
-            if block is not None:
+    @property
+    def _completed(self) -> int:
+        return self._begun - len(self._in_flight)  # not counted: a signal handler may raise after each step
+
+    def _make_room(self, nbytes: int) -> Block | None:
+        """Return a place in a new segment; None if it is better to wait for requests that are in flight."""
+        too_small = all(segment.block.nbytes < nbytes for segment in self._segments)
+        if too_small or not self._in_flight or self.capacity < (self._ahead + 1) * self._largest:
+            if self._grow(nbytes):
+                block = self._take(nbytes)
+                assert block is not None  # the new segment is empty and large enough
                 return block
+            if not self._in_flight:
+                raise RingFullError(
+                    f"no room for a sample of {nbytes} bytes: samples that are still in use hold the "
+                    f"{self.capacity} bytes of shared memory, and the limit is {self.limit} bytes; raise "
+                    "ring_bytes_limit, or hold fewer samples"
+                )
+        return None
 
-    def _wait(self, deadline: float | None) -> None:
+    def _wait(self, completed: int, deadline: float | None) -> None:
         left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
         started = time.monotonic_ns()
         try:
-            self._completions.wait(self._completed + 1, left)
+            self._completions.wait(completed + 1, left)
         except ChannelTimeoutError as error:
             raise ChannelTimeoutError(
-                f"shared memory is full, and request {self._completed} was not read in {self._timeout:g} s"
+                f"shared memory is full, and request {completed} was not read in {self._timeout:g} s"
             ) from error
         finally:
             self.waited_ns += time.monotonic_ns() - started
-        self._reclaim()
 
     def _grow(self, wanted: int) -> bool:
         """Add a segment that doubles the ring, or larger if one sample needs it; as the limit allows."""
@@ -245,7 +250,7 @@ class Ring:
         nbytes = (nbytes + ALIGNMENT - 1) & -ALIGNMENT
         if nbytes < wanted:
             return False
-        segment = _Segment(self._next_ring_id, nbytes, self._completed + len(self._in_flight))
+        segment = _Segment(self._next_ring_id, nbytes, self._begun)
         self._next_ring_id += 1  # first: an interrupt may come when the reader knows the number already
         self._attach(segment.ring_id, segment.block)
         segment.block.close_fd()  # the reader has it

@@ -106,10 +106,10 @@ def test_a_thread_asks_when_another_one_has_just_taken_the_same_batch(
     batch = one_batch(server)
     ask = ConsumerClient._ask
 
-    def late(consumer: ConsumerClient, key: Any, question: Any) -> Any:
+    def late(consumer: ConsumerClient, key: Any, question: Any, *more: Any) -> Any:
         monkeypatch.setattr(ConsumerClient, "_ask", ask)
         check_one(server.produce_data(batch))
-        return ask(consumer, key, question)
+        return ask(consumer, key, question, *more)
 
     monkeypatch.setattr(ConsumerClient, "_ask", late)
     check_one(server.produce_data(batch))
@@ -127,7 +127,7 @@ def test_an_answer_is_not_replaced(server: DALIServer) -> None:
         send(message, **options)
         send(message, **options)
 
-    def receive_both() -> None:
+    def receive_both(left: float | None = None) -> None:
         receive_one()
         receive_one()
 

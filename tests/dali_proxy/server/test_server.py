@@ -274,7 +274,7 @@ def test_threads_want_the_same_batch(serve: Callable[..., DALIServer]) -> None:
 
 def test_interrupt_while_a_batch_is_submitted(server: DALIServer) -> None:
     def interrupt(frame: Any, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code is Channel.send.__code__:
+        if event == "call" and frame.f_code is Channel.post.__code__:
             sys.setprofile(None)
             raise KeyboardInterrupt
 

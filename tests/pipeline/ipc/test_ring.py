@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import socket
 import threading
 import weakref
 
@@ -18,8 +20,17 @@ from pipeline._ipc.messages import Codec
 from pipeline._ipc.ring import Ring
 from pipeline._ipc.ring_reader import RingReader
 from tests.pipeline.ipc.processes import Child, Gate
+from tests.waiting import PATIENCE_S, wait_until
 
 KIB = 1024
+
+
+class Peer:
+    """A socket that shows whether the reader is there."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.fileno = sock.fileno
+        self.using = contextlib.nullcontext
 
 
 class Pair:
@@ -225,10 +236,46 @@ def test_a_full_ring_waits_until_a_request_is_completed(make_pair):
     reader.join()
 
 
+def test_a_thread_that_waits_for_room_lets_others_submit(make_pair):
+    pair = make_pair(64 * KIB, limit=64 * KIB)
+    pair.submit(pair.ring.write(np.zeros(30 * KIB, np.uint8)))
+    other = pair.ring.write(np.zeros(30 * KIB, np.uint8))
+    waiting = threading.Thread(target=pair.ring.write, args=(np.zeros(60 * KIB, np.uint8),))
+    waiting.start()
+    wait_until(lambda: pair.completions._words[1] == 1, "the wait")
+    submitted = threading.Thread(target=pair.submit, args=(other,))
+    submitted.start()
+    submitted.join(PATIENCE_S)
+    assert not submitted.is_alive()
+    del other, submitted
+    pair.writer.complete(0)
+    pair.writer.complete(1)
+    waiting.join(PATIENCE_S)
+    assert not waiting.is_alive()
+
+
+def test_closing_ends_a_wait_for_room(make_pair):
+    pair = make_pair(64 * KIB, limit=64 * KIB)
+    pair.submit(pair.ring.write(np.zeros(60 * KIB, np.uint8)))
+    raised = []
+
+    def write() -> None:
+        with pytest.raises(ChannelClosedError) as caught:
+            pair.ring.write(np.zeros(60 * KIB, np.uint8))
+        raised.append(caught)
+
+    waiting = threading.Thread(target=write)
+    waiting.start()
+    wait_until(lambda: pair.completions._words[1] == 1, "the wait")
+    pair.completions.close()
+    waiting.join(PATIENCE_S)
+    assert raised
+
+
 def test_a_full_ring_notices_that_its_reader_is_gone(make_pair):
     ours, theirs = Channel.pair(Codec({}))
     with ours:
-        pair = make_pair(64 * KIB, limit=64 * KIB, peer=ours)
+        pair = make_pair(64 * KIB, limit=64 * KIB, peer=Peer(ours))
         pair.submit(pair.ring.write(np.zeros(60 * KIB, np.uint8)))
         timer = threading.Timer(0.1, theirs.close)
         timer.start()
@@ -243,7 +290,7 @@ def test_a_reader_that_is_killed_ends_the_wait(make_pair):
     with ours:
         child = Child(gate.wait)
         theirs.close()  # the child has it
-        pair = make_pair(64 * KIB, limit=64 * KIB, peer=ours)
+        pair = make_pair(64 * KIB, limit=64 * KIB, peer=Peer(ours))
         pair.submit(pair.ring.write(np.zeros(60 * KIB, np.uint8)))
         timer = threading.Timer(0.1, child.kill)
         timer.start()

@@ -1,0 +1,170 @@
+"""Signal handlers that raise, kept away from code that must not be left half done.
+
+Python calls a handler between any two steps of the main thread, and the handler may raise. Code between two waits runs
+inside `deferred_signals`, where no handler is called. A wait is a call of `let_through`, where handlers are called; the
+state must be whole there. What a handler raises travels as an `Interrupted`, which no ``except Exception`` takes for an
+error, and the outermost `deferred_signals` raises the handler's own exception.
+"""
+
+from __future__ import annotations
+
+import _signal as signal  # type: ignore[import-not-found]  # without the enumerations of `signal`, which take fifty times as long
+import os
+import threading
+from collections.abc import Callable
+from functools import wraps
+from types import CodeType, FrameType
+from typing import Any, ParamSpec, TypeVar
+
+from pipeline._ipc.places import compiled
+
+__all__ = ["Interrupted", "deferred_signals", "hold", "let_through", "raised_by_handler", "release"]
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class _Interrupted(BaseException):
+    """What a handler raised during a wait is the argument."""
+
+
+class _Handlers:
+    """The same as signals.h, where that isn't compiled: handlers that raise while it replaces others may tear it."""
+
+    def __init__(self) -> None:
+        self.holds = 0
+        self._replaced: dict[int, Any] = {}
+        self._came: dict[int, None] = {}
+
+    def hold(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            if not self.holds:
+                self._put_off()
+            self.holds += 1
+
+    def release(self) -> bool:
+        if threading.current_thread() is not threading.main_thread() or not self.holds:
+            return False
+        self.holds -= 1
+        if not self.holds:
+            self._put_back()
+        return not self.holds
+
+    def let_through(self, call: Callable[..., T], *args: Any) -> T:
+        if threading.current_thread() is not threading.main_thread() or not self.holds:
+            return call(*args)
+        before, self.holds = self.holds, 0
+        raised: BaseException
+        try:
+            self._put_back()
+            return call(*args)
+        except BaseException as error:  # noqa: BLE001  # it is raised below
+            raised = error
+        finally:
+            self._put_off()
+            self.holds = before
+        raise Interrupted(raised)
+
+    def handlers(self) -> list[Any]:
+        return list(self._replaced.values())
+
+    def begin_signals(self, _thread: int) -> None:
+        if self.holds:
+            self.holds = 0
+            self._came.clear()
+            self._put_back()
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._came[number] = None
+
+    def _put_off(self) -> None:
+        for number in range(1, signal.NSIG):
+            handler = signal.getsignal(number)
+            if callable(handler) and handler != self._note:
+                self._replaced[number] = handler
+                signal.signal(number, self._note)
+
+    def _put_back(self) -> None:
+        while self._replaced:
+            number, handler = self._replaced.popitem()
+            if signal.getsignal(number) == self._note:
+                signal.signal(number, handler)
+        while self._came:
+            signal.raise_signal(self._came.popitem()[0])
+
+
+_native: Any = _Handlers() if compiled is None else compiled
+Interrupted: type[BaseException] = _Interrupted if compiled is None else compiled.Interrupted
+"""Carries what a handler raised during a wait to the outermost `deferred_signals`."""
+
+hold: Callable[[], None] = _native.hold
+release: Callable[[], bool] = _native.release
+let_through: Callable[..., Any] = _native.let_through
+"""``let_through(call, *args)`` is ``call(*args)``, during which handlers are called."""
+
+
+class _DeferredSignals:
+    """See `deferred_signals`. A class, because a generator would cost a batch several microseconds."""
+
+    __slots__ = ()
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def uninterrupted(*args: P.args, **kwargs: P.kwargs) -> T:
+            with self:
+                return function(*args, **kwargs)
+
+        return uninterrupted
+
+    def __enter__(self) -> None:
+        hold()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if release() and isinstance(error, Interrupted):
+            _raise_as_it_was(error.args[0])
+
+
+deferred_signals = _DeferredSignals()
+"""A context manager and a decorator: no Python signal handler is called inside, but in `let_through`.
+
+Other threads don't notice it.
+"""
+
+
+def raised_by_handler(error: BaseException) -> bool:
+    """Whether a handler raised an exception, at whatever place it came. To be called inside `deferred_signals`."""
+    if isinstance(error, KeyboardInterrupt):
+        return True  # Python's own handler leaves no trace
+    codes = {_code_of(handler) for handler in _native.handlers()} - {None}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _code_of(handler: Any) -> Any:
+    for name in ("func", "__func__", "__code__"):  # of a partial, a method, a function
+        handler = getattr(handler, name, handler)
+    return handler if isinstance(handler, CodeType) else getattr(type(handler).__call__, "__code__", None)
+
+
+def _raise_as_it_was(error: BaseException) -> None:
+    context = error.__context__
+    try:
+        raise error
+    finally:
+        error.__context__ = context
+
+
+def _begin() -> None:
+    _native.begin_signals(threading.main_thread().ident)
+
+
+def _begin_in_child() -> None:
+    _native.begin_signals(threading.get_ident())  # the thread that forked is the main one now
+
+
+_begin()
+os.register_at_fork(after_in_child=_begin_in_child)

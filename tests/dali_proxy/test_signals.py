@@ -1,0 +1,202 @@
+"""A signal handler that raises: its exception comes out of the loop, and the loop goes on. Servers that are stopped."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from dali_proxy import DALIServer, DataLoader, ProxyError
+from dali_proxy._transport.protocol import StatsRequest
+from dali_proxy._worker.worker import WorkerClient, worker_client
+from tests.dali_proxy.indexed import IndexDataset, affine, check_affine, sample
+from tests.waiting import PATIENCE_S, soon
+
+OURS = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), name, "") for name in
+             ("dali_proxy", "pipeline"))  # fmt: skip
+
+
+class LateError(TimeoutError):
+    """What a user's alarm raises: an `OSError`, too."""
+
+
+class StopNowError(BaseException):
+    """What another one raises."""
+
+
+def is_in_our_code(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(OURS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+@contextmanager
+def alarms(error: type[BaseException]) -> Iterator[list[int]]:
+    """Have alarms raise wherever they come in our code. Yields how often they did."""
+    raised = [0]
+
+    def interrupt(_number: int, frame: FrameType | None) -> None:
+        if is_in_our_code(frame):
+            raised[0] += 1
+            raise error
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        yield raised
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python drops it in finalizers
+@pytest.mark.parametrize(("num_workers", "error"), [(0, LateError), (2, LateError), (2, StopNowError)])
+def test_handlers_that_raise_anywhere_in_a_loop(
+    server: DALIServer, num_workers: int, error: type[BaseException]
+) -> None:
+    loader = DataLoader(server, IndexDataset(600, server.proxy), batch_size=4, num_workers=num_workers)
+    next(iter(loader))  # imports what is imported late
+    moments = random.Random(num_workers)
+    iterator, indices, ended = iter(loader), [], False
+    with alarms(error) as raised:
+        while not ended:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, moments.choice((1e-5, 5e-5, 2e-4, 1e-3)))
+                for batch in iterator:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    indices += check_affine(*batch)
+                    signal.setitimer(signal.ITIMER_REAL, moments.choice((1e-5, 5e-5, 2e-4, 1e-3)))
+                ended = True
+            except error:
+                pass
+    assert indices == list(range(600))
+    assert raised[0] > 10
+
+
+class ImpatientDataset(IndexDataset):
+    """Calls the proxy until no alarm comes meanwhile."""
+
+    def __getitem__(self, index: int) -> Any:
+        with alarms(LateError):
+            for attempt in range(1000):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 2e-5 * (attempt + 1))
+                    made = super().__getitem__(index)
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    return made
+                except LateError:
+                    pass
+        raise AssertionError("alarms came all the time")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Python drops it in finalizers
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_alarms_around_the_proxy(server: DALIServer, num_workers: int) -> None:
+    loader = DataLoader(server, ImpatientDataset(200, server.proxy), batch_size=4, num_workers=num_workers)
+    assert [index for batch in loader for index in check_affine(*batch)] == list(range(200))
+
+
+def test_handler_that_raises_what_torch_does(server: DALIServer) -> None:
+    """A user's RuntimeError isn't taken for that of a loader's timeout."""
+
+    def interrupt(*_: object) -> None:
+        raise RuntimeError("timed out")
+
+    class SlowDataset(IndexDataset):
+        def __getitem__(self, index: int) -> Any:
+            threading.Event().wait(0.2)
+            return super().__getitem__(index)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        iterator = iter(DataLoader(server, SlowDataset(4, server.proxy), batch_size=2, num_workers=1))
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(RuntimeError, match=r"^timed out$"):
+            next(iterator)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert [index for batch in iterator for index in check_affine(*batch)] == list(range(4))
+
+
+def test_closed_channel_is_replaced_by_the_next_loop(server: DALIServer) -> None:
+    loader = DataLoader(server, IndexDataset(16, server.proxy), batch_size=4, num_workers=1)
+    iterator = iter(loader)
+    check_affine(*next(iterator))
+    server.consumer._channel.close()
+    with pytest.raises(ProxyError):
+        list(iterator)
+    del iterator
+    assert [index for batch in loader for index in check_affine(*batch)] == list(range(16))
+
+
+@contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        try:
+            os.kill(pid, signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+
+def test_loaders_timeout_bounds_the_wait_for_results() -> None:
+    with DALIServer(affine(), timeout=PATIENCE_S) as server:
+        assert server.pid is not None
+        loader = DataLoader(server, IndexDataset(400, server.proxy), batch_size=4, num_workers=1, timeout=1)
+        iterator = iter(loader)
+        check_affine(*next(iterator))
+        with stopped(server.pid), soon(), pytest.raises(ProxyError, match=r"within 1 s|in 1 s; the loader's timeout="):
+            list(iterator)
+        with stopped(server.pid), soon(), pytest.raises(ProxyError, match=r"in 0.5 s; the loader's timeout="):
+            server.consumer._ask(("stats", 1 << 20), StatsRequest(1 << 20), 0.5)
+
+
+def test_stop_of_a_server_that_is_stopped() -> None:
+    server = DALIServer(affine())
+    server.start()
+    assert server.pid is not None
+    with stopped(server.pid), soon():
+        server.stop()
+
+
+def submit_for_ever(client: WorkerClient) -> None:
+    while True:
+        client.submit([client.sample([sample(1)])])
+
+
+def test_submit_to_a_server_that_does_not_read() -> None:
+    with DALIServer(affine(), timeout=0.5) as server:
+        assert server.pid is not None
+        client = worker_client(server.endpoint)
+        with stopped(server.pid), soon(), pytest.raises(ProxyError):
+            submit_for_ever(client)
+
+
+def test_child_takes_a_lock_that_a_thread_held(server: DALIServer) -> None:
+    held, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with server._lock, server.consumer._lock:
+            held.set()
+            leave.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    pid = os.fork()
+    if pid == 0:
+        locks = (server._lock, server._life.consumers[os.getppid()]._lock)
+        os._exit(0 if all(lock.acquire(timeout=1) for lock in locks) else 1)
+    leave.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0

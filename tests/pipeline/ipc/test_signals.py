@@ -1,0 +1,164 @@
+"""Handlers of signals are called in waits only, and nothing that they raise is lost or changed."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline._ipc.connecting import connect
+from pipeline._ipc.messages import Codec
+from pipeline._ipc.places import compiled
+from pipeline._ipc.signals import Interrupted, deferred_signals, let_through, raised_by_handler
+
+
+class LateError(TimeoutError):
+    pass
+
+
+def late(*_: object) -> None:
+    raise LateError("late")
+
+
+@pytest.fixture(autouse=True)
+def _alarm():
+    before = signal.signal(signal.SIGALRM, late)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    assert signal.getsignal(signal.SIGALRM) is late
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_a_handler_is_called_after_the_block() -> None:
+    done = False
+
+    def block() -> None:
+        nonlocal done
+        with deferred_signals, deferred_signals:
+            signal.raise_signal(signal.SIGALRM)
+            done = True
+
+    with pytest.raises(LateError) as caught:
+        block()
+    assert done
+    assert caught.value.__context__ is caught.value.__cause__ is None
+
+
+def test_a_handler_is_called_in_a_wait_and_no_except_takes_its_exception() -> None:
+    def wait() -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        time.sleep(60)
+
+    by_handler = False
+
+    def block() -> None:
+        nonlocal by_handler
+        with deferred_signals:
+            try:
+                let_through(wait)
+            except OSError:
+                pytest.fail("it was taken for an error of the system")
+            except Interrupted as interrupted:
+                by_handler = raised_by_handler(interrupted.args[0])
+                raise
+
+    with pytest.raises(LateError) as caught:
+        block()
+    assert by_handler
+    assert caught.value.__context__ is None
+
+
+def test_what_a_wait_raises_without_a_block_is_as_it_was() -> None:
+    with pytest.raises(ZeroDivisionError):
+        let_through(lambda: 1 // 0)
+    assert let_through(max, 1, 2) == 2
+
+
+def test_other_threads_do_not_notice() -> None:
+    made = []
+
+    def use() -> None:
+        with deferred_signals:
+            made.append(let_through(max, 1, 2))
+
+    with deferred_signals:
+        thread = threading.Thread(target=use)
+        thread.start()
+        thread.join()
+    assert made == [2]
+
+
+def test_a_child_that_is_forked_inside_calls_handlers() -> None:
+    with deferred_signals:
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if signal.getsignal(signal.SIGALRM) is late else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+@pytest.mark.skipif(compiled is None, reason="the Python variant may be torn while it replaces handlers")
+def test_no_block_is_left_half_done() -> None:
+    armed, raised, moments = False, 0, random.Random(1)
+    steps = [0, 0]
+
+    def interrupt(*_: object) -> None:
+        if armed:
+            raise LateError
+
+    signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(300):
+            signal.setitimer(signal.ITIMER_REAL, moments.uniform(1e-6, 1e-4))
+            try:
+                armed = True
+                for _ in range(5):
+                    with deferred_signals:
+                        steps[0] += 1
+                        sum(range(20))
+                        steps[1] += 1
+            except LateError:
+                raised += 1
+            finally:
+                armed = False
+            assert steps[0] == steps[1]
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, late)
+    assert raised
+
+
+def test_an_alarm_while_a_connection_is_made(tmp_path: Path) -> None:
+    path = str(tmp_path / "socket")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()  # and never answers
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(LateError):
+            connect(path, b"key", Codec({}), timeout=60)
+
+
+def test_python_does_the_same_without_the_compiled_module() -> None:
+    script = (
+        "import signal\n"
+        "from pipeline._ipc.signals import deferred_signals\n"
+        "with deferred_signals:\n"
+        "    signal.raise_signal(signal.SIGINT)\n"
+        "    print('inside')\n"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "DALI_PROXY_NATIVE": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.stdout == "inside\n"
+    assert "KeyboardInterrupt" in made.stderr

@@ -44,8 +44,8 @@ class Deadline:
         """
         if self._end is not None and time.monotonic() > self._end:
             raise ProxyError(
-                f"the server (process {self._pid}) lives but gave no answer in {self._timeout:g} s; "
-                "DALIServer(timeout=...) is the limit"
+                f"the server (process {self._pid}) is alive but didn't answer within {self._timeout:g} s, the limit "
+                f"of DALIServer(timeout=...)"
             )
 
 

@@ -178,7 +178,7 @@ def test_bad_picture_costs_itself_only(serve: Callable[..., DALIServer], num_wor
         loader = DataLoader(server, dataset, batch_size=8, num_workers=num_workers, on_error=on_error)
         return [index for batch in loader for index in brightness(batch)]
 
-    with pytest.warns(RuntimeWarning, match=r"1 samples left out and 0 replaced.*decoders.image"):
+    with pytest.warns(RuntimeWarning, match=r"1 samples skipped and 0 replaced.*decoders.image"):
         assert epoch("skip") == [index for index in range(24) if index != JpegDataset.bad]
     with pytest.warns(RuntimeWarning, match="1 replaced"):
         assert epoch("replace") == [14 if index == JpegDataset.bad else index for index in range(24)]

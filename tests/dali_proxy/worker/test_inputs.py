@@ -88,7 +88,7 @@ def test_accepted(value: Any, expected: Any) -> None:
         ("a/path.jpg", "os.fsencode"),
         (Path("a/path.jpg"), "object"),
         (object(), "object"),
-        ({"a": 1}, "an input of its own"),
+        ({"a": 1}, "a separate input"),
         ({1, 2}, "object"),
         (np.array([None]), "object"),
         (np.array(["a"]), "<U1"),

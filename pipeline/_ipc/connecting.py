@@ -42,11 +42,11 @@ def connect(path: str, key: bytes, codec: Codec, timeout: float = 10.0) -> Chann
     except BaseException as error:
         sock.close()
         if isinstance(error, (TimeoutError, BlockingIOError)):
-            raise ChannelTimeoutError(f"the server at {path} did not answer within {timeout:g} s") from error
+            raise ChannelTimeoutError(f"the server at {path} didn't answer within {timeout:g} s") from error
         if isinstance(error, (FileNotFoundError, ConnectionError)):
             raise ChannelClosedError(f"no server listens at {path} ({error.strerror or error})") from error
         if isinstance(error, OSError):
-            raise as_descriptor_error(error, f"could not connect to {path}") from error
+            raise as_descriptor_error(error, f"couldn't connect to {path}") from error
         raise
 
 
@@ -78,7 +78,7 @@ class Listener:
             os.rename(nameless, path)
         except OSError as error:
             self.close(unlink=False)
-            raise as_descriptor_error(error, f"could not listen at {path}") from error
+            raise as_descriptor_error(error, f"couldn't listen at {path}") from error
 
     def fileno(self) -> int:
         return self._sock.fileno()
@@ -129,7 +129,7 @@ def _new_socket() -> socket.socket:
     try:
         return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     except OSError as error:
-        raise as_descriptor_error(error, "could not make a socket") from error
+        raise as_descriptor_error(error, "couldn't create a socket") from error
 
 
 @contextmanager

@@ -105,7 +105,7 @@ class Outgoing:
             except (BrokenPipeError, ConnectionResetError):
                 raise ChannelClosedError(f"process {self._peer_pid} closed the connection, or died") from None
             except OSError as error:
-                raise as_descriptor_error(error, f"could not write to process {self._peer_pid}") from error
+                raise as_descriptor_error(error, f"couldn't write to process {self._peer_pid}") from error
             frame.started = True
             frame.data = frame.data[count:]
         return True
@@ -117,5 +117,5 @@ class Outgoing:
                 copies.append(os.dup(fd))
         except OSError as error:
             close_all(copies)
-            raise as_descriptor_error(error, f"could not keep descriptors for process {self._peer_pid}") from error
+            raise as_descriptor_error(error, f"couldn't keep descriptors for process {self._peer_pid}") from error
         return tuple(copies)

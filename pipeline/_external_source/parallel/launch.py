@@ -114,7 +114,7 @@ def spawn_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProc
         pickled = cloudpickle.dumps(tuple(specs))
     except Exception as error:
         raise WorkerError(
-            f'py_start_method="spawn" sends the sources to the workers, and one of them can\'t be pickled: {error}'
+            f'py_start_method="spawn" sends the sources to the workers, but one of them can\'t be pickled: {error}'
         ) from error
     ours, theirs = Channel.pair(CODEC)
     with theirs:

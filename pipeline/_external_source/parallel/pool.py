@@ -216,9 +216,9 @@ class WorkerPool:
                 self._handle(member, received)
         except ChannelClosedError:
             doing = ", ".join(f"sample {job.first} of {job.info}" for job in member.jobs.values()) or "nothing"
-            self._break(f"{member.name} {member.process.how_it_ended()}; it was reading: {doing}")
+            self._break(f"{member.name} {member.process.how_it_ended()}; it was working on: {doing}")
         except IPCError as error:
-            self._break(f"{member.name} can't be understood: {error}")
+            self._break(f"{member.name} sent a message that can't be read: {error}")
 
     def _handle(self, member: _Member, received: Received) -> None:
         message = received.message

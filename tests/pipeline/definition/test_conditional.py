@@ -191,7 +191,7 @@ def test_variables_without_a_value_in_each_branch() -> None:
             only = fn.flip(x)
         return only
 
-    with pytest.raises(GraphError, match=r"'only' has no value in each branch"):
+    with pytest.raises(GraphError, match=r"'only' doesn't have a value in every branch"):
         run("pipeline", half)
 
 

@@ -231,7 +231,7 @@ def test_a_worker_that_dies_is_an_error_and_all_workers_end(method: dict[str, An
 
     pipe = pipe_of(source, parallel=True, pipeline=method)
     assert run(pipe, 1) == [[[0, 1, 2]]]
-    told = r"worker \d \(pid \d+\) .* was killed by SIGKILL; it was reading: "
+    told = r"worker \d \(pid \d+\) .* was killed by SIGKILL; it was working on: "
     with pytest.raises(errors.WorkerError, match=told):
         run(pipe, 2)  # the second batch may be done by then
     with pytest.raises(errors.WorkerError, match=told):

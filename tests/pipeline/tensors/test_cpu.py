@@ -179,7 +179,7 @@ def test_data_is_copied_to_an_address() -> None:
 
 
 def test_layouts_must_fit() -> None:
-    with pytest.raises(errors.ArgumentValueError, match="'HW' names 2 dimensions, the samples have 3"):
+    with pytest.raises(errors.ArgumentValueError, match="'HW' names 2 dimensions, but the samples have 3"):
         TensorListCPU(np.zeros((1, 2, 3, 4)), layout="HW")
     batch = TensorListCPU(np.zeros((1, 2, 3)), layout="HW").with_layout("WC")
     assert batch.layout() == "WC"

@@ -30,7 +30,7 @@ def missing_codec_reason() -> str | None:
     if codec is None:
         return (
             "nvImageCodec is not installed: install nvidia-nvimgcodec-cu12[nvjpeg] or "
-            "nvidia-nvimgcodec-cu13[nvjpeg], the one that fits the driver"
+            "nvidia-nvimgcodec-cu13[nvjpeg], the one that matches the driver"
         )
     try:
         major = _cuda_of_codec()

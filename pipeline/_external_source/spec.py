@@ -165,7 +165,7 @@ def _takes_info(source: Callable[..., Any]) -> bool:
     if refused:
         raise ArgumentTypeError(
             "a callable source takes no argument, or one argument that identifies the requested sample or batch; the "
-            "parameter {str(refused[0])!r} is one too many"
+            f"parameter {str(refused[0])!r} is one too many"
         )
     return bool(positional)
 

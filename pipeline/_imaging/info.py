@@ -145,7 +145,7 @@ def jpeg_info(view: memoryview) -> ImageInfo:
             orientation = jpeg_orientation(body)
         elif marker in (0xD9, 0xDA):
             break
-    raise DecodeError(f"the JPEG of {view.nbytes} bytes ends, or is damaged, before its size is given")
+    raise DecodeError(f"the JPEG of {view.nbytes} bytes ends, or is damaged, before its size")
 
 
 def jpeg_segments(view: memoryview) -> Iterator[tuple[int, memoryview]]:

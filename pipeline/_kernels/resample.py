@@ -88,7 +88,7 @@ class ResamplePlan:
         antialias: bool = True,
     ) -> None:
         if src.ndim != 3 or dst.ndim != 3 or len(src) != len(dst) or (src.shapes[:, 2] != dst.shapes[:, 2]).any():
-            raise PipelineError("resampling takes HWC pictures to as many HWC pictures of the same channels")
+            raise PipelineError("resampling needs HWC images, and as many HWC outputs with the same channels")
         if not dst.is_contiguous():
             raise PipelineError("the samples of the output are not contiguous")
         regions = whole_picture(src.shapes) if roi is None else np.asarray(roi, np.float64).reshape(len(src), 4)

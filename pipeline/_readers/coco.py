@@ -87,7 +87,7 @@ class CocoLoader(Loader):
         given = node.argument
         for name in _MISSING:
             if given(name):
-                raise ArgumentValueError(f"argument {name!r} is not there yet: give 'annotations_file'")
+                raise ArgumentValueError(f"argument {name!r} isn't supported yet: pass 'annotations_file'")
         for name in ("file_root", "annotations_file"):
             if not given(name):
                 raise ArgumentValueError(f"argument {name!r} is needed")
@@ -120,11 +120,11 @@ class CocoLoader(Loader):
             named = {picture.path: picture for picture in found}
             unknown = [name for name in given("images") if name not in named]
             if unknown:
-                raise BuildError(f"annotations_file {path!r} knows no picture {unknown[0]!r}")
+                raise BuildError(f"annotations_file {path!r} has no image {unknown[0]!r}")
             found = [named[name] for name in given("images")]
         self._pictures = [picture for picture in found if picture.labels or not given("skip_empty")]
         if not self._pictures:
-            raise BuildError(f"annotations_file {path!r} names no pictures to read")
+            raise BuildError(f"annotations_file {path!r} names no images to read")
         return len(self._pictures)
 
     def read(self, entry: int) -> tuple[Array, ...]:
@@ -143,7 +143,7 @@ class CocoLoader(Loader):
             try:
                 made.append(picture.mask())
             except (KeyError, TypeError, ValueError) as error:
-                raise InputError(f"the outlines on {picture.path!r} are not as COCO writes them: {error}") from error
+                raise InputError(f"the outlines on {picture.path!r} aren't in COCO's format: {error}") from error
         if self._ids:
             made.append(np.array([picture.number], np.int32))
         return tuple(made)

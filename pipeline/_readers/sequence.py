@@ -96,8 +96,8 @@ class SequenceLoader(Loader):
                 made = np.empty((len(sequence.which), *frame.shape), np.uint8)
             if frame.shape != made.shape[1:]:
                 raise PipelineError(
-                    f"the frames of a sequence must have one shape (height, width, channels): {path!r} has "
-                    f"{frame.shape}, those before it have {made.shape[1:]}"
+                    f"the frames of a sequence must have the same shape (height, width, channels): {path!r} has "
+                    f"{frame.shape}, but the previous ones have {made.shape[1:]}"
                 )
             made[number] = frame
         assert made is not None

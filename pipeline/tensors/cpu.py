@@ -378,7 +378,7 @@ def position_of(index: Any, batch: Any) -> int:
     """
     position = operator.index(index)
     if not -len(batch) <= position < len(batch):
-        raise SampleIndexError(f"{type(batch).__name__}: sample {position} doesn't exist, the batch has {len(batch)}")
+        raise SampleIndexError(f"{type(batch).__name__}: sample {position} doesn't exist: the batch has {len(batch)}")
     return position % len(batch)
 
 

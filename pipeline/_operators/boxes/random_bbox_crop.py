@@ -97,7 +97,7 @@ class RandomBBoxCropCpu(BatchOperator):
         given = node.argument
         scaling = given("scaling")
         if len(scaling) != 2 or not 0 <= scaling[0] <= scaling[1] <= 1:
-            raise ArgumentValueError(f"argument 'scaling' must be a range within 0 to 1, it is {list(scaling)}")
+            raise ArgumentValueError(f"argument 'scaling' must be a range within 0 to 1, not {list(scaling)}")
         if not given("thresholds"):
             raise ArgumentValueError("argument 'thresholds' is empty")
         if given("num_attempts") < 1:
@@ -153,7 +153,7 @@ class RandomBBoxCropCpu(BatchOperator):
         boxes = np.zeros((*present.shape, 2 * axes))
         boxes[present] = rows
         outside = ((boxes < -_SLACK) | (boxes > 1 + _SLACK)).any(axis=(1, 2))
-        message = "boxes must lie within the picture, 0 to 1; is 'bbox_layout' right?"
+        message = "boxes must lie within the picture, 0 to 1; is 'bbox_layout' correct?"
         fail([(chosen[index], ArgumentValueError(message)) for index in np.flatnonzero(outside).tolist()])
 
         extents, crop = (self._extents(arguments, name, axes, chosen) for name in ("input_shape", "crop_shape"))
@@ -207,8 +207,8 @@ class RandomBBoxCropCpu(BatchOperator):
             return None
         layout = self.node.argument("shape_layout") or "WHD"[:axes]
         if sorted(layout) != sorted("WHD"[:axes]):
-            raise ArgumentValueError(f"argument 'shape_layout' must name {', '.join('WHD'[:axes])}, it is {layout!r}")
-        short = f"argument {name!r} needs {axes} values, it has {{}}"
+            raise ArgumentValueError(f"argument 'shape_layout' must name {', '.join('WHD'[:axes])}, not {layout!r}")
+        short = f"argument {name!r} needs {axes} values, but has {{}}"
         fail([(each, ArgumentValueError(short.format(len(rows[each])))) for each in chosen if len(rows[each]) < axes])
         order = [layout.index(letter) for letter in "WHD"[:axes]]
         return np.array([rows[each][order] for each in chosen])
@@ -222,9 +222,7 @@ class _Order:
         self._extents = set(layout) == set(low + extents)
         names = low + (extents if self._extents else far)
         if sorted(layout) != sorted(names):
-            raise ArgumentValueError(
-                f"argument 'bbox_layout' must name {low + far} or {low + extents}, it is {layout!r}"
-            )
+            raise ArgumentValueError(f"argument 'bbox_layout' must name {low + far} or {low + extents}, not {layout!r}")
         self._order = [layout.index(name) for name in names]
         self._axes = axes
 

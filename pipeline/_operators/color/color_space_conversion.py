@@ -52,7 +52,7 @@ def _spaces(node: GraphNode) -> tuple[str, str]:
 
 def _check_channels(channels: int, space: str) -> None:
     if channels != COLOR_CHANNELS[space]:
-        raise ArgumentValueError(f"the picture has {channels} channels, {space} has {COLOR_CHANNELS[space]}")
+        raise ArgumentValueError(f"the picture has {channels} channels, but {space} has {COLOR_CHANNELS[space]}")
 
 
 @implements(COLOR_SPACE_CONVERSION, "cpu")

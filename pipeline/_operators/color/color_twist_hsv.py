@@ -95,7 +95,7 @@ def _center(dtype: np.dtype[Any]) -> float:
 
 def _check_channels(channels: int) -> None:
     if channels != 3:
-        raise ArgumentValueError(f"the picture has {channels} channels; colours of RGB pictures can be changed")
+        raise ArgumentValueError(f"the picture has {channels} channels; only colours of RGB images can be changed")
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ class ByteMapGpu(GpuOperator):
             return [made]
         if operation == "contrast":
             channels = source.shapes[:, -1]
-            error = ArgumentValueError("a picture needs 1 or 3 channels to have a brightness")
+            error = ArgumentValueError("an image needs 1 or 3 channels to have a brightness")
             fail([(sample, error) for sample in np.flatnonzero((channels != 1) & (channels != 3)).tolist()])
         pictures, owners = frames(source, _leading(layout))
         targets, _ = frames(target, _leading(layout))

@@ -151,7 +151,7 @@ class MixedImageDecoder(GpuOperator):
         self._adjust = node.argument("adjust_orientation")
         if self._output_type.name not in ("RGB", "BGR", "GRAY"):
             raise ArgumentValueError(
-                f"device='mixed' decodes to RGB, BGR or GRAY, not {self._output_type!r}; device='cpu' decodes to all"
+                f"device='mixed' decodes to RGB, BGR or GRAY, not {self._output_type!r}; device='cpu' supports all"
             )
         assert setup.device_id is not None
         self._decoder = PictureDecoder(

@@ -111,9 +111,7 @@ class _Filtering:
         row, column = self.anchors[sample].tolist()
         row, column = (rows // 2 if row == -1 else row), (columns // 2 if column == -1 else column)
         if not (0 <= row < rows and 0 <= column < columns):
-            raise ArgumentValueError(
-                f"argument 'anchor' ({row}, {column}) lies outside of the window of {window.shape}"
-            )
+            raise ArgumentValueError(f"argument 'anchor' ({row}, {column}) is outside of the window of {window.shape}")
         return row, column
 
     def shape(self, shape: Sequence[int], window: Array) -> tuple[int, ...]:
@@ -122,9 +120,7 @@ class _Filtering:
             return tuple(shape)
         sizes = [extent - reach + 1 for extent, reach in zip(shape[self.outer :], window.shape[-2:], strict=False)]
         if min(sizes) < 1:
-            raise ArgumentValueError(
-                f"the window of {window.shape[-2:]} does not fit into the sample of {tuple(shape)}"
-            )
+            raise ArgumentValueError(f"the window of {window.shape[-2:]} doesn't fit into the sample of {tuple(shape)}")
         return (*shape[: self.outer], *sizes, *shape[self.outer + 2 :])
 
     def windows(self, given: Array, shape: Sequence[int]) -> list[Array]:

@@ -97,7 +97,8 @@ class _Plan:
         output_layout = node.argument("output_layout") or layout
         if sorted(output_layout) != sorted(layout):
             raise ArgumentValueError(
-                f"argument 'output_layout' is {output_layout!r}, no permutation of the input's layout {layout!r}"
+                f"argument 'output_layout' is {output_layout!r}, which isn't a permutation of the input's layout "
+                f"{layout!r}"
             )
         policy = policy_of(node.argument("out_of_bounds_policy"))
         fill = node.argument("fill_values") if policy == "pad" else (0.0,)

@@ -67,7 +67,7 @@ class _Canvases:
         """
         fill, channels = arguments.constant("fill_value"), arguments.constant("n_channels")
         if len(fill) not in (1, channels):
-            raise ArgumentValueError(f"argument 'fill_value' needs 1 or {channels} values, it has {len(fill)}")
+            raise ArgumentValueError(f"argument 'fill_value' needs 1 or {channels} values, but has {len(fill)}")
         names = ("ratio", "paste_y", "paste_x", "min_canvas_size")
         ratio, y, x, least = (arguments.vectors(name, 1, np.float32) for name in names)
         assert ratio is not None
@@ -76,7 +76,7 @@ class _Canvases:
         assert least is not None
         positions = np.concatenate([y, x], axis=1)
         if not (ratio >= 1).all():
-            raise ArgumentValueError(f"argument 'ratio' must be 1 or more, it is {ratio.min():g}")
+            raise ArgumentValueError(f"argument 'ratio' must be 1 or more, not {ratio.min():g}")
         if not ((positions >= 0) & (positions <= 1)).all():
             raise ArgumentValueError("arguments 'paste_x' and 'paste_y' must be between 0 and 1")
         return cls(choose_layout(layout, ndim, ("HWC",)), fill, ratio[:, 0], positions, least[:, 0])
@@ -96,7 +96,9 @@ class _Canvases:
             ArgumentValueError: when there are fewer.
         """
         if len(self.fill) > 1 and len(self.fill) < channels:
-            raise ArgumentValueError(f"the picture has {channels} channels, argument 'fill_value' {len(self.fill)}")
+            raise ArgumentValueError(
+                f"the picture has {channels} channels, but argument 'fill_value' has {len(self.fill)}"
+            )
         return self.fill if len(self.fill) == 1 else self.fill[:channels]
 
 

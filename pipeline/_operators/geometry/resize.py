@@ -118,7 +118,7 @@ def _read_filters(arguments: Arguments, names: Sequence[str]) -> tuple[list[int]
         codes = values.tolist()
         for sample, code in enumerate(codes):
             if not 0 <= code < len(DALIInterpType):
-                raise ArgumentValueError(f"there is no interpolation {code} (sample {sample})")
+                raise ArgumentValueError(f"unknown interpolation {code} (sample {sample})")
         chosen.append(codes)
     return chosen[0], chosen[1]
 

@@ -60,12 +60,12 @@ class _AffineWarps(Warps):
             row = self._rows[sample]
             if len(row) != shape[0] * shape[1]:
                 raise ArgumentValueError(
-                    f"argument 'matrix' needs {shape[0] * shape[1]} values, it has {len(row)}"
-                    + ("; or give the matrix as the second input" if not len(row) else "")
+                    f"argument 'matrix' needs {shape[0] * shape[1]} values, but has {len(row)}"
+                    + ("; or pass the matrix as the second input" if not len(row) else "")
                 )
             matrix = row.reshape(shape)
         elif given.shape[-2:] != shape or given.ndim > 2 + self.sequence:
-            raise ArgumentValueError(f"the second input must be of shape {shape}, it is of shape {given.shape}")
+            raise ArgumentValueError(f"the second input must have shape {shape}, not {given.shape}")
         else:
             matrix = given
         matrix = matrix.astype(np.float64)
@@ -74,7 +74,7 @@ class _AffineWarps(Warps):
         try:
             return affine.invert(matrix)
         except np.linalg.LinAlgError as error:
-            raise ArgumentValueError(f"a transform without an inverse: {matrix.tolist()}") from error
+            raise ArgumentValueError(f"the transform has no inverse: {matrix.tolist()}") from error
 
 
 @implements(WARP_AFFINE, "cpu")

@@ -160,7 +160,7 @@ def test_fed_pipelines() -> None:
         ({"size": 2.5}, "number of samples"),
         ({"reader_name": "r"}, "reader_name or size"),
         ({"reader_name": "r", "size": -1, "last_batch_padded": True}, "reader_name or last_batch_padded"),
-        ({"output_map": ["x", "x"]}, "different"),
+        ({"output_map": ["x", "x"]}, "must differ"),
         ({"output_map": []}, "at least one name"),
         ({"output_map": "x"}, "list of names"),
         ({"pipelines": []}, "empty"),

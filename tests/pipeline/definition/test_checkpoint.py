@@ -117,8 +117,8 @@ def test_what_cannot_go_on_elsewhere_says_so() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"garbage", "no checkpoint"),
-        ("text", "no checkpoint"),
+        (b"garbage", "isn't a checkpoint"),
+        ("text", "isn't a checkpoint"),
         (b"dali-proxy checkpoint\n\xc1", "damaged"),
         (b"dali-proxy checkpoint\n\x81\xa7version\x63", "format 99"),
     ],

@@ -208,7 +208,7 @@ def test_branches_that_can_not_be_put_together() -> None:
     def dtypes(fn: Any, types: Any, x: Any, way: Any) -> Any:
         return x if way == 1 else x + 1
 
-    with pytest.raises(PipelineError, match="make samples of int32 and uint8"):
+    with pytest.raises(PipelineError, match="return samples of int32 and uint8"):
         run("pipeline", dtypes)
 
 

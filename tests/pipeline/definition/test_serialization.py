@@ -52,7 +52,7 @@ def test_objects_are_kept_apart_from_the_safe_part() -> None:
     ("change", "message"),
     [
         (lambda content: content.update(version=99), "format 99"),
-        (lambda content: content["nodes"][0].update(operator="magic"), "no operator 'magic'"),
+        (lambda content: content["nodes"][0].update(operator="magic"), "doesn't have the operator 'magic'"),
         (lambda content: content["nodes"][0].update(device="tpu"), "doesn't run on the device"),
         (lambda content: content["nodes"][0].update(inputs=[[5, 0]]), "of a later operator"),
         (lambda content: content.update(outputs=[[77, 0]]), "doesn't come from any operator"),
@@ -125,7 +125,7 @@ def test_a_pipeline_without_a_graph_takes_one_from_bytes(arguments: dict[str, An
     pipe.deserialize_and_build(data)
     assert (pipe.max_batch_size, pipe.seed, pipe.device_id) == (size, 11, None)
     assert run(pipe) == run(everything())
-    with pytest.raises(errors.GraphError, match="described before"):
+    with pytest.raises(errors.GraphError, match="already described"):
         pipe.deserialize_and_build(data)
 
 
@@ -135,7 +135,7 @@ def test_the_graph_may_be_described_when_it_is_written() -> None:
     copy = Pipeline.deserialize(data)
     assert run(copy) == [np.full((3, 2, 2), 2.0).tolist()]
     for described in (pipe, everything()):
-        with pytest.raises(errors.GraphError, match="described before"):
+        with pytest.raises(errors.GraphError, match="already described"):
             described.serialize(define_graph=lambda: fn.external_source(name="x"))
     with pytest.raises(NotImplementedError, match="no outputs"):
         Pipeline(batch_size=3).serialize()

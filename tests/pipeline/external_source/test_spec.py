@@ -25,13 +25,13 @@ from pipeline import errors, fn, types
         ({"source": lambda i: 0, "parallel": True, "prefetch_queue_depth": 0}, ValueError, "1 or more"),
         ({"source": lambda: 0, "parallel": True}, TypeError, "must take one argument"),
         ({"source": [0], "parallel": True, "batch": False}, TypeError, "let it return batches"),
-        ({"source": lambda i: 0, "parallel": True, "no_copy": False}, ValueError, "nothing is copied"),
+        ({"source": lambda i: 0, "parallel": True, "no_copy": False}, ValueError, "data isn't copied"),
         ({"source": lambda: 0, "repeat_last": True}, ValueError, "for data that is fed"),
         ({"source": lambda: 0, "foo": 1}, TypeError, "unknown argument 'foo'"),
         ({"num_outputs": 2}, ValueError, "needs a source"),
         ({"cycle": "quiet"}, ValueError, "needs a source"),
         ({"parallel": True}, ValueError, "needs a source"),
-        ({"layout": "HW", "ndim": 3}, ValueError, "does not name ndim=3"),
+        ({"layout": "HW", "ndim": 3}, ValueError, "doesn't name ndim=3"),
     ],
 )
 def test_what_cannot_work_is_refused_at_the_call(arguments: Any, kind: type[Exception], message: str) -> None:

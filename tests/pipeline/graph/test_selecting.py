@@ -129,8 +129,8 @@ def test_values_of_a_branch_stay_in_it() -> None:
 @pytest.mark.parametrize(
     ("describe", "match"),
     [
-        (lambda x, way: select(way, [lambda: x, lambda: x + 1, lambda: x]), "make samples of int32 and uint8"),
-        (lambda x, way: select(way, [lambda: x, lambda: fn.flip(x)]), "branch 2 is chosen, there are 2"),
+        (lambda x, way: select(way, [lambda: x, lambda: x + 1, lambda: x]), "return samples of int32 and uint8"),
+        (lambda x, way: select(way, [lambda: x, lambda: fn.flip(x)]), "branch 2 is chosen, but there are 2"),
         (lambda x, way: select(x, [lambda: x, lambda: fn.flip(x)]), "one number per sample"),
     ],
 )

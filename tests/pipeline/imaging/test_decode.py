@@ -172,7 +172,7 @@ def test_region_is_a_part_of_the_upright_picture(orientation: int) -> None:
     out = np.empty((11, 13, 3), np.uint8)
     np.testing.assert_array_equal(decode(encoded, region=(5, 7, 11, 13), out=out), whole[5:16, 7:20])
     for region in ((0, 0, 41, 5), (-1, 0, 5, 5), (0, 0, 0, 5)):
-        with pytest.raises(ValueError, match="leaves the picture"):
+        with pytest.raises(ValueError, match="exceeds the image"):
             decode(encoded, region=region)
 
 

@@ -302,7 +302,7 @@ def test_completions_in_any_order_publish_the_prefix(make_pair):
         pair.writer.complete(seq)
         assert pair.completions.count == count
     assert pair.writer.in_flight == 0
-    with pytest.raises(ProtocolError, match="came where 4 was due"):
+    with pytest.raises(ProtocolError, match="but 4 was expected"):
         pair.writer.begin(5)
 
 

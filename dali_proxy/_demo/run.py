@@ -90,7 +90,7 @@ def _pictures(settings: Settings) -> Iterator[Path]:
     if settings.data is not None:
         if not (settings.data / "train").is_dir():
             _write(settings.data, settings)
-        print(f"Pictures: {settings.data}")
+        print(f"Images: {settings.data}")
         yield settings.data
     elif settings.keep:
         folder = Path(tempfile.mkdtemp(prefix="dali-proxy-demo-"))
@@ -119,7 +119,7 @@ def _limit(training: Training, limited_by: str) -> str:
     total = training.waiting + training.computing
     share = training.waiting / total if total else 0.0
     return (
-        f"   {training.pictures:,} pictures in {total:.1f} s: waited for pictures {share:.0%} of the time, computed"
+        f"   {training.pictures:,} images in {total:.1f} s: waited for images {share:.0%} of the time, computed"
         f" {1 - share:.0%}.\n   What limited the speed: {LIMITS.get(limited_by, 'unknown (the run was too short)')}."
     )
 
@@ -134,4 +134,4 @@ def _rates(comparison: Comparison) -> str:
 
 
 def _spread(rates: tuple[float, ...]) -> str:
-    return f"{statistics.median(rates):7,.0f} pictures/s  ({min(rates):,.0f} to {max(rates):,.0f})"
+    return f"{statistics.median(rates):7,.0f} images/s  ({min(rates):,.0f} to {max(rates):,.0f})"

@@ -122,7 +122,7 @@ class GpuDecoder:
         if stream is None and self.device_id is not None:
             raise PipelineError("decoding on the GPU needs a stream")
         if regions is not None and len(regions) != len(encoded):
-            raise PipelineError(f"{len(regions)} regions for {len(encoded)} pictures")
+            raise PipelineError(f"{len(regions)} regions for {len(encoded)} images")
         if stream is not None:
             _STREAMS.setdefault(int(stream.ptr), stream)
         failures: dict[int, SampleFailure] = {}
@@ -221,7 +221,7 @@ def _refuse_rgb(
 
 def _undecodable(source: Any) -> str:
     return (
-        f"nvImageCodec can't decode this {source.codec_name} picture of {source.height} x {source.width}: "
+        f"nvImageCodec can't decode this {source.codec_name} image of {source.height} x {source.width}: "
         "corrupt, truncated or of an unsupported kind (it prints its reason to stderr)"
     )
 

@@ -253,7 +253,7 @@ def _decode_with_pillow(view: memoryview, wanted: str, wide: bool) -> Array:
             image.load()
             pixels = _pixels_of(image, wanted, wide)
     except (OSError, ValueError, SyntaxError, EOFError, IndexError, struct.error) as error:
-        raise DecodeError(f"the picture is damaged or truncated: {error}") from error
+        raise DecodeError(f"the image is damaged or truncated: {error}") from error
     # Pillow turns a TIFF as it loads it; our caller decides on that, so it is turned back.
     return pixels if upright else orient(pixels, {6: 8, 8: 6}.get(orientation, orientation))
 

@@ -112,9 +112,9 @@ def open_image(view: memoryview) -> Image.Image:
         return Image.open(io.BytesIO(view))
     except UnidentifiedImageError as error:
         start = bytes(view[:16])  # a path, a page of HTML and zeros are known at sight
-        raise DecodeError(f"not a picture in a known format: {view.nbytes} bytes that begin with {start!r}") from error
+        raise DecodeError(f"not an image in a known format: {view.nbytes} bytes that begin with {start!r}") from error
     except (OSError, ValueError, SyntaxError, struct.error, Image.DecompressionBombError) as error:
-        raise DecodeError(f"the picture's header is damaged: {error}") from error
+        raise DecodeError(f"the image's header is damaged: {error}") from error
 
 
 def read_orientation(image: Image.Image) -> int:

@@ -103,7 +103,7 @@ class CountedMap:
         self._pictures["channels"] = np.maximum(1, src.shapes[:, -1])
         self._pictures["factor"] = np.asarray(factors, np.float32)
         if rule is Rule.CONTRAST and not np.isin(src.shapes[:, -1], (1, 3)).all():
-            raise PipelineError("pictures must have 1 or 3 channels to have a brightness")
+            raise PipelineError("images must have 1 or 3 channels to have a brightness")
         self._rule = rule
         self._words = self._pictures["channels"].astype(np.int64) * 256
         empty = not int(self._pictures["count"].max())

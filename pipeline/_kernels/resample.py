@@ -108,7 +108,7 @@ class ResamplePlan:
         self.scratch_bytes = 0 if self._nearest else nbytes
         largest = max(int(np.prod(every, axis=1).max()) for every in (shapes, dst.shapes))
         if largest >= 1 << 31:
-            raise PipelineError(f"a picture of {largest} elements is too large to resample")
+            raise PipelineError(f"an image of {largest} elements is too large to resample")
 
     def launches(self, scratch: int) -> tuple[Launch, ...]:
         """Return the launches, in order, given the address of `scratch_bytes` of device memory."""

@@ -34,9 +34,9 @@ class _Sequence:
 @reads(
     OperatorSchema(
         name="readers.sequence",
-        doc="""Reads sequences of frames, each frame a picture in a file.
+        doc="""Reads sequences of frames, each frame an image in a file.
 
-Each folder below `file_root` is a stream, the pictures in it are its frames in the order of their names. A sequence
+Each folder below `file_root` is a stream, the images in it are its frames in the order of their names. A sequence
 has frames of one stream, and sequences that a stream is too short for are left out. The output is FHWC uint8. All
 frames of a sequence must have one size.""",
         arguments=(

@@ -41,7 +41,7 @@ def _center(axis: str) -> Argument:
 BB_FLIP = register(
     OperatorSchema(
         name="bb_flip",
-        doc="Mirrors boxes, of which coordinates are relative to the picture: 0 to 1.",
+        doc="Mirrors boxes, of which coordinates are relative to the image: 0 to 1.",
         inputs=(Input("boxes", "FLOAT, of shape (..., 4): x, y, width, height, or left, top, right, bottom."),),
         arguments=(
             _flag("horizontal", "Whether x is mirrored.", 1),

@@ -63,7 +63,7 @@ SHEAR = _declare(
 )
 CROP = _declare(
     "crop",
-    "Makes the transform that takes one box to another, such as a window to the whole picture.",
+    "Makes the transform that takes one box to another, such as a window to the whole image.",
     Argument("from_start", Kind.FLOATS, "Lower corner of the first box.", (0.0,), per_sample=True),
     Argument("from_end", Kind.FLOATS, "Upper corner of the first box.", (1.0,), per_sample=True),
     Argument("to_start", Kind.FLOATS, "Lower corner of the second box.", (0.0,), per_sample=True),

@@ -40,7 +40,7 @@ _GIVEN: dict[str, Callable[[Array, Array], Array]] = {
 #: Maps of how often each value occurs in the picture.
 _COUNTED = {"equalize": Rule.EQUALIZATION, "auto_contrast": Rule.AUTO_CONTRAST, "contrast": Rule.CONTRAST}
 
-_INPUT = Input("data", f"UINT8 pictures or sequences, of one of the layouts {', '.join(_LAYOUTS)}.")
+_INPUT = Input("data", f"UINT8 images or sequences, of one of the layouts {', '.join(_LAYOUTS)}.")
 
 
 def _declare_equalize(name: str, doc: str) -> OperatorSchema:

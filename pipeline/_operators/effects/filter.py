@@ -36,7 +36,7 @@ def _declare(name: str, doc: str) -> OperatorSchema:
             name=name,
             doc=doc,
             inputs=(
-                Input("data", f"Pictures or sequences, of one of the layouts {', '.join(_LAYOUTS)}."),
+                Input("data", f"Images or sequences, of one of the layouts {', '.join(_LAYOUTS)}."),
                 Input("filter", "Windows: float32 of (rows, columns), or one a frame.", any_device=True),
                 Input("fill_value", "What stands outside where the border is constant: scalars.", True, True),
             ),
@@ -51,7 +51,7 @@ def _declare(name: str, doc: str) -> OperatorSchema:
                 Argument(
                     "border",
                     Kind.STRING,
-                    "What stands outside of the picture.",
+                    "What stands outside of the image.",
                     "reflect_101",
                     choices=tuple(border.name.lower() for border in Border),
                 ),
@@ -71,7 +71,7 @@ def _declare(name: str, doc: str) -> OperatorSchema:
 
 FILTER = _declare(
     "filter",
-    "Correlates pictures with windows, in float32; the windows are not flipped, as a convolution would do.",
+    "Correlates images with windows, in float32; the windows are not flipped, as a convolution would do.",
 )
 EXPERIMENTAL_FILTER = _declare("experimental.filter", "Old name of `filter`.")
 

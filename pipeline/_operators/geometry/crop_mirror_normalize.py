@@ -50,8 +50,8 @@ CROP_MIRROR_NORMALIZE = register(
         name="crop_mirror_normalize",
         doc="""Crops a window, mirrors it if asked, normalises pixels and changes layout and dtype, in one pass.
 
-The output is (pixel - mean) / std * scale + shift. Without crop arguments the window is the whole picture.""",
-        inputs=(Input("data", f"Pictures, of one of the layouts {', '.join(CROP_LAYOUTS)}; HWC without a layout."),),
+The output is (pixel - mean) / std * scale + shift. Without crop arguments the window is the whole image.""",
+        inputs=(Input("data", f"Images, of one of the layouts {', '.join(CROP_LAYOUTS)}; HWC without a layout."),),
         arguments=(
             *CROP_ARGUMENTS,
             *NORMALIZATION_ARGUMENTS,

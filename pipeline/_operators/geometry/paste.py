@@ -25,14 +25,14 @@ __all__ = ["PASTE"]
 PASTE = register(
     OperatorSchema(
         name="paste",
-        doc="Pastes pictures on larger canvases, of one colour.",
-        inputs=(Input("data", "Pictures, HWC."),),
+        doc="Pastes images on larger canvases, of one colour.",
+        inputs=(Input("data", "Images, HWC."),),
         arguments=(
-            Argument("ratio", Kind.FLOAT, "Extents of the canvas over the picture's; 1 or more.", REQUIRED, True),
+            Argument("ratio", Kind.FLOAT, "Extents of the canvas over the image's; 1 or more.", REQUIRED, True),
             Argument("fill_value", Kind.INTS, "Colour of the canvas: one value, or `n_channels`.", REQUIRED),
             Argument("n_channels", Kind.INT, "Channels of the colour.", 3),
-            Argument("paste_x", Kind.FLOAT, "Where the picture lies, from 0 (left) to 1 (right).", 0.5, True),
-            Argument("paste_y", Kind.FLOAT, "Where the picture lies, from 0 (top) to 1 (bottom).", 0.5, True),
+            Argument("paste_x", Kind.FLOAT, "Where the image lies, from 0 (left) to 1 (right).", 0.5, True),
+            Argument("paste_y", Kind.FLOAT, "Where the image lies, from 0 (top) to 1 (bottom).", 0.5, True),
             Argument("min_canvas_size", Kind.FLOAT, "Extents of the canvas, at least, in pixels.", 0.0, True),
         ),
         devices=("cpu", "gpu"),
@@ -97,7 +97,7 @@ class _Canvases:
         """
         if len(self.fill) > 1 and len(self.fill) < channels:
             raise ArgumentValueError(
-                f"the picture has {channels} channels, but argument 'fill_value' has {len(self.fill)}"
+                f"the image has {channels} channels, but argument 'fill_value' has {len(self.fill)}"
             )
         return self.fill if len(self.fill) == 1 else self.fill[:channels]
 

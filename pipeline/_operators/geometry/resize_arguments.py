@@ -205,7 +205,7 @@ class ResizeGeometry:
             PipelineError: when the sample is empty.
         """
         if 0 in extents:
-            raise PipelineError(f"can't resize an empty picture, of {' x '.join(map(str, extents))}")
+            raise PipelineError(f"can't resize an empty image, of {' x '.join(map(str, extents))}")
         plain = self._plain[sample]
         if plain is not None:
             return Resized(plain, (0.0,) * len(plain), tuple(map(float, extents)), True)

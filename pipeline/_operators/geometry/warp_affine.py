@@ -20,12 +20,12 @@ __all__ = ["WARP_AFFINE"]
 WARP_AFFINE = register(
     OperatorSchema(
         name="warp_affine",
-        doc="""Warps pictures, volumes or sequences by affine transforms.
+        doc="""Warps images, volumes or sequences by affine transforms.
 
 The output at (x, y) is the input at (M11 x + M12 y + M13, M21 x + M22 y + M23), where (0, 0) is the corner of the
 first pixel, not its centre.""",
         inputs=(
-            Input("data", f"Pictures, of one of the layouts {', '.join(WARP_LAYOUTS)}; HWC without a layout."),
+            Input("data", f"Images, of one of the layouts {', '.join(WARP_LAYOUTS)}; HWC without a layout."),
             Input("mtx", "Instead of `matrix`: float32 of shape (2, 3), in space (3, 4).", True, any_device=True),
         ),
         arguments=(

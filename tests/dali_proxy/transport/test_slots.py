@@ -182,7 +182,7 @@ def test_a_slot_is_lent_once(pool):
     slot = filled(pool, 3)
     array = one.get(slot)
     for consumer in (one, two):
-        with pytest.raises(IPCError, match="lent already"):
+        with pytest.raises(IPCError, match="already lent"):
             pool.lend(slot, consumer.borrower)
     pool.give_back(slot)
     pool.abandon(slot)

@@ -112,7 +112,7 @@ def test_a_jpeg_without_its_end_is_truncated(missing: int) -> None:
     ("encoded", "reason"),
     [
         (b"", "empty"),
-        (b"hello world" * 9, "not a picture"),
+        (b"hello world" * 9, "not an image"),
         (b"\xff\xd8\xff" + b"x" * 500, "before its size"),
         (b"\xff\xd8\xff\xe0\x00\x10JFIF", "before its size"),
         (b"\x89PNG\r\n\x1a\n" + b"\0" * 60, "PNG|picture"),

@@ -132,7 +132,7 @@ def _copy(buffer: Array, pointers: Int64s, sizes: Int64s, places: Int64s, pool: 
             return
         for pointer, size, place in zip(*(each[begin:end].tolist() for each in (pointers, sizes, places)), strict=True):
             if not 0 <= place <= place + size <= buffer.nbytes:
-                raise ValueError("a sample doesn't fit into the buffer")
+                raise ValueError("a sample does not fit into the buffer")
             ctypes.memmove(buffer.ctypes.data + place, pointer, size)
 
     if pool is None or pool.busy or nbytes <= _PIECE:  # a pool with work would come to this after it

@@ -43,6 +43,6 @@ def whole(packets: Iterator[Any], stream: Any) -> Iterator[Any]:
         lasts, shown = 3600 * hours + 60 * minutes + seconds, float((latest + 2 * longest) * stream.time_base)
         if shown < lasts:
             raise DecodeError(
-                f"it is truncated: its header declares {lasts:.3f} seconds, its last frame is shown at "
+                f"it is truncated: its header declares {lasts:.3f} seconds, but its last frame is shown at "
                 f"{float(latest * stream.time_base):.3f}"
             )

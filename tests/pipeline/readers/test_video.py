@@ -298,7 +298,7 @@ def test_a_video_that_is_cut_off(clips: Clips, tmp_path: Path) -> None:
         data = clips.path(name).read_bytes()
         (tmp_path / name).write_bytes(data[: len(data) // 2])
         pipe = reading(filenames=[str(tmp_path / name), *paths(clips, "vp9.webm")], sequence_length=20, batch_size=2)
-        message = f"the file '{tmp_path / name}' can't be decoded: it is cut off"
+        message = f"the file '{tmp_path / name}' can't be decoded: it is truncated"
         if built:
             assert pipe.epoch_size("r") == 4
             with pytest.raises(errors.OperatorError, match=message):

@@ -231,8 +231,8 @@ def test_no_more_decoders_are_kept_than_allowed(clips: Clips) -> None:
         ("h264.mp4", 0.7, "Invalid data"),  # what its frames are stands at its end
         ("h264_faststart.mp4", 0.7, "truncated within the data of its frame 2"),
         ("h264_fragments.mp4", 0.6, "truncated within the data of its frame 2"),
-        ("h264.mkv", 0.5, r"truncated: its header declares 1.600 seconds, its last frame is shown at 0\."),
-        ("vp9.webm", 0.7, r"truncated: its header declares 1.600 seconds, its last frame is shown at 1\."),
+        ("h264.mkv", 0.5, r"truncated: its header declares 1.600 seconds, but its last frame is shown at 0\."),
+        ("vp9.webm", 0.7, r"truncated: its header declares 1.600 seconds, but its last frame is shown at 1\."),
         ("mpeg4.avi", 0.5, "truncated within the data of its frame 1"),
     ],
 )

@@ -29,7 +29,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
     ("squeeze", {}, "one of the arguments"),
     ("squeeze", {"axes": [1]}, "don't all have extent 1"),
     ("squeeze", {"axis_names": "Q"}, "no axis 'Q'"),
-    ("expand_dims", {"axes": [-1]}, "none negative"),
+    ("expand_dims", {"axes": [-1]}, "not negative"),
     ("expand_dims", {"axes": [5]}, "axis 5 is out of range"),
     ("expand_dims", {"axes": [0, 1], "new_axis_names": "A"}, "1 letters for 2 axes"),
     ("one_hot", {"axis": 4}, "from -1 to 3"),

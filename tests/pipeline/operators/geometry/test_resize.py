@@ -258,7 +258,7 @@ def test_refuses_layouts() -> None:
 
 
 def test_refuses_sizes_that_are_no_numbers() -> None:
-    with pytest.raises(RuntimeError, match="no number for sample 1"):
+    with pytest.raises(RuntimeError, match="isn't a number for sample 1"):
         run_ours(
             lambda fn, _, x, s: fn.resize(x, size=s),
             pictures(*RAGGED[:2]),

@@ -166,7 +166,7 @@ def test_output_dtypes(target: str, policy: str) -> None:
         ({"start": [1, 1], "axes": [0, 3]}, "aren't different axes of 3"),
         ({"start": [1, 1], "axes": [0, 1], "axis_names": "HW"}, "can't be used together"),
         ({"start": [1, 1], "axis_names": "HD"}, "'D' of argument 'axis_names' isn't in the layout"),
-        ({"start": [1, 1, 1]}, "'start' has 3 values for sample 0, 2 axes are sliced"),
+        ({"start": [1, 1, 1]}, "'start' has 3 values for sample 0, but 2 axes are sliced"),
         ({"start": [-1, 0], "out_of_bounds_policy": "around"}, "'out_of_bounds_policy' must be one of"),
         ({"start": [-1, 0], "out_of_bounds_policy": "pad", "fill_values": [1.0, 2.0]}, "has 2 values"),
     ],

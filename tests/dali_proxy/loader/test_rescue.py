@@ -157,9 +157,7 @@ def test_a_batch_that_ends_every_server_is_given_up() -> None:
     with DALIServer(fatal(), restart="on-failure") as server:
         loader = DataLoader(server, IndexDataset(40, server.proxy), batch_size=4, num_workers=0)
         seen = []
-        with pytest.raises(
-            ServerDiedError, match=r"batch 2 of epoch 0.*won't be tried again.*\[8, 9, 10, 11\].*exit code 7"
-        ):
+        with pytest.raises(ServerDiedError, match=r"batch 2 of .*won't be tried again.*\[8, 9, 10, 11\].*exit code 7"):
             seen.extend(check_affine(*batch) for batch in loader)
         assert seen == [[0, 1, 2, 3], [4, 5, 6, 7]]
 

@@ -1,9 +1,9 @@
-# Two commands suffice on a fresh machine with Python 3.10 or newer: make demo, make test.
+# Two commands are enough on a new machine with Python 3.10 or newer: make demo, make test.
 #
 #   make PYTHON=python3.12 ...    another interpreter for a new environment
-#   make VENV=/elsewhere ...      another place for it
-#   make test ARGS="-k crop -x"   further arguments for the command that the target runs
-#   make test JOBS=8              processes that run tests side by side
+#   make VENV=/elsewhere ...      another folder for it
+#   make test ARGS="-k crop -x"   additional arguments for the command of the target
+#   make test JOBS=8              number of processes that run tests in parallel
 
 PYTHON ?= python3
 VENV   ?= .venv
@@ -14,14 +14,14 @@ JOBS   ?= 2
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-# A stamp is named after the extras that are installed when it exists.
+# The name of a stamp lists the installed extras.
 DEMO := $(VENV)/.installed-demo
 DEV  := $(VENV)/.installed-test,demo,bench,examples,video,parity
 GPU  := $(VENV)/.installed-test,demo,bench,examples,video,parity,$(CUDA)
 GPU_BENCH := $(VENV)/.installed-test,demo,bench,examples,video,parity,training,$(CUDA)
 DOCS := $(VENV)/.installed-docs
 
-# Where Python may not keep what it compiles, each of the many processes that tests start compiles everything again.
+# If Python may not write bytecode, each of the many processes that tests start compiles everything again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -31,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(DEMO) ## run the whole product once: make pictures, train on them, compare with a plain DataLoader
+demo: $(DEMO) ## run the whole product once: generate images, train on them, compare with a plain DataLoader
 	$(BIN)/dali-proxy demo $(ARGS)
 
 test: $(DEV) ## run the tests that need no GPU
@@ -42,14 +42,14 @@ lint: $(DEV) ## check style, formatting and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: $(DEV) ## mend what ruff can mend by itself
+format: $(DEV) ## apply the fixes and the formatting of ruff
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 bench: $(DEV) ## compare with torch's DataLoader and NVIDIA DALI on the CPU, in eight minutes
 	$(BIN)/python -m benchmarks $(ARGS)
 
-bench-check: $(DEV) ## compare ratios with the last committed results; fails if something got worse
+bench-check: $(DEV) ## compare ratios with the last committed results; fail if one became worse
 	$(BIN)/python -m benchmarks.regression $(ARGS)
 
 bench-operators: $(DEV) ## compare every operator with NVIDIA DALI's on the CPU, in four minutes
@@ -65,7 +65,7 @@ soak: $(DEV) ## train for half an hour while faults are injected (ARGS="--second
 test-gpu: $(GPU) ## run the tests that need a GPU
 	$(BIN)/python -m pytest -m gpu $(ARGS)
 
-bench-gpu: $(GPU_BENCH) ## everything on GPU 0 in eight minutes: pixels, rates, training, sizes, a timeline
+bench-gpu: $(GPU_BENCH) ## measure everything on GPU 0 in eight minutes: pixels, rates, training, sizes, a timeline
 	$(BIN)/python -m benchmarks.gpu $(ARGS)
 
 operators: $(DEV) ## compare all operators with NVIDIA DALI's, and write docs/operators.md
@@ -75,13 +75,13 @@ operators: $(DEV) ## compare all operators with NVIDIA DALI's, and write docs/op
 docs: $(DOCS) ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
-clean: ## remove the environment and everything that was built
+clean: ## remove the environment and all build results
 	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find dali_proxy pipeline tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} +
 
-# pip is the last thing that venv writes, so it stands for a whole environment.
+# pip is the last file that venv writes, so its existence means that the environment is complete.
 $(BIN)/pip:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is needed, this is \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is required, but this is \
 	%d.%d: try make PYTHON=python3.12" % sys.version_info[:2])'
 	$(PYTHON) -m venv $(VENV)
 

@@ -1,4 +1,4 @@
-"""What pyproject.toml can't declare yet: modules in C, left out where there is no compiler."""
+"""Declares the C modules, which pyproject.toml can't do yet; they are optional if there is no compiler."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def main() -> None:
     work = Workload()
     tables = {"Decode": decoders, "Resize": resizers, "Normalise": normalizers, "All three": chains}
     for title, family in tables.items():
-        print(f"\n| {title} | µs a picture | pictures/s | gain of a second thread |\n| --- | --- | --- | --- |")
+        print(f"\n| {title} | µs per image | images/s | gain of a second thread |\n| --- | --- | --- | --- |")
         for name, candidate in family(work).items():
             alone = seconds_alone(candidate)
             gain = f"{alone / seconds_on_two_threads(candidate):.2f}" if len(CORES) > 1 else "-"

@@ -45,17 +45,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """Make the parser of the command line."""
-    top = argparse.ArgumentParser(prog="dali-proxy", description="Data loading for PyTorch with a pipeline of its own.")
+    top = argparse.ArgumentParser(prog="dali-proxy", description="GPU and CPU data loading for PyTorch.")
     top.add_argument("--version", action="version", version=f"dali-proxy {dali_proxy.__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    purpose = "train a small network on real pictures, in under two minutes"
+    purpose = "train a small network on real images, in under two minutes"
     run = commands.add_parser("demo", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
     run.add_argument("--device", default="auto", help="auto (default), cpu, or cuda:0")
-    run.add_argument("--data", type=Path, help="use the pictures in this folder, or write them there if it has none")
-    run.add_argument("--keep", action="store_true", help="don't remove the pictures at the end")
-    run.add_argument("--picture", type=Path, help="where to save the picture of a batch (default: dali-proxy-demo.png)")
-    run.add_argument("--epochs", type=int, help="how often to go through the pictures (default: 12)")
+    run.add_argument("--data", type=Path, help="use the images in this folder, or write them there if it has none")
+    run.add_argument("--keep", action="store_true", help="don't remove the images at the end")
+    run.add_argument("--picture", type=Path, help="where to save an image of a batch (default: dali-proxy-demo.png)")
+    run.add_argument("--epochs", type=int, help="number of passes over the images (default: 12)")
     run.add_argument("--workers", type=int, help="dataset worker processes (default: 2)")
 
     commands.add_parser(
@@ -66,10 +66,10 @@ def parser() -> argparse.ArgumentParser:
     )
     script.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as for python -m")
     script.add_argument("script", metavar="SCRIPT", help="the script; its `import nvidia.dali` gives our modules")
-    rest = script.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="what the script gets")
+    rest = script.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="arguments of SCRIPT")
     rest.required = False  # or the error of a missing SCRIPT names it, too
 
-    purpose = "say what this machine has and what is missing"
+    purpose = "report what is installed on this machine and what is missing"
     commands.add_parser("doctor", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
     return top
 
@@ -98,7 +98,7 @@ def bench(arguments: Sequence[str]) -> int:
     """Run the benchmarks, which are part of the repository and not of the installed package."""
     sys.path.insert(0, str(Path.cwd()))
     if importlib.util.find_spec("benchmarks") is None:
-        print("dali-proxy bench: no benchmarks here; run it in a checkout of the repository", file=sys.stderr)
+        print("dali-proxy bench: needs a checkout of the repository, which has the benchmarks", file=sys.stderr)
         return 1
     sys.argv = ["dali-proxy bench", *arguments]
     runpy.run_module("benchmarks", run_name="__main__", alter_sys=False)
@@ -110,7 +110,7 @@ def run(options: argparse.Namespace) -> int:
     from dali_proxy._nvidia.run import run_script
 
     if not options.module and not Path(options.script).exists():
-        print(f"dali-proxy run: there is no script {options.script!r}", file=sys.stderr)
+        print(f"dali-proxy run: the script {options.script!r} doesn't exist", file=sys.stderr)
         return 2
     run_script(options.script, options.arguments, module=options.module)
     return 0
@@ -124,7 +124,7 @@ def doctor() -> int:
     for check in examine():
         print(f"{check.status:<9} {check.name:<24} {check.detail}")
         healthy = healthy and check.status != "missing"
-    print("Ready." if healthy else "Something that is needed is missing.")
+    print("Ready." if healthy else "A required component is missing.")
     return 0 if healthy else 1
 
 

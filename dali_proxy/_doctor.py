@@ -46,12 +46,12 @@ def examine() -> Iterator[Check]:
     if hasattr(os, "memfd_create"):
         yield Check("shared memory", "ok", "memfd")
     else:
-        yield Check("shared memory", "optional", "no memfd_create here: named shared memory is used")
+        yield Check("shared memory", "optional", "memfd_create is missing: named shared memory is used")
     for name in NEEDED:
         yield _library(name, "missing", f"pip install {name}")
     yield _compiled_loops()
-    yield _library("scikit-image", "optional", "the demo takes its photographs from it: pip install 'dali-proxy[demo]'")
-    yield _library("av", "optional", "videos are decoded by it: pip install 'dali-proxy[video]'")
+    yield _library("scikit-image", "optional", "the demo uses its photographs: pip install 'dali-proxy[demo]'")
+    yield _library("av", "optional", "needed to decode videos: pip install 'dali-proxy[video]'")
     problem = gpu_problem()
     yield Check("gpu", "ok", gpu_name()) if problem is None else Check("gpu", "optional", problem)
     if problem is None:
@@ -72,7 +72,7 @@ def gpu_problem(device_id: int = 0) -> str | None:
     if not torch.cuda.is_available():
         if torch.version.cuda is None:
             return "this torch was built without CUDA"
-        return "torch sees no GPU"
+        return "torch doesn't find a GPU"
     if device_id >= torch.cuda.device_count():
         return f"there are only {torch.cuda.device_count()} GPUs"
     for module, package in (("cupy", "CuPy"), ("nvidia.nvimgcodec", "nvImageCodec")):
@@ -105,8 +105,8 @@ def _compiled_loops() -> Check:
         hint = f"out of date: install again (older than their sources: {', '.join(sorted(OUT_OF_DATE))})"
         return Check("compiled loops", "optional", hint)
     hint = (
-        "not built: resizing on the CPU takes twice as long, and a GPU waits for Python; install again where there is "
-        "a C compiler"
+        "not built: resizing on the CPU takes twice as long, and a GPU waits for Python; install a C compiler, then "
+        "install dali-proxy again"
     )
     return Check("compiled loops", "optional", hint)
 

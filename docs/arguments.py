@@ -13,14 +13,14 @@ from pipeline._declaration.schema import REQUIRED, Argument
 
 __all__ = ["differences", "look_up_arguments", "rows"]
 
-#: Beginnings of the documentation of arguments that do nothing: their defaults mean nothing either.
+#: The documentation of arguments without an effect starts with these words. Their defaults don't matter either.
 IDLE = ("Accepted for compatibility", "Deprecated")
-#: What is left of DALI's defaults that stand for none.
+#: Values that DALI's defaults may have if they mean "no default".
 _NOTHING = (None, "", False, (), (0,))
 
 
 def look_up_arguments(function: Any) -> dict[str, dict[str, Any]]:
-    """Return the arguments of an operator of DALI's `fn`: their defaults, and what may be given."""
+    """Return the arguments of an operator of DALI's `fn`: their defaults, and the kinds of values that they take."""
     from nvidia.dali.backend import GetSchema
 
     schema = GetSchema(function._schema_name)
@@ -39,10 +39,10 @@ def look_up_arguments(function: Any) -> dict[str, dict[str, Any]]:
 
 
 def differences(listed: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Give each difference: the operator, its argument, and what DALI has.
+    """Yield each difference: the operator, its argument, and DALI's version of it.
 
     Args:
-        listed: what `docs.operators.look_up` returned.
+        listed: the result of `docs.operators.look_up`.
     """
     for schema in all_schemas():
         theirs = listed["arguments"].get(schema.name)
@@ -51,7 +51,7 @@ def differences(listed: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         for name, their in theirs.items():
             ours = schema.argument(name)
             if ours is None:
-                yield schema.name, name, "there"
+                yield schema.name, name, "exists"
             elif their["takes"] != "constant" and not ours.per_sample:
                 yield schema.name, name, "may differ from sample to sample"
             elif their["required"] != (ours.default is REQUIRED):
@@ -72,12 +72,12 @@ def rows(listed: dict[str, Any]) -> list[str]:
 
 
 def reason(operator: str, name: str) -> str | None:
-    """Return why an argument differs: what is noted for it in this operator, or in all."""
+    """Return why an argument differs: the reason for this operator, or for all operators."""
     return ARGUMENTS.get(f"{operator}.{name}", ARGUMENTS.get(name))
 
 
 def _value(text: str | None) -> Any:
-    """Return a default of DALI's as Python writes it: lists are tuples, with no empty place at the end."""
+    """Return one of DALI's defaults as a Python value: lists become tuples, without an empty last element."""
     if text is None:
         return None
     try:
@@ -91,6 +91,6 @@ def _same(text: str | None, ours: Argument) -> bool:
     theirs, own = _value(text), None if ours.default is REQUIRED else ours.default
     if ours.doc.startswith(IDLE) or (theirs in _NOTHING and own in _NOTHING):
         return True
-    if hasattr(own, "name"):  # an enum, which DALI writes as its number or its name
+    if hasattr(own, "name"):  # DALI writes an enum as its number or its name
         return str(theirs) in (str(int(own)), own.name, f"DALIDataType.{own.name}", f"DALIImageType.{own.name}")
     return bool(theirs == own)

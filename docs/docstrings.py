@@ -1,4 +1,4 @@
-"""What griffe runs on each docstring that the reference shows."""
+"""An extension that griffe runs on each docstring of the reference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import griffe
 
 
 class Examples(griffe.Extension):
-    """Calls a section "Example:" as griffe does, which then shows it as code."""
+    """Renames sections "Example:" to griffe's "Examples:", which are shown as code."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:

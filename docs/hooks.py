@@ -1,4 +1,4 @@
-"""What MkDocs runs while it builds the site: writes the list of operators, takes pictures of results along."""
+"""Hooks that MkDocs runs while it builds the site: they write the list of operators and add figures of results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESULTS = "benchmarks/results"
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Take along what pages show and name of the results of benchmarks, which lie outside of the documents."""
+    """Add the figures and pages of benchmark results, which are outside of the documents' folder."""
     results = Path(__file__).resolve().parents[1] / RESULTS
     for file in (*results.glob("*.png"), *results.glob("2*.md")):
         files.append(File.generated(config, f"{RESULTS}/{file.name}", abs_src_path=str(file)))
@@ -23,7 +23,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put the operators where a page has `MARK`, and have links lead to the results that were taken along."""
+    """Replace `MARK` in a page by the operators, and make links point to the added results."""
     markdown = markdown.replace(f"](../{RESULTS}/", f"]({RESULTS}/").replace("](../../docs/", "](../../")
     if MARK not in markdown:
         return markdown
@@ -32,10 +32,10 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def describe(schema: OperatorSchema) -> str:
-    """Describe an operator: what it does, its devices, inputs and arguments."""
+    """Describe an operator: its purpose, devices, inputs and arguments."""
     if schema.alias_of is not None:
         return f"### fn.{schema.name}\n\nAn old name of `fn.{schema.alias_of}`."
-    if schema.function is not None:  # written by hand, with a docstring of its own; its __module__ is that of `fn`
+    if schema.function is not None:  # a function with its own docstring; its __module__ is that of `fn`
         written = f"{schema.function.__globals__['__name__']}.{schema.function.__name__}"
         return f"### fn.{schema.name}\n\n::: {written}\n    options:\n      show_root_heading: false"
     inputs = [f"| `{given.name}` | input | | {cell(given.doc)} |" for given in schema.inputs]
@@ -51,7 +51,7 @@ def kind(argument: Argument) -> str:
 
 
 def default(argument: Argument) -> str:
-    """Say what an argument is when it isn't given."""
+    """Return an argument's default as text."""
     return "required" if argument.default is REQUIRED else f"`{argument.default!r}`"
 
 

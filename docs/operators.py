@@ -1,9 +1,9 @@
-"""Writes docs/operators.md: every operator of NVIDIA DALI's `fn`, and what this project has of it.
+"""Writes docs/operators.md: every operator of NVIDIA DALI's `fn`, and its state in this project.
 
     python -m docs.operators            write the page
-    python -m docs.operators --list     and look up DALI's operators before, which must be installed
+    python -m docs.operators --list     look up the operators of an installed DALI first
 
-`make operators` also runs the parity tests before, which note the largest differences in docs/parity.json.
+`make operators` also runs the parity tests first. They record the largest differences in docs/parity.json.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ FOLDER = Path(__file__).resolve().parent
 PAGE = FOLDER / "operators.md"
 #: DALI's operators, their devices and arguments.
 NAMES = FOLDER / "dali_operators.json"
-#: What the parity tests have found: by device and operator, the largest difference by dtype.
+#: The results of the parity tests: by device and operator, the largest difference by dtype.
 FOUND = FOLDER / "parity.json"
 
 HEAD = """# Operators beside NVIDIA DALI's
 
-Every operator of `nvidia.dali.fn` {version}, and what there is of it here: {there} of {count}, old names
-among them. Written by `make operators`; [the reference](reference/operators.md) has the arguments.
+This table lists every operator of `nvidia.dali.fn` {version} and its state here. {there} of {count} are implemented;
+these counts include old names. `make operators` writes this page. [The reference](reference/operators.md) has the
+arguments.
 
-- **here**: devices that the operator runs on; *mixed* takes bytes from the CPU and gives results on the GPU.
-- **allowed** and **found**: the largest difference from DALI on the CPU that the tests allow, and that they have found
-  in {examples} drawn calls of the operator with every argument that it documents. Of whole numbers as it is, or where
-  they have 32 bits and more, what goes beyond the digits of a float32; of real ones as a fraction of the largest value.
-  0 is the same to the last bit.
-- **GPU**: the same for our GPU against our CPU, where that was run.
+- **here**: the devices on which the operator runs; *mixed* takes bytes from the CPU and returns results on the GPU.
+- **allowed** and **found**: the largest difference from DALI on the CPU that the tests allow, and the largest that they
+  have found in {examples} random calls of the operator with every documented argument. For integers it is the absolute
+  difference; with 32 bits and more, only the part that exceeds the precision of a float32 counts. For real numbers
+  it is a fraction of the largest value. 0 means bit-identical.
+- **GPU**: the same for our GPU against our CPU, if that was run.
 """
 FOOT = """
 ## Arguments
 
-All arguments that DALI documents are there, with the same defaults, and take what DALI's take, one value a sample or a
-frame too, but for these:
+All arguments that DALI documents are implemented. They have the same defaults and accept the same values, also one
+value per sample or per frame. These are the exceptions:
 
 | argument | operators | in DALI | here |
 | --- | --- | --- | --- |
@@ -58,7 +59,7 @@ frame too, but for these:
 
 ## Differences from DALI
 
-What is different on purpose, or can't be the same. [Decisions](decisions-cpu.md) has those outside of operators.
+These differences are intended or can't be avoided. [Decisions](decisions-cpu.md) lists the others.
 
 | operator | difference |
 | --- | --- |
@@ -73,8 +74,8 @@ def page() -> str:
     theirs: dict[str, list[str]] = listed["operators"]
     table = ["| operator | DALI | here | allowed | found | GPU |", "| --- | --- | --- | --- | --- | --- |"]
     for name in sorted({*theirs, *ours}):
-        here = "not there" if name not in ours else ", ".join(ours[name].devices)
-        devices = ", ".join(theirs[name]) if name in theirs else "not there"
+        here = "missing" if name not in ours else ", ".join(ours[name].devices)
+        devices = ", ".join(theirs[name]) if name in theirs else "missing"
         alias = ours[name].alias_of if name in ours else None
         cells = [f"`{name}`", devices or "any", here]
         cells += [f"as `{alias}`", "", ""] if alias else _differences(name, found, name in ours)
@@ -94,7 +95,7 @@ def page() -> str:
 
 
 def _differences(name: str, found: dict[str, Any], there: bool) -> list[str]:
-    """Return what is allowed, what was found on the CPU, and on the GPU."""
+    """Return the allowed difference, and the differences found on the CPU and the GPU."""
     if not there:
         return ["", "", ""]
     on_gpu = _largest(found["gpu"].get(name))
@@ -105,7 +106,7 @@ def _differences(name: str, found: dict[str, Any], there: bool) -> list[str]:
 
 
 def _largest(by_dtype: dict[str, float] | None) -> str:
-    """Say the largest differences of whole and of real numbers."""
+    """Return the largest differences of integers and of real numbers as text."""
     if not by_dtype:
         return ""
     whole = [value for dtype, value in by_dtype.items() if "int" in dtype or dtype == "bool"]
@@ -118,7 +119,7 @@ def _largest(by_dtype: dict[str, float] | None) -> str:
 
 
 def look_up() -> dict[str, Any]:
-    """Return DALI's version, its operators with their devices (none where DALI doesn't tell), and arguments of ours."""
+    """Return DALI's version, its operators with their devices (none if unknown), and the arguments of those we have."""
     from nvidia import dali
 
     operators: dict[str, list[str]] = {}
@@ -145,7 +146,7 @@ def look_up() -> dict[str, Any]:
 def main() -> None:
     """Write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--list", action="store_true", help="look up DALI's operators before")
+    parser.add_argument("--list", action="store_true", help="look up DALI's operators first")
     if parser.parse_args().list:
         NAMES.write_text(json.dumps(look_up(), indent=1, sort_keys=True) + "\n")
     PAGE.write_text(page())

@@ -1,4 +1,4 @@
-"""Writes docs/operators-speed.md: how fast every operator is beside NVIDIA DALI's, from the last measurements.
+"""Writes docs/operators-speed.md: the speed of every operator beside NVIDIA DALI's, from the last measurements.
 
     python -m docs.operators_speed
 
@@ -17,27 +17,28 @@ from docs import slower
 FOLDER = Path(__file__).resolve().parent
 PAGE = FOLDER / "operators-speed.md"
 RESULTS = FOLDER.parent / "benchmarks" / "results"
-#: A ratio below this one has to be explained.
+#: A lower ratio needs an explanation.
 SLOW = 1 / 1.3
 
-_UNKNOWN = "Not looked into yet."
+_UNKNOWN = "Not investigated yet."
 
 HEAD = """# Speed of operators beside NVIDIA DALI's
 
-How many times as fast as NVIDIA DALI each operator is: 2 takes half of its time, 0.5 twice its time. Written by
-`python -m docs.operators_speed` from what `python -m benchmarks.operators` measured:
+The ratios say how many times as fast as NVIDIA DALI each operator is: 2 takes half of DALI's time, 0.5 twice its time.
+`python -m docs.operators_speed` writes this page from the results of `python -m benchmarks.operators`:
 
 {sources}
 
-On the CPU, times and ratios are of processor time, of all threads: other programs ran on that machine, which changes
-what a clock shows. *By the clock* is the ratio of that. On the GPU, times are those of a clock, for many batches.
+On the CPU, times and ratios are processor times of all threads, because other programs ran on that machine, which
+changes the elapsed time. *By the clock* is the ratio of elapsed times. On the GPU, times are elapsed times of many
+batches.
 
-Each operator is the only one of its pipeline. The input is a batch of 64 that lies ready where the operator runs, so
-no time is spent on reading or copying it; what comes is the time of a whole batch, with what a pipeline does for each.
-Where nothing has to move (`slice`, `reshape`, `permute_batch` and others), our output is a view of the input.
-Pictures have 480 x 640 pixels, thumbnails (of what takes long) 240 x 320, planes are 3 x 224 x 224 floats;
-`benchmarks/operators/cases.py` has every call. Both libraries run it in turn, with a thread for each core: a ratio is
-the median of {rounds} rounds, then the smallest and the largest. Bold ones are explained below the table.
+Each pipeline has a single operator. Its input is a batch of 64 in the memory of its device, so no time is spent on
+reading or copying the input. The times are those of a whole batch, and include the pipeline's work for each batch. If
+no data has to move (`slice`, `reshape`, `permute_batch` and others), our output is a view of the input. Images have
+480 x 640 pixels, thumbnails (for slow operators) 240 x 320, planes are 3 x 224 x 224 floats;
+`benchmarks/operators/cases.py` has every call. Both libraries run it in turn, with a thread for each core. A ratio is
+the median of {rounds} rounds, followed by the smallest and the largest. Bold ratios are explained below the table.
 
 | operator | case | CPU, ms | DALI, ms | ratio | by the clock | GPU, ms | DALI, ms | ratio |
 | --- | --- | ---: | ---: | --- | --- | ---: | ---: | --- |
@@ -71,7 +72,7 @@ def page() -> str:
 
 
 def latest(device: str) -> dict[str, Any] | None:
-    """Return the last results of a device, "cpu" or "gpu"; None where there are none."""
+    """Return the last results of a device, "cpu" or "gpu"; None if there are none."""
     paths = [path for path in RESULTS.glob("*-operators.json") if ("-cpu-" in path.name) == (device == "cpu")]
     if not paths:
         return None
@@ -80,7 +81,7 @@ def latest(device: str) -> dict[str, Any] | None:
 
 
 def slow(device: str) -> dict[str, float]:
-    """Return the operators that are slower than DALI's by more than a little, and their lowest ratio."""
+    """Return the operators whose ratio is below `SLOW`, with their lowest ratio."""
     found: dict[str, float] = {}
     name = "cpu_ratio" if device == "cpu" else "speed"
     for one in (latest(device) or {"operators": []})["operators"]:
@@ -94,7 +95,7 @@ def _by_case(document: dict[str, Any] | None) -> dict[tuple[str, str], dict[str,
 
 
 def _cells(one: dict[str, Any] | None, times: str, ratio: str, *, loud: bool = True) -> list[str]:
-    """Say our time, DALI's, and the ratio, bold where it is to be explained."""
+    """Return our time, DALI's, and the ratio, bold if it needs an explanation."""
     if one is None:
         return ["", "", ""]
     cells = [_median(one[times].get(side)) for side in ("dali-proxy", "nvidia-dali")]
@@ -114,7 +115,7 @@ def _short(ratio: float) -> str:
 
 
 def _reasons(operators: list[str], reasons: dict[str, str]) -> str:
-    """Say why, once for all operators that have the same reason."""
+    """Return one row for all operators that have the same reason."""
     by_reason: dict[str, list[str]] = {}
     for operator in operators:
         by_reason.setdefault(reasons.get(operator, _UNKNOWN), []).append(f"`{operator}`")

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 _FEW = (
-    "Microseconds a sample: what Python needs for a batch, and to make an array of each sample, is more than the "
-    "arithmetic. A pipeline that also decodes pictures takes a hundred times as long."
+    "It takes microseconds per sample. Python's work for a batch, and for the array of each sample, takes longer than "
+    "the arithmetic. A pipeline that also decodes images takes a hundred times as long."
 )
 _WINDOW = (
-    "libjpeg-turbo decodes whole pictures here, since its Python binding can't skip the rows outside of a window. "
-    "Windows of most of the picture cost the same on both sides (`decoders.image_random_crop`)."
+    "libjpeg-turbo decodes whole images here, since its Python binding can't skip the rows outside of a window. "
+    "Windows that cover most of the image cost the same in both libraries (`decoders.image_random_crop`)."
 )
 _TABLE = (
-    "OpenCV takes bytes through a table of 256 values, in 0.3 ms a picture. Its multiplication takes half of "
-    "that, and rounds ties to even numbers, which DALI does not."
+    "OpenCV maps bytes by a table of 256 values, in 0.3 ms per image. Its multiplication takes half of that time, but "
+    "rounds ties to even numbers; DALI doesn't."
 )
 _READERS = (
-    "A file is opened, read and closed by Python, a system call each, and becomes an array; less than 0.1 ms a sample, "
-    "while others are decoded."
+    "Python opens, reads and closes each file, with one system call each, and makes an array of it. This takes less "
+    "than 0.1 ms per sample, while other samples are decoded."
 )
 
 #: On the CPU, by operator.
@@ -26,31 +26,31 @@ ON_CPU: dict[str, str] = {
     "brightness": _TABLE,
     "brightness_contrast": _TABLE,
     "color_space_conversion": (
-        "To grey: three products a pixel in float32, as on the GPU, 0.3 ms a picture. OpenCV's conversion in whole"
-        " numbers takes 0.09 ms, and one value of 900 differs by 1. Other conversions are faster than DALI's."
+        "To grey: three products per pixel in float32, as on the GPU, take 0.3 ms per image. OpenCV's conversion in "
+        "integers takes 0.09 ms, and one value of 900 differs by 1. Other conversions are faster than DALI's."
     ),
     "contrast": _TABLE,
     "coord_flip": _FEW,
     "coord_transform": _FEW,
-    "decoders.image": "PNG: 4.7 ms a picture of 500 KB by OpenCV; pillow takes 5.3. JPEG is as fast as DALI's.",
+    "decoders.image": "PNG: OpenCV takes 4.7 ms per image of 500 KB, pillow 5.3. JPEG is as fast as DALI's.",
     "decoders.image_crop": _WINDOW,
     "decoders.image_slice": _WINDOW,
     "decoders.numpy": _FEW,
     "equalize": (
-        "OpenCV's histograms of three channels take 0.6 ms a picture, and its tables for three channels 0.8 ms."
+        "OpenCV's histograms of three channels take 0.6 ms per image, and its tables for three channels 0.8 ms."
     ),
     "full": _FEW,
     "full_like": _FEW,
     "lookup_table": _FEW,
     "normalize": (
-        "Vectors: some thirty calls of NumPy a sample. Planes: sums, squares of differences and the result are a "
+        "Vectors: about thirty calls of NumPy per sample. Planes: sums, squares of differences and the result take one "
         "pass over memory each."
     ),
     "one_hot": _FEW,
-    "peek_image_shape": "Headers of files are read in Python: 6 microseconds a picture.",
+    "peek_image_shape": "Python reads the headers of files: 6 microseconds per image.",
     "random_bbox_crop": (
-        "Windows of a whole batch are drawn together, in some forty calls of NumPy for each 4 to 32 windows a "
-        "sample; that takes 2 ms a batch."
+        "Windows of a whole batch are drawn together, in about forty calls of NumPy for each 4 to 32 windows per "
+        "sample. This takes 2 ms per batch."
     ),
     "random_crop_generator": _FEW,
     "readers.coco": _READERS,
@@ -59,8 +59,8 @@ ON_CPU: dict[str, str] = {
     "readers.sequence": _READERS,
     "readers.webdataset": _READERS,
     "resize": (
-        "Only to the nearest pixel: NumPy picks rows in 0.02 ms a picture, and then copies pixels of three bytes "
-        "one by one, in 0.2 ms. All filters are faster than DALI's."
+        "Only nearest neighbour: NumPy selects rows in 0.02 ms per image, and then copies pixels of three bytes one by "
+        "one, in 0.2 ms. All filters are faster than DALI's."
     ),
     "shapes": _FEW,
     "transforms.combine": _FEW,
@@ -73,21 +73,18 @@ ON_CPU: dict[str, str] = {
 
 _HOST = (
     "A batch costs the host 0.3 to 1 ms of Python: NumPy makes the tables that kernels read (addresses, shapes, "
-    "windows, numbers of each sample), CuPy copies and launches, threads hand the batch over. DALI's C++ takes 0.1 to "
-    "0.2 ms. It doesn't grow with the pictures, and in a pipeline it lies behind the decoding of other batches. Found "
-    "by running the same cases with a stub in CuPy's place that does nothing, so that only Python is left: on one of "
-    "the cores of another machine, that takes 0.57 times as long as the whole did here (the median), more where the "
-    "whole takes more (correlation: 0.85). Besides, times differ by up to twice from round to round, as threads of the "
-    "host make them; what the GPU itself bounds (`resize`, Lanczos) stays within 1 %."
+    "windows, numbers of each sample), CuPy copies and launches, threads pass the batch on. DALI's C++ takes 0.1 to "
+    "0.2 ms. This time doesn't grow with the images, and in a pipeline the decoding of other batches hides it. We "
+    "found it by running the same cases with a stub instead of CuPy that does nothing, so that only Python is left. On "
+    "one core of another machine, this takes 0.57 times as long as the whole did here (the median), and more if the "
+    "whole takes more (correlation: 0.85). Also, times differ by up to a factor of two from round to round, because of "
+    "the host's threads. Times that the GPU itself limits (`resize`, Lanczos) stay within 1 %."
 )
-_EACH = (
-    "As above, and more of it: arguments or shapes are worked out sample by sample, in 5 to 30 microseconds of Python "
-    "each."
-)
+_EACH = "As above, with more Python: it computes arguments or shapes sample by sample, in 5 to 30 microseconds each."
 _DRAWN = (
-    "Numbers are drawn on the CPU, by one thread of NumPy, and then copied. One number a sample takes 0.5 ms; matrices "
-    "of 100 x 100, 640,000 numbers a batch, 7 ms (uniform) and 15 ms (normal). Of these the copy is no part to speak "
-    "of: with that stub, they take about as long."
+    "One thread of NumPy draws the numbers on the CPU; then they are copied. One number per sample takes 0.5 ms. "
+    "Matrices of 100 x 100, 640,000 numbers per batch, take 7 ms (uniform) and 15 ms (normal). The copy is a "
+    "negligible part of this: with the stub mentioned above, they take about as long."
 )
 
 _HOST_ALONE = """
@@ -107,13 +104,13 @@ ON_GPU: dict[str, str] = {
     **dict.fromkeys(_HOST_ALONE.split(), _HOST),
     **dict.fromkeys(_BY_SAMPLE.split(), _EACH),
     "decoders.image_slice": (
-        "Its rounds took 3.7, 4.8 and 9.6 ms, those of DALI 3.5. Both have nvImageCodec decode, whose threads share "
-        "the cores with ours; `decoders.image_crop` decodes windows in the same way, and is as fast as DALI's."
+        "Its rounds took 3.7, 4.8 and 9.6 ms, DALI's 3.5. Both use nvImageCodec, whose threads share the cores with "
+        "ours. `decoders.image_crop` decodes windows in the same way, and is as fast as DALI's."
     ),
     "random.normal": _DRAWN,
     "random.uniform": _DRAWN,
     "resize": (
-        "Lanczos: 4.4 ms in every round, so it is the GPU. The kernel works out the weights, with sines, for every "
-        "pixel that it makes, instead of once for each column and row. The other filters: Python, as above."
+        "Lanczos: 4.4 ms in every round, so the GPU is the limit. The kernel computes the weights, with sines, for "
+        "every pixel that it makes, instead of once for each column and row. The other filters: Python, as above."
     ),
 }

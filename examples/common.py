@@ -1,4 +1,4 @@
-"""What all examples share: their options, the pictures they use by default, the measuring, the contact sheet."""
+"""Code that all examples share: options, the default images, measuring, the contact sheet."""
 
 from __future__ import annotations
 
@@ -32,53 +32,53 @@ LIMITS = {
 def make_parser(
     doc: str | None, *, epochs: int, batch_size: int = 32, image_size: int = 96, workers: bool = True
 ) -> argparse.ArgumentParser:
-    """Make a parser of the options that every example has; `doc` is the docstring of the example."""
+    """Make a parser with the options of every example; `doc` is the docstring of the example."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, metavar="FOLDER", help="your pictures; without it some are made")
+    parser.add_argument("--data", type=Path, metavar="FOLDER", help="your images; by default the example makes some")
     parser.add_argument("--device", default="auto", type=choose_device, help="auto, cpu, cuda:0, ... (%(default)s)")
     parser.add_argument("--epochs", default=epochs, type=positive, help="(%(default)s)")
     parser.add_argument("--batch-size", default=batch_size, type=positive, help="(%(default)s)")
-    parser.add_argument("--image-size", default=image_size, type=positive, help="what the network sees (%(default)s)")
+    parser.add_argument("--image-size", default=image_size, type=positive, help="input of the network (%(default)s)")
     if workers:
         parser.add_argument("--num-workers", default=2, type=int, help="processes of the dataset (%(default)s)")
     parser.add_argument("--num-threads", default=2, type=positive, help="threads of the pipeline (%(default)s)")
     parser.add_argument("--learning-rate", default=3e-3, type=float, help="(%(default)s)")
     parser.add_argument("--seed", default=0, type=int, help="of network, order and augmentation (%(default)s)")
-    parser.add_argument("--picture", type=Path, metavar="FILE", help="save one augmented batch as a picture")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="save one augmented batch as an image")
     return parser
 
 
 def positive(word: str) -> int:
     """Read a number of 1 or more."""
     if not word.isdecimal() or int(word) < 1:
-        raise argparse.ArgumentTypeError(f"{word!r} is no number of 1 or more")
+        raise argparse.ArgumentTypeError(f"{word!r} isn't an integer of 1 or more")
     return int(word)
 
 
 def choose_device(name: str) -> torch.device:
-    """Find a device by name; "auto" is the first GPU where it can be used, else the CPU."""
+    """Find a device by name; "auto" is the first GPU if it can be used, otherwise the CPU."""
     if name == "auto":
         name = "cpu" if gpu_problem() else "cuda:0"
     kind, _, number = name.partition(":")
     if name != "cpu" and (kind != "cuda" or not (number or "0").isdigit()):
-        raise argparse.ArgumentTypeError(f"{name!r} is none of auto, cpu, cuda:0, cuda:1, ...")
+        raise argparse.ArgumentTypeError(f"{name!r} isn't one of auto, cpu, cuda:0, cuda:1, ...")
     return torch.device("cpu") if name == "cpu" else torch.device("cuda", int(number or 0))
 
 
 def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Read the command line, and make torch ready for it."""
+    """Read the command line, and configure torch accordingly."""
     options = parser.parse_args()
     torch.manual_seed(options.seed)
     if options.device.type == "cpu":
-        # Training on the CPU shares it with the pipeline: threads of torch that wait for a core slow both down.
+        # Training on the CPU shares the cores with the pipeline: torch threads that wait for a core slow both down.
         torch.set_num_threads(max(1, torch.get_num_threads() - options.num_threads // 2))
     return options
 
 
 def pipeline_options(options: argparse.Namespace) -> dict[str, Any]:
-    """What every pipeline of the examples is called with, from the options of the command line."""
+    """Return the arguments of every pipeline of the examples, from the options of the command line."""
     return {
-        "decoder": "cpu" if options.device.type == "cpu" else "mixed",  # mixed: bytes on the CPU to pictures on the GPU
+        "decoder": "cpu" if options.device.type == "cpu" else "mixed",  # mixed: bytes on the CPU, images on the GPU
         "size": options.image_size,
         "batch_size": options.batch_size,
         "num_threads": options.num_threads,
@@ -88,7 +88,7 @@ def pipeline_options(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def loader_options(options: argparse.Namespace) -> dict[str, Any]:
-    """What every loader is called with. Lasting workers save their start in each epoch."""
+    """Return the arguments of every loader. Persistent workers aren't started again in each epoch."""
     return {
         "batch_size": options.batch_size,
         "num_workers": options.num_workers,
@@ -98,10 +98,10 @@ def loader_options(options: argparse.Namespace) -> dict[str, Any]:
 
 @contextmanager
 def class_folders(data: Path | None) -> Iterator[tuple[Path, Path]]:
-    """Give the folders for training and validation, each with one folder of JPEGs a class.
+    """Yield the folders for training and validation, each with one folder of JPEGs per class.
 
-    They are `train` and `val` of the user's folder. Without one, JPEGs are cut from a few photographs, into a temporary
-    folder: the class is the photograph, and validation sees regions that training does not.
+    They are `train` and `val` of the user's folder. Without such a folder, JPEGs are cut from a few photographs, into a
+    temporary folder: the class is the photograph, and validation uses regions that training doesn't.
     """
     if data is not None:
         yield data / "train", data / "val"
@@ -109,24 +109,24 @@ def class_folders(data: Path | None) -> Iterator[tuple[Path, Path]]:
     with temporary_folder() as folder:
         crops = Crops(photographs=6, train_per_photograph=32, held_out_per_photograph=10)
         total = crops.photographs * (crops.train_per_photograph + crops.held_out_per_photograph)
-        for _ in tqdm(write_crops(folder, crops), "writing JPEGs", total, unit="picture", disable=None):
+        for _ in tqdm(write_crops(folder, crops), "writing JPEGs", total, unit="image", disable=None):
             pass
         yield folder / "train", folder / "held_out"
 
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder that goes when the example ends."""
+    """Make a folder that is removed when the example ends."""
     with tempfile.TemporaryDirectory(prefix="dali-proxy-example-") as name:
         yield Path(name)
 
 
 class Meter:
-    """The progress bar of a training, and what it measures on the way.
+    """The progress bar of a training, and its measurements.
 
     Args:
         epochs: how often the loader is iterated.
-        steps: batches in one epoch; None where that isn't known.
+        steps: batches in one epoch; None if that isn't known.
         bar: whether to show the bar.
     """
 
@@ -145,11 +145,11 @@ class Meter:
             self.bar.update()
 
     def start(self) -> None:
-        """Start the clock, with the first batch: before it, processes start. Later calls do nothing."""
+        """Start the clock, at the first batch: processes start before it. Later calls do nothing."""
         self.begin = self.begin or time.perf_counter()
 
     def add(self, loss: torch.Tensor, samples: int) -> None:
-        """Take notice of one step. The loss stays on the GPU: reading it would wait for the GPU at every step."""
+        """Record one step. The loss stays on the GPU: reading it would wait for the GPU at every step."""
         self.losses.append(loss.detach())
         self.samples += samples if len(self.losses) > 1 else 0
 
@@ -160,11 +160,11 @@ class Meter:
         self.bar.close()
 
     def report(self, stats: dali_proxy.ServerStats | None, **figures: str) -> None:
-        """Print what was measured; losses are means over the first and the last tenth of the steps.
+        """Print the measurements; losses are means over the first and the last tenth of the steps.
 
         Args:
-            stats: of the server; None where there is none.
-            **figures: lines to add.
+            stats: the server's statistics; None without a server.
+            **figures: additional lines.
         """
         tenth = -(-len(self.losses) // 10)
         before, after = (torch.stack(part).mean() for part in (self.losses[:tenth], self.losses[-tenth:]))
@@ -178,18 +178,18 @@ class Meter:
         print(
             f"waited      {stats.worker_wait / total:.0%} for workers, {stats.result_wait / total:.0%} for the pipeline"
         )
-        print(f"limited by  {LIMITS.get(stats.limited_by, 'too short to tell')}")
+        print(f"limited by  {LIMITS.get(stats.limited_by, 'unknown (the run was too short)')}")
 
 
 def to_pixels(images: torch.Tensor) -> list[np.ndarray]:
-    """Undo the normalisation of a batch [N, 3, H, W]: uint8 pictures [H, W, 3]."""
+    """Undo the normalisation of a batch [N, 3, H, W]; return uint8 images [H, W, 3]."""
     mean, std = (torch.tensor(channels).view(3, 1, 1) for channels in (MEAN, STD))
     pixels = (images.detach().cpu().float() * std + mean).round().clamp(0, 255).byte()
     return list(pixels.permute(0, 2, 3, 1).numpy())
 
 
 def save_sheet(path: Path, tiles: Sequence[np.ndarray], columns: int = 8, gap: int = 4) -> None:
-    """Save pictures [H, W, 3] of one size as a grid."""
+    """Save images [H, W, 3] of one size as a grid."""
     height, width, _ = tiles[0].shape
     columns = min(columns, len(tiles))
     rows = -(-len(tiles) // columns)
@@ -198,4 +198,4 @@ def save_sheet(path: Path, tiles: Sequence[np.ndarray], columns: int = 8, gap: i
         row, column = divmod(index, columns)
         sheet.paste(Image.fromarray(tile), (gap + column * (width + gap), gap + row * (height + gap)))
     sheet.save(path)
-    print(f"picture     {path}")
+    print(f"saved       {path}")

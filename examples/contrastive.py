@@ -1,10 +1,10 @@
-"""Learn without labels, as SimCLR does: two random views of each picture, drawn by calling the proxy twice.
+"""Learn without labels, as SimCLR does: two random views of each image, made by calling the proxy twice.
 
     python examples/contrastive.py --picture views.png
     python examples/contrastive.py --data /data/pictures --image-size 224 --batch-size 512 --epochs 200
 
---data names a folder with train/ and val/, each with one folder of JPEGs a class; training ignores the classes. They
-are only used at the end: a picture is given the class of its nearest neighbour among the features.
+--data names a folder with train/ and val/, each with one folder of JPEGs per class. Training ignores the classes. They
+are used only at the end: an image gets the class of its nearest neighbour among the features.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pipeline import fn, pipeline_def, types
 
 
 class TwoViews(Dataset):
-    """Each sample is two views of one picture."""
+    """Each sample is two views of one image."""
 
     def __init__(self, folder: Path, transform: Callable[[np.ndarray], Any]) -> None:
         self.transform = transform
@@ -44,12 +44,12 @@ class TwoViews(Dataset):
 
 @pipeline_def
 def view_pipe(decoder: str, size: int):
-    """A random crop with random brightness and a random tint; whole lines of arithmetic run in the pipeline."""
+    """A random crop with random brightness and a random tint; the arithmetic runs in the pipeline."""
     encoded = fn.external_source(name="images", no_copy=True)
     images = fn.decoders.image_random_crop(encoded, device=decoder, random_area=(0.2, 1.0))
     images = fn.resize(images, size=(size, size), interp_type=types.INTERP_LINEAR)
     brightness = fn.random.uniform(range=(0.6, 1.4))
-    tint = fn.random.uniform(range=(0.8, 1.2), shape=[3])  # a factor each for red, green and blue
+    tint = fn.random.uniform(range=(0.8, 1.2), shape=[3])  # one factor each for red, green and blue
     images = images * (brightness * tint)
     return fn.crop_mirror_normalize(
         images, dtype=types.FLOAT, mean=common.MEAN, std=common.STD, mirror=fn.random.coin_flip()
@@ -59,7 +59,7 @@ def view_pipe(decoder: str, size: int):
 def nt_xent(first: torch.Tensor, second: torch.Tensor, temperature: float) -> torch.Tensor:
     """Normalised temperature-scaled cross entropy, equation 1 of https://arxiv.org/abs/2002.05709.
 
-    Of all other views in the batch, each view must find the one of the same picture.
+    Each view must find the view of the same image among all other views of the batch.
     """
     views = functional.normalize(torch.cat([first, second]), dim=1)
     similarity = views @ views.T / temperature
@@ -90,7 +90,7 @@ def train(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.Da
 def features_of(
     options: argparse.Namespace, backbone: nn.Module, loader: Iterable[Any]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Features and labels of all pictures of a loader."""
+    """Return features and labels of all images of a loader."""
     backbone.eval()
     batches = [(backbone(images.to(options.device)).cpu(), labels) for images, labels in loader]
     features, labels = (torch.cat(column) for column in zip(*batches, strict=True))

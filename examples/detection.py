@@ -1,10 +1,10 @@
-"""Train a detector: boxes go through the pipeline beside their picture, and are mirrored with it.
+"""Train a detector: boxes go through the pipeline with their image, and are mirrored with it.
 
     python examples/detection.py --picture boxes.png
     python examples/detection.py --data /data/coco --image-size 320 --epochs 50
 
---data names a folder with train/ and val/, each with images/ and instances.json (annotations as in COCO). Without it,
-objects are placed on photographs.
+--data names a folder with train/ and val/, each with images/ and instances.json (COCO annotations). Without it, the
+example places objects on photographs.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from networks import encoder
 from pipeline import fn, pipeline_def, types
 
 STRIDE = 8
-BOXES = 5  # guesses for a picture
+BOXES = 5  # guesses per image
 
 
 class Coco(Dataset):
-    """Pictures, and what is on them: float [n, 5], each centre x, centre y, width, height as parts of 1, and class."""
+    """Images and their objects: float [n, 5], with centre x, centre y, width and height as fractions, and class."""
 
     def __init__(self, folder: Path, transform: Callable[..., Any]) -> None:
         self.transform = transform
@@ -65,14 +65,14 @@ class Coco(Dataset):
 
 @pipeline_def
 def detection_pipe(decoder: str, size: int, augment: bool):
-    """Give pictures, float [3, size, size], and objects, float [n, 5]."""
+    """Return images, float [3, size, size], and objects, float [n, 5]."""
     image = fn.decoders.image(fn.external_source(name="image", no_copy=True), device=decoder)
     objects = fn.external_source(name="objects", dtype=types.FLOAT, ndim=2)
     image = fn.resize(image, size=(size, size), interp_type=types.INTERP_LINEAR)
     mirror = 0
     if augment:
         mirror = fn.random.coin_flip()
-        # x becomes 1 - x where the picture is mirrored: x + mirror * (1 - 2 * x). The other columns stay.
+        # x becomes 1 - x if the image is mirrored: x + mirror * (1 - 2 * x). The other columns don't change.
         one, two = (types.Constant(np.array([value, 0, 0, 0, 0], np.float32)) for value in (1, 2))
         objects = objects + mirror * (one - two * objects)
     return (
@@ -82,7 +82,7 @@ def detection_pipe(decoder: str, size: int, augment: bool):
 
 
 class Detector(nn.Module):
-    """For each cell of 8 x 8 pixels: logits of the classes, and a box whose centre lies in the cell."""
+    """Computes, for each cell of 8 x 8 pixels, logits of the classes and a box with its centre in the cell."""
 
     def __init__(self, classes: int) -> None:
         super().__init__()
@@ -102,10 +102,10 @@ class Detector(nn.Module):
 
 
 def loss_of(logits: torch.Tensor, boxes: torch.Tensor, objects: Iterable[torch.Tensor]) -> torch.Tensor:
-    """Focal loss of the classes of all cells, and the distance of boxes in cells that hold the centre of an object."""
+    """Return the focal loss of all cells' classes, plus the distance of boxes in cells with an object's centre."""
     targets, distances = torch.zeros_like(logits), []
     height, width = logits.shape[2:]
-    for index, rows in enumerate(objects):  # a tensor [n, 5] for each picture, n may differ
+    for index, rows in enumerate(objects):  # a tensor [n, 5] for each image, n may differ
         for row in rows.to(logits.device):
             x, y = (int(row[i].clamp(0, 0.999) * extent) for i, extent in ((0, width), (1, height)))
             targets[index, int(row[4]), y, x] = 1
@@ -119,7 +119,7 @@ def loss_of(logits: torch.Tensor, boxes: torch.Tensor, objects: Iterable[torch.T
 
 @torch.no_grad()
 def detect(network: nn.Module, images: torch.Tensor) -> list[torch.Tensor]:
-    """Find the best boxes of each picture, [BOXES, 5]."""
+    """Find the best boxes of each image, [BOXES, 5]."""
     logits, boxes = network(images)
     peaks = torch.where(logits == functional.max_pool2d(logits, 3, stride=1, padding=1), logits, -torch.inf)
     places = peaks.flatten(1).topk(BOXES).indices
@@ -129,7 +129,7 @@ def detect(network: nn.Module, images: torch.Tensor) -> list[torch.Tensor]:
 
 
 def iou(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Intersection over union of boxes [n, 1 or m, 5] that are given by centre and size."""
+    """Return the intersection over union of boxes [n, 1 or m, 5], given by centre and size."""
     low = torch.maximum(a[..., :2] - a[..., 2:4] / 2, b[..., :2] - b[..., 2:4] / 2)
     high = torch.minimum(a[..., :2] + a[..., 2:4] / 2, b[..., :2] + b[..., 2:4] / 2)
     shared = (high - low).clamp(min=0).prod(dim=-1)
@@ -137,7 +137,7 @@ def iou(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def recall(options: argparse.Namespace, network: nn.Module, loader: Iterable[Any]) -> float:
-    """Tell which part of the objects is among the guesses: right class, IoU of 0.5 at least."""
+    """Return the fraction of objects among the guesses: correct class, IoU of at least 0.5."""
     network.eval()
     hits = total = 0
     for images, objects in loader:
@@ -149,7 +149,7 @@ def recall(options: argparse.Namespace, network: nn.Module, loader: Iterable[Any
 
 
 def draw(images: torch.Tensor, objects: Iterable[torch.Tensor]) -> list[np.ndarray]:
-    """The pictures with boxes around their objects, a colour a class."""
+    """Draw boxes around the objects of images, one colour per class."""
     tiles = []
     for pixels, rows in zip(common.to_pixels(images), objects, strict=True):
         tile = Image.fromarray(pixels)
@@ -189,7 +189,7 @@ def main() -> None:
         val_server = stack.enter_context(dali_proxy.DALIServer(detection_pipe(augment=False, **pipe_options)))
         val_set = Coco(folder / "val", transform=val_server.proxy)
         score = recall(options, network, dali_proxy.DataLoader(val_server, val_set, **loader_options))
-    meter.report(stats, recall=f"{score:.1%} at IoU 0.5 with {BOXES} boxes a picture, on {len(val_set)} pictures")
+    meter.report(stats, recall=f"{score:.1%} at IoU 0.5 with {BOXES} boxes per image, on {len(val_set)} images")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Train on a Hugging Face dataset as it is: the proxy goes where a transform goes, into `with_transform`.
+"""Train on a Hugging Face dataset without changing it: pass the proxy as a transform to `with_transform`.
 
     python examples/huggingface.py
     python examples/huggingface.py --data /data/imagenet --image-size 224 --batch-size 256
 
---data names a folder with train/ and val/, each with one folder of JPEGs a class, for the builder "imagefolder". Any
-dataset with a column of pictures works the same way, for example load_dataset("beans").
+--data names a folder with train/ and val/, each with one folder of JPEGs per class, for the builder "imagefolder". Any
+dataset with a column of images works the same way, for example load_dataset("beans").
 
 Needs the package datasets.
 """
@@ -16,7 +16,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("HF_HUB_OFFLINE", "1")  # the pictures are here
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # the images are local
 
 import datasets
 import torch
@@ -29,9 +29,10 @@ from networks import classifier
 
 
 class EncodedImages:
-    """A transform of rows: it hands each encoded picture to the proxy, the labels stay.
+    """A transform of rows: it passes each encoded image to the proxy and keeps the labels.
 
-    A class at the top of a module rather than a lambda: datasets takes a fingerprint of transforms by pickling them.
+    This is a class of the module and not a lambda, because datasets computes a fingerprint of transforms by pickling
+    them.
     """
 
     def __init__(self, proxy: dali_proxy.Proxy) -> None:
@@ -42,12 +43,12 @@ class EncodedImages:
 
 
 def encoded_bytes(image: dict[str, Any]) -> bytes:
-    """The bytes of a picture that was not decoded; datasets of local files hold paths instead."""
+    """Return the bytes of an image that wasn't decoded; datasets of local files have paths instead."""
     return image["bytes"] or Path(image["path"]).read_bytes()
 
 
 def load(folder: Path, cache: Path) -> datasets.Dataset:
-    """Load a folder of class folders; columns "image" and "label"."""
+    """Load a folder of class folders, with the columns "image" and "label"."""
     dataset = datasets.load_dataset("imagefolder", data_dir=str(folder), split="train", cache_dir=str(cache))
     return dataset.cast_column("image", datasets.Image(decode=False))  # the pipeline decodes
 
@@ -57,7 +58,7 @@ def train(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.Da
     meter = common.Meter(options.epochs, len(loader))
     network.train()
     for _ in range(options.epochs):
-        for batch in meter.follow(loader):  # a mapping, as the rows of the dataset are
+        for batch in meter.follow(loader):  # a mapping, like the rows of the dataset
             loss = nn.functional.cross_entropy(
                 network(batch["image"].to(options.device)), batch["label"].to(options.device)
             )
@@ -71,7 +72,7 @@ def train(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.Da
 
 @torch.no_grad()
 def accuracy(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.DataLoader) -> float:
-    """Tell which part of the pictures is told right, 0 to 1."""
+    """Return the fraction of images that are classified correctly."""
     network.eval()
     right = [network(batch["image"].to(options.device)).argmax(dim=1).cpu() == batch["label"] for batch in loader]
     return float(torch.cat(right).float().mean())

@@ -1,9 +1,9 @@
-"""Train a classifier as on ImageNet: random-resized crops, mirroring, mixed precision, centre crops for validation.
+"""Train an ImageNet-style classifier: random-resized crops, mirroring, mixed precision, centre crops for validation.
 
     python examples/imagenet.py
     python examples/imagenet.py --data /data/imagenet --image-size 224 --batch-size 256 --epochs 90 --num-threads 8
 
---data names a folder with train/ and val/, each with one folder of JPEGs a class.
+--data names a folder with train/ and val/, each with one folder of JPEGs per class.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pipeline import fn, pipeline_def, types
 
 
 class ImageFolder(Dataset):
-    """An ordinary dataset: it reads a file, hands the bytes to a transform, and gives the label beside it."""
+    """An ordinary dataset: it reads a file, passes the bytes to a transform, and returns the result with the label."""
 
     def __init__(self, folder: Path, transform: Callable[[np.ndarray], Any]) -> None:
         self.transform = transform
@@ -63,7 +63,7 @@ def validation_pipe(decoder: str, size: int):
 
 
 def train(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.DataLoader) -> common.Meter:
-    """Train with mixed precision. float16 needs its gradients scaled; bfloat16 does not."""
+    """Train with mixed precision. float16 needs scaled gradients; bfloat16 doesn't."""
     device = options.device
     optimizer = torch.optim.AdamW(network.parameters(), lr=options.learning_rate, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -89,7 +89,7 @@ def train(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.Da
 
 @torch.no_grad()
 def accuracy(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.DataLoader) -> float:
-    """Tell which part of the pictures is told right, 0 to 1."""
+    """Return the fraction of images that are classified correctly."""
     network.eval()
     right = total = 0
     for images, labels in loader:
@@ -112,7 +112,7 @@ def main() -> None:
     )
     options = common.parse(parser)
     pipe_options, loader_options = common.pipeline_options(options), common.loader_options(options)
-    # A server for each pipeline. Both run during the whole training, so that every epoch may be validated.
+    # One server for each pipeline. Both run during the whole training, so that you can validate every epoch.
     with (
         common.class_folders(options.data) as (train_folder, val_folder),
         dali_proxy.DALIServer(training_pipe(**pipe_options)) as train_server,

@@ -1,10 +1,10 @@
-"""Train with Lightning: servers belong to a LightningDataModule, which starts them in setup and stops them in teardown.
+"""Train with Lightning: a LightningDataModule owns the servers, starts them in setup and stops them in teardown.
 
     python examples/lightning_trainer.py
     python examples/lightning_trainer.py --data /data/imagenet --image-size 224 --batch-size 256 --epochs 90
 
---data names a folder with train/ and val/, each with one folder of JPEGs a class. The dataset and the pipelines are
-those of imagenet.py.
+--data names a folder with train/ and val/, each with one folder of JPEGs per class. The dataset and the
+pipelines come from imagenet.py.
 
 Needs the package lightning.
 """
@@ -59,7 +59,7 @@ class Pictures(lightning.LightningDataModule):
 
 
 class Classifier(lightning.LightningModule):
-    """An ordinary LightningModule: nothing in it knows where the batches come from."""
+    """An ordinary LightningModule: it doesn't know where the batches come from."""
 
     def __init__(self, classes: int, learning_rate: float) -> None:
         super().__init__()
@@ -84,10 +84,10 @@ class Classifier(lightning.LightningModule):
 
 
 class Measure(Callback):
-    """Notes losses and speed, and before the server of the training stops, what limited it."""
+    """Records losses, speed and, before the training's server stops, its statistics."""
 
     def on_train_start(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
-        self.meter = common.Meter(trainer.max_epochs, steps=None, bar=False)  # Lightning has a bar of its own
+        self.meter = common.Meter(trainer.max_epochs, steps=None, bar=False)  # Lightning has its own bar
 
     def on_train_batch_end(
         self, trainer: lightning.Trainer, module: lightning.LightningModule, outputs: Any, batch: Any, _: int

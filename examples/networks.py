@@ -1,4 +1,4 @@
-"""Small networks, so that the examples train in seconds. Yours go in their place."""
+"""Small networks, so that the examples train in seconds. Replace them by your own."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def convolution(channels: int, width: int, stride: int = 1) -> nn.Sequential:
 
 
 def encoder(widths: tuple[int, ...] = (16, 32, 64, 128)) -> nn.Sequential:
-    """Pictures [N, 3, H, W] to features [N, widths[-1], H / 2**n, W / 2**n], where n is the number of widths."""
+    """Images [N, 3, H, W] to features [N, widths[-1], H / 2**n, W / 2**n], where n is the number of widths."""
     channels = (3, *widths[:-1])
     return nn.Sequential(*(convolution(a, b, stride=2) for a, b in zip(channels, widths, strict=True)))
 
 
 def classifier(classes: int, width: int = 128) -> nn.Sequential:
-    """Pictures [N, 3, H, W] to logits [N, classes]."""
+    """Images [N, 3, H, W] to logits [N, classes]."""
     return nn.Sequential(encoder(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, classes))
 
 
 class UNet(nn.Module):
-    """Pictures [N, 3, H, W] to logits [N, classes, H, W]; H and W are multiples of 8."""
+    """Images [N, 3, H, W] to logits [N, classes, H, W]; H and W are multiples of 8."""
 
     def __init__(self, classes: int, widths: tuple[int, int, int] = (16, 32, 64)) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class UNet(nn.Module):
 
 
 class SuperResolution(nn.Module):
-    """Frames [N, channels, H, W] to what an enlargement lacks, [N, 3, scale * H, scale * W]; at first nothing."""
+    """Frames [N, channels, H, W] to the error of an enlargement, [N, 3, scale * H, scale * W]; zero before training."""
 
     def __init__(self, channels: int, scale: int, width: int = 32, blocks: int = 2) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class SuperResolution(nn.Module):
         nn.init.zeros_(self.last.bias)
 
     def forward(self, frames: torch.Tensor) -> torch.Tensor:
-        seen = self.first(4 * (frames - frames.mean((2, 3), keepdim=True)))  # what matters is how pixels differ
+        seen = self.first(4 * (frames - frames.mean((2, 3), keepdim=True)))  # only the differences of pixels matter
         for block in self.blocks:
             seen = seen + block(seen)
         return self.enlarge(self.last(seen))

@@ -1,11 +1,11 @@
-"""Stop a training at any batch and go on later, as if nothing had happened: the same pictures, the same losses.
+"""Stop a training at any batch and resume it later, with the same images and the same losses as without the stop.
 
     python examples/resume.py --stop-after 5 --checkpoint training.pt
     python examples/resume.py --checkpoint training.pt --num-workers 1
 
-The checkpoint has the loader's state beside those of network and optimizer. The second run begins in the middle of the
-epoch: what was trained on is not read again. It may have another number of workers. It also works after Ctrl-C or a
-crash, from the last checkpoint: one is written every --save-every batches.
+The checkpoint has the states of the loader, the network and the optimizer. The second run starts in the middle of the
+epoch, and doesn't read earlier samples again. It may have another number of workers. You can also resume after Ctrl-C
+or a crash, from the last checkpoint: one is written every --save-every batches.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from networks import classifier
 
 
 class Checkpoint:
-    """All that a training is made of, in one file."""
+    """The complete state of a training, in one file."""
 
     def __init__(self, path: Path | None, **parts: nn.Module | torch.optim.Optimizer | dali_proxy.DataLoader) -> None:
         self.path = path
@@ -37,17 +37,17 @@ class Checkpoint:
         state.update(losses=losses, random=torch.get_rng_state())
         beside = self.path.with_suffix(".new")
         torch.save(state, beside)
-        os.replace(beside, self.path)  # there is a whole one at any moment
+        os.replace(beside, self.path)  # so there is always a complete file
 
     def load(self) -> list[torch.Tensor]:
-        """Bring all parts to where they were; return the losses so far, none where nothing was saved."""
+        """Restore all parts; return the losses so far, an empty list if nothing was saved."""
         if self.path is None or not self.path.exists():
             return []
         state = torch.load(self.path)
         for name, part in self.parts.items():
             part.load_state_dict(state[name])
         torch.set_rng_state(state["random"])
-        print(f"going on    after batch {len(state['losses'])}")
+        print(f"resumed     after batch {len(state['losses'])}")
         return state["losses"]
 
 
@@ -58,7 +58,7 @@ def train(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.Da
     meter.losses = checkpoint.load()
     network.train()
     for _ in range(loader.state_dict()["epoch"], options.epochs):
-        for images, labels in meter.follow(loader):  # of the first epoch, the batches that are left
+        for images, labels in meter.follow(loader):  # in the first epoch, the remaining batches
             loss = nn.functional.cross_entropy(network(images.to(options.device)), labels.to(options.device))
             optimizer.zero_grad()
             loss.backward()
@@ -76,9 +76,9 @@ def train(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.Da
 
 def main() -> None:
     parser = common.make_parser(__doc__, epochs=4)
-    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="save there, and go on from there if it exists")
+    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="save there; resume from there if it exists")
     parser.add_argument("--save-every", default=20, type=int, metavar="BATCHES", help="(%(default)s)")
-    parser.add_argument("--stop-after", type=int, metavar="BATCHES", help="stop there, as if interrupted")
+    parser.add_argument("--stop-after", type=int, metavar="BATCHES", help="stop after this batch, as if interrupted")
     options = common.parse(parser)
     pipe_options, loader_options = common.pipeline_options(options), common.loader_options(options)
     with (

@@ -1,7 +1,7 @@
-"""Pictures for segmentation and detection: photographs with objects placed on them, so that masks and boxes are exact.
+"""Images for segmentation and detection: objects are placed on photographs, so that masks and boxes are exact.
 
-An object is an ellipse or a polygon cut from another photograph; its class is the photograph. Backgrounds of the
-validation pictures appear in none of the training pictures.
+An object is an ellipse or a polygon cut from another photograph; its class is the photograph. The backgrounds of the
+validation images don't occur in training images.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ TRAIN, VAL = 144, 36
 
 
 def write_scenes(folder: Path, seed: int = 0) -> None:
-    """Write train/ and val/, each with images/*.jpg, masks/*.png (0 is background) and boxes as in COCO."""
+    """Write train/ and val/, each with images/*.jpg, masks/*.png (0 is background) and boxes in COCO's format."""
     photographs = []
     for path in photograph_paths(12).values():
         with Image.open(path) as opened:
             photographs.append(opened.convert("RGB"))
     textures, backgrounds = photographs[-len(CLASSES) :], photographs[: -len(CLASSES)]
-    with tqdm(total=TRAIN + VAL, desc="writing scenes", unit="picture", disable=None) as bar:
+    with tqdm(total=TRAIN + VAL, desc="writing scenes", unit="image", disable=None) as bar:
         for split, count, choice in (("train", TRAIN, backgrounds[:-2]), ("val", VAL, backgrounds[-2:])):
             (folder / split / "images").mkdir(parents=True)
             (folder / split / "masks").mkdir()
@@ -46,9 +46,9 @@ def write_scenes(folder: Path, seed: int = 0) -> None:
 
 
 def scene(background: Image.Image, textures: list[Image.Image], dice: random.Random) -> tuple[Image.Image, Image.Image]:
-    """Place one object of each of one to three classes; the mask has the number of the class, from 1."""
+    """Place one object each of one to three classes; the mask has the number of the class, from 1."""
     image, mask = cut(background, SIZE, dice), Image.new("L", SIZE)
-    columns = dice.sample(range(len(textures)), len(textures))  # a third of the width each, so they never overlap
+    columns = dice.sample(range(len(textures)), len(textures))  # each gets a third of the width, so they never overlap
     for label in dice.sample(range(len(textures)), dice.randint(1, len(textures))):
         width, height = dice.randint(40, SIZE[0] // 3 - 2), dice.randint(40, 100)
         left = columns[label] * SIZE[0] // 3 + dice.randint(0, SIZE[0] // 3 - width)
@@ -80,7 +80,7 @@ def outline(pen: ImageDraw.ImageDraw, width: int, height: int, dice: random.Rand
 
 
 def boxes_of(mask: np.ndarray) -> Iterator[tuple[int, list[int]]]:
-    """Each class in a mask with the box around it: left, top, width, height."""
+    """Yield each class in a mask with its box: left, top, width, height."""
     for label in range(1, len(CLASSES) + 1):
         ys, xs = np.nonzero(mask == label)
         if len(xs):
@@ -89,7 +89,7 @@ def boxes_of(mask: np.ndarray) -> Iterator[tuple[int, list[int]]]:
 
 
 def as_coco(boxes: list[list[tuple[int, list[int]]]]) -> dict[str, list[dict[str, object]]]:
-    """Annotations as in COCO's instances files."""
+    """Return annotations in the format of COCO's instances files."""
     names = [f"{number:04}.jpg" for number in range(len(boxes))]
     return {
         "images": [{"id": i, "file_name": name, "width": SIZE[0], "height": SIZE[1]} for i, name in enumerate(names)],

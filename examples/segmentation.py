@@ -1,10 +1,10 @@
-"""Train a segmentation network: two inputs a sample, a picture and its mask, which get the same random crop.
+"""Train a segmentation network: each sample is an image and its mask, which get the same random crop.
 
     python examples/segmentation.py --picture masks.png
     python examples/segmentation.py --data /data/streets --classes 19 --image-size 512
 
 --data names a folder with train/ and val/, each with images/ (JPEG, PNG) and masks/ (PNG of the same name, whose pixels
-are numbers of classes). Without it, objects are placed on photographs.
+are class numbers). Without it, the example places objects on photographs.
 
 Masks with a palette (VOC, DAVIS) must be decoded in the dataset: see `Pairs`.
 """
@@ -30,7 +30,7 @@ from pipeline import fn, pipeline_def, types
 
 
 class Pairs(Dataset):
-    """Pictures and masks of the same names, as encoded bytes."""
+    """Images and masks with the same names, as encoded bytes."""
 
     def __init__(self, folder: Path, transform: Callable[..., Any]) -> None:
         self.transform = transform
@@ -41,8 +41,8 @@ class Pairs(Dataset):
         return len(self.images)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        # Two inputs go in by name, and each of the two outputs has a placeholder. A PNG with a palette holds indices,
-        # but a decoder gives colours, whose grey is another class: for such masks, pass PIL's
+        # The two inputs are passed by name, and each of the two outputs has a placeholder. A PNG with a palette holds
+        # indices, but a decoder gives colours, whose grey is another class: for such masks, pass PIL's
         # `np.asarray(Image.open(path))[..., None]`, and leave `fn.decoders.image(mask)` out of both pipelines.
         image, mask = self.transform(
             image=np.fromfile(self.images[index], np.uint8), mask=np.fromfile(self.masks[index], np.uint8)
@@ -52,10 +52,10 @@ class Pairs(Dataset):
 
 @pipeline_def
 def training_pipe(decoder: str, size: int):
-    """Give pictures, float [3, size, size], and masks, uint8 [size, size, 1]."""
+    """Return images, float [3, size, size], and masks, uint8 [size, size, 1]."""
     encoded = fn.external_source(name="image", no_copy=True)
     encoded_mask = fn.external_source(name="mask", no_copy=True)
-    # What is random is drawn once and used for both.
+    # Random numbers are drawn once and used for both.
     anchor, shape = fn.random_crop_generator(fn.peek_image_shape(encoded), random_area=(0.3, 1.0))
     mirror = fn.random.coin_flip()
 
@@ -66,7 +66,7 @@ def training_pipe(decoder: str, size: int):
 
     mask = fn.decoders.image(encoded_mask, device=decoder, output_type=types.GRAY)
     mask = fn.slice(mask, start=anchor, shape=shape, axes=[0, 1])
-    # Nearest neighbour: the number between two classes is a third class.
+    # Nearest neighbour, because interpolating the numbers of two classes would give a third class.
     mask = fn.resize(mask, size=(size, size), interp_type=types.INTERP_NN)
     mask = fn.flip(mask, horizontal=mirror)
     return image, mask
@@ -74,7 +74,7 @@ def training_pipe(decoder: str, size: int):
 
 @pipeline_def
 def validation_pipe(decoder: str, size: int):
-    """The same without anything random: the whole picture."""
+    """The same without random numbers: the whole image."""
     image = fn.decoders.image(fn.external_source(name="image", no_copy=True), device=decoder)
     mask = fn.external_source(name="mask", no_copy=True)
     mask = fn.decoders.image(mask, device=decoder, output_type=types.GRAY)
@@ -101,7 +101,7 @@ def train(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.Da
 
 @torch.no_grad()
 def mean_iou(options: argparse.Namespace, network: nn.Module, loader: Iterable[Any]) -> float:
-    """Intersection over union of each class but the background, over all pixels; their mean."""
+    """Return the mean intersection over union of all classes except the background, over all pixels."""
     network.eval()
     counts = torch.zeros(options.classes, options.classes, dtype=torch.long)  # [truth, guess]
     for images, masks in loader:
@@ -114,7 +114,7 @@ def mean_iou(options: argparse.Namespace, network: nn.Module, loader: Iterable[A
 
 
 def overlay(images: torch.Tensor, masks: torch.Tensor) -> list[np.ndarray]:
-    """Tint the pictures where their masks are not background."""
+    """Tint the images where their masks aren't background."""
     colours = np.array([(0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255)], np.uint8)
     tiles = []
     for pixels, mask in zip(common.to_pixels(images), masks[..., 0].cpu().numpy(), strict=True):
@@ -144,7 +144,7 @@ def main() -> None:
         val_server = stack.enter_context(dali_proxy.DALIServer(validation_pipe(**pipe_options)))
         val_set = Pairs(folder / "val", transform=val_server.proxy)
         score = mean_iou(options, network, dali_proxy.DataLoader(val_server, val_set, **loader_options))
-    meter.report(stats, IoU=f"{score:.1%}, mean of the classes on {len(val_set)} pictures")
+    meter.report(stats, IoU=f"{score:.1%}, mean of the classes on {len(val_set)} images")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Train video super-resolution: three small frames become one of twice the size, compared with bicubic enlargement.
+"""Train video super-resolution: three small frames become one of twice the size; compare with bicubic enlargement.
 
     python examples/video_superres.py --picture superres.png
     python examples/video_superres.py --data /data/clips --image-size 256 --epochs 100 --device cuda:0
 
---data names a folder with train/ and val/, each with videos. Without it, clips are made that pan and zoom over
-photographs; those for validation show other photographs. The reader brings the data, so there is neither a dataset nor
+--data names a folder with train/ and val/, each with videos. Without it, the example makes clips that pan and zoom over
+photographs; validation uses other photographs. The reader provides the data, so the example needs neither a dataset nor
 a server: an iterator over the pipeline is the loader.
 """
 
@@ -31,21 +31,21 @@ from networks import SuperResolution
 from pipeline import fn, pipeline_def, types
 
 SCALE = 2
-FRAMES = 3  # of a sequence; the network makes the one in the middle
+FRAMES = 3  # per sequence; the network makes the one in the middle
 CLIP_SIZE = (192, 144)
 CLIP_FRAMES = 24
-CLIPS = 36  # over 12 photographs, every fourth of which is for validation
+CLIPS = 36  # from 12 photographs; every fourth is for validation
 PHOTOGRAPHS = 12
 
 
 @pipeline_def
 def training_pipe(device: str, files: list[str], size: int):
-    """Give sequences, float [3, FRAMES, size, size] with values of 0 to 255."""
+    """Return sequences, float [3, FRAMES, size, size] with values from 0 to 255."""
     frames = fn.readers.video(
         device=device,
         filenames=files,
         sequence_length=FRAMES,
-        step=2,  # sequences overlap: each frame is the middle of one, or beside it
+        step=2,  # sequences overlap: each frame is in the middle of one, or next to the middle
         random_shuffle=True,
         pad_last_batch=True,
         name="Reader",
@@ -62,7 +62,7 @@ def training_pipe(device: str, files: list[str], size: int):
 
 @pipeline_def
 def validation_pipe(device: str, files: list[str]):
-    """The same of whole frames, in order."""
+    """The same with whole frames, in order."""
     frames = fn.readers.video(
         device=device, filenames=files, sequence_length=FRAMES, pad_last_batch=True, name="Reader"
     )
@@ -104,7 +104,7 @@ def write_clip(path: Path, photograph: Image.Image, dice: random.Random) -> None
 
 
 def split_frames(frames: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what the network sees, [N, 3 * FRAMES, H / 2, W / 2], and what it should make of it, [N, 3, H, W]."""
+    """Return the network's input, [N, 3 * FRAMES, H / 2, W / 2], and its target, [N, 3, H, W]."""
     height, width = (extent // SCALE * SCALE for extent in frames.shape[-2:])
     frames = frames[..., :height, :width].transpose(1, 2) / 255  # NFCHW
     truth = frames[:, FRAMES // 2]
@@ -114,7 +114,7 @@ def split_frames(frames: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def bicubic(seen: torch.Tensor) -> torch.Tensor:
-    """Enlarge the frame in the middle as any program does."""
+    """Enlarge the frame in the middle by bicubic interpolation."""
     middle = seen.unflatten(1, (FRAMES, 3))[:, FRAMES // 2]
     return nn.functional.interpolate(middle, scale_factor=SCALE, mode="bicubic").clamp(0, 1)
 
@@ -133,7 +133,7 @@ def train(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.DA
             loss.backward()
             optimizer.step()
             schedule.step()
-            # Told as a part of what bicubic enlargement misses: some sequences are harder than others.
+            # Relative to the error of bicubic enlargement, because some sequences are harder than others.
             meter.add(loss / nn.functional.l1_loss(plain, truth).clamp(min=1e-6), len(seen))
     meter.close()
     return meter
@@ -143,9 +143,9 @@ def train(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.DA
 def compare(
     options: argparse.Namespace, network: nn.Module, loader: Iterable[list[dict[str, torch.Tensor]]]
 ) -> tuple[float, float, list[np.ndarray]]:
-    """Return the PSNR of the network and of bicubic enlargement over all frames, in dB, and pictures of some of them.
+    """Return the PSNR of the network and of bicubic enlargement over all frames, in dB, and images of a few frames.
 
-    The pictures are three each: input, output, truth.
+    There are three images per frame: input, output, truth.
     """
     errors, tiles = [], []
     for batch in loader:

@@ -1,10 +1,10 @@
-"""Train on tar files with webdataset as it is: the proxy goes where a decoder goes, into `map_tuple`.
+"""Train on tar files with an unchanged webdataset: pass the proxy to `map_tuple` in place of a decoder.
 
     python examples/webdataset_shards.py
     python examples/webdataset_shards.py --data /data/shards --classes 1000 --image-size 224 --batch-size 256
 
 --data names a folder with train/ and val/, each with *.tar files of samples with the members NAME.jpg and NAME.cls (the
-number of the class). Without it, shards of a few photographs are written.
+number of the class). Without it, the example writes shards from a few photographs.
 
 Needs the package webdataset.
 """
@@ -24,11 +24,11 @@ import dali_proxy
 from imagenet import ImageFolder, training_pipe, validation_pipe
 from networks import classifier
 
-SHARDS = 4  # at least as many as there are workers: each worker reads shards of its own
+SHARDS = 4  # at least as many as there are workers: each worker reads different shards
 
 
 def write_shards(pictures: Path, folder: Path) -> int:
-    """Write a folder of class folders into tar files, in turn, and return the number of classes."""
+    """Distribute a folder of class folders over tar files, and return the number of classes."""
     folder.mkdir(parents=True)
     source = ImageFolder(pictures, transform=bytes)
     for shard in range(SHARDS):
@@ -40,7 +40,7 @@ def write_shards(pictures: Path, folder: Path) -> int:
 
 
 def read_shards(folder: Path, proxy: dali_proxy.Proxy, *, shuffle: bool, seed: int) -> webdataset.WebDataset:
-    """Read samples from all tar files of a folder: encoded pictures go to the proxy, labels become numbers."""
+    """Read samples from all tar files of a folder: the proxy gets the encoded images, labels become numbers."""
     shards = sorted(str(path) for path in folder.glob("*.tar"))
     dataset = webdataset.WebDataset(shards, shardshuffle=len(shards) if shuffle else False, seed=seed)
     if shuffle:
@@ -65,7 +65,7 @@ def train(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.Da
 
 @torch.no_grad()
 def accuracy(options: argparse.Namespace, network: nn.Module, loader: dali_proxy.DataLoader) -> tuple[float, int]:
-    """Tell which part of the pictures is told right, 0 to 1, and how many there are."""
+    """Return the fraction of images that are classified correctly, and the number of images."""
     network.eval()
     batches = [network(images.to(options.device)).argmax(dim=1).cpu() == labels for images, labels in loader]
     right = torch.cat(batches)
@@ -74,7 +74,7 @@ def accuracy(options: argparse.Namespace, network: nn.Module, loader: dali_proxy
 
 def main() -> None:
     parser = common.make_parser(__doc__, epochs=8)
-    parser.add_argument("--classes", type=int, help="in the files that --data names")
+    parser.add_argument("--classes", type=int, help="number of classes in --data")
     options = common.parse(parser)
     if options.data and not options.classes:
         parser.error("--data needs --classes")

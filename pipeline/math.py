@@ -51,7 +51,7 @@ def _function(name: str, operands: str, doc: str) -> Callable[..., DataNode]:
 
     def function(*inputs: Any) -> DataNode:
         if len(inputs) != count:
-            raise TypeError(f"math.{name}() takes {count} operands ({operands}), {len(inputs)} given")
+            raise TypeError(f"math.{name}() takes {count} operands ({operands}), but {len(inputs)} were given")
         made = apply_operator("arithmetic", inputs, {"operation": name})
         assert isinstance(made, DataNode)
         return made
@@ -70,13 +70,13 @@ atan = _function("atan", "x", "Arc tangent, in radians.")
 atan2 = _function("atan2", "y x", "Angle of the point (x, y), in radians.")
 atanh = _function("atanh", "x", "Inverse hyperbolic tangent.")
 cbrt = _function("cbrt", "x", "Cube root.")
-ceil = _function("ceil", "x", "Smallest whole number that is not less.")
-clamp = _function("clamp", "x low high", "The value, kept between two limits.")
+ceil = _function("ceil", "x", "Smallest integer that is not less.")
+clamp = _function("clamp", "x low high", "The value, clamped to two limits.")
 cos = _function("cos", "x", "Cosine of an angle in radians.")
 cosh = _function("cosh", "x", "Hyperbolic cosine.")
 exp = _function("exp", "x", "e to the power of the operand.")
 fabs = _function("fabs", "x", "Absolute value, as a float.")
-floor = _function("floor", "x", "Largest whole number that is not greater.")
+floor = _function("floor", "x", "Largest integer that is not greater.")
 fpow = _function("fpow", "base exponent", "Power, as a float.")
 log = _function("log", "x", "Natural logarithm.")
 log10 = _function("log10", "x", "Decimal logarithm.")

@@ -256,7 +256,7 @@ class Constant:
             elif array.dtype in (np.int64, np.uint64):
                 narrow = array.astype(np.int32)
                 if not np.array_equal(narrow, array):
-                    raise ArgumentOverflowError(f"{self.value!r} does not fit into int32: give the constant a dtype")
+                    raise ArgumentOverflowError(f"{self.value!r} doesn't fit into int32: give the constant a dtype")
                 array = narrow
         to_dali_type(array.dtype)  # refuses objects and strings
         if self.shape is not None:

@@ -67,7 +67,7 @@ def fill(batch: Sequence[T], batch_size: int, first: Sequence[T], padded: bool) 
         ([7, 7], [7, 1])
     """
     if not batch:
-        raise ArgumentValueError("there is nothing to fill")
+        raise ArgumentValueError("there are no samples to fill with")
     more: Iterator[T] = cycle(batch[-1:] if padded else first)
     return list(islice(chain(batch, more), batch_size))
 
@@ -127,14 +127,14 @@ def loader_drops_last(policy: LastBatchPolicy, options: Mapping[str, Any], itera
     """
     if options.get("batch_sampler") is not None or options.get("batch_size", 1) is None:
         raise ArgumentMismatchError(
-            "last_batch_policy needs a batch_size: a batch_sampler, or the data set with batch_size=None, "
-            "decides by itself what the last batch is"
+            "last_batch_policy needs a batch_size: a batch_sampler, or the dataset with batch_size=None, determines "
+            "the last batch by itself"
         )
     if options.get("drop_last") and policy is not LastBatchPolicy.DROP:
-        raise ArgumentMismatchError(f"drop_last=True contradicts last_batch_policy={policy}: give one of them")
+        raise ArgumentMismatchError(f"drop_last=True contradicts last_batch_policy={policy}: pass only one of them")
     if iterable and policy is LastBatchPolicy.FILL:
         raise ArgumentMismatchError(
-            "LastBatchPolicy.FILL needs a data set with indices; an iterable one ends by itself, in each worker: "
-            "let it yield as many samples as you want, or use PARTIAL or DROP"
+            "LastBatchPolicy.FILL needs a dataset with indices; an iterable one ends by itself in each worker: let it "
+            "yield the number of samples that you want, or use PARTIAL or DROP"
         )
     return policy is LastBatchPolicy.DROP

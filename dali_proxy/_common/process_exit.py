@@ -14,8 +14,8 @@ from dali_proxy.errors import ProxyError, WorkerDiedError
 __all__ = ["dead_worker", "hanging_worker", "how_ended"]
 
 _HINTS = {
-    signal.SIGKILL: "; where nobody did so by hand, the system was out of memory (dmesg tells)",
-    signal.SIGBUS: "; shared memory is full, perhaps: torch's workers use /dev/shm for tensors",
+    signal.SIGKILL: "; if nobody killed it by hand, the system was out of memory (see dmesg)",
+    signal.SIGBUS: "; perhaps shared memory is full: torch's workers use /dev/shm for tensors",
 }
 _PATIENCE = 0.5  # seconds between what a socket tells of a process's end and what its parent can know
 
@@ -59,7 +59,7 @@ def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) 
         return None
     advice = _advice(workers)
     _end(workers)
-    died = WorkerDiedError(f"{'; '.join(dead)}. The batches that it was making are lost: begin the epoch again{advice}")
+    died = WorkerDiedError(f"{'; '.join(dead)}. The batches that it was making are lost: start the epoch again{advice}")
     died.__cause__ = error
     return died
 
@@ -69,10 +69,10 @@ def _advice(workers: Sequence[BaseProcess]) -> str:
     ended = [worker for worker in workers if (worker.exitcode or 0) > 0]
     if not ended:
         return ""
-    advice = ". What it printed says why it ended"
+    advice = ". See its output for the reason"
     if getattr(ended[0], "_start_method", "fork") == "fork":  # multiprocessing has no public name for it
         return advice
-    return f'{advice}; a script whose workers don\'t fork needs `if __name__ == "__main__":` above what starts its loop'
+    return f'{advice}; a script whose workers don\'t fork needs `if __name__ == "__main__":` before it starts a loop'
 
 
 def _end(workers: Sequence[BaseProcess]) -> None:
@@ -92,8 +92,8 @@ def hanging_worker(workers: Sequence[BaseProcess], timeout: float, error: Except
         return None
     alive = ", ".join(f"worker {number} (pid {worker.pid})" for number, worker in enumerate(workers))
     hanging = ProxyError(
-        f"the next batch did not come within {timeout:g} s, the loader's timeout=: the dataset takes long, or hangs, "
-        f"in one of {alive}"
+        f"the next batch didn't arrive within {timeout:g} s, the loader's timeout=: the dataset is slow or hangs in "
+        f"one of {alive}"
     )
     hanging.__cause__ = error
     return hanging

@@ -119,7 +119,7 @@ class ConsumerClient:
         if ticket.outputs is not None:
             return ticket.outputs
         if ticket.server != self.server:
-            raise StaleReferenceError("the batch is of an earlier start of the server, or of another server's proxy")
+            raise StaleReferenceError("the batch belongs to an earlier start of the server or another server's proxy")
         key = ("batch", ticket.client, ticket.seq)
         begin = time.perf_counter()
         try:
@@ -263,7 +263,7 @@ class ConsumerClient:
                 self._receive_one()
         except Exception as error:  # noqa: BLE001  # whatever it is, those who wait must hear of it
             with self._lock:
-                self._end = self._end or ProxyError(f"what the server sent can't be read: {error}")
+                self._end = self._end or ProxyError(f"can't read the server's message: {error}")
         with self._lock:
             self._changed.notify_all()
 
@@ -292,7 +292,7 @@ class ConsumerClient:
             try:
                 self._take(message, received.fds)
             except BaseException as error:  # a signal handler's, too: nobody must wait for what came and is gone
-                lost = ProxyError(f"a batch came, and was lost when it was received: {error!r}")
+                lost = ProxyError(f"a batch arrived, but was lost while it was received: {error!r}")
                 self._questions.answer(("batch", message.client, message.seq), lost)
                 raise
             return
@@ -338,7 +338,7 @@ class ConsumerClient:
         except ChannelClosedError as error:  # by another thread, which stops the server or starts it again
             return self._end or self._explain_end(error)
         except Exception as error:  # noqa: BLE001  # of CUDA's, torch's or ours: it is for whoever asked, not for this thread
-            return without_frames(ProxyError(f"a batch was made, but its memory can't be opened here: {error}"), error)
+            return without_frames(ProxyError(f"a batch arrived, but its memory can't be opened here: {error}"), error)
 
     def _explain_end(self, error: ChannelClosedError) -> ProxyError:
         if self._goodbye:

@@ -114,7 +114,7 @@ def _shared(tensor: Any) -> torch.Tensor:
     if hasattr(tensor, "is_dense_tensor"):
         if not tensor.is_dense_tensor():
             raise ArgumentMismatchError(
-                f"the samples of the batch differ in shape, so it is no single tensor: {tensor.shape()[:8]}; "
+                f"the samples of the batch differ in shape, so they can't be one tensor: {tensor.shape()[:8]}; "
                 "take them one by one"
             )
         if not isinstance(tensor, TensorListGPU):
@@ -131,7 +131,7 @@ def _shared(tensor: Any) -> torch.Tensor:
         (shared,) = _share_gpu(batch)
         return shared
     if not hasattr(tensor, "__dlpack__"):
-        raise ArgumentTypeError(f"a tensor of a pipeline is needed, not {type(tensor).__name__}")
+        raise ArgumentTypeError(f"expected a tensor of a pipeline, not {type(tensor).__name__}")
     shared = torch.utils.dlpack.from_dlpack(tensor)
     return shared
 
@@ -162,6 +162,6 @@ def _on_stream(stream: Any, source: Any, arr: torch.Tensor) -> Iterator[torch.cu
         try:
             stream = torch.cuda.ExternalStream(int(handle or 0), device=device)  # type: ignore[no-untyped-call]
         except TypeError as error:
-            raise DeviceError(f"this is no CUDA stream: {stream!r}") from error
+            raise DeviceError(f"this isn't a CUDA stream: {stream!r}") from error
     with torch.cuda.stream(stream):
         yield stream

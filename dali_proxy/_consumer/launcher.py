@@ -128,7 +128,7 @@ class Launcher:
                 moment = self._copying[-1][0]
         elif blocks or on_cpu != len(prepared.outputs):
             raise ProtocolError(
-                "a prepared batch has no block, or more than one, or needs a GPU that the pipeline has not"
+                "a prepared batch has no block, or more than one, or needs a GPU that the pipeline doesn't have"
             )
         on_gpu = iter(made)
         outputs = tuple(host_tensors(next(rest)) if output is None else next(on_gpu) for output in prepared.outputs)
@@ -233,7 +233,7 @@ def _check(prepared: Prepared, outputs: Sequence[PreparedOutput], nbytes: int) -
             good &= launch.channels_table + launch.channels * CHANNEL.itemsize <= prepared.launched_nbytes
             good &= 0 < launch.count <= 65535 and launch.tiles > 0
     if not good:
-        raise ProtocolError("what a prepared batch needs does not lie in its block")
+        raise ProtocolError("the data of a prepared batch isn't in its block")
 
 
 def _address(array: Array) -> int:

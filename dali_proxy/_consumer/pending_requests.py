@@ -99,8 +99,8 @@ class Deadline:
         """
         if self._end is not None and time.monotonic() >= self._end:
             raise ProxyError(
-                f"the server (process {self._pid}) lives but gave no answer in {self._timeout:g} s; "
-                f"{self._limit} is the limit"
+                f"the server (process {self._pid}) is alive but didn't answer within {self._timeout:g} s, the limit of "
+                f"{self._limit}"
             )
 
 

@@ -22,7 +22,7 @@ from dali_proxy._doctor import gpu_problem
 
 LIMITS = {
     "training": "the training itself; loading kept up with it",
-    "pipeline": "the pipeline, which decodes and augments the pictures",
+    "pipeline": "the pipeline, which decodes and augments the images",
     "workers": "the dataset's workers, which read the files",
 }
 
@@ -42,25 +42,25 @@ def run_demo(settings: Settings | None = None) -> Summary:
     """
     settings = settings or Settings()
     if not settings.picture.absolute().parent.is_dir():
-        raise FileNotFoundError(f"there is no folder for the picture {settings.picture}")
+        raise FileNotFoundError(f"the folder for the image {settings.picture} doesn't exist")
     begin = time.perf_counter()
     steps = Steps(settings, _device_id(settings.device))
     with _pictures(settings) as folder:
         classes = sum(path.is_dir() for path in (folder / "train").iterdir())
-        print(f"\n1. Training: tell from which of {classes} photographs a crop was cut.")
+        print(f"\n1. Training: find the photograph, out of {classes}, from which a crop was cut.")
         network, training, limited_by = steps.train(folder / "train")
         print(_limit(training, limited_by))
 
         print("\n2. Held-out crops, from a band in each photograph that no training crop touches.")
         score = steps.judge(network, folder / "held_out")
-        print(f"   {score:.1%} told right; guessing would reach {1 / classes:.1%}.")
+        print(f"   {score:.1%} classified correctly; guessing would reach {1 / classes:.1%}.")
 
         print(f"\n3. Throughput beside torch's DataLoader with pillow, {settings.rounds} rounds in turn.")
         comparison = steps.compare(folder / "train")
         print(_rates(comparison))
 
         steps.draw(folder / "train")
-        print(f"\n4. One augmented batch, as the network sees it: {settings.picture}")
+        print(f"\n4. One augmented batch, as input of the network: {settings.picture}")
     seconds = time.perf_counter() - begin
     print(f"\nDone in {seconds:.0f} s.")
     return Summary(score, 1 / classes, training, limited_by, comparison, settings.picture, seconds)
@@ -76,7 +76,7 @@ def _device_id(name: str) -> int | None:
         return 0 if problem is None else None
     kind, _, number = name.partition(":")
     if kind != "cuda" or not number.isdigit():
-        raise ValueError(f"unknown device {name!r}: say auto, cpu or cuda:0")
+        raise ValueError(f"unknown device {name!r}: use auto, cpu or cuda:0")
     problem = gpu_problem(int(number))
     if problem is not None:
         raise ValueError(f"{name} can't be used: {problem}")
@@ -90,13 +90,13 @@ def _pictures(settings: Settings) -> Iterator[Path]:
     if settings.data is not None:
         if not (settings.data / "train").is_dir():
             _write(settings.data, settings)
-        print(f"Pictures: {settings.data}")
+        print(f"Images: {settings.data}")
         yield settings.data
     elif settings.keep:
         folder = Path(tempfile.mkdtemp(prefix="dali-proxy-demo-"))
         _write(folder, settings)
         yield folder
-        print(f"\nThe pictures stay in {folder}")
+        print(f"\nThe images stay in {folder}")
     else:
         # Its name is known before it exists, so that Ctrl-C at any moment leaves none.
         folder = Path(tempfile.gettempdir()) / f"dali-proxy-demo-{secrets.token_hex(8)}"
@@ -119,8 +119,8 @@ def _limit(training: Training, limited_by: str) -> str:
     total = training.waiting + training.computing
     share = training.waiting / total if total else 0.0
     return (
-        f"   {training.pictures:,} pictures in {total:.1f} s: waited for pictures {share:.0%} of the time, computed"
-        f" {1 - share:.0%}.\n   What limited the speed: {LIMITS.get(limited_by, 'too short to tell')}."
+        f"   {training.pictures:,} images in {total:.1f} s: waited for images {share:.0%} of the time, computed"
+        f" {1 - share:.0%}.\n   What limited the speed: {LIMITS.get(limited_by, 'unknown (the run was too short)')}."
     )
 
 
@@ -134,4 +134,4 @@ def _rates(comparison: Comparison) -> str:
 
 
 def _spread(rates: tuple[float, ...]) -> str:
-    return f"{statistics.median(rates):7,.0f} pictures/s  ({min(rates):,.0f} to {max(rates):,.0f})"
+    return f"{statistics.median(rates):7,.0f} images/s  ({min(rates):,.0f} to {max(rates):,.0f})"

@@ -85,7 +85,7 @@ class StartFailed:
         """Return the exception; its cause carries the host's traceback."""
         error = pickle.loads(self.error)
         if not isinstance(error, PipelineError):
-            wrapped = ProxyError(f"the server's process could not start: {type(error).__name__}: {error}")
+            wrapped = ProxyError(f"the server's process couldn't start: {type(error).__name__}: {error}")
             wrapped.__cause__ = error if isinstance(error, Exception) else None
             return wrapped
         return error

@@ -241,7 +241,7 @@ class Host:
 
     def _open_session(self, consumer: Consumer, message: OpenSession) -> None:
         if not message.session:
-            raise ProtocolError("0 is no session")  # it is everybody's who has none
+            raise ProtocolError("0 isn't a session")  # it is everybody's who has none
         consumer.sessions.add(message.session)
         check_count(len(consumer.sessions), "iterators of one process")
 

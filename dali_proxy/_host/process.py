@@ -131,7 +131,7 @@ class ProcessHost:
             answer = self._control.receive(timeout).message
         except ChannelClosedError as error:
             how = self.how_it_ended() or str(error)
-            raise ServerDiedError(f"the server did not start: {how}; see its output above") from error
+            raise ServerDiedError(f"the server didn't start: {how}; see its output above") from error
         finally:
             block.close()
         if isinstance(answer, StartFailed):

@@ -104,9 +104,9 @@ class Runner:
         if request is None:
             if worker is not None and seq >= worker.submitted:
                 worker.awaited[seq] = consumer
-                check_count(len(worker.awaited), "batches are awaited that were not submitted")
+                check_count(len(worker.awaited), "awaited batches that were not submitted")
             else:
-                self.refuse(consumer, client, seq, "the batch was fetched or discarded before")
+                self.refuse(consumer, client, seq, "the batch was already fetched or discarded")
         elif request.state is State.DONE:
             self._deliver(request, consumer)
         else:
@@ -119,7 +119,7 @@ class Runner:
             self._drop(request)
         elif worker is not None and seq >= worker.submitted:
             worker.unwanted.add(seq)
-            check_count(len(worker.unwanted), "batches are unwanted that were not submitted")
+            check_count(len(worker.unwanted), "unwanted batches that were not submitted")
 
     def close_session(self, session: int) -> None:
         """Forget the requests of a session, and those that will come for it."""

@@ -57,7 +57,7 @@ class ThreadHost:
         self._host.stop(reason)
         self._thread.join(_PATIENCE)
         if self._thread.is_alive():
-            raise ProxyError(f"the server's thread did not end in {_PATIENCE:g} s")
+            raise ProxyError(f"the server's thread didn't end in {_PATIENCE:g} s")
 
     def _run(self) -> None:
         try:

@@ -154,8 +154,8 @@ class BaseIterator(ABC, Iterator[list[Any]]):
         for outputs in batch:
             if len(outputs[0]) != self._pipelines.batch_size:
                 raise PipelineError(
-                    f"a pipeline gave {len(outputs[0])} samples instead of {self._pipelines.batch_size}: with size or "
-                    "reader_name, an iterator needs full batches; without both, it reads what comes, to the end"
+                    f"a pipeline returned {len(outputs[0])} samples instead of {self._pipelines.batch_size}: with "
+                    "size or reader_name, an iterator needs full batches; without both, it reads until the data ends"
                 )
 
     @abstractmethod
@@ -281,9 +281,9 @@ def _check_size(size: Any, reader: Any, padded: Any) -> int:
     """Return the size as an int: scripts have it of NumPy, or as a float because they divided."""
     whole = int(size) if isinstance(size, SupportsIndex | float) and math.isfinite(size) else 0
     if whole != size or whole == 0 or whole < -1:
-        raise ArgumentMismatchError(f"size is a number of samples, or -1 where only the data tells it; not {size!r}")
+        raise ArgumentMismatchError(f"size is a number of samples, or -1 if only the data determines it; not {size!r}")
     if reader is not None and size != -1:
-        raise ArgumentMismatchError("give reader_name or size, not both: the reader knows the size")
+        raise ArgumentMismatchError("pass reader_name or size, not both: the reader knows the size")
     if reader is not None and padded:
-        raise ArgumentMismatchError("give reader_name or last_batch_padded, not both: the reader knows whether it pads")
+        raise ArgumentMismatchError("pass reader_name or last_batch_padded, not both: the reader knows whether it pads")
     return whole

@@ -156,5 +156,5 @@ def _check_output_map(names: Any) -> tuple[str, ...]:
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise ArgumentMismatchError(f"output_map is a list of names, not {names!r}")
     if len(set(names)) < len(names) or not names:
-        raise ArgumentMismatchError(f"the names in output_map must all be different, and one at least: {list(names)}")
+        raise ArgumentMismatchError(f"output_map needs at least one name, and all names must differ: {list(names)}")
     return tuple(names)

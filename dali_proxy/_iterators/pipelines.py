@@ -29,14 +29,14 @@ class Pipelines:
     def __init__(self, pipelines: Any) -> None:
         found = list(pipelines) if isinstance(pipelines, list | tuple) else [pipelines]
         if not found:
-            raise ArgumentMismatchError("an iterator needs a pipeline at least; the list is empty")
+            raise ArgumentMismatchError("an iterator needs at least one pipeline; the list is empty")
         found = [BorrowedPipeline(each) if is_nvidia_pipeline(each) else each for each in found]
         for each in found:
             if not hasattr(each, "share_outputs"):
                 raise ArgumentTypeError(f"an iterator needs pipelines, not {type(each).__name__}")
         sizes = {each.max_batch_size for each in found}
         if len(sizes) > 1:
-            raise ArgumentMismatchError(f"the pipelines of an iterator need one batch size; theirs are {sorted(sizes)}")
+            raise ArgumentMismatchError(f"the pipelines of an iterator must have one batch size, not {sorted(sizes)}")
         self._all = found
         self._ahead = [False] * len(found)  # whether a batch is scheduled that nobody has asked for yet
         self.batch_size: int = sizes.pop()
@@ -120,5 +120,5 @@ class Pipelines:
         """
         notes: Sequence[Mapping[str, int]] = [getattr(each, "checkpoint_notes", {}) for each in self._all]
         if any(other != notes[0] for other in notes):
-            raise PipelineError("the pipelines go on from checkpoints that were not made together by one iterator")
+            raise PipelineError("the pipelines' checkpoints weren't made together by one iterator")
         return notes[0]

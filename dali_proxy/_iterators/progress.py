@@ -151,8 +151,8 @@ class Progress:
         self._begin(0, [0] * len(source.sizes(0)))
         if not len(self):
             raise ArgumentValueError(
-                f"an epoch has no batch: {self.size} samples don't fill one of {self._step}, and "
-                "LastBatchPolicy.DROP leaves out what isn't full"
+                f"an epoch has no batch: {self.size} samples don't fill a batch of {self._step}, and "
+                f"LastBatchPolicy.DROP drops batches that aren't full"
             )
 
     @property

@@ -109,7 +109,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             iterable = isinstance(dataset, IterableDataset)
             options["drop_last"] = loader_drops_last(self.last_batch_policy, options, iterable)
         elif self.last_batch_padded:
-            raise ArgumentMismatchError("last_batch_padded says how LastBatchPolicy.FILL fills: give that policy, too")
+            raise ArgumentMismatchError("last_batch_padded says how LastBatchPolicy.FILL fills: pass that policy, too")
         super().__init__(**options)
         self.dali_server = dali_server
         self._epoch = 0

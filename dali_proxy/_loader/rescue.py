@@ -129,8 +129,8 @@ class Rescue:
         """Warn about what a policy has left out since the last report: nobody should miss that data is missing."""
         if self._first_bad and not callable(self._on_error):
             warnings.warn(
-                f"on_error={self._on_error!r}: {self._losses.skipped} samples left out and "
-                f"{self._losses.replaced} replaced so far; the first one in this epoch: {self._first_bad}",
+                f"on_error={self._on_error!r}: {self._losses.skipped} samples skipped and {self._losses.replaced} "
+                f"replaced so far; the first one in this epoch: {self._first_bad}",
                 RuntimeWarning,
                 stacklevel=4,
             )
@@ -142,14 +142,13 @@ class Rescue:
             return error
         if self._make is None:
             return ServerDiedError(
-                f"{error}; it is not started again, because batches of an iterable dataset that were lost with it "
-                "can't be made a second time"
+                f"{error}; it is not started again, because lost batches of an iterable dataset can't be made again"
             )
         if restarts >= _RESTARTS or attempts >= _ATTEMPTS:
             return ServerDiedError(
                 f"batch {numbered.batch} of epoch {numbered.epoch} was lost {attempts} times, with {restarts} restarts "
-                "of the server, and is given up: perhaps one of its samples ends the server. Its dataset indices: "
-                f"{listed(_items(numbered.indices))}; the last time: {error}"
+                "of the server, and won't be tried again: perhaps one of its samples ends the server. Its dataset "
+                f"indices: {listed(_items(numbered.indices))}; the last time: {error}"
             )
         return None
 

@@ -34,7 +34,7 @@ _MUST_AGREE = {
     "kind": "a dataset of the kind",
     "batch_size": "batch_size",
     "samples": "samples",
-    "workers": "num_workers (which must stay for an iterable dataset: each worker has a part of it)",
+    "workers": "num_workers (which must stay the same for an iterable dataset: each worker has a part of it)",
 }
 
 
@@ -92,9 +92,9 @@ class LoaderState:
         """
         names = {each.name for each in fields(cls)}
         if not isinstance(state, Mapping) or set(state) != names:
-            raise ArgumentMismatchError("this is no state of a dali_proxy.DataLoader, as its state_dict() returns it")
+            raise ArgumentMismatchError("this isn't a state that dali_proxy.DataLoader.state_dict() returned")
         if state["version"] != _VERSION:
-            raise ArgumentMismatchError(f"the state has form {state['version']}, and this version reads {_VERSION}")
+            raise ArgumentMismatchError(f"the state has form {state['version']}, but this version reads {_VERSION}")
         return cls(**copy.deepcopy(dict(state)))
 
     def as_dict(self) -> dict[str, Any]:
@@ -110,14 +110,16 @@ class LoaderState:
         for name, meaning in _MUST_AGREE.items():
             there, here = getattr(self, name), getattr(other, name)
             if there != here:
-                raise ArgumentMismatchError(f"the state is of a loader with {meaning} {there}, and this one has {here}")
+                raise ArgumentMismatchError(
+                    f"the state belongs to a loader with {meaning} {there}, but this one has {here}"
+                )
         if set(self.own) != set(other.own):
             raise ArgumentMismatchError(
-                f"the state is of a loader with a `generator` in {sorted(self.own) or 'nothing'}, and this one has one "
-                f"in {sorted(other.own) or 'nothing'}: it would draw another order"
+                f"the state belongs to a loader with a `generator` in {sorted(self.own) or 'nothing'}, but this one "
+                f"has one in {sorted(other.own) or 'nothing'}: it would draw another order"
             )
         if self.sampler is not None and other.sampler is None:
-            raise ArgumentMismatchError("the state has that of a sampler, and this loader's has no load_state_dict")
+            raise ArgumentMismatchError("the state has that of a sampler, but this sampler has no load_state_dict")
 
     @property
     def stream_start(self) -> StreamStart:

@@ -36,7 +36,7 @@ def adopt(theirs: Any) -> Pipeline:
         serialized = theirs.serialize()
     except Exception as error:
         raise SerializationError(
-            f"this pipeline of NVIDIA DALI can't be sent to a server, it holds Python callables or its device is "
+            f"this pipeline of NVIDIA DALI can't be sent to a server: it contains Python callables, or its device is "
             f"missing: {error}"
         ) from error
     if theirs._input_callbacks or theirs._parallel_input_callbacks:

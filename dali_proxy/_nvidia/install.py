@@ -44,7 +44,7 @@ def install_as_nvidia_dali() -> None:
     if imported is not None:
         raise ImportError(
             f"{ROOT} is imported already, from {getattr(imported, '__file__', 'an unknown place')}: "
-            "call dali_proxy.install_as_nvidia_dali() before that, or start the script by `dali-proxy run`",
+            "call dali_proxy.install_as_nvidia_dali() before that import, or start the script with `dali-proxy run`",
             name=ROOT,
         )
     give_way()
@@ -79,7 +79,7 @@ class _Finder(MetaPathFinder, Loader):
         stand = find(fullname)
         if stand is None:
             # With its `name`, Python would put words of its own in this one's place, where `from` asked for the module.
-            raise ModuleNotFoundError(f"No module named {fullname!r}: dali-proxy has nothing for it yet")
+            raise ModuleNotFoundError(f"No module named {fullname!r}: dali-proxy doesn't implement it yet")
         return ModuleSpec(fullname, self, origin=stand.module or None, is_package=True, loader_state=stand)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
@@ -112,7 +112,7 @@ class _StandIn(ModuleType):
             return importlib.import_module(inner)
         if found is not None:
             return found
-        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}: dali-proxy has nothing for it yet")
+        raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}: dali-proxy doesn't implement it yet")
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._stand.all()})

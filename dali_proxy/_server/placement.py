@@ -114,7 +114,7 @@ class Placing:
             self._choice = Choice("server", str(error))
             return
         if not decodes_pictures(pipeline.graph):
-            self._choice = Choice("server", "no picture is decoded on the GPU")
+            self._choice = Choice("server", "no images are decoded on the GPU")
             return
         self._choice = choose(idle_cores(), pipeline.num_threads)
         if self._choice.placement == "consumer":
@@ -145,8 +145,8 @@ def check_placement(placement: Any, pipeline: Pipeline) -> Placement:
         raise ArgumentValueError(f"DALIServer: placement must be {known}, not {placement!r}")
     if placement != "server" and pipeline.device_id is None:
         raise ArgumentMismatchError(
-            f"DALIServer: placement={placement!r} says where the GPU's part of a pipeline runs, and this pipeline has "
-            "device_id=None"
+            f"DALIServer: placement={placement!r} selects where the GPU's part of a pipeline runs, but this pipeline "
+            f"has device_id=None"
         )
     checked: Placement = placement
     return checked
@@ -163,13 +163,13 @@ def choose(idle: float, num_threads: int) -> Choice:
         >>> choose(12.0, num_threads=8).placement
         'consumer'
         >>> choose(2.5, num_threads=8)
-        Choice(placement='server', reason='2.5 idle cores, decoding on the CPU wants 6')
+        Choice(placement='server', reason='2.5 idle cores, decoding on the CPU needs 6')
     """
     if idle < CORES:
-        return Choice("server", f"{idle:.1f} idle cores, decoding on the CPU wants {CORES}")
+        return Choice("server", f"{idle:.1f} idle cores, decoding on the CPU needs {CORES}")
     if num_threads < CORES - 1:
-        return Choice("server", f"num_threads={num_threads}, decoding on the CPU wants {CORES - 1}")
-    return Choice("consumer", f"{idle:.1f} idle cores, decoding on the CPU wants {CORES}")
+        return Choice("server", f"num_threads={num_threads}, decoding on the CPU needs {CORES - 1}")
+    return Choice("consumer", f"{idle:.1f} idle cores, decoding on the CPU needs {CORES}")
 
 
 def decodes_pictures(graph: Graph) -> bool:

@@ -232,12 +232,12 @@ class DALIServer:
         host = self._life.host
         if self._owned and host is not None:
             how = host.how_it_ended(0.5) or (
-                f"its socket {self.endpoint.path} was removed while it ran, perhaps by something that cleans the "
-                "temporary folder; start() starts it again"
+                f"its socket {self.endpoint.path} was removed while it ran, perhaps by a program that cleans the "
+                f"temporary folder; start() starts it again"
             )
             return ServerDiedError(f"the server is gone: {how}")
         if self._life.failure:
-            return ServerDiedError(f"the server is gone, and could not be started again: {self._life.failure}")
+            return ServerDiedError(f"the server is gone, and couldn't be started again: {self._life.failure}")
         return ServerClosedError("the server is not running: use it inside `with DALIServer(...)`, or call start()")
 
     def explain(self, gone: ProxyError) -> ProxyError:
@@ -278,7 +278,7 @@ class DALIServer:
                     _ = self.consumer  # what is missing here is an error now
                 self._life.failure = ""
             except BaseException as error:
-                self._life.stop("it could not start")
+                self._life.stop("it couldn't start")
                 self._life.failure = f"{type(error).__name__}: {error}"
                 raise
 
@@ -322,8 +322,8 @@ class DALIServer:
         deadline = time.monotonic() + _ENDING
         while self._owned and self.running and is_refused(self.endpoint.path):
             if time.monotonic() > deadline:
-                self._life.failure = "its process lived, but did not listen any more"
-                self._life.stop("it listens no more")
+                self._life.failure = "its process was alive, but no longer listened"
+                self._life.stop("it no longer listens")
                 return
             let_through(time.sleep, 0.01)
 

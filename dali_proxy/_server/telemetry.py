@@ -187,7 +187,7 @@ class ServerStats:
         seconds = max(self.seconds, 1e-9)
         lines = [
             f"{self.batches:,} batches of {self.samples:,} samples in {self.seconds:.1f} s, "
-            f"{self.samples / seconds:,.0f} samples/s; {self.errors:,} failed, {self.dropped:,} not wanted any more",
+            f"{self.samples / seconds:,.0f} samples/s; {self.errors:,} failed, {self.dropped:,} no longer wanted",
             f"losses      {self.skipped:,} samples skipped, {self.replaced:,} replaced; "
             f"the server was started again {self.restarts} times",
             f"samples     {_megabytes(self.bytes_in)} in, {_megabytes(self.bytes_out)} out",

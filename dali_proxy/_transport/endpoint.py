@@ -72,15 +72,14 @@ def input_specs(pipeline: Pipeline) -> tuple[InputSpec, ...]:
     for name, node in pipeline.inputs.items():
         if node.operator != "external_source":
             raise GraphError(
-                f"{node.display} makes several batches of what it is fed, so no proxy can feed it: use "
+                f"{node.display} makes several batches from one input, so a proxy can't feed it: use "
                 "fn.decoders.video of an fn.external_source"
             )
         dtype = node.argument("dtype")
         specs.append(InputSpec(name, None if dtype is None else to_numpy_type(dtype).name, node.argument("ndim")))
     if not specs:
         raise GraphError(
-            "the pipeline has no input, so there is nothing that the proxy could be called with: "
-            "use fn.external_source(name=...) with no source"
+            "the pipeline has no input, so the proxy can't be called: use fn.external_source(name=...) without a source"
         )
     return tuple(specs)
 
@@ -127,4 +126,4 @@ class server_errors:  # a function to who uses it: as a generator, it would cost
         if isinstance(error, ChannelClosedError):
             raise ServerDiedError(f"the server is gone: {error}") from error
         if isinstance(error, ChannelTimeoutError):
-            raise ProxyError(f"the server lives but does not answer: {error}") from error
+            raise ProxyError(f"the server is alive but doesn't answer: {error}") from error

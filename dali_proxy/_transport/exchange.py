@@ -34,5 +34,5 @@ class LocalExchange:
         """
         with self._lock:
             if number not in self._objects:
-                raise ProtocolError(f"there is no local object {number}")
+                raise ProtocolError(f"unknown local object {number}")
             return self._objects.pop(number)

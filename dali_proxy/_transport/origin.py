@@ -53,6 +53,6 @@ def unpack_keys(table: bytes) -> list[Key]:
         ProtocolError: these are no pairs.
     """
     if len(table) % 16:
-        raise ProtocolError("this is no table of pairs")
+        raise ProtocolError("this isn't a table of pairs")
     numbers = memoryview(table).cast("Q").tolist()
     return list(zip(numbers[::2], numbers[1::2], strict=True))

@@ -387,11 +387,11 @@ def unpacked(output: OutputBatch | PreparedOutput) -> tuple[np.dtype[np.generic]
 def _dtype(name: str) -> np.dtype[np.generic]:
     dtype = DTYPES.get(name)
     if dtype is None:
-        raise ProtocolError(f"there is no element type {name!r:.40}")
+        raise ProtocolError(f"unknown element type {name!r:.40}")
     return dtype
 
 
 def _table(data: bytes, columns: int) -> Int64Array:
     if not data or len(data) % (8 * columns) or columns > 2 + _MAX_NDIM:
-        raise ProtocolError(f"{len(data)} bytes are no table of rows of {columns} int64")
+        raise ProtocolError(f"{len(data)} bytes aren't a table with rows of {columns} int64")
     return np.frombuffer(data, np.int64).reshape(-1, columns)

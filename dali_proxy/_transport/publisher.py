@@ -290,7 +290,7 @@ class ResultPublisher:
         if self._local is not None:
             return OutputBatch("local", 0, "uint8", "", True, 0, b"", 0), None, output
         if self._cuda is None:
-            raise ProtocolError("an output lies on a GPU, and the server was made for none")
+            raise ProtocolError("an output is on a GPU, but the server was made without a GPU")
         described, slot = self._cuda.stage(output)
         return described, slot, None
 

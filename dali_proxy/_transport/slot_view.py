@@ -195,11 +195,11 @@ def check_rows(table: npt.NDArray[np.int64], itemsize: int, nbytes: int, dense: 
         offset, *shape = rows[0]
         end = offset + math.prod(shape) * itemsize
         if min(rows[0]) < 0 or offset % itemsize or end > nbytes or not is_numpy_shape(shape):
-            raise ProtocolError("an array of a result does not lie in its slot")
+            raise ProtocolError("an array of a result isn't in its slot")
         return rows
     offsets, shapes = table[:, 0], table[:, 1:]
     ends = np.prod(shapes, axis=1, dtype=np.float64) * itemsize + offsets  # float64 can't wrap around
     good = (offsets >= 0) & (offsets % itemsize == 0) & (ends <= nbytes) & fits_numpy(shapes)
     if not good.all() or dense:
-        raise ProtocolError("an array of a result does not lie in its slot")
+        raise ProtocolError("an array of a result isn't in its slot")
     return rows

@@ -175,12 +175,12 @@ class SlotPool(Generic[M]):
         with self._lock:
             if number >= CONTROL_NBYTES:
                 raise IPCError(
-                    f"{CONTROL_NBYTES} results are held at a time, more than can be lent: drop batches after use"
+                    f"{CONTROL_NBYTES} results are held at the same time, which is the maximum: drop batches after use"
                 )
             if borrower not in self._borrowers:
                 raise IPCError("the consumer is gone")
             if self._slots.get(number) is not slot or slot in self._idle or self._is_lent(slot):
-                raise IPCError(f"slot {number} can't be lent: it is idle, lent already or given up")
+                raise IPCError(f"slot {number} can't be lent: it is idle, already lent or abandoned")
             attach = borrower.attached.get(number) is not slot
             if attach:
                 borrower.attached[number] = slot

@@ -22,8 +22,8 @@ __all__ = ["as_input_array"]
 _TAKEN = frozenset(each for dtype in DTYPES.values() for each in (dtype, dtype.newbyteorder()))
 
 _HINTS: dict[type, str] = {
-    dict: "give each value an input of its own (keyword arguments)",
-    type(None): "return a value for every sample, or leave the proxy out for this one",
+    dict: "pass each value to a separate input (keyword arguments)",
+    type(None): "return a value for every sample, or don't call the proxy for this one",
 }
 
 
@@ -62,7 +62,9 @@ def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
 
 def _as_array(value: Any, name: str) -> npt.NDArray[Any]:
     if isinstance(value, Placeholder):
-        raise PlaceholderError(f"the input {name!r} is {value!r}, no data: chain the operators in one pipeline instead")
+        raise PlaceholderError(
+            f"the input {name!r} is {value!r}, not data: chain the operators in one pipeline instead"
+        )
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return _from_tensor(value, name)
@@ -76,15 +78,15 @@ def _as_array(value: Any, name: str) -> npt.NDArray[Any]:
 def _from_tensor(tensor: Any, name: str) -> npt.NDArray[Any]:
     if tensor.device.type != "cpu":
         raise SampleTypeError(
-            f"the input {name!r} got {_describe(tensor)}; samples are taken from the memory of the host: "
-            "call .cpu(), or better don't move the sample to the GPU in the dataset"
+            f"the input {name!r} got {_describe(tensor)}; samples must be in host memory: call .cpu(), or better, "
+            f"don't move the sample to the GPU in the dataset"
         )
     try:
         array: npt.NDArray[Any] = tensor.detach().resolve_conj().resolve_neg().numpy()
     except (TypeError, RuntimeError) as error:  # bfloat16, float8, sparse, quantized, nested
         raise SampleTypeError(
-            f"the input {name!r} got {_describe(tensor)}, which no pipeline takes ({error}); "
-            "convert it, for example with .float() or .to_dense()"
+            f"the input {name!r} got {_describe(tensor)}, which pipelines don't accept ({error}); convert it, for "
+            f"example with .float() or .to_dense()"
         ) from None
     return array
 
@@ -97,7 +99,9 @@ def _from_object(value: Any, name: str) -> npt.NDArray[Any]:
     except PlaceholderError:
         raise
     except Exception as error:  # __array__ is foreign code and ragged lists are a ValueError
-        raise SampleTypeError(f"the input {name!r} got {_describe(value)}, no array: {error}") from error
+        raise SampleTypeError(
+            f"the input {name!r} got {_describe(value)}, not convertible to an array: {error}"
+        ) from error
 
 
 def _describe(value: Any) -> str:

@@ -31,17 +31,17 @@ class Placeholder:
     advice = ""
 
     def _refuse(self, use: str) -> NoReturn:
-        raise PlaceholderError(f"{self!r} is no data yet: {use} was called on it. {self.advice}")
+        raise PlaceholderError(f"{self!r} has no data yet, but {use} was called on it. {self.advice}")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # protocols that look whether a method exists: there is none
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        raise PlaceholderAttributeError(f"{self!r} is no data yet, so it has no {name!r}. {self.advice}")
+        raise PlaceholderAttributeError(f"{self!r} has no data yet, and therefore no {name!r}. {self.advice}")
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
         name = getattr(function, "__name__", str(function))
-        raise PlaceholderError(f"a {cls.__name__} is no data yet: torch's {name} was called on it. {cls.advice}")
+        raise PlaceholderError(f"a {cls.__name__} has no data yet, but torch's {name} was called on it. {cls.advice}")
 
 
 def _refusing(name: str) -> Callable[..., NoReturn]:

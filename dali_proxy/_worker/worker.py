@@ -182,7 +182,7 @@ class WorkerClient:
         size, limit = len(samples), self.endpoint.max_batch_size
         if size > limit:
             raise BatchSizeError(
-                f"a batch of {size} samples was given to a pipeline of batch_size={limit}: make the loader's "
+                f"a batch of {size} samples was passed to a pipeline of batch_size={limit}: make the loader's "
                 f"batch_size at most {limit}, or the pipeline's batch_size at least {size}"
             )
         first = samples[0]

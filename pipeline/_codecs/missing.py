@@ -30,7 +30,7 @@ def missing_codec_reason() -> str | None:
     if codec is None:
         return (
             "nvImageCodec is not installed: install nvidia-nvimgcodec-cu12[nvjpeg] or "
-            "nvidia-nvimgcodec-cu13[nvjpeg], the one that fits the driver"
+            "nvidia-nvimgcodec-cu13[nvjpeg], the one that matches the driver"
         )
     try:
         major = _cuda_of_codec()
@@ -51,7 +51,7 @@ def require_codec() -> Any:
     """
     reason = missing_codec_reason()
     if reason is not None:
-        raise DeviceError(f"can't decode pictures on the GPU: {reason}")
+        raise DeviceError(f"can't decode images on the GPU: {reason}")
     return _load_codec()
 
 
@@ -81,7 +81,7 @@ def load_nvjpeg() -> ctypes.CDLL:
     reason = missing_codec_reason()
     library = None if reason else _open_nvjpeg(_cuda_of_codec())
     if library is None:
-        raise DeviceError(f"can't decode pictures on the GPU: {reason}")
+        raise DeviceError(f"can't decode images on the GPU: {reason}")
     return library
 
 

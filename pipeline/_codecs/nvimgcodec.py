@@ -122,7 +122,7 @@ class GpuDecoder:
         if stream is None and self.device_id is not None:
             raise PipelineError("decoding on the GPU needs a stream")
         if regions is not None and len(regions) != len(encoded):
-            raise PipelineError(f"{len(regions)} regions for {len(encoded)} pictures")
+            raise PipelineError(f"{len(regions)} regions for {len(encoded)} images")
         if stream is not None:
             _STREAMS.setdefault(int(stream.ptr), stream)
         failures: dict[int, SampleFailure] = {}
@@ -171,7 +171,7 @@ class GpuDecoder:
         """Return the picture's code stream, or None after noting why there is none."""
         try:
             if data.dtype != np.uint8 or data.ndim != 1 or data.size == 0:
-                raise DecodeError(f"no encoded picture: an array of {data.dtype} of shape {data.shape}")
+                raise DecodeError(f"not an encoded image: an array of {data.dtype} of shape {data.shape}")
             source = self._codec.CodeStream(np.ascontiguousarray(data))
             height, width = source.height, source.width  # reads the header; one turned by EXIF has them swapped
             region = None if regions is None else regions[index]
@@ -179,13 +179,15 @@ class GpuDecoder:
                 return source
             y0, x0, y1, x1 = (int(value) for value in region)
             if not (0 <= y0 < y1 <= max(height, width) and 0 <= x0 < x1 <= max(height, width)):
-                raise DecodeError(f"the region {(y0, x0, y1, x1)} leaves the picture of {height} x {width}")
+                raise DecodeError(f"the region {(y0, x0, y1, x1)} exceeds the image of {height} x {width}")
             return source.get_sub_code_stream(0, self._codec.Region(y0, x0, y1, x1))
         except DecodeError as error:
             failures[index] = SampleFailure(index, error)
         except (RuntimeError, ValueError) as error:
             head = data[:4].tobytes().hex(" ")
-            reason = f"not a picture that nvImageCodec knows: {error} ({data.size} bytes that begin with {head})"
+            reason = (
+                f"not an image format that nvImageCodec supports: {error} ({data.size} bytes that begin with {head})"
+            )
             failures[index] = SampleFailure(index, DecodeError(reason))
         return None
 
@@ -213,13 +215,13 @@ def _refuse_rgb(
     for i, rgb in zip(there, known["rgb"].tolist(), strict=True):
         if rgb:
             sources[i] = None
-            reason = "a JPEG of red, green and blue instead of luma and chroma: device='cpu' decodes it"
+            reason = "a JPEG of red, green and blue instead of luma and chroma; use device='cpu'"
             failures[i] = SampleFailure(i, DecodeError(reason))
 
 
 def _undecodable(source: Any) -> str:
     return (
-        f"nvImageCodec can't decode this {source.codec_name} picture of {source.height} x {source.width}: "
+        f"nvImageCodec can't decode this {source.codec_name} image of {source.height} x {source.width}: "
         "corrupt, truncated or of an unsupported kind (it prints its reason to stderr)"
     )
 

@@ -283,7 +283,7 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
     }.items():
         function = getattr(library, name, None)
         if function is None:
-            raise DeviceError(f"libnvjpeg is too old: it has no {name}")
+            raise DeviceError(f"libnvjpeg is too old: it lacks {name}")
         function.argtypes, function.restype = arguments, c_int
     return library
 

@@ -95,7 +95,7 @@ def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Halves:
     for node in graph.nodes:
         if node.index in late and _reads_data(node):
             raise GraphError(
-                f"{node.display} reads data, so it can't run in another process than what is first in the graph"
+                f"{node.display} reads data, so it must run in the same process as the first operators of the graph"
                 f"\n  at {node.location}"
             )
     sources = {edge for node in graph.nodes if node.index in late for edge in node.sources if edge.node not in late}
@@ -151,7 +151,7 @@ def _brings_data(node: GraphNode) -> bool:
     """Whether a node takes data to the GPU, and can be a node of the CPU with a copy behind it."""
     if node.device == "mixed":
         if node.operator == "nvidia_pipeline" or not has_implementation(node.operator, "cpu"):
-            raise GraphError(f"{node.display} has no version for the CPU, device={node.device!r}\n  at {node.location}")
+            raise GraphError(f"{node.display} doesn't run on the CPU, device={node.device!r}\n  at {node.location}")
         return True
     return node.device == "gpu" and node.schema.fed
 

@@ -107,7 +107,7 @@ class _Frames(Batch):
         """
         wanted = len(self.numbers(sequence))
         if count != wanted:
-            raise ArgumentValueError(f"there are arguments for {wanted} frames, the sequence has {count}")
+            raise ArgumentValueError(f"there are arguments for {wanted} frames, but the sequence has {count}")
 
 
 def _expanded(value: TensorList, owners: Array | None) -> TensorListCPU:
@@ -121,7 +121,9 @@ def _expanded(value: TensorList, owners: Array | None) -> TensorListCPU:
 
 def _without_frames(layout: str) -> str:
     if not _is_sequence(layout):
-        raise ArgumentValueError(f"arguments that differ from frame to frame need a sequence, F first, not {layout!r}")
+        raise ArgumentValueError(
+            f"arguments that differ from frame to frame need a sequence with F as first dimension, not {layout!r}"
+        )
     return layout[1:]
 
 
@@ -195,7 +197,7 @@ class _SampleFrames(SampleOperator[_State]):
 def _stacked(frames: Sequence[Any]) -> Array:
     shapes = {frame.shape for frame in frames}
     if len(shapes) > 1:
-        raise ArgumentValueError(f"the frames get different shapes, {listed(sorted(shapes), separator=' and ')}")
+        raise ArgumentValueError(f"the frames would get different shapes, {listed(sorted(shapes), separator=' and ')}")
     return np.stack(frames)
 
 

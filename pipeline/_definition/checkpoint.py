@@ -52,12 +52,12 @@ class Checkpoint:
             SerializationError: for bytes that are no checkpoint, or one of another version.
         """
         if not isinstance(data, bytes | bytearray) or not data.startswith(MAGIC):
-            raise SerializationError("this is no checkpoint of dali-proxy")
+            raise SerializationError("this isn't a checkpoint of dali-proxy")
         try:
             content = msgpack.unpackb(data[len(MAGIC) :])
             if content["version"] != FORMAT_VERSION:
                 raise SerializationError(
-                    f"the checkpoint is of format {content['version']}, this version reads {FORMAT_VERSION}"
+                    f"the checkpoint has format {content['version']}, but this version reads {FORMAT_VERSION}"
                 )
             sources = {str(name): int(count) for name, count in content["sources"].items()}
             readers = {str(name): ReaderPosition(*map(int, at)) for name, at in content["readers"].items()}

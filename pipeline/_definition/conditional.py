@@ -55,7 +55,7 @@ def convert(function: Callable[..., Any]) -> Callable[..., Any]:
     except (OSError, TypeError) as error:
         raise GraphError(
             f"enable_conditionals=True needs the source of {getattr(function, '__qualname__', function)}, which can't "
-            "be found: write it to a file"
+            f"be found: put the function into a file"
         ) from error
     tree = ast.parse(textwrap.dedent("".join(lines)))
     definition = tree.body[0]

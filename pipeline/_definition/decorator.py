@@ -52,8 +52,8 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
     kinds = {parameter.kind for parameter in signature.parameters.values()}
     if inspect.Parameter.VAR_KEYWORD in kinds:
         raise ArgumentTypeError(
-            f"the graph function {fn.__qualname__} takes **kwargs: name its arguments, so that none of them can be "
-            "mistaken for one of Pipeline's"
+            f"the graph function {fn.__qualname__} takes **kwargs: name its arguments, so that they can't be confused "
+            f"with Pipeline's"
         )
     own = {
         name
@@ -81,5 +81,6 @@ def _check_known(arguments: dict[str, Any], function: str) -> None:
     unknown = sorted(set(arguments) - _PIPELINE_ARGUMENTS)
     if unknown:
         raise ArgumentTypeError(
-            f"{function}: unexpected argument {unknown[0]!r}; neither the graph function nor Pipeline has it"
+            f"{function}: unexpected argument {unknown[0]!r}; neither the graph function nor Pipeline has an argument "
+            f"of this name"
         )

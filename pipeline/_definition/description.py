@@ -80,7 +80,7 @@ class DescribesGraph:
     def refuse_when_described(self, what: str) -> None:
         """Raise a GraphError when the pipeline has outputs."""
         if self._outputs is not None or self._graph is not None:
-            raise GraphError(f"{what} can't be used: the graph of the pipeline has been described before")
+            raise GraphError(f"{what} can't be used: the graph of the pipeline is already described")
 
     def add_sink(self, edge: DataNode) -> None:
         """Keep an operator in the graph though no output of the pipeline needs it.
@@ -142,14 +142,14 @@ class DescribesGraph:
 
     def _refuse_when_built(self, what: str) -> None:
         if self._graph is not None:
-            raise GraphError(f"{what} comes too late: the graph of the pipeline is fixed")
+            raise GraphError(f"{what} is too late: the graph of the pipeline is already fixed")
 
     def name_of(self, data_node: DataNode | str) -> str:
         """Return the name of a node in the graph, which is a generated one where the user gave none."""
         if isinstance(data_node, str):
             return data_node
         if not isinstance(data_node, DataNode):
-            raise ArgumentTypeError(f"an input is named by a DataNode or a str, not {type(data_node).__name__}")
+            raise ArgumentTypeError(f"an input must be named by a DataNode or a str, not {type(data_node).__name__}")
         _ = self.graph  # nodes without a name get theirs
         call = data_node.source
         return data_node.name if call is None else self._names.get(call.order, data_node.name)
@@ -209,8 +209,8 @@ class DescribesGraph:
 def _output(number: int, made: Any) -> DataNode:
     if isinstance(made, list | tuple) and any(isinstance(item, DataNode) for item in made):
         raise ArgumentTypeError(
-            f"output {number} is a {type(made).__name__} of data nodes, which is no output: each of them is one "
-            "(write *nodes)"
+            f"output {number} is a {type(made).__name__} of data nodes, which isn't an output: return each of them as "
+            f"one (*nodes)"
         )
     return as_node(made, f"output {number}")
 

@@ -83,13 +83,13 @@ def decode_pipeline(data: bytes, objects: Mapping[str, Any] | None = None) -> tu
             version doesn't have, or one that needs objects that weren't given.
     """
     if not data.startswith(MAGIC):
-        raise SerializationError("these bytes are no serialized pipeline of dali-proxy")
+        raise SerializationError("these bytes aren't a serialized pipeline of dali-proxy")
     decoder = _Decoder(objects or {})
     try:
         content = msgpack.unpackb(data[len(MAGIC) :], strict_map_key=False, unicode_errors=_ERRORS)
         if content["version"] != FORMAT_VERSION:
             raise SerializationError(
-                f"the pipeline was serialized in format {content['version']}, this version reads {FORMAT_VERSION}"
+                f"the pipeline was serialized in format {content['version']}, but this version reads {FORMAT_VERSION}"
             )
         arguments = {name: decoder.value(value) for name, value in content["arguments"].items()}
         nodes = tuple(
@@ -193,7 +193,7 @@ class _Decoder:
             needs = ", ".join(f"{name!r} ({what})" for name, what in missing.items())
             usage = ", ".join(f"{name!r}: ..." for name in missing)
             raise SerializationError(
-                f"the pipeline needs Python objects, which bytes can't hold safely: {needs}. Pass them again: "
+                f"the pipeline needs Python objects, which can't be stored safely as bytes: {needs}. Pass them again: "
                 f"Pipeline.deserialize(..., callbacks={{{usage}}})"
             )
 
@@ -210,7 +210,7 @@ class _Decoder:
             try:
                 self._sources[name] = describe_source(source, **value["how"])
             except GraphError as error:
-                raise SerializationError(f"the callback {name!r} does not fit: {error}") from error
+                raise SerializationError(f"the callback {name!r} doesn't fit: {error}") from error
         return SourceOutput(self._sources[name], value["output"])
 
 
@@ -219,18 +219,18 @@ def _check_graph(graph: Graph) -> None:
     for node in graph.nodes:
         schema = known.get(node.operator)
         if schema is None:
-            raise SerializationError(f"this version has no operator {node.operator!r}")
+            raise SerializationError(f"this version doesn't have the operator {node.operator!r}")
         if node.device not in schema.devices:
-            raise SerializationError(f"operator {node.operator!r} does not run on the device {node.device!r}")
+            raise SerializationError(f"operator {node.operator!r} doesn't run on the device {node.device!r}")
         if any(not 0 <= edge.node < node.index for edge in node.sources):
-            raise SerializationError(f"operator {node.name!r} reads an output that comes after it")
+            raise SerializationError(f"operator {node.name!r} reads an output of a later operator")
         if node.twin is not None and not 0 <= node.twin < node.index:
-            raise SerializationError(f"operator {node.name!r} has the random numbers of one that comes after it")
+            raise SerializationError(f"operator {node.name!r} has the random numbers of a later operator")
         if node.stream is not None and not 0 <= node.stream < 1 << 32:
-            raise SerializationError(f"operator {node.name!r} has no such random numbers")
+            raise SerializationError(f"operator {node.name!r} refers to random numbers that don't exist")
         _check_call(node, schema)
     if any(not 0 <= edge.node < len(graph.nodes) for edge in graph.outputs):
-        raise SerializationError("an output of the pipeline is no operator's output")
+        raise SerializationError("a pipeline output doesn't come from any operator")
     for edge in {*graph.outputs, *(edge for node in graph.nodes for edge in node.sources)}:
         if not 0 <= edge.output < graph.nodes[edge.node].output_count:
             raise SerializationError(f"operator {graph.nodes[edge.node].name!r} has no output {edge.output}")
@@ -250,4 +250,4 @@ def _check_call(node: GraphNode, schema: OperatorSchema) -> None:
     for name in node.argument_inputs:
         declared = schema.argument(name)
         if declared is None or not declared.per_sample:
-            raise SerializationError(f"operator {node.operator!r} takes no batch as argument {name!r}")
+            raise SerializationError(f"operator {node.operator!r} doesn't accept a batch as argument {name!r}")

@@ -120,7 +120,7 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
             return
         if define_graph is not None:
             if self._sources is not None:
-                raise GraphError("build(define_graph=...) comes too late: start_py_workers() has fixed the graph")
+                raise GraphError("build(define_graph=...) is too late: start_py_workers() has already fixed the graph")
             self.describe(define_graph, "build(define_graph=...)")
         self.start_py_workers()
         assert self._sources is not None

@@ -39,7 +39,7 @@ class ReportsReaders:
         if name is None:
             return metas
         if not isinstance(name, str):
-            raise ArgumentTypeError(f"a reader is named by a str, not {type(name).__name__}")
+            raise ArgumentTypeError(f"a reader must be named by a str, not {type(name).__name__}")
         if name not in metas:
             known = ", ".join(map(repr, metas)) or "none"
             raise PipelineError(f"the pipeline has no reader {name!r}; its readers are: {known}")

@@ -145,7 +145,7 @@ def _of_graph(graph: Graph, arguments: Mapping[str, Any]) -> Pipeline:
 
 def _as_bytes(data: Any) -> bytes:
     if isinstance(data, str):
-        raise SerializationError("a serialized pipeline is bytes, this is a str: for a file, pass filename=")
+        raise SerializationError("a serialized pipeline is bytes, but this is a str: for a file, pass filename=")
     if not isinstance(data, bytes | bytearray | memoryview):
         raise ArgumentTypeError(f"a serialized pipeline is bytes, not {type(data).__name__}")
     return bytes(data)

@@ -120,8 +120,8 @@ class SourceGroup:
             if not spec.iterable and not spec.takes_info:
                 raise SerializationError(
                     f"{member.nodes[0].display}: the source {spec.display} can't be part of a checkpoint, because it "
-                    "is called with no argument; let it take a SampleInfo, a BatchInfo or the number of the iteration"
-                    f"\n  at {member.nodes[0].location}"
+                    f"is called without an argument; let it take a SampleInfo, a BatchInfo or the number of the "
+                    f"iteration\n  at {member.nodes[0].location}"
                 )
             found[member.nodes[0].name] = member.source.position(epoch)
         return found

@@ -80,7 +80,7 @@ class Submitter:
             made = self._sources.next_batch(info, request.batch_size)
         except EndOfData:
             raise InputError(
-                "a source of the pipeline has no more data, and batches are still asked for: let it cycle "
+                "a source of the pipeline has no more data, but batches are still requested: let it cycle "
                 '(cycle="quiet")'
             ) from None
         return replace(request, inputs={**request.inputs, **made})

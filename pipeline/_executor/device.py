@@ -30,19 +30,19 @@ def open_device(graph: Graph, config: ExecutorConfig) -> Device:
     node = next(node for node in graph.nodes if node.device != "cpu")
     if config.device_id is None:
         raise DeviceError(
-            f"{node.display} runs on the {node.device} device, the pipeline has device_id=None: give the pipeline a "
-            f"GPU, or the operator device='cpu'\n  at {node.location}"
+            f"{node.display} runs on the {node.device} device, but the pipeline has device_id=None: give the pipeline "
+            f"a GPU, or the operator device='cpu'\n  at {node.location}"
         )
     try:
         import cupy
     except ImportError as error:
-        raise DeviceError(f"{node.display} needs a GPU, and CuPy is missing: {_INSTALL}") from error
+        raise DeviceError(f"{node.display} needs a GPU, but CuPy isn't installed: {_INSTALL}") from error
     try:
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise DeviceError(
-            f"{node.display} needs a GPU, and CUDA finds none ({error}): to do without, give the operators "
-            f"device='cpu' and the pipeline device_id=None\n  at {node.location}"
+            f"{node.display} needs a GPU, but CUDA doesn't find one ({error}): to use the CPU, pass device='cpu' to "
+            f"the operators and device_id=None to the pipeline\n  at {node.location}"
         ) from error
     if not 0 <= config.device_id < count:
         raise DeviceError(f"device_id={config.device_id}: this machine has {count} GPU(s), numbered from 0")

@@ -230,7 +230,7 @@ class Executor:
     def _check(self, request: BatchRequest) -> None:
         if not 0 < request.batch_size <= self.config.max_batch_size:
             raise InputError(
-                f"a batch of {request.batch_size} samples; the pipeline was made for 1 to "
+                f"the batch has {request.batch_size} samples, but the pipeline was made for 1 to "
                 f"{self.config.max_batch_size} (batch_size)"
             )
         for node in self.graph.inputs:
@@ -239,7 +239,7 @@ class Executor:
                 raise InputError(f"no data for the input {node.name!r}\n  at {node.location}")
             if len(value) != request.batch_size:
                 raise InputError(
-                    f"the input {node.name!r} has {len(value)} samples, the batch has {request.batch_size}"
+                    f"the input {node.name!r} has {len(value)} samples, but the batch has {request.batch_size}"
                 )
 
     def _advance(self, run: _Run) -> None:

@@ -103,7 +103,7 @@ class ReaderGroup:
         names = {reader.node.name for reader in self._readers.values()}
         if set(positions) - names:
             unknown = ", ".join(sorted(map(repr, set(positions) - names)))
-            raise SerializationError(f"the checkpoint is of another pipeline: this one has no reader {unknown}")
+            raise SerializationError(f"the checkpoint belongs to another pipeline: this one has no reader {unknown}")
         with self._lock:
             for reader in self._readers.values():
                 if reader.node.name in positions:

@@ -31,7 +31,7 @@ def to_sample(value: Any, what: str) -> Array:
     if hasattr(value, "detach") and hasattr(value, "device"):  # a torch tensor, which may require grad
         value = value.detach()
         if value.device.type != "cpu":
-            raise InputError(f"{what}: a tensor on {value.device}; this needs one on the CPU")
+            raise InputError(f"{what}: a tensor on {value.device}; expected a tensor on the CPU")
     try:
         array = as_host_array(value)
     except Exception as error:
@@ -90,15 +90,17 @@ def check_batch(batch: TensorList, node: GraphNode, max_batch_size: int) -> Tens
     """
     what = f"input {node.name!r}"
     if len(batch) > max_batch_size:
-        raise InputError(f"{what}: a batch of {len(batch)} samples; the pipeline's batch_size is {max_batch_size}")
+        raise InputError(
+            f"{what}: the batch has {len(batch)} samples, but the pipeline's batch_size is {max_batch_size}"
+        )
     dtype, ndim, layout = (node.argument(name) for name in ("dtype", "ndim", "layout"))
     if dtype not in (None, NO_TYPE) and batch.dtype != dtype:
-        raise InputError(f"{what}: the data is {batch.dtype!r}, external_source declares dtype={dtype!r}")
+        raise InputError(f"{what}: the data is {batch.dtype!r}, but external_source declares dtype={dtype!r}")
     if ndim is not None and batch.ndim != ndim:
-        raise InputError(f"{what}: the samples have {batch.ndim} dimensions, external_source declares ndim={ndim}")
+        raise InputError(f"{what}: the samples have {batch.ndim} dimensions, but external_source declares ndim={ndim}")
     if layout:
         if batch.layout() not in ("", layout):
-            raise InputError(f"{what}: the layout is {batch.layout()!r}, external_source declares {layout!r}")
+            raise InputError(f"{what}: the layout is {batch.layout()!r}, but external_source declares {layout!r}")
         if not batch.layout():
             check_layout(layout, batch.ndim, what)
             return batch.with_layout(layout)

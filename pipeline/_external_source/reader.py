@@ -60,7 +60,7 @@ class Reader(ABC):
 
     def skip(self, items: int, epoch: int) -> None:
         """Pass over items that were read before in this epoch, to go on where a checkpoint was made."""
-        raise NotImplementedError(f"{type(self).__name__} is told what is wanted: there is nothing to pass over")
+        raise NotImplementedError(f"{type(self).__name__} gets its position with each request: it can't skip data")
 
     def position(self, epoch: int) -> int:
         """Return how many items of this pass were read, in an epoch; 0 for sources that are told what is wanted."""
@@ -75,7 +75,7 @@ class Reader(ABC):
         if given != count:
             what = f"a {type(value).__name__}" + ("" if given is None else f" of {given}")
             kind = InputTypeError if given is None else MissingOutputError if given < count else InputError
-            raise kind(f"the source gave {what}; num_outputs={count} asks for a tuple of {count}")
+            raise kind(f"the source returned {what}, but num_outputs={count} requires a tuple of {count}")
         return [value[number] for number in range(count)]
 
 

@@ -99,9 +99,9 @@ def describe_source(
         raise ArgumentValueError(f"argument 'num_outputs' must be 1 or more, not {num_outputs!r}")
     policy = _cycle(cycle)
     if cycle is not None and not iterable:
-        raise ArgumentValueError("argument 'cycle' needs a source that is iterable: this one is called")
+        raise ArgumentValueError("argument 'cycle' needs an iterable source, but this one is a callable")
     if policy is not Cycle.NO and isinstance(source, Generator):
-        raise ArgumentTypeError("a generator can't begin again: pass the generator function that made it as source")
+        raise ArgumentTypeError("a generator can't start again: pass the generator function as source")
     if parallel:
         _check_parallel(iterable, takes_info, batch)
     elif prefetch_queue_depth is not None:
@@ -125,7 +125,7 @@ def describe_source(
 def _is_iterated(source: Any) -> bool:
     if isinstance(source, type):  # an iterator class: made anew for each pass
         if not issubclass(source, Iterable):
-            raise ArgumentTypeError(f"the source {source.__qualname__} is a class, and not an iterable one")
+            raise ArgumentTypeError(f"the source {source.__qualname__} is a class that isn't iterable")
         return True
     if isinstance(source, Iterable):
         return True
@@ -137,7 +137,7 @@ def _is_iterated(source: Any) -> bool:
     if not (inspect.isgeneratorfunction(source) or inspect.isgeneratorfunction(call)):
         return False
     if _required(source):
-        raise ArgumentTypeError("a generator function that is a source can't have parameters")
+        raise ArgumentTypeError("a generator function can't have parameters if it is a source")
     return True
 
 
@@ -161,8 +161,8 @@ def _takes_info(source: Callable[..., Any]) -> bool:
     refused += [each for each in parameters if each.kind is kinds.VAR_POSITIONAL]
     if refused:
         raise ArgumentTypeError(
-            "a source that is called takes nothing, or one argument that tells which sample or batch is wanted; "
-            f"the parameter {str(refused[0])!r} is one too many"
+            "a callable source takes no argument, or one argument that identifies the requested sample or batch; the "
+            f"parameter {str(refused[0])!r} is one too many"
         )
     return bool(positional)
 
@@ -181,11 +181,11 @@ def _cycle(cycle: Any) -> Cycle:
 def _check_parallel(iterable: bool, takes_info: bool, batch: bool) -> None:
     if iterable and not batch:
         raise ArgumentTypeError(
-            "parallel=True: an iterable gives its items in order, so it can't be read by many workers a sample at a "
-            "time: let it give batches (batch=True), or pass a callable that takes a SampleInfo"
+            "parallel=True: an iterable returns its items in order, so several workers can't read single samples from "
+            "it: let it return batches (batch=True), or pass a callable that takes a SampleInfo"
         )
     if not iterable and not takes_info:
         raise ArgumentTypeError(
-            "parallel=True: the workers must be told what to make: the source must take one argument, a SampleInfo "
+            "parallel=True: the source must take one argument that says what to make: a SampleInfo "
             "(batch=False), or the number of the iteration or a BatchInfo (batch=True)"
         )

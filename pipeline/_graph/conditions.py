@@ -32,7 +32,7 @@ class Undefined:
 
     def why_no_node(self) -> str:
         """Return what messages say where it is read."""
-        return f"the variable {self._name!r} has no value in each branch of an `if` before this line"
+        return f"the variable {self._name!r} doesn't have a value in every branch of an `if` before this line"
 
 
 def current(name: str, read: Callable[[], Any]) -> Any:

@@ -48,5 +48,5 @@ def pop_pipeline() -> None:
         GraphError: no pipeline is current.
     """
     if not _STACK.pipelines:
-        raise GraphError("pop_current() without push_current(): no pipeline is current")
+        raise GraphError("pop_current() without push_current(): there is no current pipeline")
     _STACK.pipelines.pop()

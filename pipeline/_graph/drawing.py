@@ -49,7 +49,7 @@ class Drawing:
             [program, "-Tsvg"], input=self.dot, capture_output=True, encoding="utf-8", timeout=_TIMEOUT, check=False
         )
         if done.returncode:
-            raise PipelineError(f"Graphviz could not draw the graph: {done.stderr.strip()}")
+            raise PipelineError(f"Graphviz couldn't draw the graph: {done.stderr.strip()}")
         return done.stdout
 
     def _repr_svg_(self) -> str | None:

@@ -132,11 +132,11 @@ class Expression(ABC):
 
     def __iter__(self) -> Any:
         # Without this, Python would iterate by calling self[0], self[1], ... for ever.
-        raise TypeError("a DataNode stands for a batch that isn't there yet: it can't be iterated")
+        raise TypeError("a DataNode stands for a batch that doesn't exist yet: it can't be iterated")
 
     def __bool__(self) -> bool:
         raise TypeError(
             "a DataNode has no truth value while the graph is described: pass enable_conditionals=True to pipeline_def "
-            "for `if`, `and`, `or` and `not` on data nodes (a `while` can't have one), or use arithmetic to choose "
+            "for `if`, `and`, `or` and `not` on data nodes (`while` isn't supported), or use arithmetic to choose "
             "between values"
         )

@@ -175,7 +175,7 @@ def calls_behind(outputs: Sequence[DataNode], kept: Iterable[OperatorCall] = ())
 
 def _source(node: DataNode) -> OperatorCall:
     if node.source is None:
-        raise GraphError(f"{node!r} is no operator's output")
+        raise GraphError(f"{node!r} isn't the output of an operator")
     return node.source
 
 
@@ -205,14 +205,14 @@ def check_branches(nodes: Sequence[GraphNode], outputs: Iterable[Edge]) -> None:
         for edge in node.argument_inputs.values() if node.schema.merges else node.sources:
             if not _within(node.branch, nodes[edge.node].branch):
                 raise GraphError(
-                    f"{node.display} reads what {nodes[edge.node].display} made in a branch, for some samples only"
-                    f"\n  at {node.location}"
+                    f"{node.display} reads the output of {nodes[edge.node].display}, which has only the samples of "
+                    f"its branch\n  at {node.location}"
                 )
     for edge in outputs:
         if nodes[edge.node].branch:
             raise GraphError(
-                f"the pipeline returns what {nodes[edge.node].display} made in a branch, for some samples only"
-                f"\n  at {nodes[edge.node].location}"
+                f"the pipeline returns the output of {nodes[edge.node].display}, which has only the samples of its "
+                f"branch\n  at {nodes[edge.node].location}"
             )
 
 
@@ -235,7 +235,7 @@ def check_pipelines(calls: Iterable[OperatorCall], own: object) -> None:
         return
     foreign = next(call for call in within if call.pipeline is not None and call.pipeline() is not own)
     raise GraphError(
-        f"{foreign.display} was called within another pipeline than other operators of the graph\n"
+        f"{foreign.display} was called within a different pipeline than other operators of the graph\n"
         f"  at {foreign.location}"
     )
 

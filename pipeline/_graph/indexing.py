@@ -37,7 +37,7 @@ class NewAxis:
             ArgumentMismatchError: when the name is not one character.
         """
         if not isinstance(name, str) or len(name) != 1:
-            raise ArgumentMismatchError(f"the name of a dimension is one character, not {name!r}")
+            raise ArgumentMismatchError(f"the name of a dimension must be one character, not {name!r}")
         return NewAxis(name)
 
 
@@ -84,7 +84,7 @@ def index_entries(key: Any, is_node: Callable[[Any], bool]) -> tuple[tuple[Any, 
 
     entries = tuple(entry(value) for value in (key if isinstance(key, tuple) else (key,)))
     if entries.count(ELLIPSIS) > 1:
-        raise ArgumentTypeError("an index can have one ellipsis")
+        raise ArgumentTypeError("an index can have only one ellipsis")
     if len({bool(entry[1]) for entry in entries if isinstance(entry, tuple) and entry[0] == NEWAXIS}) > 1:
-        raise ArgumentValueError("either all new dimensions of an index have names, or none has")
+        raise ArgumentValueError("either all new dimensions of an index have names, or none of them")
     return entries, indices

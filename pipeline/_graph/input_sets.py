@@ -50,7 +50,7 @@ def _split(inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
     for position, value in enumerate(inputs):
         if isinstance(value, list) and any(isinstance(item, DataNode) for item in value):
             if not all(isinstance(item, DataNode) for item in value):
-                raise ArgumentTypeError(f"input {position} is a list of data nodes and other things")
+                raise ArgumentTypeError(f"input {position} is a list of data nodes and other objects")
             lists.append(position)
     counts = {len(inputs[position]) for position in lists}
     if len(counts) > 1:

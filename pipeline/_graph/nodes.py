@@ -132,7 +132,9 @@ def as_node(value: Any, what: str) -> DataNode:
     if isinstance(value, DataNode):
         return value
     if isinstance(value, list | tuple) and any(isinstance(item, DataNode) for item in value):
-        raise ArgumentTypeError(f"{what} is a {type(value).__name__} with data nodes in it, and must be one DataNode")
+        raise ArgumentTypeError(
+            f"{what} is a {type(value).__name__} with data nodes in it, but must be a single DataNode"
+        )
     if isinstance(value, bool | int | float | np.ndarray | np.generic | list | tuple):
         value = Constant(value)
     if isinstance(value, Constant):
@@ -234,7 +236,7 @@ def _check_call(
                 raise ArgumentTypeError(f"argument {key!r} must be a constant, not a DataNode")
             if value.device != "cpu":
                 raise ArgumentValueError(
-                    f"argument {key!r} must be on the CPU, this DataNode is on the GPU: add .cpu()"
+                    f"argument {key!r} must be on the CPU, but this DataNode is on the GPU: add .cpu()"
                 )
             argument_inputs[key] = value
         elif isinstance(value, Constant):
@@ -268,8 +270,8 @@ def _check_branch(read: Sequence[DataNode], branch: Branch) -> None:
     for node in read:
         if node.source is not None and not within(branch, node.source.branch):
             raise ArgumentValueError(
-                f"{node!r} was made in a branch, for some samples only, and is used outside of it: let the branches "
-                "return it"
+                f"{node!r} was made in a branch and has only its samples, but is used outside of it: let the branches "
+                f"return it"
             )
 
 
@@ -288,7 +290,7 @@ def _place(schema: OperatorSchema, device: str, position: int, node: DataNode) -
         return node
     if device in ("cpu", "mixed") and node.device == "gpu" and schema.output_device is None:
         raise ArgumentValueError(
-            f"input {position} is on the GPU, the operator runs on the {device} device: add .cpu() to the input "
+            f"input {position} is on the GPU, but the operator runs on the {device} device: add .cpu() to the input "
             "or choose device='gpu'"
         )
     return node.gpu() if device == "gpu" else node
@@ -298,7 +300,7 @@ def _keep_in_current(call: OperatorCall) -> None:
     pipeline = current_pipeline()
     if pipeline is None:
         raise GraphError(
-            f"{call.display} is to run though no output needs it (it has side effects, or preserve=True): call it "
+            f"{call.display} has to run although no output needs it (it has side effects, or preserve=True): call it "
             f"within a pipeline (`with pipe:`)\n  at {call.location}"
         )
     pipeline.keep(call)

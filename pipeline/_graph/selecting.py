@@ -26,7 +26,7 @@ def select(selector: DataNode, makers: Sequence[Callable[[], Any]]) -> Any:
         ArgumentValueError: the branches return different numbers of outputs, or the selector is on the GPU.
     """
     if selector.device != "cpu":
-        raise ArgumentValueError("what chooses between branches must be on the CPU: add .cpu()")
+        raise ArgumentValueError("the condition of a branch must be on the CPU: add .cpu()")
     made = []
     for number, maker in enumerate(makers):
         with branch(selector, number):

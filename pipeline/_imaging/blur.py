@@ -44,7 +44,7 @@ def gaussian_window(sigma: float, size: int) -> Array:
     if not sigma and not size:
         raise ValueError("sigma and window_size can't both be 0")
     if size and size % 2 == 0:
-        raise ValueError(f"window_size must be odd, it is {size}")
+        raise ValueError(f"window_size must be odd, not {size}")
     radius = (size - 1) // 2 if size else math.ceil(3 * sigma)
     deviation = sigma or (radius - 1) * 0.3 + 0.8
     weights = np.exp(-0.5 * (np.arange(-radius, radius + 1) / deviation) ** 2)

@@ -122,7 +122,7 @@ def contrast_tables(counts: Array, contrast: float) -> Array:
         ValueError: neither one nor three channels.
     """
     if len(counts) not in (1, 3):
-        raise ValueError(f"a picture of {len(counts)} channels has no brightness; it needs 1 or 3")
+        raise ValueError(f"an image of {len(counts)} channels has no brightness; it needs 1 or 3 channels")
     means = counts @ _VALUES / np.maximum(1, counts.sum(axis=1))
     center = np.float32(means @ _LUMA if len(means) == 3 else means[0])
     factor = np.float32(contrast)

@@ -73,7 +73,9 @@ def transform_channels(image: Array, matrix: Array, offset: Array, out: Array) -
     """
     rows, columns = matrix.shape
     if image.shape[-1] != columns or out.shape[-1] != rows:
-        raise ValueError(f"a matrix of {rows} by {columns} doesn't take {image.shape[-1]} to {out.shape[-1]} channels")
+        raise ValueError(
+            f"a matrix of {rows} by {columns} doesn't convert {image.shape[-1]} to {out.shape[-1]} channels"
+        )
     if not out.size:
         return out
     pixels = scratch("transformed from", (out.size // rows, 1, columns), np.float32)

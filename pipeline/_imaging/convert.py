@@ -121,7 +121,7 @@ def convert_color(image: Array, source: str, target: str) -> Array:
         if space not in COLOR_CHANNELS:
             raise ValueError(f"unknown colour space {space!r}; known are {', '.join(COLOR_CHANNELS)}")
     if image.shape[-1] != COLOR_CHANNELS[source]:
-        raise ValueError(f"a {source} image has {COLOR_CHANNELS[source]} channels, this one has {image.shape[-1]}")
+        raise ValueError(f"a {source} image has {COLOR_CHANNELS[source]} channels, but this one has {image.shape[-1]}")
     if source == target:
         return image
     if source == "BGR":

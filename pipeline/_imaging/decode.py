@@ -86,7 +86,7 @@ def decode(
     if kind not in OUTPUT_TYPES:
         raise ValueError(f"unknown output_type {kind!r}; known are {', '.join(OUTPUT_TYPES)}")
     if region is not None and min_size is not None:
-        raise ValueError("a region is given in pixels of the full picture: region and min_size exclude each other")
+        raise ValueError("a region is in pixels of the full image: region and min_size exclude each other")
     view = as_bytes(encoded)
     ycbcr = kind == "YCbCr"
     stored = "RGB" if ycbcr else kind
@@ -113,7 +113,7 @@ def decode(
         return pixels
     if pixels is not out:
         if out.shape != pixels.shape:
-            raise ValueError(f"out has shape {out.shape}, the picture {pixels.shape}")
+            raise ValueError(f"out has shape {out.shape}, but the image has {pixels.shape}")
         np.copyto(out, pixels)
     return out
 
@@ -139,7 +139,7 @@ def _cut(pixels: Pixels, region: tuple[int, int, int, int]) -> Pixels:
     y, x, height, width = region
     if y < 0 or x < 0 or height < 1 or width < 1 or y + height > pixels.shape[0] or x + width > pixels.shape[1]:
         raise ValueError(
-            f"the region (y0, x0, height, width) = {tuple(region)} leaves the picture of {pixels.shape[:2]}"
+            f"the region (y0, x0, height, width) = {tuple(region)} exceeds the image of {pixels.shape[:2]}"
         )
     return pixels[y : y + height, x : x + width]
 
@@ -165,7 +165,7 @@ def _decode_jpeg(
     if out is not None:
         expected = (height or info.height, width or info.width, 1 if colors == "GRAY" else 3)
         if out.shape != expected:
-            raise ValueError(f"out has shape {out.shape}, the picture {expected}")
+            raise ValueError(f"out has shape {out.shape}, but the image has {expected}")
         if out.flags.c_contiguous and out.dtype == np.uint8:
             options["buffer"] = out
     try:
@@ -253,7 +253,7 @@ def _decode_with_pillow(view: memoryview, wanted: str, wide: bool) -> Array:
             image.load()
             pixels = _pixels_of(image, wanted, wide)
     except (OSError, ValueError, SyntaxError, EOFError, IndexError, struct.error) as error:
-        raise DecodeError(f"the picture is damaged or truncated: {error}") from error
+        raise DecodeError(f"the image is damaged or truncated: {error}") from error
     # Pillow turns a TIFF as it loads it; our caller decides on that, so it is turned back.
     return pixels if upright else orient(pixels, {6: 8, 8: 6}.get(orientation, orientation))
 

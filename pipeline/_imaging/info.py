@@ -112,9 +112,9 @@ def open_image(view: memoryview) -> Image.Image:
         return Image.open(io.BytesIO(view))
     except UnidentifiedImageError as error:
         start = bytes(view[:16])  # a path, a page of HTML and zeros are known at sight
-        raise DecodeError(f"not a picture in a known format: {view.nbytes} bytes that begin with {start!r}") from error
+        raise DecodeError(f"not an image in a known format: {view.nbytes} bytes that begin with {start!r}") from error
     except (OSError, ValueError, SyntaxError, struct.error, Image.DecompressionBombError) as error:
-        raise DecodeError(f"the picture's header is damaged: {error}") from error
+        raise DecodeError(f"the image's header is damaged: {error}") from error
 
 
 def read_orientation(image: Image.Image) -> int:
@@ -145,7 +145,7 @@ def jpeg_info(view: memoryview) -> ImageInfo:
             orientation = jpeg_orientation(body)
         elif marker in (0xD9, 0xDA):
             break
-    raise DecodeError(f"the JPEG of {view.nbytes} bytes ends, or is damaged, before its size is given")
+    raise DecodeError(f"the JPEG of {view.nbytes} bytes ends, or is damaged, before its size")
 
 
 def jpeg_segments(view: memoryview) -> Iterator[tuple[int, memoryview]]:

@@ -74,7 +74,7 @@ def mask_of_runs(counts: Sequence[int], height: int, width: int) -> Array:
         ValueError: when there are more or fewer pixels.
     """
     if sum(counts) != height * width:
-        raise ValueError(f"the runs have {sum(counts)} pixels, the picture {height * width}")
+        raise ValueError(f"the runs have {sum(counts)} pixels, but the image has {height * width}")
     flat = np.repeat(np.arange(len(counts)) % 2 == 1, counts)
     mask: Array = flat.reshape(width, height).T
     return mask

@@ -68,7 +68,7 @@ def extract(
         return out
     if policy == "error":
         raise ValueError(
-            f"the window at {tuple(start)} of shape {tuple(shape)} leaves the array of shape {array.shape}; "
+            f"the window at {tuple(start)} of shape {tuple(shape)} exceeds the array of shape {array.shape}; "
             f'choose out_of_bounds_policy="pad" or "trim_to_shape" if that is intended'
         )
     if out is None:

@@ -65,7 +65,7 @@ class ServerHandshake:
         """
         nonces = self._nonce + proof[:_NONCE]
         if not hmac.compare_digest(proof[_NONCE:], _digest(self._key, b"client", nonces)):
-            raise AuthenticationError("a client connected that does not know the key")
+            raise AuthenticationError("a client connected that doesn't know the key")
         return _digest(self._key, b"server", nonces)
 
 
@@ -91,7 +91,7 @@ class ClientHandshake:
             AuthenticationError: the greeting isn't that of a server of this version.
         """
         if greeting[: len(_MAGIC)] != _MAGIC:
-            raise AuthenticationError("the server speaks another protocol, or another version of it")
+            raise AuthenticationError("the server uses another protocol or another version")
         nonce = secrets.token_bytes(_NONCE)
         self._nonces = greeting[len(_MAGIC) :] + nonce
         return nonce + _digest(self._key, b"client", self._nonces)
@@ -105,7 +105,7 @@ class ClientHandshake:
         if answer == _REFUSAL:
             raise AuthenticationError("the server refused this client: the keys differ")
         if not hmac.compare_digest(answer, _digest(self._key, b"server", self._nonces)):
-            raise AuthenticationError("the server does not know the key")
+            raise AuthenticationError("the server doesn't know the key")
 
 
 def _digest(key: bytes, side: bytes, nonces: bytes) -> bytes:

@@ -364,7 +364,7 @@ class Channel:
             close_all(fds)
             self.close()
             raise DescriptorLimitError(
-                f"descriptors from process {self.peer_pid} were lost: too many came, or the limit is reached "
+                f"descriptors from process {self.peer_pid} were lost: there were too many, or the limit is reached "
                 "(ulimit -n)"
             )
         if not data:

@@ -174,7 +174,7 @@ class ChannelServer:
         if channel is not None and not channel.authenticated:
             self.end(
                 channel,
-                ChannelTimeoutError(f"process {channel.peer_pid} did not authenticate itself in time"),
+                ChannelTimeoutError(f"process {channel.peer_pid} didn't authenticate itself in time"),
             )
 
     def _await_room(self, channel: Channel) -> None:

@@ -50,7 +50,7 @@ class CompletionWriter:
             self._doorbell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         except OSError as error:
             self._page.close()
-            raise as_descriptor_error(error, "could not make a doorbell") from error
+            raise as_descriptor_error(error, "couldn't create an event descriptor") from error
 
     @property
     def fds(self) -> tuple[int, int]:
@@ -71,7 +71,7 @@ class CompletionWriter:
         """
         with self._lock:
             if seq != self._begun:
-                raise ProtocolError(f"request {seq} came where {self._begun} was due")
+                raise ProtocolError(f"request {seq} arrived, but {self._begun} was expected")
             self._begun += 1
 
     def complete(self, seq: int) -> None:
@@ -171,7 +171,7 @@ class CompletionReader:
                 raise ChannelClosedError("the channel to the reader of the shared memory was closed")
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
-                raise ChannelTimeoutError(f"request {count - 1} was not read within {timeout:g} s")
+                raise ChannelTimeoutError(f"request {count - 1} wasn't read within {timeout:g} s")
             # Locks keep reads behind writes on the processors that we know; where they don't, a bell may be missed.
             glance = _GLANCE if left is None else min(left, _GLANCE)
             for fd, event in let_through(poll.poll, glance * 1000 + 1):

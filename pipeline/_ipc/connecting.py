@@ -32,7 +32,7 @@ def connect(path: str, key: bytes, codec: Codec, timeout: float = 10.0) -> Chann
         ChannelTimeoutError: the server doesn't answer within `timeout` seconds.
     """
     deadline = time.monotonic() + timeout
-    late = f"the server at {path} did not answer within {timeout:g} s"
+    late = f"the server at {path} didn't answer within {timeout:g} s"
     with deferred_signals:
         sock = _new_socket()
         try:
@@ -46,7 +46,7 @@ def connect(path: str, key: bytes, codec: Codec, timeout: float = 10.0) -> Chann
             if isinstance(error, (FileNotFoundError, ConnectionError)):
                 raise ChannelClosedError(f"no server listens at {path} ({error.strerror or error})") from error
             if isinstance(error, OSError) and not isinstance(error, ChannelTimeoutError):
-                raise as_descriptor_error(error, f"could not connect to {path}") from error
+                raise as_descriptor_error(error, f"couldn't connect to {path}") from error
             raise
 
 
@@ -78,7 +78,7 @@ class Listener:
             os.rename(nameless, path)
         except OSError as error:
             self.close(unlink=False)
-            raise as_descriptor_error(error, f"could not listen at {path}") from error
+            raise as_descriptor_error(error, f"couldn't listen at {path}") from error
 
     def fileno(self) -> int:
         return self._sock.fileno()
@@ -129,7 +129,7 @@ def _new_socket() -> socket.socket:
     try:
         return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     except OSError as error:
-        raise as_descriptor_error(error, "could not make a socket") from error
+        raise as_descriptor_error(error, "couldn't create a socket") from error
 
 
 @contextmanager

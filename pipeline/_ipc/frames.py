@@ -83,17 +83,17 @@ class FrameParser:
             while len(buffer) - start >= _HEADER.size:
                 length, number, count = _HEADER.unpack_from(buffer, start)
                 if length > MAX_BODY or count > self._max_fds:
-                    raise ProtocolError(f"a frame of {length} bytes and {count} descriptors is over the limit")
+                    raise ProtocolError(f"a frame of {length} bytes and {count} descriptors exceeds the limit")
                 end = start + _HEADER.size + length
                 if len(buffer) < end:
                     break
                 if count > len(self._fds):
-                    raise ProtocolError(f"{count} descriptors were announced and {len(self._fds)} came")
+                    raise ProtocolError(f"{count} descriptors were announced, but {len(self._fds)} arrived")
                 taken = tuple(self._fds.popleft() for _ in range(count))
                 frames.append(Frame(number, bytes(memoryview(buffer)[start + _HEADER.size : end]), taken))
                 start = end
             if len(self._fds) > self._expected(start):
-                raise ProtocolError("descriptors came that no message announced")
+                raise ProtocolError("descriptors arrived that weren't announced by a message")
         except ProtocolError:
             for frame in frames:
                 close_all(frame.fds)

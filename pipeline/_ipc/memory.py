@@ -45,7 +45,7 @@ class _Mapping:
         address = _libc.mmap(None, nbytes, access, mmap.MAP_SHARED, fd, 0)
         if address is None or address == _MAP_FAILED:
             code = ctypes.get_errno()
-            raise IPCError(f"could not map {nbytes} bytes of shared memory: {os.strerror(code)}")
+            raise IPCError(f"couldn't map {nbytes} bytes of shared memory: {os.strerror(code)}")
         self._address = address
         self.__array_interface__: dict[str, Any] = {
             "version": 3,
@@ -110,7 +110,7 @@ class SharedBlock:
         except OSError as error:
             if fd >= 0:
                 os.close(fd)
-            raise as_descriptor_error(error, f"could not make {nbytes} bytes of shared memory") from error
+            raise as_descriptor_error(error, f"couldn't create {nbytes} bytes of shared memory") from error
         return cls(fd, nbytes)
 
     @classmethod
@@ -194,8 +194,8 @@ def _check(fd: int, nbytes: int) -> None:
         status = os.fstat(fd)
         seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS) if _HAVE_MEMFD else _SEALS
     except OSError as error:
-        raise ProtocolError(f"the descriptor that came is no shared memory ({error.strerror})") from error
+        raise ProtocolError(f"the received descriptor isn't shared memory ({error.strerror})") from error
     if not stat.S_ISREG(status.st_mode) or nbytes <= 0 or status.st_size != nbytes:
         raise ProtocolError(f"shared memory of {nbytes} bytes was announced, but it has {status.st_size}")
     if seals & _SEALS != _SEALS:
-        raise ProtocolError("shared memory came without the seals that fix its size")
+        raise ProtocolError("the received shared memory lacks the seals that fix its size")

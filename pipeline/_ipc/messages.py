@@ -93,7 +93,9 @@ class Codec:
         self._numbers: dict[type, int] = {}
         for number, message_type in registry.items():
             if not 0 < number < 1 << 16 or message_type in self._numbers:
-                raise TypeError(f"{message_type.__name__}: number {number} is out of range, or the type is there twice")
+                raise TypeError(
+                    f"{message_type.__name__}: number {number} is out of range, or the type is registered twice"
+                )
             self._fields[number] = _dataclass_field(message_type)
             self._numbers[message_type] = number
 
@@ -105,7 +107,7 @@ class Codec:
         """
         number = self._numbers.get(type(message))
         if number is None:
-            raise ProtocolError(f"{type(message).__name__} is no message of this protocol")
+            raise ProtocolError(f"{type(message).__name__} isn't a message of this protocol")
         body = msgpack.packb(self._fields[number].to_wire(message), unicode_errors=_ERRORS)
         return number, bytes(body)
 
@@ -159,7 +161,7 @@ def _dataclass_field(message_type: type) -> _Field:
 
     def from_wire(wire: Any) -> Any:
         if type(wire) is not tuple or len(wire) != len(inward):
-            raise ProtocolError(f"{message_type.__name__} has {len(inward)} fields, which is not what came")
+            raise ProtocolError(f"{message_type.__name__} has {len(inward)} fields, but the message has others")
         return message_type(*[convert(item) for convert, item in zip(inward, wire, strict=True)])
 
     return _Field(to_wire, from_wire)

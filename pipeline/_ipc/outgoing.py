@@ -112,7 +112,7 @@ class Outgoing:
             except (BrokenPipeError, ConnectionResetError):
                 raise ChannelClosedError(f"process {self._peer_pid} closed the connection, or died") from None
             except OSError as error:
-                raise as_descriptor_error(error, f"could not write to process {self._peer_pid}") from error
+                raise as_descriptor_error(error, f"couldn't write to process {self._peer_pid}") from error
             frame.data = frame.data[count:]
             frame.fds = frame.fds[len(fds) :]
             if frame.owned:
@@ -128,5 +128,5 @@ class Outgoing:
                 copies.append(os.dup(fd))
         except OSError as error:
             close_all(copies)
-            raise as_descriptor_error(error, f"could not keep descriptors for process {self._peer_pid}") from error
+            raise as_descriptor_error(error, f"couldn't keep descriptors for process {self._peer_pid}") from error
         frame.fds, frame.owned = tuple(copies), True

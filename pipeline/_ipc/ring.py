@@ -80,7 +80,7 @@ class Ring:
         timeout: float | None = None,
     ) -> None:
         if not 0 < nbytes <= limit:
-            raise ValueError(f"a ring of {nbytes} bytes does not fit its limit of {limit} bytes")
+            raise ValueError(f"a ring of {nbytes} bytes exceeds its limit of {limit} bytes")
         self.limit = limit
         self.waited_ns = 0
         self._first_nbytes = nbytes
@@ -224,9 +224,9 @@ class Ring:
                 return block
             if not self._in_flight:
                 raise RingFullError(
-                    f"no room for a sample of {nbytes} bytes: samples that are still in use hold the "
+                    f"no room for a sample of {nbytes} bytes: samples that are still in use fill the "
                     f"{self.capacity} bytes of shared memory, and the limit is {self.limit} bytes; raise "
-                    "ring_bytes_limit, or hold fewer samples"
+                    "ring_bytes_limit, or keep fewer samples"
                 )
         return None
 
@@ -237,7 +237,7 @@ class Ring:
             self._completions.wait(completed + 1, left)
         except ChannelTimeoutError as error:
             raise ChannelTimeoutError(
-                f"shared memory is full, and request {completed} was not read in {self._timeout:g} s"
+                f"shared memory is full, and request {completed} wasn't read within {self._timeout:g} s"
             ) from error
         finally:
             self.waited_ns += time.monotonic_ns() - started

@@ -97,7 +97,7 @@ class RingReader:
         nbytes = math.prod(shape) * dtype.itemsize  # Python integers: exact
         misplaced = offset < 0 or offset % dtype.itemsize or offset + nbytes > segment.nbytes
         if misplaced or not is_numpy_shape(shape):
-            raise ProtocolError(f"{nbytes} bytes at offset {offset} do not lie in a segment of {segment.nbytes} bytes")
+            raise ProtocolError(f"{nbytes} bytes at offset {offset} aren't inside a segment of {segment.nbytes} bytes")
         array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=segment, offset=offset)
         return array
 
@@ -114,7 +114,7 @@ class RingReader:
         dtype = np.dtype(dtype)
         rings, offsets, shapes = table[:, 0], table[:, 1], np.ascontiguousarray(table[:, 2:])
         if not len(rings):
-            raise ProtocolError("a batch came without samples")
+            raise ProtocolError("a batch without samples")
         if (rings == rings[0]).all():  # mostly: a worker has few segments
             numbers, homes = rings[:1].tolist(), np.zeros(len(rings), np.int64)
         else:
@@ -129,7 +129,7 @@ class RingReader:
             good = _lie_in(offsets, shapes, dtype.itemsize, room)
             if not good.all():
                 row = table[int(np.flatnonzero(~good)[0])].tolist()
-                raise ProtocolError(f"a sample does not lie in its segment (segment, offset, shape: {row})")
+                raise ProtocolError(f"a sample isn't inside its segment (segment, offset, shape: {row})")
         if len(segments) == 1:
             starts = offsets + segments[0].address
         else:

@@ -99,11 +99,11 @@ class CountedMap:
     def __init__(self, src: Samples, dst: Samples, rule: Rule, factors: npt.ArrayLike = 1.0) -> None:
         self._pictures = _pictures(src, dst)
         if src.ndim != 3:
-            raise PipelineError(f"pictures of (height, width, channels) are needed, not of {src.ndim} dimensions")
+            raise PipelineError(f"images need the dimensions (height, width, channels), not {src.ndim} dimensions")
         self._pictures["channels"] = np.maximum(1, src.shapes[:, -1])
         self._pictures["factor"] = np.asarray(factors, np.float32)
         if rule is Rule.CONTRAST and not np.isin(src.shapes[:, -1], (1, 3)).all():
-            raise PipelineError("pictures must have 1 or 3 channels to have a brightness")
+            raise PipelineError("images must have 1 or 3 channels to have a brightness")
         self._rule = rule
         self._words = self._pictures["channels"].astype(np.int64) * 256
         empty = not int(self._pictures["count"].max())
@@ -139,7 +139,7 @@ def _defines(rule: Rule) -> tuple[tuple[str, str], ...]:
 
 def _pictures(src: Samples, dst: Samples) -> npt.NDArray[Any]:
     if src.dtype != np.uint8 or dst.dtype != np.uint8:
-        raise PipelineError(f"tables are for bytes, the samples are {src.dtype} and {dst.dtype}")
+        raise PipelineError(f"tables are for bytes, but the samples are {src.dtype} and {dst.dtype}")
     if len(src) != len(dst) or (src.shapes != dst.shapes).any():
         raise PipelineError("the samples of input and output differ in number or shape")
     if not (src.is_contiguous() and dst.is_contiguous()):

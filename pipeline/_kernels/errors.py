@@ -43,7 +43,7 @@ def load_cupy() -> Any:
     except ImportError as error:
         raise DeviceError(
             "the GPU needs CuPy, which can't be imported: install cupy-cuda12x or cupy-cuda13x, "
-            f"the one that fits the driver ({error})"
+            f"the one that matches the driver ({error})"
         ) from error
     return cupy
 

@@ -102,13 +102,15 @@ def plan_crop_resize_normalize(
 ) -> Launch:
     """Return the launch of `crop_resize_normalize`. Arguments as there."""
     if layout not in ("CHW", "HWC"):
-        raise PipelineError(f"the output's layout is CHW or HWC, not {layout!r}")
+        raise PipelineError(f"the output's layout must be CHW or HWC, not {layout!r}")
     planar = layout == "CHW"
     if src.ndim != 3 or dst.ndim != 3 or len(src) != len(dst) or src.dtype != np.uint8:
-        raise PipelineError("the fused kernel takes uint8 HWC pictures to as many pictures")
+        raise PipelineError("the fused kernel needs uint8 HWC images, and as many outputs")
     depths = np.unique(np.concatenate([src.shapes[:, 2], dst.shapes[:, 0 if planar else 2]]))
     if len(depths) != 1 or depths[0] not in (1, 3):
-        raise PipelineError(f"the fused kernel takes pictures of 1 or 3 channels, all alike, not {depths.tolist()}")
+        raise PipelineError(
+            f"the fused kernel needs images that all have 1 or all have 3 channels, not {depths.tolist()}"
+        )
     if not dst.is_contiguous():
         raise PipelineError("the samples of the output are not contiguous")
 
@@ -120,8 +122,8 @@ def plan_crop_resize_normalize(
     if outside.any():
         index = int(np.argmax(outside))
         raise PipelineError(
-            f"sample {index}: the output of {out[index].tolist()} from {first[index].tolist()} leaves "
-            f"the resized picture of {resized[index].tolist()}"
+            f"sample {index}: the output of {out[index].tolist()} from {first[index].tolist()} exceeds the resized "
+            f"image of {resized[index].tolist()}"
         )
     regions = whole_picture(src.shapes) if roi is None else np.asarray(roi, np.float64).reshape(count, 4)
     rows, table = channel_table(count, depth, scale, bias), np.zeros(count, PICTURE)

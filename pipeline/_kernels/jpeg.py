@@ -66,7 +66,7 @@ class JpegPlan:
     def __init__(self, src: Samples, dst: Samples, quality: npt.NDArray[np.int64]) -> None:
         pictures = all(samples.ndim == 3 and samples.dtype == np.uint8 for samples in (src, dst))
         if not pictures or (src.shapes != dst.shapes).any() or (src.shapes[:, 2] != 3).any():
-            raise PipelineError("the samples of input and output must be RGB pictures, uint8, of the same shapes")
+            raise PipelineError("the samples of input and output must be RGB images, uint8, of the same shapes")
         if not (src.is_contiguous() and dst.is_contiguous()):
             raise PipelineError("the samples are not contiguous")
         self._tiles = np.prod(-(-src.shapes[:, :2] // 16), axis=1)  # of 16 by 16 pixels

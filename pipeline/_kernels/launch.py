@@ -61,7 +61,7 @@ class Launch:
 
     def __post_init__(self) -> None:
         if self.grid[1] > MAX_SAMPLES:
-            raise PipelineError(f"{self.kernel}: {self.grid[1]} samples, a launch takes {MAX_SAMPLES} at most")
+            raise PipelineError(f"{self.kernel}: {self.grid[1]} samples, but a launch takes at most {MAX_SAMPLES}")
 
 
 def ctype(dtype: np.dtype[Any]) -> str:

@@ -59,7 +59,7 @@ class PinnedMemory:
         try:
             return cls(memory, device_id)
         except CudaError as error:
-            _log.warning("shared memory can't be pinned, so copies to the GPU go by other memory: %s", error)
+            _log.warning("shared memory can't be pinned, so copies to the GPU use other memory: %s", error)
             return None
 
     def __del__(self, getpid: Any = os.getpid) -> None:  # bound here: globals are gone at interpreter exit

@@ -73,11 +73,11 @@ class ReductionPlan:
         along, kept = list(axes), [axis for axis in range(src.ndim) if axis not in axes]
         outputs = np.prod(src.shapes[:, kept], axis=1, dtype=np.int64)
         if len(src) != len(dst) or (np.prod(dst.shapes, axis=1, dtype=np.int64) != outputs).any():
-            raise PipelineError("the samples of the output don't have as many elements as the axes that are kept")
+            raise PipelineError("the samples of the output don't have the number of elements of the remaining axes")
         if not dst.is_contiguous() or (mean is not None and not mean.is_contiguous()):
             raise PipelineError("the samples of the output, or the means, are not contiguous")
         if (mean is None) == (reduction.term == "difference"):
-            raise PipelineError("means are given for reductions of differences, and for no others")
+            raise PipelineError("only reductions of differences take means")
         self._src, self._dst, self._reduction = src, dst, reduction
         self._counts = np.prod(src.shapes[:, along], axis=1, dtype=np.int64)
         self._outputs = outputs
@@ -89,7 +89,7 @@ class ReductionPlan:
             self._table["mean"] = mean.pointers
             sizes = np.prod(mean.shapes, axis=1, dtype=np.int64)
             if mean.dtype != np.float32 or ((sizes != 1) & (sizes != outputs)).any():
-                raise PipelineError("means are float32, one a sample or one an output")
+                raise PipelineError("means must be float32, one per sample or one per output")
             self._table["mean_step"] = sizes != 1
         #: Bytes of device memory for what threads have combined.
         self.scratch_bytes = int(outputs.sum()) * self._parts * self._sum.itemsize

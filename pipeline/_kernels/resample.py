@@ -88,7 +88,7 @@ class ResamplePlan:
         antialias: bool = True,
     ) -> None:
         if src.ndim != 3 or dst.ndim != 3 or len(src) != len(dst) or (src.shapes[:, 2] != dst.shapes[:, 2]).any():
-            raise PipelineError("resampling takes HWC pictures to as many HWC pictures of the same channels")
+            raise PipelineError("resampling needs HWC images, and as many HWC outputs with the same channels")
         if not dst.is_contiguous():
             raise PipelineError("the samples of the output are not contiguous")
         regions = whole_picture(src.shapes) if roi is None else np.asarray(roi, np.float64).reshape(len(src), 4)
@@ -108,7 +108,7 @@ class ResamplePlan:
         self.scratch_bytes = 0 if self._nearest else nbytes
         largest = max(int(np.prod(every, axis=1).max()) for every in (shapes, dst.shapes))
         if largest >= 1 << 31:
-            raise PipelineError(f"a picture of {largest} elements is too large to resample")
+            raise PipelineError(f"an image of {largest} elements is too large to resample")
 
     def launches(self, scratch: int) -> tuple[Launch, ...]:
         """Return the launches, in order, given the address of `scratch_bytes` of device memory."""

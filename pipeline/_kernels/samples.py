@@ -61,7 +61,7 @@ class Samples:
             if array.dtype != dtype or array.ndim != ndim:
                 raise PipelineError(
                     f"sample {index} is {array.dtype} with {array.ndim} dimensions, "
-                    f"sample 0 is {dtype} with {ndim}: a batch has one dtype and number of dimensions"
+                    f"sample 0 is {dtype} with {ndim}: a batch must have one dtype and number of dimensions"
                 )
         return cls(
             np.array([_pointer(array) for array in arrays], np.int64),
@@ -138,7 +138,7 @@ class Samples:
             index = int(np.argmax(outside))
             raise PipelineError(
                 f"sample {index}: the window from {first[index].tolist()} of shape {extent[index].tolist()} "
-                f"leaves the sample of shape {self.shapes[index].tolist()}"
+                f"exceeds the sample of shape {self.shapes[index].tolist()}"
             )
         return Samples(self.pointers + (first * self.strides).sum(axis=1), extent, self.strides, self.dtype)
 

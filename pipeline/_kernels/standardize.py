@@ -83,7 +83,7 @@ def plan_standardize(
     elif spread.sums is not None:
         kind, divisors = 2, spread.sums
     elif spread.factor is None:
-        raise PipelineError("there is nothing to divide by")
+        raise PipelineError("the divisor is missing")
     spread_strides = np.zeros_like(mean_strides)
     if divisors is not None:
         spread_strides = _steps(divisors, src, np.float32 if kind == 1 else np.float64)

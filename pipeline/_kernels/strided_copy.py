@@ -57,7 +57,7 @@ def strided_copy(
             float64). None with bias None copies values as they are.
         bias: see scale.
         fill: what stands where the window leaves the source, in the output's units (not normalised). None: windows
-            have to lie inside.
+            have to are inside.
 
     Values are cast as in DALI: rounded to nearest with halves away from zero, and clamped.
 
@@ -96,9 +96,11 @@ def plan_strided_copy(
     ndim = src.ndim
     order = list(range(ndim)) if axes is None else list(axes)
     if sorted(order) != list(range(ndim)) or dst.ndim != ndim or len(src) != len(dst):
-        raise PipelineError(f"{len(src)} samples of {ndim} dimensions don't go to {len(dst)} of {dst.ndim} by {axes}")
+        raise PipelineError(
+            f"{len(src)} samples of {ndim} dimensions can't be copied to {len(dst)} of {dst.ndim} by {axes}"
+        )
     if ndim > MAX_NDIM:
-        raise PipelineError(f"samples have {ndim} dimensions, at most {MAX_NDIM} can be copied")
+        raise PipelineError(f"samples have {ndim} dimensions, but at most {MAX_NDIM} are supported")
     if not dst.is_contiguous():
         raise PipelineError("the samples of the output are not contiguous")
     first = None if start is None else np.broadcast_to(np.asarray(start, np.int64), src.shapes.shape)
@@ -124,8 +126,8 @@ def plan_strided_copy(
     if fill is None and leaves:
         index = int(np.argmax(leaving.any(axis=1)))
         raise PipelineError(
-            f"sample {index}: the window of output shape {dst.shapes[index].tolist()} leaves the source; "
-            f"only the outputs from {begin[index].tolist()} to {end[index].tolist()} lie inside"
+            f"sample {index}: the window of output shape {dst.shapes[index].tolist()} exceeds the source; only the "
+            f"outputs from {begin[index].tolist()} to {end[index].tolist()} are inside"
         )
     channels = 1 if channel_axis is None else int(dst.shapes[:, channel_axis].max())
     channel_rows, channel_first = channel_table(len(src), channels, scale, bias, fill)

@@ -58,7 +58,7 @@ def plan_warp_affine(
     if ndim not in (2, 3) or dst.ndim != src.ndim or matrices.shape != (len(src), ndim, ndim + 1):
         raise PipelineError(f"{len(src)} samples of {src.ndim} dimensions can't be warped by {matrices.shape} matrices")
     if len(dst) != len(src) or (src.shapes[:, -1] != dst.shapes[:, -1]).any() or not dst.is_contiguous():
-        raise PipelineError("warping takes pictures to as many contiguous ones of the same channels")
+        raise PipelineError("warping needs images, and as many contiguous outputs with the same channels")
     counts = np.prod(dst.shapes, axis=1, dtype=np.int64)
     if not counts.max():
         return None

@@ -105,4 +105,4 @@ class Arguments:
             return row
         if len(row) == 1:
             return np.repeat(row, length)
-        raise ArgumentValueError(f"argument {name!r} needs {length} values, it has {len(row)}")
+        raise ArgumentValueError(f"argument {name!r} needs {length} values, but has {len(row)}")

@@ -106,7 +106,7 @@ def scattered(batch: Batch, edge: Edge) -> list[Any]:
 def _choose(outer: Batch, edge: Edge, value: int) -> Batch | None:
     numbers = outer.values[edge]
     if not isinstance(numbers, TensorListCPU) or any(np.prod(shape) != 1 for shape in numbers.shape()):
-        raise ArgumentValueError("what chooses a branch must be one number a sample")
+        raise ArgumentValueError("the condition of a branch must be one number per sample")
     chosen = np.array([sample.item() for sample in _samples(numbers)])
     places = np.flatnonzero(chosen.astype(np.int64) == value)
     if not len(places):

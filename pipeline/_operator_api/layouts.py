@@ -35,11 +35,11 @@ def choose_layout(layout: str, ndim: int | None, allowed: Sequence[str]) -> str:
         for candidate in allowed:
             if len(candidate) == dimensions:
                 return candidate
-        hint = "; encoded pictures must be decoded first, by fn.decoders.image" if dimensions == 1 else ""
+        hint = "; encoded images must be decoded first, by fn.decoders.image" if dimensions == 1 else ""
         raise ArgumentValueError(
-            f"the samples have {dimensions} dimension{'s' * (dimensions != 1)} and no layout; the operator takes "
+            f"the samples have {dimensions} dimension{'s' * (dimensions != 1)} and no layout; the operator supports "
             f"{', '.join(allowed)}{hint}"
         )
     if layout not in allowed:
-        raise ArgumentValueError(f"the layout {layout!r} is none of those that it takes: {', '.join(allowed)}")
+        raise ArgumentValueError(f"the layout {layout!r} isn't supported; supported are {', '.join(allowed)}")
     return layout

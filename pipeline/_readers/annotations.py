@@ -91,7 +91,7 @@ def read_annotations(
         raise BuildError(f"can't read annotations_file {path!r}: {error.strerror or error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BuildError(
-            f"annotations_file {path!r} is not as COCO writes them: {type(error).__name__}: {error}"
+            f"annotations_file {path!r} isn't in COCO's format: {type(error).__name__}: {error}"
         ) from error
 
 

@@ -13,8 +13,8 @@ __all__ = ["EPOCH_SHUFFLE_ARGUMENTS", "READER_ARGUMENTS", "ReaderArguments"]
 
 #: Arguments of every reader.
 READER_ARGUMENTS: tuple[Argument, ...] = (
-    Argument("shard_id", Kind.INT, "The part of the data set that the first epoch reads.", 0),
-    Argument("num_shards", Kind.INT, "Parts that the data set is divided into: one for each GPU, or process.", 1),
+    Argument("shard_id", Kind.INT, "The part of the dataset that the first epoch reads.", 0),
+    Argument("num_shards", Kind.INT, "Parts that the dataset is divided into: one for each GPU, or process.", 1),
     Argument(
         "stick_to_shard",
         Kind.BOOL,
@@ -38,8 +38,8 @@ READER_ARGUMENTS: tuple[Argument, ...] = (
     ),
     Argument("initial_fill", Kind.INT, "Entries that the buffer of `random_shuffle` holds. None is read for it.", 1024),
     Argument("prefetch_queue_depth", Kind.INT, "Batches to read ahead of those that the pipeline works on.", 1),
-    Argument("lazy_init", Kind.BOOL, "List the data set when the first batch starts, not when building.", False),
-    Argument("skip_cached_images", Kind.BOOL, "Accepted for compatibility; no decoder keeps pictures.", False),
+    Argument("lazy_init", Kind.BOOL, "List the dataset when the first batch starts, not when building.", False),
+    Argument("skip_cached_images", Kind.BOOL, "Accepted for compatibility; no decoder keeps images.", False),
     Argument("tensor_init_bytes", Kind.INT, "Accepted for compatibility; buffers size themselves.", 1048576),
     Argument("read_ahead", Kind.BOOL, "Accepted for compatibility; entries are read whole.", False),
     Argument("dont_use_mmap", Kind.BOOL, "Accepted for compatibility; files are always read.", False),
@@ -50,7 +50,7 @@ EPOCH_SHUFFLE_ARGUMENTS: tuple[Argument, ...] = (
     Argument(
         "shuffle_after_epoch",
         Kind.BOOL,
-        "Put the whole data set into a new order for each epoch, of which each shard has its part. Not together with "
+        "Put the whole dataset into a new order for each epoch, of which each shard has its part. Not together with "
         "`random_shuffle` and `stick_to_shard`.",
         False,
     ),

@@ -45,28 +45,28 @@ def _outputs(arguments: Mapping[str, Any]) -> int:
 @reads(
     OperatorSchema(
         name="readers.coco",
-        doc="""Reads pictures and the objects on them.
+        doc="""Reads images and the objects on them.
 
-The outputs are the bytes of the picture's file, 1-D uint8; the objects' boxes, float32 of shape (M, 4): x, y, width and
+The outputs are the bytes of the image's file, 1-D uint8; the objects' boxes, float32 of shape (M, 4): x, y, width and
 height; and their labels, int32 of shape (M,), which number the categories from 1 on. With `polygon_masks` there follow
 polygons, int32 of shape (P, 3): the object, the first vertex and the end; and vertices, float32 of shape (V, 2). With
 `pixelwise_masks` there follows the label of each pixel, int32 of (height, width, 1), 0 where no object is; of objects
-that overlap it is the largest label. With `image_ids` the id of the picture follows, int32 of shape (1,).
+that overlap it is the largest label. With `image_ids` the id of the image follows, int32 of shape (1,).
 
-Pictures come in the order of their ids. Objects that are given as run lengths have no polygons.""",
+Images come in the order of their ids. Objects that are given as run lengths have no polygons.""",
         arguments=(
-            Argument("file_root", Kind.STRING, "The folder that the pictures' paths are relative to."),
+            Argument("file_root", Kind.STRING, "The folder that the images' paths are relative to."),
             Argument("annotations_file", Kind.STRING, "The JSON file."),
-            Argument("images", Kind.STRINGS, "Paths of pictures, as in the file: only these, in this order."),
+            Argument("images", Kind.STRINGS, "Paths of images, as in the file: only these, in this order."),
             Argument("ltrb", Kind.BOOL, "Boxes are left, top, right, bottom.", False),
-            Argument("ratio", Kind.BOOL, "Boxes and vertices are relative to the picture's extents.", False),
-            Argument("skip_empty", Kind.BOOL, "Leave pictures without objects out.", False),
+            Argument("ratio", Kind.BOOL, "Boxes and vertices are relative to the image's extents.", False),
+            Argument("skip_empty", Kind.BOOL, "Leave images without objects out.", False),
             Argument("size_threshold", Kind.FLOAT, "Objects narrower or lower than this, in pixels, don't count.", 0.1),
             Argument("include_iscrowd", Kind.BOOL, "Whether objects marked as crowds count.", True),
             Argument("avoid_class_remapping", Kind.BOOL, "Labels are the ids of the categories.", False),
             Argument("polygon_masks", Kind.BOOL, "Return polygons and vertices.", False),
             Argument("pixelwise_masks", Kind.BOOL, "Return the label of each pixel.", False),
-            Argument("image_ids", Kind.BOOL, "Return the pictures' ids.", False),
+            Argument("image_ids", Kind.BOOL, "Return the images' ids.", False),
             Argument("masks", Kind.BOOL, "Deprecated: as `polygon_masks`, in numbers of coordinates, 2 a vertex."),
             Argument("save_img_ids", Kind.BOOL, "Deprecated name of `image_ids`."),
             *(
@@ -87,7 +87,7 @@ class CocoLoader(Loader):
         given = node.argument
         for name in _MISSING:
             if given(name):
-                raise ArgumentValueError(f"argument {name!r} is not there yet: give 'annotations_file'")
+                raise ArgumentValueError(f"argument {name!r} isn't supported yet: pass 'annotations_file'")
         for name in ("file_root", "annotations_file"):
             if not given(name):
                 raise ArgumentValueError(f"argument {name!r} is needed")
@@ -120,11 +120,11 @@ class CocoLoader(Loader):
             named = {picture.path: picture for picture in found}
             unknown = [name for name in given("images") if name not in named]
             if unknown:
-                raise BuildError(f"annotations_file {path!r} knows no picture {unknown[0]!r}")
+                raise BuildError(f"annotations_file {path!r} has no image {unknown[0]!r}")
             found = [named[name] for name in given("images")]
         self._pictures = [picture for picture in found if picture.labels or not given("skip_empty")]
         if not self._pictures:
-            raise BuildError(f"annotations_file {path!r} names no pictures to read")
+            raise BuildError(f"annotations_file {path!r} names no images to read")
         return len(self._pictures)
 
     def read(self, entry: int) -> tuple[Array, ...]:
@@ -143,7 +143,7 @@ class CocoLoader(Loader):
             try:
                 made.append(picture.mask())
             except (KeyError, TypeError, ValueError) as error:
-                raise InputError(f"the outlines on {picture.path!r} are not as COCO writes them: {error}") from error
+                raise InputError(f"the outlines on {picture.path!r} aren't in COCO's format: {error}") from error
         if self._ids:
             made.append(np.array([picture.number], np.int32))
         return tuple(made)

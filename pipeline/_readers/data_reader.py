@@ -156,8 +156,8 @@ class DataReader(Reader):
         position = self._restored
         if position.entries not in (0, sharding.entries):
             raise SerializationError(
-                f"{self.node.display}: the checkpoint is of a data set of {position.entries} entries, there are "
-                f"{sharding.entries}"
+                f"{self.node.display}: the checkpoint belongs to a dataset of {position.entries} entries, but there "
+                f"are {sharding.entries}"
             )
         ahead.seek(Cursor(position.epoch, position.offset))
 

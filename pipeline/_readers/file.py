@@ -73,7 +73,7 @@ class FileLoader(FilesLoader):
             if given("labels") is not None:
                 raise ArgumentValueError("argument 'labels' needs 'files'")
             if given("file_list") is None and given("file_root") is None:
-                raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is needed")
+                raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is required")
         for name in ("files", "file_filters", "dir_filters"):
             if given(name) == ():
                 raise ArgumentValueError(f"argument {name!r} is an empty list")
@@ -119,7 +119,7 @@ class FileLoader(FilesLoader):
         if not labels:
             wanted = ", ".join(given("file_filters"))
             raise BuildError(
-                f"no files in the {len(folders)} folders below file_root {self._root!r} that fit {wanted}"
+                f"no files in the {len(folders)} folders below file_root {self._root!r} that match {wanted}"
                 if folders
                 else f"no folders below file_root {self._root!r}: files are looked for in folders, one for each label"
             )
@@ -134,7 +134,7 @@ class FileLoader(FilesLoader):
                 continue
             found = _LINE.fullmatch(line)
             if found is None:
-                raise BuildError(f"file_list {path!r}, line {number}: a path and a label are expected, not {line!r}")
+                raise BuildError(f"file_list {path!r}, line {number}: expected a path and a label, not {line!r}")
             self._paths.append(found[1])
             labels.append(int(found[2]))
         if not labels:
@@ -144,5 +144,5 @@ class FileLoader(FilesLoader):
     def _set_labels(self, labels: Sequence[int]) -> None:
         for label in labels:
             if not _LABELS.min <= label <= _LABELS.max:
-                raise ArgumentValueError(f"the label {label} does not fit into int32")
+                raise ArgumentValueError(f"the label {label} doesn't fit into int32")
         self._labels = np.fromiter(labels, np.int32, len(labels))

@@ -59,7 +59,8 @@ class NpyFile:
         wanted = prod(shape) * dtype.itemsize
         if size - offset != wanted:
             raise DecodeError(
-                f"an array of shape {shape} and dtype {dtype} has {wanted} bytes, the file {path!r} has {size - offset}"
+                f"an array of shape {shape} and dtype {dtype} has {wanted} bytes, but the file {path!r} has "
+                f"{size - offset}"
             )
         return cls(path, offset, shape, dtype, fortran)
 

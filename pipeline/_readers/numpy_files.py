@@ -97,7 +97,7 @@ class NumpyLoader(Loader):
         if given("files") is not None and given("file_list") is not None:
             raise ArgumentValueError("arguments 'files' and 'file_list' exclude each other")
         if given("files") is None and given("file_list") is None and given("file_root") is None:
-            raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is needed")
+            raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is required")
         #: Regions that are asked for, if any are.
         self.regions = _Regions(node) if _Regions.asked(node) else None
         self._root = ""

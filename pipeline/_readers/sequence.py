@@ -35,9 +35,9 @@ class _Sequence:
 @reads(
     OperatorSchema(
         name="readers.sequence",
-        doc="""Reads sequences of frames, each frame a picture in a file.
+        doc="""Reads sequences of frames, each frame an image in a file.
 
-Each folder below `file_root` is a stream, the pictures in it are its frames in the order of their names. A sequence
+Each folder below `file_root` is a stream, the images in it are its frames in the order of their names. A sequence
 has frames of one stream, and sequences that a stream is too short for are left out. The output is FHWC uint8. All
 frames of a sequence must have one size.""",
         arguments=(
@@ -97,8 +97,8 @@ class SequenceLoader(Loader):
                 made = np.empty((len(sequence.which), *frame.shape), np.uint8)
             if frame.shape != made.shape[1:]:
                 raise PipelineError(
-                    f"the frames of a sequence must have one shape (height, width, channels): {path!r} has "
-                    f"{frame.shape}, those before it have {made.shape[1:]}"
+                    f"the frames of a sequence must have the same shape (height, width, channels): {path!r} has "
+                    f"{frame.shape}, but the previous ones have {made.shape[1:]}"
                 )
             made[number] = frame
         assert made is not None

@@ -105,7 +105,7 @@ class VideoLoader(SequenceLoader):
         if given("dtype") not in (UINT8, FLOAT):
             raise ArgumentValueError(f"argument 'dtype' must be UINT8 or FLOAT, not {given('dtype').name}")
         if given("normalized") and given("dtype") is not FLOAT:
-            raise ArgumentValueError("argument 'normalized' needs dtype=FLOAT: values of 0 to 1 are no integers")
+            raise ArgumentValueError("argument 'normalized' needs dtype=FLOAT: values from 0 to 1 aren't integers")
         self.outputs = _outputs(given)
 
     def list_format(self) -> ListFormat:

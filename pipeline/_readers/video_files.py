@@ -101,7 +101,7 @@ def list_videos(given: Callable[[str], Any], form: ListFormat) -> list[VideoFile
     names = [name for name in ("filenames", "file_root", "file_list") if given(name)]
     if len(names) != 1:
         wrong = f"{names[0]!r} and {names[1]!r} exclude each other" if names else "none is given"
-        raise ArgumentValueError(f"one of the arguments 'filenames', 'file_root' and 'file_list' is needed; {wrong}")
+        raise ArgumentValueError(f"one of the arguments 'filenames', 'file_root' and 'file_list' is required; {wrong}")
     if given("labels") is not None and names != ["filenames"]:
         raise ArgumentValueError("argument 'labels' needs 'filenames'")
     if names == ["file_root"]:
@@ -124,7 +124,9 @@ def _in_folders(root: str) -> list[VideoFile]:
         for name in list_files(folder, fits)
     ]
     if not found:
-        raise BuildError(f"no videos below file_root {root!r}: files are known by their names' endings, as .mp4")
+        raise BuildError(
+            f"no videos below file_root {root!r}: files are recognised by the ends of their names, such as .mp4"
+        )
     return found
 
 
@@ -140,8 +142,8 @@ def _in_list(path: str, form: ListFormat) -> list[VideoFile]:
             found.append(VideoFile(os.path.join(os.path.dirname(path), name), int(label), bounds))
         except ValueError as error:
             raise BuildError(
-                f"file_list {path!r}, line {number}: a path, a label, and at most a start and an end are expected, "
-                f"not {line!r}"
+                f"file_list {path!r}, line {number}: expected a path, a label, and at most a start and an end, not "
+                f"{line!r}"
             ) from error
     if not found:
         raise BuildError(f"file_list {path!r} names no files")

@@ -141,7 +141,7 @@ class WebdatasetLoader(Loader):
         for part, dtype in zip(parts, self._dtypes, strict=True):
             if part is not None and part.size % dtype.itemsize:
                 raise BuildError(
-                    f"{self._paths[archive]!r}: {part.name or 'a file'} of {part.size} bytes is no array of {dtype}"
+                    f"{self._paths[archive]!r}: {part.name or 'a file'} of {part.size} bytes isn't an array of {dtype}"
                 )
         self._entries.append((archive, parts))
 
@@ -198,4 +198,4 @@ def _samples_of_index(path: str) -> Iterator[_Sample]:
     except OSError as error:
         raise BuildError(f"can't read the index {path!r}: {error.strerror or error}") from error
     except (ValueError, StopIteration) as error:
-        raise BuildError(f"{path!r} is no index of an archive: {error or 'it ends too early'}") from error
+        raise BuildError(f"{path!r} isn't an index of an archive: {error or 'it ends too early'}") from error

@@ -173,19 +173,19 @@ class Clip:
                 raise DecodeError("it is a folder")
             source = f"file:{source}"  # a name is a name, though it begins like an address: "a:b.mp4"
         elif not source.size:
-            raise DecodeError("there are no bytes")
+            raise DecodeError("there is no data")
         else:
             source = io.BytesIO(np.ascontiguousarray(source).reshape(-1).view(np.uint8).data)
         try:
             container = self._av.open(source, buffer_size=_FROM_MEMORY, **any_title(self._av), **options)
         except self._av.ArgumentError as error:
-            raise DecodeError("it is no container of videos, or a damaged one") from error
+            raise DecodeError("it isn't a video container, or is damaged") from error
         try:
             stream = container.streams.best("video")  # no cover picture, where there is a video
             if stream is None:
                 raise DecodeError("it has no video")
             if stream.codec_context is None:
-                raise DecodeError("FFmpeg knows no decoder for it")
+                raise DecodeError("FFmpeg has no decoder for it")
             stream.codec_context.thread_count = 1  # videos are decoded side by side
             for other in container.streams:
                 if other is not stream and hasattr(other, "discard"):  # PyAV has it from 17.1 on
@@ -242,7 +242,7 @@ def _warn_of(reason: str, name: str) -> None:
     if reason not in _told_reasons:
         _told_reasons.add(reason)
         warnings.warn(
-            f"{name} is decoded on the CPU, and others like it, and frames are uploaded: {reason}",
+            f"{name} and similar files are decoded on the CPU, and their frames are uploaded: {reason}",
             RuntimeWarning,
             stacklevel=2,
         )

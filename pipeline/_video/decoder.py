@@ -73,7 +73,7 @@ class Decoder:
 
     def _find(self, frame: int) -> Any:
         if not 0 <= frame < len(self._index):
-            raise DecodeError(f"it has no frame {frame}, it has {len(self._index)} frames")
+            raise DecodeError(f"it has no frame {frame}, only {len(self._index)} frames")
         self._goal = int(self._index.times[frame])
         if self.reaches(frame):
             found = self._go_on(frame)
@@ -88,7 +88,7 @@ class Decoder:
             found = self._go_on(frame)
             if found is not None:
                 return found
-        blamed = "is damaged" if self.clip.decoded_by is None else "is damaged, or NVDEC doesn't know how to decode it"
+        blamed = "is damaged" if self.clip.decoded_by is None else "is damaged, or NVDEC can't decode it"
         raise DecodeError(f"frame {frame} of {len(self._index)} {blamed}") from self._trouble
 
     def _ways_to(self, frame: int) -> Iterator[int | None]:

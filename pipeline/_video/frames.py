@@ -197,7 +197,9 @@ def read_frames(
                             made[other] = made[first]
         lending.close()  # others may go on with the decoder while pixels are waited for
         if len(fill) not in (1, target.channels):
-            raise ArgumentValueError(f"fill_value has {len(fill)} values, the frames have {target.channels} channels")
+            raise ArgumentValueError(
+                f"fill_value has {len(fill)} values, but the frames have {target.channels} channels"
+            )
         with target.current():
             for place in filled:
                 for channel in range(target.channels):

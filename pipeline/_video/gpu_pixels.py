@@ -40,7 +40,7 @@ def planes_of(frames: Sequence[Any], untold: str = "nv12") -> tuple[Samples, Sam
     forms = {_format_of(frame, untold) for frame in frames}
     dtype = _DTYPES.get(forms.pop())
     if dtype is None or forms:
-        raise DecodeError("its frames are no 4:2:0 of 8 to 16 bits, or their format changes; device='cpu' decodes them")
+        raise DecodeError("its frames aren't 4:2:0 of 8 to 16 bits, or their format changes; use device='cpu'")
     sizes = np.array([(frame.height, frame.width) for frame in frames], np.int64)
     halves = np.column_stack([-(-sizes // 2), np.full(len(frames), 2)])  # rounded up, as what lies there
     luma, chroma = zip(*(frame.planes for frame in frames), strict=True)

@@ -21,7 +21,7 @@ def require_av() -> Any:
         import av
     except ImportError as error:
         raise DeviceError(
-            f"videos are decoded by PyAV, which can't be imported ({error}): pip install 'dali-proxy[video]'"
+            f"decoding videos needs PyAV, which can't be imported ({error}): pip install 'dali-proxy[video]'"
         ) from error
     return av
 

@@ -113,7 +113,7 @@ def refusal(device_id: int, encoding: Encoding) -> str | None:
     if pixels is not None and not _is_420(pixels):
         return f"{decodes} {pixels.name}, only 4:2:0"
     if encoding.width % 2 or encoding.height % 2:  # FFmpeg loses rows of chroma when it copies them
-        return f"{decodes} {encoding.width}x{encoding.height} pixels rightly, only even sizes"
+        return f"{decodes} {encoding.width}x{encoding.height} pixels correctly, only even sizes"
     bits = encoding.bits
     found = _capabilities(device_id, codec, bits)
     if found is None:
@@ -164,7 +164,7 @@ def _load_nvcuvid() -> Any:
     except OSError as error:
         raise DeviceError(
             f"videos can't be decoded on the GPU without the driver's libnvcuvid ({error}): containers have it with "
-            "NVIDIA_DRIVER_CAPABILITIES=compute,utility,video; device='cpu' decodes there, and .gpu() uploads frames"
+            "NVIDIA_DRIVER_CAPABILITIES=compute,utility,video; otherwise use device='cpu', and .gpu() to upload frames"
         ) from error
 
 

@@ -110,7 +110,7 @@ def pad_frames(frames: _Frames, count: int, mode: str, shorten: bool) -> _Frames
         if shorten:
             return frames[~lacking]
         raise PipelineError(
-            f"the video has {count} frames, and so no frame {frames[lacking][0]}: give a pad_mode that says what to do"
+            f"the video has {count} frames, so frame {frames[lacking][0]} doesn't exist: choose a pad_mode"
         )
     if mode == "constant":
         return np.where(lacking, FILL, frames)

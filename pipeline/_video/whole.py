@@ -34,15 +34,15 @@ def whole(packets: Iterator[Any], stream: Any) -> Iterator[Any]:
                 latest = max(latest, packet.pts)
         yield packet
     if last is not None and last.is_corrupt:
-        raise DecodeError(f"it is cut off within the data of its frame {count - 1}")
+        raise DecodeError(f"it is truncated within the data of its frame {count - 1}")
     if count < told and stream.container.format.name != "avi":  # which lists frames that have no data, too
-        raise DecodeError(f"it is cut off: its header tells of {told} frames, there are {count}")
+        raise DecodeError(f"it is truncated: its header declares {told} frames, but there are {count}")
     duration = _DURATION.fullmatch(stream.metadata.get("DURATION", ""))
     if duration and stream.time_base:
         hours, minutes, seconds = map(float, duration.groups())
         lasts, shown = 3600 * hours + 60 * minutes + seconds, float((latest + 2 * longest) * stream.time_base)
         if shown < lasts:
             raise DecodeError(
-                f"it is cut off: its header tells of {lasts:.3f} seconds, its last frame is shown at "
+                f"it is truncated: its header declares {lasts:.3f} seconds, but its last frame is shown at "
                 f"{float(latest * stream.time_base):.3f}"
             )

@@ -72,7 +72,8 @@ def auto_augment(
     if policy_name == "reduced_image_net":
         if shape is not None or max_translate_abs is not None or max_translate_rel is not None:
             raise ArgumentValueError(
-                "the policy 'reduced_image_net' has no translations: it takes neither `shape` nor their limits"
+                "the policy 'reduced_image_net' has no translations: it accepts neither `shape` nor limits of "
+                "translations"
             )
         policy = get_reduced_image_net_policy()
     else:

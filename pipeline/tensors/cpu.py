@@ -156,7 +156,9 @@ class TensorListCPU:
             dtype = source.dtype
         else:
             if not hasattr(source, "__iter__"):
-                raise InputError(f"a batch is made of an array or a list of samples, not of {type(source).__name__}")
+                raise InputError(
+                    f"a batch must be made from an array or a list of samples, not from {type(source).__name__}"
+                )
             given = list(source)
             layout = layout or common_layout(given)
             samples = [as_host_array(sample) for sample in given]
@@ -280,7 +282,7 @@ class TensorListCPU:
         if self._dense is not None:
             return self._dense
         if not self.is_dense_tensor():
-            raise RaggedError(f"the batch is ragged, it is no single array: shapes {self.shape()[:8]}")
+            raise RaggedError(f"the batch is ragged, so it isn't a single array: shapes {self.shape()[:8]}")
         return np.stack(self.samples)
 
     def as_tensor(self) -> TensorCPU:
@@ -314,7 +316,7 @@ class TensorListCPU:
             RaggedError: when the samples lie in different places.
         """
         if self._dense is None:
-            raise RaggedError("the samples of this batch lie in different places: use batch[index].data_ptr()")
+            raise RaggedError("the samples of this batch aren't contiguous: use batch[index].data_ptr()")
         return int(self._dense.ctypes.data)
 
     def at(self, index: int) -> Array:
@@ -376,7 +378,7 @@ def position_of(index: Any, batch: Any) -> int:
     """
     position = operator.index(index)
     if not -len(batch) <= position < len(batch):
-        raise SampleIndexError(f"{type(batch).__name__}: there is no sample {position}, the batch has {len(batch)}")
+        raise SampleIndexError(f"{type(batch).__name__}: sample {position} doesn't exist: the batch has {len(batch)}")
     return position % len(batch)
 
 

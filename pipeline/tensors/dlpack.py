@@ -32,7 +32,7 @@ class _Capsule:
     def __init__(self, capsule: Any) -> None:
         name = _name(capsule)
         if name not in _OFFSETS:
-            raise InputError(f"a capsule of {name!r} holds no DLPack tensor that can be used (again)")
+            raise InputError(f"a capsule of {name!r} doesn't contain a DLPack tensor, or it was already used")
         tensor = _pointer(capsule, name) + _OFFSETS[name]
         kind, number = (ctypes.c_int32 * 2).from_address(tensor + ctypes.sizeof(ctypes.c_void_p))
         self._device = (kind, number)

@@ -260,7 +260,7 @@ class TensorListGPU:
             RaggedError: when the samples lie in different places.
         """
         if self._dense is None:
-            raise RaggedError("the samples of this batch lie in different places: use batch[index].data_ptr()")
+            raise RaggedError("the samples of this batch aren't contiguous: use batch[index].data_ptr()")
         return int(self._dense.data.ptr)
 
     def is_dense_tensor(self) -> bool:
@@ -276,7 +276,7 @@ class TensorListGPU:
         if self._dense is not None:
             return self._dense
         if not self.is_dense_tensor():
-            raise RaggedError(f"the batch is ragged, it is no single array: shapes {self.shape()[:8]}")
+            raise RaggedError(f"the batch is ragged, so it isn't a single array: shapes {self.shape()[:8]}")
         import cupy
 
         _synchronize(self.ready)

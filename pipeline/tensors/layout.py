@@ -18,7 +18,7 @@ def check_layout(layout: str, ndim: int, what: str) -> str:
     """
     if layout and len(layout) != ndim:
         raise ArgumentValueError(
-            f"{what}: the layout {layout!r} names {len(layout)} dimensions, the samples have {ndim}"
+            f"{what}: the layout {layout!r} names {len(layout)} dimensions, but the samples have {ndim}"
         )
     return layout
 

@@ -51,14 +51,14 @@ def test_doctor_says_what_is_there() -> None:
 def test_an_unknown_device_is_one_line_and_no_traceback() -> None:
     done = run("demo", "--device", "tpu")
     assert done.returncode == 1
-    assert done.stderr.strip() == "dali-proxy demo: unknown device 'tpu': say auto, cpu or cuda:0"
+    assert done.stderr.strip() == "dali-proxy demo: unknown device 'tpu': use auto, cpu or cuda:0"
 
 
 @pytest.mark.parametrize(
     ("words", "status", "said"),
     [
         (["demo", "--device", "cuda:99"], 1, "dali-proxy demo: cuda:99 can't be used: "),
-        (["demo", "--picture", "nowhere/batch.png"], 1, "dali-proxy demo: there is no folder for the picture nowhere/"),
+        (["demo", "--picture", "nowhere/batch.png"], 1, "dali-proxy demo: the folder for the image nowhere/"),
         (["run"], 2, "dali-proxy run: error: the following arguments are required: SCRIPT"),
     ],
 )

@@ -159,5 +159,5 @@ def test_the_endless_sampler_goes_through_every_sample_again_and_again() -> None
 
 
 def test_an_unknown_device_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="unknown device 'tpu': say auto, cpu or cuda:0"):
+    with pytest.raises(ValueError, match="unknown device 'tpu': use auto, cpu or cuda:0"):
         run_demo(Settings(device="tpu", picture=tmp_path / "x.png"))

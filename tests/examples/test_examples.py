@@ -117,7 +117,7 @@ def test_video_superres_beats_bicubic_enlargement(device: str, tmp_path: Path) -
 def test_a_number_that_makes_no_sense_is_one_line() -> None:
     ended = start("video_superres", "--epochs", "0")
     assert ended.returncode == 2
-    assert ended.stderr.endswith("error: argument --epochs: '0' is no number of 1 or more\n")
+    assert ended.stderr.endswith("error: argument --epochs: '0' isn't an integer of 1 or more\n")
 
 
 def test_the_same_seed_gives_the_same_losses_with_fewer_workers_and_threads(
@@ -136,7 +136,7 @@ def test_a_training_that_stops_goes_on_as_if_it_had_not(
     said = run("resume", *options, "--stop-after", "14")  # in the second epoch
     assert "stopped     after batch 14" in said
     said = run("resume", *options, "--num-workers", "1")
-    assert "going on    after batch 14" in said
+    assert "resumed     after batch 14" in said
     assert losses(said) == losses(whole)
 
 
@@ -155,7 +155,7 @@ def test_annotations_of_the_user(dali_extra: Path | None, tmp_path: Path) -> Non
     said = run(
         "detection", "--device", "cpu", "--data", str(tmp_path), "--epochs", "1", "--picture", str(tmp_path / "b.png")
     )
-    assert "on 61 pictures" in said
+    assert "on 61 images" in said
 
 
 @pytest.mark.gpu

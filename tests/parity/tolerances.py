@@ -27,9 +27,9 @@ class Tolerance:
 
 EXACT = Tolerance(0, 0, "it moves data, or computes in whole numbers", 0)
 
-_ORDER = "sums are made in another order, and here in double precision"
+_ORDER = "sums are computed in another order, and here in double precision"
 _ROUNDING = "the last bit of a float32 may differ, which rounds a tie the other way"
-_FILTERS = "weights are made and summed in another order; a tie rounds the other way"
+_FILTERS = "weights are computed and summed in another order; a tie rounds the other way"
 _INTERPOLATED = "positions are computed in another order, so a weight may differ in its last bits"
 
 TOLERANCES = {
@@ -40,13 +40,13 @@ TOLERANCES = {
     "hue": Tolerance(1, 1e-5, _ROUNDING),
     "saturation": Tolerance(1, 1e-5, _ROUNDING),
     "color_twist": Tolerance(1, 1e-5, _ROUNDING),
-    "cast": Tolerance(0, 0, "DALI makes FLOAT16 of wide integers by way of FLOAT, which rounds twice"),
+    "cast": Tolerance(0, 0, "DALI converts wide integers to FLOAT16 through FLOAT, which rounds twice"),
     "color_space_conversion": Tolerance(1, 0, "DALI rounds its factors; one value of 300 differs"),
     "bb_flip": Tolerance(0, 1e-6, _ORDER),
     "coord_flip": Tolerance(0, 1e-6, _ORDER),
     "coord_transform": Tolerance(0, 2e-6, _ORDER),
     "crop_mirror_normalize": Tolerance(1, 1e-6, _ROUNDING),
-    "decoders.image": Tolerance(1, 1e-6, "grey of colours is rounded in another order"),
+    "decoders.image": Tolerance(1, 1e-6, "grey from colours is rounded in another order"),
     "decoders.image_crop": Tolerance(1, 1e-6, "as decoders.image"),
     "decoders.image_slice": Tolerance(1, 1e-6, "as decoders.image"),
     "fast_resize_crop_mirror": Tolerance(1, 1e-5, _FILTERS),
@@ -56,7 +56,7 @@ TOLERANCES = {
     "reductions.mean_square": Tolerance(0, 1e-6, _ORDER),
     "reductions.rms": Tolerance(0, 1e-6, _ORDER),
     "reductions.std_dev": Tolerance(0, 2e-6, _ORDER),
-    "reductions.sum": Tolerance(0, 2e-5, _ORDER + "; what cancels out leaves less than its rounding"),
+    "reductions.sum": Tolerance(0, 2e-5, _ORDER + "; terms that cancel out leave less than their rounding error"),
     "reductions.variance": Tolerance(0, 2e-6, _ORDER),
     "resize": Tolerance(1, 1e-5, _FILTERS),
     "resize_crop_mirror": Tolerance(1, 1e-5, _FILTERS),

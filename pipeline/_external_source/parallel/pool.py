@@ -270,7 +270,7 @@ class WorkerPool:
         except ChannelClosedError:
             return f"{member.name} {member.process.how_it_ended()}"
         except Exception as error:  # noqa: BLE001 - whatever it is, it must not end this thread
-            return f"{member.name} can't be understood: {type(error).__name__}: {error}"
+            return f"{member.name} sent a message that can't be read: {type(error).__name__}: {error}"
         return ""
 
     def _handle(self, member: _Member, received: Received) -> None:

@@ -103,7 +103,7 @@ class Worker:
         batches = reader.read(task.info, task.first, task.count)
         on_cpu = [batch for batch in batches if isinstance(batch, TensorListCPU)]
         if len(on_cpu) != len(batches):
-            raise InputError("a parallel source gave data on the GPU; workers can only hand on data on the CPU")
+            raise InputError("a parallel source returned data on the GPU; workers can only send data on the CPU")
         block, outputs = pack(self._ring, on_cpu)
         self._blocks[task.task] = block
         return Done(task.task, block.ring_id, block.offset, block.nbytes, reader.position(task.epoch), outputs)

@@ -200,7 +200,7 @@ class _Arithmetic(BatchOperator):
         longest: str = max(layouts, key=len, default="")
         for layout in layouts:
             if not longest.endswith(layout):
-                raise ArgumentValueError(f"the layouts {layout!r} and {longest!r} of the operands do not match")
+                raise ArgumentValueError(f"the layouts {layout!r} and {longest!r} of the operands don't match")
         return longest if len(longest) == max(data.ndim for data in inputs) else ""
 
 

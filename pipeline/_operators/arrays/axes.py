@@ -60,5 +60,5 @@ def check_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
             raise ArgumentValueError(f"axis {axis} is out of range: the samples have {ndim} dimensions")
     found = tuple(axis % ndim for axis in axes)
     if len(set(found)) < len(found):
-        raise ArgumentValueError(f"the axes {list(axes)} must be different ones")
+        raise ArgumentValueError(f"the axes {list(axes)} must differ")
     return found

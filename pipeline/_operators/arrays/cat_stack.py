@@ -89,7 +89,7 @@ def _result_layout(node: GraphNode, layout: str, ndim: int) -> str:
     if name is None:
         return ""
     if ndim and not layout:
-        raise ArgumentValueError("argument 'axis_name' needs inputs with a layout, which it becomes a part of")
+        raise ArgumentValueError("argument 'axis_name' needs inputs with a layout, whose layout it extends")
     axis = _axis(node, layout, ndim)
     return layout[:axis] + str(name) + layout[axis:]
 
@@ -147,8 +147,8 @@ class JoinCpu(SampleOperator[str]):
 def _check_kind(position: int, found: tuple[np.dtype[Any], int], first: tuple[np.dtype[Any], int]) -> None:
     if found != first:
         raise ArgumentValueError(
-            f"input 0 is {first[0]} with {first[1]} dimensions, input {position} is {found[0]} with {found[1]}: "
-            "they must be alike"
+            f"input 0 is {first[0]} with {first[1]} dimensions, input {position} is {found[0]} with {found[1]}: they "
+            f"must agree"
         )
 
 

@@ -149,7 +149,7 @@ class Like(_Filling):
 def _constant(node: GraphNode) -> Array:
     reals, integers = node.argument("fdata"), node.argument("idata")
     if (reals is None) == (integers is None):
-        raise ArgumentValueError("one of the arguments 'fdata' and 'idata' is needed, and not both")
+        raise ArgumentValueError("one of the arguments 'fdata' and 'idata' is required, but not both")
     values = np.array(reals, np.float32) if integers is None else np.array(integers, np.int64)
     wanted = node.argument("dtype")  # UINT8 is 0
     if wanted is None:

@@ -39,7 +39,7 @@ def _selected(batch: Batch, node: Any) -> list[int]:
     assert chosen is not None
     wrong = np.flatnonzero((chosen < 0) | (chosen >= len(node.inputs)))
     if len(wrong):
-        raise ArgumentValueError(f"branch {chosen[wrong[0]]} is chosen, there are {len(node.inputs)}")
+        raise ArgumentValueError(f"branch {chosen[wrong[0]]} is chosen, but there are {len(node.inputs)}")
     made: list[int] = chosen.tolist()
     return made
 
@@ -62,7 +62,7 @@ class MergeCpu(SampleOperator[_State]):
         known_dtypes = dtypes - {None}
         if len(known_dtypes) > 1:
             names = " and ".join(sorted(map(str, known_dtypes)))
-            raise ArgumentValueError(f"the branches make samples of {names}: use fn.cast in one of them")
+            raise ArgumentValueError(f"the branches return samples of {names}: use fn.cast in one of them")
         dtype = dtypes.pop() if len(dtypes) == 1 else None
         known = [spec.shape if spec.shape is not None else spec.extents for spec in specs]
         shapes = [extents for extents in known if extents is not None]

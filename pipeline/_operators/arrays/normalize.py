@@ -95,13 +95,13 @@ class _Plan:
         tensors = [arrays for arrays in given.values() if arrays is not None and arrays[0].ndim]
         named = node.argument("axes") is not None or node.argument("axis_names") is not None
         if not tensors and named and None not in given.values():
-            raise ArgumentValueError("axes have no meaning where mean and stddev are given as numbers")
+            raise ArgumentValueError("axes have no effect if mean and stddev are numbers")
         if whole and tensors:
             raise ArgumentValueError("with batch=True, mean and stddev can't be given as samples")
         for arrays in tensors:
             if any(array.ndim != ndim for array in arrays):
                 raise ArgumentValueError(
-                    f"means and deviations must be numbers or have {ndim} dimensions, as the samples; they have "
+                    f"means and deviations must be numbers or have {ndim} dimensions, like the samples; they have "
                     f"{arrays[0].ndim}"
                 )
         if tensors and not named:

@@ -83,7 +83,7 @@ class _Coding:
                 raise ArgumentValueError(f"argument 'axis_name' must be one letter, not {name!r}")
             old = "" if scalar else data.layout()
             if len(old) != ndim:
-                raise ArgumentValueError("argument 'axis_name' needs an input with a layout, which it becomes part of")
+                raise ArgumentValueError("argument 'axis_name' needs an input with a layout, whose layout it extends")
             layout = old[:axis] + name + old[axis:]
         dtype = to_numpy_type(node.argument("dtype"))
         values = fill_in_units(np.array([node.argument("on_value"), node.argument("off_value")]), dtype)

@@ -40,8 +40,10 @@ class PerFrame(BatchOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         if data.ndim == 0:
-            raise ArgumentValueError("samples without dimensions are no sequences")
+            raise ArgumentValueError("samples without dimensions aren't sequences")
         layout = data.layout()
         if layout and layout[0] != "F" and not self.node.argument("replace"):
-            raise ArgumentValueError(f"the layout {layout!r} begins with no F; replace=True puts it there")
+            raise ArgumentValueError(
+                f"the layout {layout!r} doesn't begin with F; replace=True replaces its first letter"
+            )
         return [data.with_layout("F" + (layout[1:] if layout else "*" * (data.ndim - 1)))]

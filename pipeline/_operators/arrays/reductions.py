@@ -73,7 +73,7 @@ def _result_dtype(node: GraphNode, source: np.dtype[Any]) -> np.dtype[Any]:
     wanted = node.argument("dtype")
     dtype = result_dtype(REDUCTIONS[_name(node)], source) if wanted is None else to_numpy_type(wanted)
     if dtype.kind == "b" and REDUCTIONS[_name(node)].combine == "sum":
-        raise ArgumentValueError("argument 'dtype' can't be BOOL: nothing can be summed in it")
+        raise ArgumentValueError("argument 'dtype' can't be BOOL, which can't hold sums")
     return dtype
 
 
@@ -93,8 +93,8 @@ def _result_extents(
 def _check_mean(mean: Sequence[int], kept: Sequence[int], dropped: Sequence[int]) -> None:
     if math.prod(mean) != 1 and tuple(mean) not in (tuple(kept), tuple(dropped)):
         raise ArgumentValueError(
-            f"the means have the shape {tuple(mean)}: they must be one a sample, or have the result's shape, which is "
-            f"{tuple(dropped)}, or {tuple(kept)} with the reduced axes"
+            f"the means have the shape {tuple(mean)}: there must be one per sample, or they must have the result's "
+            f"shape, which is {tuple(dropped)}, or {tuple(kept)} with the reduced axes"
         )
 
 

@@ -115,14 +115,14 @@ class _Squeezed(_View):
         super().__init__(node, batch, layout)
         axes, names = node.argument("axes"), node.argument("axis_names")
         if (axes is None) == (names is None):
-            raise ArgumentValueError("one of the arguments 'axes' and 'axis_names' is needed, and not both")
+            raise ArgumentValueError("one of the arguments 'axes' and 'axis_names' is required, but not both")
         self._axes: tuple[int, ...] = axes if names is None else axes_by_name(names, layout)
 
     def shape(self, sample: int, extents: Sequence[int], itemsize: int, new_itemsize: int) -> list[int]:
         removed = check_axes(self._axes, len(extents))
         rest = [extent for axis, extent in enumerate(extents) if axis not in removed]
         if math.prod(rest) != math.prod(extents):
-            raise ArgumentValueError(f"the axes {list(removed)} of shape {tuple(extents)} are not all of extent 1")
+            raise ArgumentValueError(f"the axes {list(removed)} of shape {tuple(extents)} don't all have extent 1")
         return rest
 
     def layout(self, ndim: int) -> str:
@@ -135,7 +135,7 @@ class _Expanded(_View):
         super().__init__(node, batch, layout)
         axes, self._names = node.argument("axes"), node.argument("new_axis_names")
         if any(axis < 0 for axis in axes) or len(set(axes)) < len(axes):
-            raise ArgumentValueError(f"argument 'axes' must be different ones and none negative: {list(axes)}")
+            raise ArgumentValueError(f"argument 'axes' must be different and not negative: {list(axes)}")
         if self._names and len(self._names) != len(axes):
             raise ArgumentValueError(f"argument 'new_axis_names' has {len(self._names)} letters for {len(axes)} axes")
         self._order = sorted(zip(axes, self._names or " " * len(axes), strict=True))
@@ -154,7 +154,7 @@ class _Expanded(_View):
         if not self._names:
             return ""
         if not self._layout and ndim > len(self._order):
-            raise ArgumentValueError("argument 'new_axis_names' needs an input with a layout, which it becomes part of")
+            raise ArgumentValueError("argument 'new_axis_names' needs an input with a layout, whose layout it extends")
         made = list(self._layout)
         for axis, letter in self._order:
             made.insert(axis, letter)
@@ -175,7 +175,7 @@ def _checked_shape(
     shape = tuple(view.shape(sample, extents, source.itemsize, dtype.itemsize))
     if math.prod(shape) * dtype.itemsize != math.prod(extents) * source.itemsize:
         raise ArgumentValueError(
-            f"a sample of shape {extents} and dtype {source} can't be seen as one of shape {shape} and dtype "
+            f"a sample of shape {extents} and dtype {source} can't be reinterpreted as one of shape {shape} and dtype "
             f"{dtype}: they have different sizes"
         )
     return shape

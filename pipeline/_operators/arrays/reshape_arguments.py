@@ -51,10 +51,10 @@ class Shapes:
         arguments = batch.arguments(node)
         named = [name for name in ("shape", "rel_shape") if arguments.given(name)]
         if len(named) + (given is not None) > 1:
-            raise ArgumentValueError("only one of the shape input, 'shape' and 'rel_shape' may be given")
+            raise ArgumentValueError("only one of the shape input, 'shape' and 'rel_shape' can be given")
         said = given is not None or named or any(arguments.given(name) for name in ("src_dims", "layout"))
         if not said and node.argument("dtype") is None:
-            raise ArgumentValueError("nothing would change: give a shape, a layout or a dtype")
+            raise ArgumentValueError("the call has no effect: pass a shape, a layout or a dtype")
         if given is not None and given[0].dtype.kind not in "iu":
             raise ArgumentValueError(f"the shape input must be integers, not {given[0].dtype}")
         self._shape = given if given is not None else arguments.rows("shape", np.int64)
@@ -82,8 +82,8 @@ class Shapes:
         if itemsize != new_itemsize:
             if not made or made[-1] * itemsize % new_itemsize:
                 raise ArgumentValueError(
-                    f"the last extent of shape {tuple(made)}, of {itemsize} bytes each, is no multiple of "
-                    f"{new_itemsize} bytes: give a shape"
+                    f"the last extent of shape {tuple(made)}, of {itemsize} bytes each, isn't a multiple of "
+                    f"{new_itemsize} bytes: pass a shape"
                 )
             made[-1] = made[-1] * itemsize // new_itemsize
         return made

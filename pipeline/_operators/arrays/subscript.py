@@ -106,7 +106,7 @@ def _resolve(entries: Sequence[Any], indices: Sequence[Any], sample: int) -> tup
 
 def _index_of(value: Any) -> int:
     if value.dtype.kind not in "iu" or value.size != 1:
-        raise ArgumentValueError(f"an index must be one integer a sample, not {value.dtype} of shape {value.shape}")
+        raise ArgumentValueError(f"an index must be one integer per sample, not {value.dtype} of shape {value.shape}")
     return int(value.item())
 
 

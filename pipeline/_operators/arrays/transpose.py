@@ -43,7 +43,7 @@ def _permutation(node: GraphNode, ndim: int) -> tuple[int, ...]:
     if sorted(perm) != list(range(len(perm))):
         raise ArgumentValueError(f"argument 'perm' must be a permutation of 0 to {len(perm) - 1}, not {list(perm)}")
     if len(perm) != ndim:
-        raise ArgumentValueError(f"argument 'perm' has {len(perm)} entries, the samples have {ndim} dimensions")
+        raise ArgumentValueError(f"argument 'perm' has {len(perm)} entries, but the samples have {ndim} dimensions")
     return tuple(perm)
 
 
@@ -51,7 +51,7 @@ def _output_layout(node: GraphNode, layout: str, perm: tuple[int, ...]) -> str:
     chosen = node.argument("output_layout")
     if chosen is not None:
         if not chosen or len(chosen) != len(perm):
-            raise ArgumentValueError(f"argument 'output_layout' is {chosen!r}, it needs {len(perm)} letters")
+            raise ArgumentValueError(f"argument 'output_layout' is {chosen!r}, but needs {len(perm)} letters")
         return str(chosen)
     if not node.argument("transpose_layout") or not layout:
         return layout

@@ -27,10 +27,10 @@ def check_ratios(given: Sequence[float], axes: int) -> Array:
     """
     count = len(_pairs(axes))
     if len(given) not in (2, 2 * count):
-        raise ArgumentValueError(f"argument 'aspect_ratio' needs 2 values{' or 6' * (axes == 3)}, it has {len(given)}")
+        raise ArgumentValueError(f"argument 'aspect_ratio' needs 2 values{' or 6' * (axes == 3)}, but has {len(given)}")
     made: Array = np.resize(np.array(given, np.float64), (count, 2))
     if (made[:, 0] > made[:, 1]).any() or (made <= 0).any():
-        raise ArgumentValueError(f"argument 'aspect_ratio' must be ranges of positive numbers, it is {list(given)}")
+        raise ArgumentValueError(f"argument 'aspect_ratio' must be ranges of positive numbers, not {list(given)}")
     return made
 
 

@@ -41,7 +41,7 @@ def _center(axis: str) -> Argument:
 BB_FLIP = register(
     OperatorSchema(
         name="bb_flip",
-        doc="Mirrors boxes, of which coordinates are relative to the picture: 0 to 1.",
+        doc="Mirrors boxes, of which coordinates are relative to the image: 0 to 1.",
         inputs=(Input("boxes", "FLOAT, of shape (..., 4): x, y, width, height, or left, top, right, bottom."),),
         arguments=(
             _flag("horizontal", "Whether x is mirrored.", 1),
@@ -138,7 +138,7 @@ class _BoxFlips(_Maps):
     def points(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         count = math.prod(shape)
         if not shape or (shape[-1] != 4 and (len(shape) > 1 or count % 4)):
-            raise ArgumentValueError(f"boxes have 4 coordinates, the sample is of shape {shape}")
+            raise ArgumentValueError(f"boxes need 4 coordinates, but the sample has shape {shape}")
         return count // 4, 4
 
     def of(self, sample: int, shape: tuple[int, ...]) -> _Map:
@@ -150,7 +150,7 @@ class _PointFlips(_Maps):
         super().__init__(batch, node)
         self._layout = layout = node.argument("layout") or _AXES
         if len(set(layout)) < len(layout) or set(layout) - set(_AXES):
-            raise ArgumentValueError(f"argument 'layout' must name x, y and z at most once each, it is {layout!r}")
+            raise ArgumentValueError(f"argument 'layout' must name x, y and z at most once each, not {layout!r}")
         flips = np.stack([self._scalars(f"flip_{axis}") != 0 for axis in layout], axis=1)
         centers = np.stack([self._scalars(f"center_{axis}") for axis in layout], axis=1)
         self._matrices = np.where(flips, -1, 1).astype(np.float32)[:, None] * np.eye(len(layout), dtype=np.float32)
@@ -160,7 +160,8 @@ class _PointFlips(_Maps):
         count = shape[-1] if shape else 0
         if len(shape) != 2 or count > len(self._layout):
             raise ArgumentValueError(
-                f"points in rows of at most {len(self._layout)} coordinates are needed, the sample is of shape {shape}"
+                f"points in rows of at most {len(self._layout)} coordinates are required, but the sample has shape "
+                f"{shape}"
             )
         return _Map(self._matrices[sample, :count, :count], self._offsets[sample, :count])
 
@@ -181,7 +182,7 @@ class _Transforms(_Maps):
 
     def of(self, sample: int, shape: tuple[int, ...]) -> _Map:
         if len(shape) < 2:
-            raise ArgumentValueError(f"points in rows are needed, the sample is of shape {shape}")
+            raise ArgumentValueError(f"points in rows are required, but the sample has shape {shape}")
         columns = shape[-1]
         both = self._rows["MT"]
         if both is not None and len(both[sample]) > 1:
@@ -192,7 +193,7 @@ class _Transforms(_Maps):
         added = self._rows["T"]
         offset = np.zeros(len(matrix), np.float32) if added is None else added[sample]
         if len(offset) not in (1, len(matrix)):
-            raise ArgumentValueError(f"argument 'T' needs {len(matrix)} values, it has {len(offset)}")
+            raise ArgumentValueError(f"argument 'T' needs {len(matrix)} values, but has {len(offset)}")
         return _Map(matrix, np.broadcast_to(offset, len(matrix)))
 
     @staticmethod
@@ -201,7 +202,7 @@ class _Transforms(_Maps):
             diagonal: Array = np.eye(columns, dtype=np.float32) * row[0]
             return diagonal
         if not len(row) or len(row) % columns:
-            raise ArgumentValueError(f"argument {name!r} of {len(row)} values is no matrix of {columns} columns")
+            raise ArgumentValueError(f"argument {name!r} of {len(row)} values isn't a matrix of {columns} columns")
         made: Array = row.reshape(-1, columns)
         return made
 
@@ -263,7 +264,7 @@ class CoordinatesGpu(GpuOperator):
                 failures.append((sample, error))
         fail(failures)
         if len({each.matrix.shape for each in chosen}) > 1:
-            raise ArgumentValueError("the matrices of a batch must be of one shape on the GPU")
+            raise ArgumentValueError("the matrices of a batch must have the same shape on the GPU")
         given = np.array(rows, np.int64)
         wanted = given.copy()
         wanted[:, -1] = len(chosen[0].matrix)

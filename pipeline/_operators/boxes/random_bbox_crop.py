@@ -29,10 +29,10 @@ def _outputs(arguments: Mapping[str, Any]) -> int:
     return 3 + bool(arguments.get("output_bbox_indices"))
 
 
-_DOC = """Draws a window of the picture that keeps enough of the boxes on it; returns these in the window's coordinates.
+_DOC = """Draws a window of the image that keeps enough of the boxes on it; returns these in the window's coordinates.
 
 A window is drawn until it overlaps the boxes by a threshold, which is itself drawn from `thresholds`; with
-`allow_no_crop` the whole picture is one of the choices. The outputs are the window's anchor and shape, float32 of
+`allow_no_crop` the whole image is one of the choices. The outputs are the window's anchor and shape, float32 of
 x, y (, z), for `fn.slice`; the boxes that are kept; their labels, where labels are given; and with
 `output_bbox_indices` their positions among the boxes, int32."""
 
@@ -41,7 +41,7 @@ RANDOM_BBOX_CROP = register(
         name="random_bbox_crop",
         doc=_DOC,
         inputs=(
-            Input("boxes", "Float32 of shape (M, 4) or (M, 6), relative to the picture: 0 to 1."),
+            Input("boxes", "Float32 of shape (M, 4) or (M, 6), relative to the image: 0 to 1."),
             Input("labels", "Integers of shape (M,).", optional=True),
         ),
         arguments=(
@@ -55,7 +55,7 @@ RANDOM_BBOX_CROP = register(
                 choices=("iou", "overlap"),
             ),
             Argument("all_boxes_above_threshold", Kind.BOOL, "All boxes must overlap as much, not only one.", True),
-            Argument("allow_no_crop", Kind.BOOL, "The whole picture is one of the choices.", True),
+            Argument("allow_no_crop", Kind.BOOL, "The whole image is one of the choices.", True),
             Argument("scaling", Kind.FLOATS, "Least and largest extents of the window.", (1.0, 1.0)),
             Argument(
                 "aspect_ratio",
@@ -63,7 +63,7 @@ RANDOM_BBOX_CROP = register(
                 "Least and largest width over height; in space also of width over depth and height over depth.",
                 (1.0, 1.0),
             ),
-            Argument("input_shape", Kind.INTS, "Extents of the picture, in pixels, for aspect ratios.", None, True),
+            Argument("input_shape", Kind.INTS, "Extents of the image, in pixels, for aspect ratios.", None, True),
             Argument("crop_shape", Kind.INTS, "Extents of the window in pixels; needs `input_shape`.", None, True),
             Argument("shape_layout", Kind.LAYOUT, 'Order of these extents; "WH" or "WHD" by default.'),
             Argument("bbox_layout", Kind.LAYOUT, 'Order of coordinates; "xyXY" or "xyzXYZ" by default, or with WHD.'),
@@ -97,7 +97,7 @@ class RandomBBoxCropCpu(BatchOperator):
         given = node.argument
         scaling = given("scaling")
         if len(scaling) != 2 or not 0 <= scaling[0] <= scaling[1] <= 1:
-            raise ArgumentValueError(f"argument 'scaling' must be a range within 0 to 1, it is {list(scaling)}")
+            raise ArgumentValueError(f"argument 'scaling' must be a range within 0 to 1, not {list(scaling)}")
         if not given("thresholds"):
             raise ArgumentValueError("argument 'thresholds' is empty")
         if given("num_attempts") < 1:
@@ -153,7 +153,7 @@ class RandomBBoxCropCpu(BatchOperator):
         boxes = np.zeros((*present.shape, 2 * axes))
         boxes[present] = rows
         outside = ((boxes < -_SLACK) | (boxes > 1 + _SLACK)).any(axis=(1, 2))
-        message = "boxes must lie within the picture, 0 to 1; is 'bbox_layout' right?"
+        message = "boxes must lie within the image, 0 to 1; is 'bbox_layout' correct?"
         fail([(chosen[index], ArgumentValueError(message)) for index in np.flatnonzero(outside).tolist()])
 
         extents, crop = (self._extents(arguments, name, axes, chosen) for name in ("input_shape", "crop_shape"))
@@ -207,8 +207,8 @@ class RandomBBoxCropCpu(BatchOperator):
             return None
         layout = self.node.argument("shape_layout") or "WHD"[:axes]
         if sorted(layout) != sorted("WHD"[:axes]):
-            raise ArgumentValueError(f"argument 'shape_layout' must name {', '.join('WHD'[:axes])}, it is {layout!r}")
-        short = f"argument {name!r} needs {axes} values, it has {{}}"
+            raise ArgumentValueError(f"argument 'shape_layout' must name {', '.join('WHD'[:axes])}, not {layout!r}")
+        short = f"argument {name!r} needs {axes} values, but has {{}}"
         fail([(each, ArgumentValueError(short.format(len(rows[each])))) for each in chosen if len(rows[each]) < axes])
         order = [layout.index(letter) for letter in "WHD"[:axes]]
         return np.array([rows[each][order] for each in chosen])
@@ -222,9 +222,7 @@ class _Order:
         self._extents = set(layout) == set(low + extents)
         names = low + (extents if self._extents else far)
         if sorted(layout) != sorted(names):
-            raise ArgumentValueError(
-                f"argument 'bbox_layout' must name {low + far} or {low + extents}, it is {layout!r}"
-            )
+            raise ArgumentValueError(f"argument 'bbox_layout' must name {low + far} or {low + extents}, not {layout!r}")
         self._order = [layout.index(name) for name in names]
         self._axes = axes
 

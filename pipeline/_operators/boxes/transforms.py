@@ -63,7 +63,7 @@ SHEAR = _declare(
 )
 CROP = _declare(
     "crop",
-    "Makes the transform that takes one box to another, such as a window to the whole picture.",
+    "Makes the transform that takes one box to another, such as a window to the whole image.",
     Argument("from_start", Kind.FLOATS, "Lower corner of the first box.", (0.0,), per_sample=True),
     Argument("from_end", Kind.FLOATS, "Upper corner of the first box.", (1.0,), per_sample=True),
     Argument("to_start", Kind.FLOATS, "Lower corner of the second box.", (0.0,), per_sample=True),
@@ -117,12 +117,12 @@ class _Transform(BatchOperator):
         made = self.matrices(batch.arguments(self.node), given)
         ndim = made.shape[1]
         if not 1 <= ndim <= MAX_NDIM:
-            raise ArgumentValueError(f"transforms have 1 to {MAX_NDIM} dimensions, this one has {ndim}")
+            raise ArgumentValueError(f"transforms have 1 to {MAX_NDIM} dimensions, but this one has {ndim}")
         own = TensorListCPU(made.astype(np.float32), "**")
         if given is None:
             return [own]
         if given != ndim:
-            raise ArgumentValueError(f"the input has {given} dimensions, the arguments are for {ndim}")
+            raise ArgumentValueError(f"the input has {given} dimensions, but the arguments are for {ndim}")
         order = (inputs[0], own) if self.node.argument("reverse_order") else (own, inputs[0])
         return [_compose(*order)]
 
@@ -171,7 +171,7 @@ def rotation_axis(arguments: Arguments) -> Array | None:
     """
     axis = arguments.vectors("axis", 3)
     if axis is not None and not axis.any(axis=1).all():
-        raise ArgumentValueError("argument 'axis' must not have a length of zero")
+        raise ArgumentValueError("argument 'axis' must not have length zero")
     return axis
 
 
@@ -192,7 +192,7 @@ class Shear(_Transform):
 
     def matrices(self, arguments: Arguments, given: int | None) -> Array:
         if arguments.given("shear") == arguments.given("angles"):
-            raise ArgumentValueError("one of the arguments 'shear' and 'angles' is needed, and not both")
+            raise ArgumentValueError("one of the arguments 'shear' and 'angles' is required, but not both")
         if arguments.given("shear"):
             factors = _vectors(arguments, "shear")
         else:
@@ -202,7 +202,7 @@ class Shear(_Transform):
             factors = np.tan(np.deg2rad(angles.astype(np.float32)))
         ndim = {2: 2, 6: 3}.get(factors.shape[1])
         if ndim is None:
-            raise ArgumentValueError(f"shearing takes 2 values, or 6 in space, not {factors.shape[1]}")
+            raise ArgumentValueError(f"shearing needs 2 values, or 6 in 3 dimensions, not {factors.shape[1]}")
         return _centered(arguments, affine.shearing(factors.astype(np.float64), ndim))
 
 

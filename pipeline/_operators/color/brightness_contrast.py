@@ -26,7 +26,7 @@ __all__ = ["BRIGHTNESS", "BRIGHTNESS_CONTRAST", "CONTRAST"]
 
 _DTYPES = (UINT8, INT16, INT32, FLOAT)
 
-_INPUT = Input("data", f"Pictures, of one of the layouts {', '.join(COLOR_LAYOUTS)}; UINT8, INT16, INT32 or FLOAT.")
+_INPUT = Input("data", f"Images, of one of the layouts {', '.join(COLOR_LAYOUTS)}; UINT8, INT16, INT32 or FLOAT.")
 _BRIGHTNESS = (
     Argument("brightness", Kind.FLOAT, "Multiplies values.", 1.0, per_sample=True),
     Argument(

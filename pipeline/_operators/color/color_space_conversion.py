@@ -31,7 +31,7 @@ COLOR_SPACE_CONVERSION = register(
     OperatorSchema(
         name="color_space_conversion",
         doc="Converts between RGB, BGR, GRAY and YCbCr (ITU-R BT.601, Y from 16 to 235).",
-        inputs=(Input("data", f"UINT8 pictures, of one of the layouts {', '.join(_LAYOUTS)}."),),
+        inputs=(Input("data", f"UINT8 images, of one of the layouts {', '.join(_LAYOUTS)}."),),
         arguments=(
             Argument("image_type", Kind.IMAGE_TYPE, "Colour space of the input.", REQUIRED),
             Argument("output_type", Kind.IMAGE_TYPE, "Colour space of the output.", REQUIRED),
@@ -52,7 +52,7 @@ def _spaces(node: GraphNode) -> tuple[str, str]:
 
 def _check_channels(channels: int, space: str) -> None:
     if channels != COLOR_CHANNELS[space]:
-        raise ArgumentValueError(f"the picture has {channels} channels, {space} has {COLOR_CHANNELS[space]}")
+        raise ArgumentValueError(f"the image has {channels} channels, but {space} has {COLOR_CHANNELS[space]}")
 
 
 @implements(COLOR_SPACE_CONVERSION, "cpu")

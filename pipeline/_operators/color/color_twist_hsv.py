@@ -31,7 +31,7 @@ _DTYPES = (UINT8, INT16, INT32, FLOAT, FLOAT16)
 _YIQ_OF_RGB = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]])
 _RGB_OF_YIQ = np.linalg.inv(_YIQ_OF_RGB)
 
-_INPUT = Input("data", f"RGB pictures, of one of the layouts {', '.join(COLOR_LAYOUTS)}; UINT8, INT16, INT32 or real.")
+_INPUT = Input("data", f"RGB images, of one of the layouts {', '.join(COLOR_LAYOUTS)}; UINT8, INT16, INT32 or real.")
 _HUE = Argument("hue", Kind.FLOAT, "Degrees by which the hue is turned.", 0.0, per_sample=True)
 _SATURATION = Argument("saturation", Kind.FLOAT, "Multiplies the saturation; 0 is grey.", 1.0, per_sample=True)
 _IMAGE_TYPE = Argument("image_type", Kind.IMAGE_TYPE, "Accepted and ignored, as in DALI.", DALIImageType.RGB)
@@ -95,7 +95,7 @@ def _center(dtype: np.dtype[Any]) -> float:
 
 def _check_channels(channels: int) -> None:
     if channels != 3:
-        raise ArgumentValueError(f"the picture has {channels} channels; colours of RGB pictures can be changed")
+        raise ArgumentValueError(f"the image has {channels} channels; only colours of RGB images can be changed")
 
 
 @dataclass(frozen=True)

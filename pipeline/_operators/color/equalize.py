@@ -40,7 +40,7 @@ _GIVEN: dict[str, Callable[[Array, Array], Array]] = {
 #: Maps of how often each value occurs in the picture.
 _COUNTED = {"equalize": Rule.EQUALIZATION, "auto_contrast": Rule.AUTO_CONTRAST, "contrast": Rule.CONTRAST}
 
-_INPUT = Input("data", f"UINT8 pictures or sequences, of one of the layouts {', '.join(_LAYOUTS)}.")
+_INPUT = Input("data", f"UINT8 images or sequences, of one of the layouts {', '.join(_LAYOUTS)}.")
 
 
 def _declare_equalize(name: str, doc: str) -> OperatorSchema:
@@ -153,7 +153,7 @@ class ByteMapGpu(GpuOperator):
             return [made]
         if operation == "contrast":
             channels = source.shapes[:, -1]
-            error = ArgumentValueError("a picture needs 1 or 3 channels to have a brightness")
+            error = ArgumentValueError("an image needs 1 or 3 channels to have a brightness")
             fail([(sample, error) for sample in np.flatnonzero((channels != 1) & (channels != 3)).tolist()])
         pictures, owners = frames(source, _leading(layout))
         targets, _ = frames(target, _leading(layout))

@@ -48,9 +48,9 @@ def _make_table(node: GraphNode) -> Array:
     """Return values for 0, 1, ... and the default value at the end."""
     keys, values = node.argument("keys"), node.argument("values")
     if len(keys) != len(values):
-        raise ArgumentValueError(f"there are {len(keys)} 'keys' and {len(values)} 'values': they belong together")
+        raise ArgumentValueError(f"there are {len(keys)} 'keys' and {len(values)} 'values': the numbers must agree")
     if keys and not (min(keys) >= 0 and max(keys) <= _LARGEST_KEY):
-        raise ArgumentValueError(f"'keys' must be from 0 to {_LARGEST_KEY}, they are {min(keys)} to {max(keys)}")
+        raise ArgumentValueError(f"'keys' must be from 0 to {_LARGEST_KEY}, not {min(keys)} to {max(keys)}")
     table = np.full(max(keys, default=-1) + 2, node.argument("default_value"), np.float32)
     for key, value in zip(keys, values, strict=True):
         table[key] = value

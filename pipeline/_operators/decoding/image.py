@@ -38,13 +38,13 @@ from pipeline.types import FLOAT, INT8, INT16, INT32, UINT8, UINT16, UINT32
 
 __all__ = ["IMAGE", "IMAGE_CROP", "IMAGE_RANDOM_CROP", "IMAGE_SLICE"]
 
-_ENCODED = Input("encoded", "Encoded pictures: bytes of JPEG, PNG, WebP, TIFF, BMP, PNM, JPEG 2000 and other files.")
+_ENCODED = Input("encoded", "Encoded images: bytes of JPEG, PNG, WebP, TIFF, BMP, PNM, JPEG 2000 and other files.")
 _DTYPES = (UINT8, INT8, UINT16, INT16, INT32, UINT32, FLOAT)
 
 IMAGE = register(
     OperatorSchema(
         name="decoders.image",
-        doc="Decodes pictures to HWC. device='mixed' reads bytes on the CPU and decodes on the GPU.",
+        doc="Decodes images to HWC. device='mixed' reads bytes on the CPU and decodes on the GPU.",
         inputs=(_ENCODED,),
         arguments=DECODER_ARGUMENTS,
         devices=("cpu", "mixed"),
@@ -54,7 +54,7 @@ IMAGE = register(
 IMAGE_RANDOM_CROP = register(
     OperatorSchema(
         name="decoders.image_random_crop",
-        doc="""Decodes a window of each picture, of random area, aspect ratio and position, to HWC.
+        doc="""Decodes a window of each image, of random area, aspect ratio and position, to HWC.
 
 The window is that of `fn.random_crop_generator` with the same seed.""",
         inputs=(_ENCODED,),
@@ -66,7 +66,7 @@ The window is that of `fn.random_crop_generator` with the same seed.""",
 IMAGE_CROP = register(
     OperatorSchema(
         name="decoders.image_crop",
-        doc="Decodes a window of each picture to HWC, as `fn.crop` cuts it out of the whole.",
+        doc="Decodes a window of each image to HWC, as `fn.crop` cuts it out of the whole.",
         inputs=(_ENCODED,),
         arguments=(*DECODER_ARGUMENTS, *CROP_ARGUMENTS),
         devices=("cpu", "mixed"),
@@ -76,7 +76,7 @@ IMAGE_CROP = register(
 IMAGE_SLICE = register(
     OperatorSchema(
         name="decoders.image_slice",
-        doc="Decodes a window of each picture to HWC, as `fn.slice` cuts it out of the whole.",
+        doc="Decodes a window of each image to HWC, as `fn.slice` cuts it out of the whole.",
         inputs=(
             _ENCODED,
             Input("anchor", "Where windows begin, on the CPU.", optional=True, any_device=True),
@@ -151,7 +151,7 @@ class MixedImageDecoder(GpuOperator):
         self._adjust = node.argument("adjust_orientation")
         if self._output_type.name not in ("RGB", "BGR", "GRAY"):
             raise ArgumentValueError(
-                f"device='mixed' decodes to RGB, BGR or GRAY, not {self._output_type!r}; device='cpu' decodes to all"
+                f"device='mixed' decodes to RGB, BGR or GRAY, not {self._output_type!r}; device='cpu' supports all"
             )
         assert setup.device_id is not None
         self._decoder = PictureDecoder(

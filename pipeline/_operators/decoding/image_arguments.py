@@ -21,7 +21,7 @@ DECODER_ARGUMENTS = (
         RGB,
     ),
     Argument("dtype", Kind.DTYPE, "Dtype of the output; values are scaled to its range, FLOAT to 0 to 1.", UINT8),
-    Argument("adjust_orientation", Kind.BOOL, "Turn the picture as its EXIF orientation says.", True),
+    Argument("adjust_orientation", Kind.BOOL, "Turn the image as its EXIF orientation says.", True),
     Argument("use_fast_idct", Kind.BOOL, "Decode JPEGs on the CPU with a faster, less exact inverse DCT.", False),
     Argument(
         "jpeg_fancy_upsampling",

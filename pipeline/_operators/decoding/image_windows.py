@@ -57,7 +57,7 @@ class _Sliced:
     def __init__(self, node: GraphNode, batch: Batch) -> None:
         inputs = len(node.inputs) - 1
         if inputs == 1:
-            raise ArgumentTypeError("the anchor needs a shape beside it, as a third input")
+            raise ArgumentTypeError("the anchor needs a shape as the third input")
         self._windows = SliceWindows(batch.arguments(node), batch.size, _LAYOUT, len(_LAYOUT), inputs == 2)
         self._normalized = node.argument("normalized_anchor"), node.argument("normalized_shape")
 

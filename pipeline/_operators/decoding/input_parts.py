@@ -46,7 +46,7 @@ def split_video(
         DecodeError: it is no video.
     """
     if len(batch) != 1 or not isinstance(batch, TensorListCPU):
-        raise InputError(f"input {node.name!r}: a batch of one video, in the memory of the host, is expected")
+        raise InputError(f"input {node.name!r}: expected a batch of one video in host memory")
     data = batch.samples[0]
     clip = Clip(data if node.argument("no_copy") else data.copy(), None if node.device == "cpu" else device_id)
     length: int = node.argument("sequence_length")

@@ -62,12 +62,12 @@ def _read_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int
     try:
         version = np.lib.format.read_magic(file)
         if version not in _READ_HEADER:
-            raise DecodeError(f"the version {version} of NumPy's format isn't known; 1.0 and 2.0 are")
+            raise DecodeError(f"the version {version} of NumPy's format isn't supported; supported are 1.0 and 2.0")
         shape, fortran, dtype = _READ_HEADER[version](file)
     except ValueError as error:
-        raise DecodeError(f"no file of NumPy's: {error}") from error
+        raise DecodeError(f"not a NumPy file: {error}") from error
     if dtype.kind not in "biuf" or dtype.itemsize > 8:
-        raise DecodeError(f"an array of dtype {dtype} is none of numbers that operators take")
+        raise DecodeError(f"an array of dtype {dtype} isn't supported: it must contain numbers")
     return shape, fortran, dtype, file.tell()
 
 
@@ -90,7 +90,9 @@ def parse_npy(content: Array) -> Array:
     data = content[offset:]
     nbytes = math.prod(shape) * dtype.itemsize
     if data.size != nbytes:
-        raise DecodeError(f"an array of shape {shape} and dtype {dtype} has {nbytes} bytes, the file has {data.size}")
+        raise DecodeError(
+            f"an array of shape {shape} and dtype {dtype} has {nbytes} bytes, but the file has {data.size}"
+        )
     array: Array = np.frombuffer(data.tobytes() if data.ctypes.data % dtype.itemsize else data, dtype)
     array = array.reshape(shape[::-1]).T if fortran else array.reshape(shape)
     return array.astype(dtype.newbyteorder("="), copy=False)

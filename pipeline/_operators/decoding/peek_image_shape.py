@@ -24,8 +24,8 @@ __all__ = ["PEEK_IMAGE_SHAPE"]
 PEEK_IMAGE_SHAPE = register(
     OperatorSchema(
         name="peek_image_shape",
-        doc="Reads from the headers of encoded pictures which shapes (height, width, channels) they will decode to.",
-        inputs=(Input("encoded", "Encoded pictures: bytes of JPEG, PNG, WebP, TIFF and other files."),),
+        doc="Reads from the headers of encoded images which shapes (height, width, channels) they will decode to.",
+        inputs=(Input("encoded", "Encoded images: bytes of JPEG, PNG, WebP, TIFF and other files."),),
         arguments=(
             Argument("dtype", Kind.DTYPE, "Dtype of the shapes: a wide integer or float.", INT64),
             Argument("image_type", Kind.IMAGE_TYPE, "Colours that will be decoded to, which tell the channels.", RGB),

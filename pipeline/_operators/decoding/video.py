@@ -117,7 +117,7 @@ def check_fill(node: GraphNode) -> Sequence[int]:
     """
     fill: Sequence[int] = node.argument("fill_value")
     if not fill or not all(0 <= value <= 255 for value in fill):
-        raise ArgumentValueError(f"argument 'fill_value' must be values of 0 to 255, not {fill}")
+        raise ArgumentValueError(f"argument 'fill_value' must be values from 0 to 255, not {fill}")
     return fill
 
 

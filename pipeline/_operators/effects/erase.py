@@ -60,7 +60,7 @@ def _axes(arguments: Arguments, layout: str, ndim: int) -> list[int]:
         return [axis for axis in range(ndim) if layout[axis : axis + 1] != "C"]
     axes = list(arguments.constant("axes"))
     if any(not 0 <= axis < ndim for axis in axes) or len(set(axes)) < len(axes):
-        raise ArgumentValueError(f"the axes {axes} must be some of 0 to {ndim - 1} and different ones")
+        raise ArgumentValueError(f"the axes {axes} must be a subset of 0 to {ndim - 1} without repetitions")
     return axes
 
 
@@ -142,7 +142,7 @@ class _Regions:
             channels = extents[self.layout.index("C")] if "C" in self.layout else 0
             if len(fill) != channels:
                 raise ArgumentValueError(
-                    f"argument 'fill_value' has {len(fill)} values, it needs 1 or as many as channels: {channels}"
+                    f"argument 'fill_value' has {len(fill)} values, but needs 1 or as many as channels: {channels}"
                 )
         return fill.astype(np.float64)
 

@@ -36,7 +36,7 @@ def _declare(name: str, doc: str) -> OperatorSchema:
             name=name,
             doc=doc,
             inputs=(
-                Input("data", f"Pictures or sequences, of one of the layouts {', '.join(_LAYOUTS)}."),
+                Input("data", f"Images or sequences, of one of the layouts {', '.join(_LAYOUTS)}."),
                 Input("filter", "Windows: float32 of (rows, columns), or one a frame.", any_device=True),
                 Input("fill_value", "What stands outside where the border is constant: scalars.", True, True),
             ),
@@ -51,7 +51,7 @@ def _declare(name: str, doc: str) -> OperatorSchema:
                 Argument(
                     "border",
                     Kind.STRING,
-                    "What stands outside of the picture.",
+                    "What stands outside of the image.",
                     "reflect_101",
                     choices=tuple(border.name.lower() for border in Border),
                 ),
@@ -71,7 +71,7 @@ def _declare(name: str, doc: str) -> OperatorSchema:
 
 FILTER = _declare(
     "filter",
-    "Correlates pictures with windows, in float32; the windows are not flipped, as a convolution would do.",
+    "Correlates images with windows, in float32; the windows are not flipped, as a convolution would do.",
 )
 EXPERIMENTAL_FILTER = _declare("experimental.filter", "Old name of `filter`.")
 
@@ -111,9 +111,7 @@ class _Filtering:
         row, column = self.anchors[sample].tolist()
         row, column = (rows // 2 if row == -1 else row), (columns // 2 if column == -1 else column)
         if not (0 <= row < rows and 0 <= column < columns):
-            raise ArgumentValueError(
-                f"argument 'anchor' ({row}, {column}) lies outside of the window of {window.shape}"
-            )
+            raise ArgumentValueError(f"argument 'anchor' ({row}, {column}) is outside of the window of {window.shape}")
         return row, column
 
     def shape(self, shape: Sequence[int], window: Array) -> tuple[int, ...]:
@@ -122,9 +120,7 @@ class _Filtering:
             return tuple(shape)
         sizes = [extent - reach + 1 for extent, reach in zip(shape[self.outer :], window.shape[-2:], strict=False)]
         if min(sizes) < 1:
-            raise ArgumentValueError(
-                f"the window of {window.shape[-2:]} does not fit into the sample of {tuple(shape)}"
-            )
+            raise ArgumentValueError(f"the window of {window.shape[-2:]} doesn't fit into the sample of {tuple(shape)}")
         return (*shape[: self.outer], *sizes, *shape[self.outer + 2 :])
 
     def windows(self, given: Array, shape: Sequence[int]) -> list[Array]:

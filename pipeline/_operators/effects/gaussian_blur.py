@@ -62,11 +62,15 @@ class _Axes:
     def of(cls, layout: str, ndim: int) -> _Axes:
         if not layout:
             if not 0 < ndim <= _MOST_AXES:
-                raise ArgumentValueError(f"samples of {ndim} dimensions need a layout; without one, 1 to 3 are blurred")
+                raise ArgumentValueError(
+                    f"samples of {ndim} dimensions need a layout; without one, only 1 to 3 dimensions can be blurred"
+                )
             return cls(0, ndim)
         axes = [index for index, letter in enumerate(layout) if letter not in "FC"]
         if not 0 < len(axes) <= _MOST_AXES:
-            raise ArgumentValueError(f"the layout {layout!r} has {len(axes)} dimensions to blur, 1 to 3 can be")
+            raise ArgumentValueError(
+                f"the layout {layout!r} has {len(axes)} dimensions to blur, but only 1 to 3 are supported"
+            )
         first, last = axes[0], axes[-1]
         behind = layout[last + 1 :]
         if last - first + 1 != len(axes) or behind not in ("", "C"):

@@ -31,8 +31,8 @@ _LAYOUTS = ("HWC", "FHWC")
 JPEG_COMPRESSION_DISTORTION = register(
     OperatorSchema(
         name="jpeg_compression_distortion",
-        doc="Compresses pictures as JPEG, with half the chroma's resolution, and decompresses them.",
-        inputs=(Input("data", "RGB pictures, uint8, or sequences of them: HWC or FHWC."),),
+        doc="Compresses images as JPEG, with half the chroma's resolution, and decompresses them.",
+        inputs=(Input("data", "RGB images, uint8, or sequences of them: HWC or FHWC."),),
         arguments=(Argument("quality", Kind.INT, "From 1 to 100; other values count as these.", 50, per_sample=True),),
         devices=("cpu", "gpu"),
     )
@@ -48,7 +48,7 @@ def _qualities(node: GraphNode, batch: Batch) -> npt.NDArray[np.int64]:
 def _check(dtype: np.dtype[Any], channels: int) -> None:
     check_samples(dtype, (UINT8,))
     if channels != 3:
-        raise ArgumentValueError(f"the pictures have {channels} channels, they must have 3")
+        raise ArgumentValueError(f"the images have {channels} channels, but must have 3")
 
 
 @implements(JPEG_COMPRESSION_DISTORTION, "cpu")

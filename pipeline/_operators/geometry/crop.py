@@ -33,8 +33,8 @@ __all__ = ["CROP"]
 CROP = register(
     OperatorSchema(
         name="crop",
-        doc="Crops windows of a given size out of pictures, volumes or sequences.",
-        inputs=(Input("data", f"Pictures, of one of the layouts {', '.join(CROP_LAYOUTS)}; HWC without a layout."),),
+        doc="Crops windows of a given size out of images, volumes or sequences.",
+        inputs=(Input("data", f"Images, of one of the layouts {', '.join(CROP_LAYOUTS)}; HWC without a layout."),),
         arguments=(
             *CROP_ARGUMENTS,
             policy_argument(POLICIES),

@@ -101,19 +101,19 @@ def _sizes(arguments: Arguments, batch_size: int) -> np.ndarray:
         crop = arguments.vectors("crop")
         if crop is None or crop.shape[1] not in (2, 3):
             count = 0 if crop is None else crop.shape[1]
-            raise ArgumentValueError(f"argument 'crop' needs 2 or 3 values (height and width), it has {count}")
+            raise ArgumentValueError(f"argument 'crop' needs 2 or 3 values (height and width), but has {count}")
         sizes[:, 3 - crop.shape[1] :] = crop
     elif by_axis:
         for name in ("crop_h", "crop_w"):
             if name not in by_axis:
-                raise ArgumentValueError(f"argument {by_axis[-1]!r} needs {name!r} beside it")
+                raise ArgumentValueError(f"argument {by_axis[-1]!r} also needs {name!r}")
         for column, letter in enumerate(_LETTERS):
             values = arguments.scalars(f"crop_{letter.lower()}")
             if values is not None:
                 sizes[:, column] = values
     if not np.isfinite(sizes).all():
         sample = int(np.argmax(~np.isfinite(sizes).all(axis=1)))
-        raise ArgumentValueError(f"the size of the window is no number for sample {sample}: {sizes[sample].tolist()}")
+        raise ArgumentValueError(f"the size of the window isn't a number for sample {sample}: {sizes[sample].tolist()}")
     return sizes
 
 
@@ -127,7 +127,7 @@ def _positions(arguments: Arguments, batch_size: int) -> list[list[float]]:
         if wrong.any():
             sample = int(np.argmax(wrong))
             raise ArgumentValueError(
-                f"argument {name!r} must be between 0 and 1, it is {positions[sample, column]:g} for sample {sample}"
+                f"argument {name!r} must be between 0 and 1, not {positions[sample, column]:g} for sample {sample}"
             )
     rows: list[list[float]] = positions.tolist()
     return rows

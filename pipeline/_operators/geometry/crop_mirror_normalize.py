@@ -50,8 +50,8 @@ CROP_MIRROR_NORMALIZE = register(
         name="crop_mirror_normalize",
         doc="""Crops a window, mirrors it if asked, normalises pixels and changes layout and dtype, in one pass.
 
-The output is (pixel - mean) / std * scale + shift. Without crop arguments the window is the whole picture.""",
-        inputs=(Input("data", f"Pictures, of one of the layouts {', '.join(CROP_LAYOUTS)}; HWC without a layout."),),
+The output is (pixel - mean) / std * scale + shift. Without crop arguments the window is the whole image.""",
+        inputs=(Input("data", f"Images, of one of the layouts {', '.join(CROP_LAYOUTS)}; HWC without a layout."),),
         arguments=(
             *CROP_ARGUMENTS,
             *NORMALIZATION_ARGUMENTS,
@@ -97,7 +97,8 @@ class _Plan:
         output_layout = node.argument("output_layout") or layout
         if sorted(output_layout) != sorted(layout):
             raise ArgumentValueError(
-                f"argument 'output_layout' is {output_layout!r}, no permutation of the input's layout {layout!r}"
+                f"argument 'output_layout' is {output_layout!r}, which isn't a permutation of the input's layout "
+                f"{layout!r}"
             )
         policy = policy_of(node.argument("out_of_bounds_policy"))
         fill = node.argument("fill_values") if policy == "pad" else (0.0,)

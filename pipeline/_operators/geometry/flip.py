@@ -26,7 +26,7 @@ FLIP = register(
     OperatorSchema(
         name="flip",
         doc="Mirrors samples along chosen dimensions.",
-        inputs=(Input("data", f"Pictures, of one of the layouts {', '.join(FLIP_LAYOUTS)}; HWC without a layout."),),
+        inputs=(Input("data", f"Images, of one of the layouts {', '.join(FLIP_LAYOUTS)}; HWC without a layout."),),
         arguments=(
             Argument("horizontal", Kind.INT, "Nonzero swaps left and right.", 1, per_sample=True),
             Argument("vertical", Kind.INT, "Nonzero swaps top and bottom.", 0, per_sample=True),

@@ -50,7 +50,7 @@ def for_channels(values: Sequence[float], channels: int) -> Sequence[float]:
         return values
     if len(values) != padded_channels(channels, pad=True):
         raise ArgumentValueError(
-            f"argument 'mean' or 'std' has {len(values)} values, the picture has {channels} channels"
+            f"argument 'mean' or 'std' has {len(values)} values, but the image has {channels} channels"
         )
     return values[:channels]
 

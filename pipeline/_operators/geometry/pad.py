@@ -57,7 +57,7 @@ def _axes(arguments: Arguments, batch_size: int, layout: str, ndim: int) -> list
     found = [[axis + ndim if axis < 0 else axis for axis in row.tolist()] or list(range(ndim)) for row in rows]
     for row in found:
         if any(not 0 <= axis < ndim for axis in row) or len(set(row)) < len(row):
-            raise ArgumentValueError(f"the axes {row} must be some of 0 to {ndim - 1} and different ones")
+            raise ArgumentValueError(f"the axes {row} must be a subset of 0 to {ndim - 1} without repetitions")
     return found
 
 
@@ -92,7 +92,7 @@ def padded_shapes(arguments: Arguments, shapes: npt.NDArray[np.int64], layout: s
 
 def _fit(name: str, row: Array, length: int) -> Array:
     if len(row) not in (1, length):
-        raise ArgumentValueError(f"argument {name!r} needs {length} values, one for each axis; it has {len(row)}")
+        raise ArgumentValueError(f"argument {name!r} needs {length} values, one for each axis, but has {len(row)}")
     return row  # one value broadcasts
 
 

@@ -25,14 +25,14 @@ __all__ = ["PASTE"]
 PASTE = register(
     OperatorSchema(
         name="paste",
-        doc="Pastes pictures on larger canvases, of one colour.",
-        inputs=(Input("data", "Pictures, HWC."),),
+        doc="Pastes images on larger canvases, of one colour.",
+        inputs=(Input("data", "Images, HWC."),),
         arguments=(
-            Argument("ratio", Kind.FLOAT, "Extents of the canvas over the picture's; 1 or more.", REQUIRED, True),
+            Argument("ratio", Kind.FLOAT, "Extents of the canvas over the image's; 1 or more.", REQUIRED, True),
             Argument("fill_value", Kind.INTS, "Colour of the canvas: one value, or `n_channels`.", REQUIRED),
             Argument("n_channels", Kind.INT, "Channels of the colour.", 3),
-            Argument("paste_x", Kind.FLOAT, "Where the picture lies, from 0 (left) to 1 (right).", 0.5, True),
-            Argument("paste_y", Kind.FLOAT, "Where the picture lies, from 0 (top) to 1 (bottom).", 0.5, True),
+            Argument("paste_x", Kind.FLOAT, "Where the image lies, from 0 (left) to 1 (right).", 0.5, True),
+            Argument("paste_y", Kind.FLOAT, "Where the image lies, from 0 (top) to 1 (bottom).", 0.5, True),
             Argument("min_canvas_size", Kind.FLOAT, "Extents of the canvas, at least, in pixels.", 0.0, True),
         ),
         devices=("cpu", "gpu"),
@@ -67,7 +67,7 @@ class _Canvases:
         """
         fill, channels = arguments.constant("fill_value"), arguments.constant("n_channels")
         if len(fill) not in (1, channels):
-            raise ArgumentValueError(f"argument 'fill_value' needs 1 or {channels} values, it has {len(fill)}")
+            raise ArgumentValueError(f"argument 'fill_value' needs 1 or {channels} values, but has {len(fill)}")
         names = ("ratio", "paste_y", "paste_x", "min_canvas_size")
         ratio, y, x, least = (arguments.vectors(name, 1, np.float32) for name in names)
         assert ratio is not None
@@ -76,7 +76,7 @@ class _Canvases:
         assert least is not None
         positions = np.concatenate([y, x], axis=1)
         if not (ratio >= 1).all():
-            raise ArgumentValueError(f"argument 'ratio' must be 1 or more, it is {ratio.min():g}")
+            raise ArgumentValueError(f"argument 'ratio' must be 1 or more, not {ratio.min():g}")
         if not ((positions >= 0) & (positions <= 1)).all():
             raise ArgumentValueError("arguments 'paste_x' and 'paste_y' must be between 0 and 1")
         return cls(choose_layout(layout, ndim, ("HWC",)), fill, ratio[:, 0], positions, least[:, 0])
@@ -96,7 +96,9 @@ class _Canvases:
             ArgumentValueError: when there are fewer.
         """
         if len(self.fill) > 1 and len(self.fill) < channels:
-            raise ArgumentValueError(f"the picture has {channels} channels, argument 'fill_value' {len(self.fill)}")
+            raise ArgumentValueError(
+                f"the image has {channels} channels, but argument 'fill_value' has {len(self.fill)}"
+            )
         return self.fill if len(self.fill) == 1 else self.fill[:channels]
 
 

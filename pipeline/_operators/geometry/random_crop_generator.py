@@ -25,7 +25,7 @@ RANDOM_CROP_GENERATOR = register(
 
 Two int32 outputs: where the window begins (y, x), and its extents (height, width). Cut with
 `fn.slice(images, start=anchor, shape=shape, axes=[0, 1])`.""",
-        inputs=(Input("shapes", "Shapes of the pictures, HW or HWC: integers, such as `images.shape()` gives."),),
+        inputs=(Input("shapes", "Shapes of the images, HW or HWC: integers, such as `images.shape()` gives."),),
         arguments=RANDOM_CROP_ARGUMENTS,
         outputs=2,
     )
@@ -40,7 +40,7 @@ class RandomCropGenerator(BatchOperator):
         samples = [np.asarray(sample) for sample in inputs[0].samples]
         if samples[0].dtype.kind not in "iu":
             raise ArgumentTypeError(f"the shapes must be integers, not {samples[0].dtype}")
-        message = "the shape of a picture has 2 or 3 elements (HW or HWC), not {}"
+        message = "the shape of an image has 2 or 3 elements (HW or HWC), not {}"
         fail(
             [
                 (sample, PipelineError(message.format(shape.tolist())))

@@ -24,8 +24,8 @@ RANDOM_RESIZED_CROP = register(
         name="random_resized_crop",
         doc="""Cuts a window of random area and aspect ratio, and resizes it.
 
-Filters read across the window's border, where the picture goes on. All frames of a sequence have one window.""",
-        inputs=(Input("data", "Pictures or sequences, HWC, CHW, FHWC, FCHW or CFHW; HWC without a layout."),),
+Filters read across the window's border, where the image goes on. All frames of a sequence have one window.""",
+        inputs=(Input("data", "Images or sequences, HWC, CHW, FHWC, FCHW or CFHW; HWC without a layout."),),
         arguments=(
             Argument("size", Kind.INTS, "Size of the output in pixels: (height, width), or one for both.", REQUIRED),
             *RANDOM_CROP_ARGUMENTS,
@@ -72,7 +72,7 @@ class RandomWindowGeometry:
             PipelineError: when the sample is empty.
         """
         if 0 in extents:
-            raise PipelineError(f"can't resize an empty picture, of {' x '.join(map(str, extents))}")
+            raise PipelineError(f"can't resize an empty image, of {' x '.join(map(str, extents))}")
         y, x, height, width = self._windows.choose(sample, extents[0], extents[1])
         whole = [height, width] == list(extents)
         return Resized(self._size, (float(y), float(x)), (float(y + height), float(x + width)), whole)

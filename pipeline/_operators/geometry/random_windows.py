@@ -18,7 +18,7 @@ from pipeline.tensors.cpu import Array
 __all__ = ["RANDOM_CROP_ARGUMENTS", "RandomWindows"]
 
 RANDOM_CROP_ARGUMENTS = (
-    Argument("random_area", Kind.FLOATS, "Range of the window's area, as a fraction of the picture's.", (0.08, 1.0)),
+    Argument("random_area", Kind.FLOATS, "Range of the window's area, as a fraction of the image's.", (0.08, 1.0)),
     Argument(
         "random_aspect_ratio",
         Kind.FLOATS,
@@ -28,7 +28,7 @@ RANDOM_CROP_ARGUMENTS = (
     Argument(
         "num_attempts",
         Kind.INT,
-        "How often area and aspect ratio are drawn until a window, in whole pixels, fits the picture and the range of "
+        "How often area and aspect ratio are drawn until a window, in whole pixels, fits the image and the range of "
         "aspect ratios; then the largest window that does is taken.",
         10,
     ),

@@ -54,10 +54,10 @@ def _output_count(arguments: Mapping[str, Any]) -> int:
 RESIZE = register(
     OperatorSchema(
         name="resize",
-        doc="""Resizes pictures.
+        doc="""Resizes images.
 
-Filters are widened where a picture shrinks (`antialias`). Edge pixels repeat outside the picture.""",
-        inputs=(Input("data", f"Pictures, of one of the layouts {', '.join(RESIZE_LAYOUTS)}; HWC without a layout."),),
+Filters are widened where an image shrinks (`antialias`). Edge pixels repeat outside the image.""",
+        inputs=(Input("data", f"Images, of one of the layouts {', '.join(RESIZE_LAYOUTS)}; HWC without a layout."),),
         arguments=(
             *RESIZE_ARGUMENTS,
             *FILTER_ARGUMENTS,
@@ -118,7 +118,7 @@ def _read_filters(arguments: Arguments, names: Sequence[str]) -> tuple[list[int]
         codes = values.tolist()
         for sample, code in enumerate(codes):
             if not 0 <= code < len(DALIInterpType):
-                raise ArgumentValueError(f"there is no interpolation {code} (sample {sample})")
+                raise ArgumentValueError(f"unknown interpolation {code} (sample {sample})")
         chosen.append(codes)
     return chosen[0], chosen[1]
 

@@ -168,7 +168,7 @@ class ResizeGeometry:
         sizes = self._read_sizes(arguments, batch_size)
         if not np.isfinite(sizes).all():
             sample = int(np.argmax(~np.isfinite(sizes).all(axis=1)))
-            raise ArgumentValueError(f"the size is no number for sample {sample}: {sizes[sample].tolist()}")
+            raise ArgumentValueError(f"the size isn't a number for sample {sample}: {sizes[sample].tolist()}")
         self._sizes: list[list[float]] = sizes.tolist()
         self._largest = self._read_largest(arguments)
         self._region = self._read_region(arguments)
@@ -205,7 +205,7 @@ class ResizeGeometry:
             PipelineError: when the sample is empty.
         """
         if 0 in extents:
-            raise PipelineError(f"can't resize an empty picture, of {' x '.join(map(str, extents))}")
+            raise PipelineError(f"can't resize an empty image, of {' x '.join(map(str, extents))}")
         plain = self._plain[sample]
         if plain is not None:
             return Resized(plain, (0.0,) * len(plain), tuple(map(float, extents)), True)
@@ -278,7 +278,7 @@ class ResizeGeometry:
             given = ", ".join(map(repr, names + by_axis)) or "none of them"
             raise ArgumentValueError(
                 f"exactly one of 'size', 'resize_shorter', 'resize_longer' and 'resize_x', 'resize_y', 'resize_z' "
-                f"says the size; given: {given}"
+                f"must define the size; given: {given}"
             )
         if names == ["size"]:
             sizes = arguments.vectors("size", len(self._axes), np.float32)

@@ -38,8 +38,8 @@ def _declare(name: str, doc: str, antialias: bool) -> OperatorSchema:
     return register(
         OperatorSchema(
             name,
-            f"{doc}\n\nA window that leaves the resized picture repeats its edge.",
-            (Input("data", "Pictures, volumes or sequences, as for `resize`."),),
+            f"{doc}\n\nA window that leaves the resized image repeats its edge.",
+            (Input("data", "Images, volumes or sequences, as for `resize`."),),
             (*RESIZE_ARGUMENTS, *filters, *CROP_ARGUMENTS, mirror),
             devices=("cpu", "gpu"),
         )

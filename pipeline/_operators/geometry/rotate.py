@@ -21,8 +21,8 @@ __all__ = ["ROTATE"]
 ROTATE = register(
     OperatorSchema(
         name="rotate",
-        doc="Rotates pictures, volumes or sequences about their centre. The output is as large as it has to be.",
-        inputs=(Input("data", f"Pictures, of one of the layouts {', '.join(WARP_LAYOUTS)}; HWC without a layout."),),
+        doc="Rotates images, volumes or sequences about their centre. The output is as large as it has to be.",
+        inputs=(Input("data", f"Images, of one of the layouts {', '.join(WARP_LAYOUTS)}; HWC without a layout."),),
         arguments=(
             Argument("angle", Kind.FLOAT, "In degrees, counter-clockwise; about `axis` in space.", REQUIRED, True),
             Argument("axis", Kind.FLOATS, "For volumes: three values, of any length but zero.", per_sample=True),

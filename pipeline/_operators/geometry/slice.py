@@ -73,7 +73,7 @@ def _channel_axis(layout: str, fill: Sequence[float]) -> int | None:
 
 def _check_inputs(count: int) -> bool:
     if count == 2:
-        raise ArgumentTypeError("the anchor needs a shape beside it, as a third input")
+        raise ArgumentTypeError("the anchor needs a shape as the third input")
     return count == 3
 
 

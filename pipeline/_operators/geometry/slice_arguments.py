@@ -94,7 +94,7 @@ class SliceWindows:
         if with_inputs and named:
             raise ArgumentValueError(f"argument {named[0]!r} can't be used together with the anchor and shape inputs")
         if not with_inputs and not named:
-            raise ArgumentValueError("nothing says what to slice: give start, end, shape, rel_* or two more inputs")
+            raise ArgumentValueError("the slice isn't defined: pass start, end, shape, rel_* or two more inputs")
         self._begin = _bound(arguments, ("start", "rel_start"))
         self._end = _bound(arguments, ("end", "rel_end", "shape", "rel_shape"))
         self._check_lengths(batch_size)
@@ -106,11 +106,12 @@ class SliceWindows:
             PipelineError: for a window that ends before it begins, or a wrong number of values.
         """
         if len(shape) != self.ndim:
-            raise PipelineError(f"the sample has {len(shape)} dimensions, {self.ndim} were expected")
+            raise PipelineError(f"the sample has {len(shape)} dimensions, but {self.ndim} were expected")
         axes = self._axes[sample]
         if given is not None and not len(given.anchor) == len(given.shape) == len(axes):
             raise PipelineError(
-                f"{len(axes)} axes are sliced, the anchor has {len(given.anchor)} values the shape {len(given.shape)}"
+                f"{len(axes)} axes are sliced, but the anchor has {len(given.anchor)} values and the shape "
+                f"{len(given.shape)}"
             )
         start, extent = [0] * len(shape), list(shape)
         for position, axis in enumerate(axes):
@@ -149,7 +150,7 @@ class SliceWindows:
             missing = [name for name in names if name not in self.layout]
             if missing:
                 raise ArgumentValueError(
-                    f"axis {missing[0]!r} of argument 'axis_names' isn't in the layout {self.layout!r}: give 'axes'"
+                    f"axis {missing[0]!r} of argument 'axis_names' isn't in the layout {self.layout!r}: pass 'axes'"
                 )
             axes = [self.layout.index(name) for name in names] if names else list(range(self.ndim))
             return [self._check_axes(axes)] * batch_size
@@ -172,7 +173,7 @@ class SliceWindows:
             for sample in range(batch_size):
                 if len(bound.rows[sample]) not in (1, len(self._axes[sample])):
                     raise ArgumentValueError(
-                        f"argument {bound.name!r} has {len(bound.rows[sample])} values for sample {sample}, "
+                        f"argument {bound.name!r} has {len(bound.rows[sample])} values for sample {sample}, but "
                         f"{len(self._axes[sample])} axes are sliced"
                     )
 

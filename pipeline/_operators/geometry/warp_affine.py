@@ -20,12 +20,12 @@ __all__ = ["WARP_AFFINE"]
 WARP_AFFINE = register(
     OperatorSchema(
         name="warp_affine",
-        doc="""Warps pictures, volumes or sequences by affine transforms.
+        doc="""Warps images, volumes or sequences by affine transforms.
 
 The product of the matrix and (x, y, 1) is the place in the input of which the output shows the value at (x, y). Places
 count from the outer corner of the first pixel, whose centre is at (0.5, 0.5).""",
         inputs=(
-            Input("data", f"Pictures, of one of the layouts {', '.join(WARP_LAYOUTS)}; HWC without a layout."),
+            Input("data", f"Images, of one of the layouts {', '.join(WARP_LAYOUTS)}; HWC without a layout."),
             Input("mtx", "Instead of `matrix`: float32 of shape (2, 3), in space (3, 4).", True, any_device=True),
         ),
         arguments=(
@@ -60,12 +60,12 @@ class _AffineWarps(Warps):
             row = self._rows[sample]
             if len(row) != shape[0] * shape[1]:
                 raise ArgumentValueError(
-                    f"argument 'matrix' needs {shape[0] * shape[1]} values, it has {len(row)}"
-                    + ("; or give the matrix as the second input" if not len(row) else "")
+                    f"argument 'matrix' needs {shape[0] * shape[1]} values, but has {len(row)}"
+                    + ("; or pass the matrix as the second input" if not len(row) else "")
                 )
             matrix = row.reshape(shape)
         elif given.shape[-2:] != shape or given.ndim > 2 + self.sequence:
-            raise ArgumentValueError(f"the second input must be of shape {shape}, it is of shape {given.shape}")
+            raise ArgumentValueError(f"the second input must have shape {shape}, not {given.shape}")
         else:
             matrix = given
         matrix = matrix.astype(np.float64)
@@ -74,7 +74,7 @@ class _AffineWarps(Warps):
         try:
             return affine.invert(matrix)
         except np.linalg.LinAlgError as error:
-            raise ArgumentValueError(f"a transform without an inverse: {matrix.tolist()}") from error
+            raise ArgumentValueError(f"the transform has no inverse: {matrix.tolist()}") from error
 
 
 @implements(WARP_AFFINE, "cpu")

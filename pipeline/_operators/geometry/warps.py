@@ -66,7 +66,7 @@ class Warps(ABC):
 
     def _size(self, row: Array) -> tuple[int, ...]:
         if len(row) not in (0, self.ndim):
-            raise ArgumentValueError(f"argument 'size' needs {self.ndim} values, it has {len(row)}")
+            raise ArgumentValueError(f"argument 'size' needs {self.ndim} values, but has {len(row)}")
         if not (row > 0).all():
             raise ArgumentValueError(f"argument 'size' must be positive: {row.tolist()}")
         return tuple(max(1, round_half_away(extent)) for extent in row.tolist())

@@ -80,7 +80,7 @@ def fill_values(values: Sequence[float], channels: int) -> tuple[float, ...]:
     """
     if len(values) not in (1, channels):
         raise ArgumentValueError(
-            f"argument 'fill_values' has {len(values)} values, it needs 1 or as many as channels: {channels}"
+            f"argument 'fill_values' has {len(values)} values, but needs 1 or as many as channels: {channels}"
         )
     return tuple(values)
 
@@ -102,7 +102,7 @@ def leaves(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) ->
     """Make the error of a window that leaves the data under the policy 'error'."""
     return PipelineError(
         f"the window from {tuple(start)} of shape {tuple(extent)} leaves the data of shape {tuple(shape)}; "
-        "out_of_bounds_policy='pad' or 'trim_to_shape' allow that"
+        "out_of_bounds_policy='pad' or 'trim_to_shape' allow this"
     )
 
 
@@ -240,7 +240,7 @@ def cut_batch(
     if outside.any():
         if policy in _BORDERS:
             raise ArgumentValueError(
-                f"out_of_bounds_policy={policy!r} isn't there on the GPU yet: use it on the CPU, or 'pad'"
+                f"out_of_bounds_policy={policy!r} isn't supported on the GPU yet: use it on the CPU, or use 'pad'"
             )
         if policy == "error":
             fail(

@@ -137,10 +137,10 @@ class ChoiceCpu(RandomCpu):
         for sample, (row, count) in enumerate(zip(rows, counts, strict=True)):
             odds = np.repeat(row, count) if len(row) == 1 else row
             if len(odds) != count:
-                raise ArgumentValueError(f"argument 'p' needs {count} values, it has {len(odds)} for sample {sample}")
+                raise ArgumentValueError(f"argument 'p' needs {count} values, but has {len(odds)} for sample {sample}")
             if not ((odds >= 0) & (odds <= 1)).all() or abs(odds.sum() - 1) > _SLACK:
                 raise ArgumentValueError(
-                    f"argument 'p' must be probabilities of sum 1, for sample {sample} they are {odds.tolist()}"
+                    f"argument 'p' must be probabilities with sum 1, but for sample {sample} they are {odds.tolist()}"
                 )
             added = np.cumsum(odds)
             sums.append(added / added[-1])
@@ -153,5 +153,5 @@ def _elements(given: Array) -> Array:
             raise ArgumentValueError(f"the number of elements must be an integer, not {given.dtype}")
         given = np.arange(max(0, int(given)), dtype=given.dtype)
     if not len(given):
-        raise ArgumentValueError("there is no element to choose")
+        raise ArgumentValueError("there are no elements to choose from")
     return given

@@ -174,7 +174,7 @@ class _CoinFlip(RandomCpu):
         probability = arguments.scalars("probability")
         assert probability is not None
         if np.isnan(probability).any():
-            raise ArgumentValueError("argument 'probability' is no number")
+            raise ArgumentValueError("argument 'probability' isn't a number")
 
         def draw(generator: np.random.Generator, shape: tuple[int, ...], samples: slice) -> Array:
             flipped: Array = generator.random(shape) < column(probability[samples], len(shape))

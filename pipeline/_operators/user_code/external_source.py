@@ -110,9 +110,9 @@ def external_source(
                 if value is not None:
                     raise ArgumentValueError(f"argument {key!r} needs a source")
         elif repeat_last:
-            raise ArgumentValueError("argument 'repeat_last' is for data that is fed, not for a source")
+            raise ArgumentValueError("argument 'repeat_last' is only for data that is fed, not for a source")
         elif parallel and no_copy is False:
-            raise ArgumentValueError("argument 'no_copy' can't be False with parallel=True: nothing is copied then")
+            raise ArgumentValueError("argument 'no_copy' can't be False with parallel=True: data isn't copied then")
         elif num_outputs is not None and name is not None:
             raise GraphError("argument 'name' is for one output: leave it out with num_outputs")
         if source is None:
@@ -142,7 +142,7 @@ def external_source(
 def _single(arguments: dict[str, Any]) -> DataNode:
     layout, ndim = arguments["layout"], arguments["ndim"]
     if isinstance(layout, str) and layout and isinstance(ndim, int) and len(layout) != ndim:
-        raise ArgumentValueError(f"the layout {layout!r} does not name ndim={ndim} dimensions")
+        raise ArgumentValueError(f"the layout {layout!r} doesn't name ndim={ndim} dimensions")
     node = apply_operator("external_source", (), arguments)
     assert isinstance(node, DataNode)
     return node

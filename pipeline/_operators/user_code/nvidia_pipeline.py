@@ -84,7 +84,7 @@ class NvidiaPipeline(BatchOperator):
     def _take(self, batch: Batch, index: int, output: Any) -> TensorList:
         """Copy an output: DALI's next run overwrites it."""
         if len(output) != batch.size:
-            raise PipelineError(f"output {index} has {len(output)} samples, the batch has {batch.size}")
+            raise PipelineError(f"output {index} has {len(output)} samples, but the batch has {batch.size}")
         if _is_on_gpu(output):
             with batch.stream:
                 return own_tensors(output)

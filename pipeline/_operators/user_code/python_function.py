@@ -111,7 +111,7 @@ class _PythonFunction(BatchOperator):
         for number, column in enumerate(returned):
             if not hasattr(column, "__len__") or len(column) != size:
                 found = f"{len(column)} samples" if hasattr(column, "__len__") else type(column).__name__
-                raise InputError(f"the function returned {found} as output {number}, the batch has {size} samples")
+                raise InputError(f"the function returned {found} as output {number}, but the batch has {size} samples")
         return [list(column) for column in returned]
 
     def _call_each(self, columns: list[list[Any]], size: int) -> list[list[Any]]:
@@ -133,7 +133,7 @@ class _PythonFunction(BatchOperator):
             values = values[:1]  # as DALI
         if returned is None or len(values) != self._count:
             count = 0 if returned is None else len(values)
-            raise InputError(f"the function returned {count} outputs, num_outputs is {self._count}")
+            raise InputError(f"the function returned {count} outputs, but num_outputs is {self._count}")
         return values
 
 
@@ -213,7 +213,7 @@ def _array(value: Any, device: str) -> Any:
     else:
         made = np.asarray(value, order="C")
     if made.dtype.kind not in "biuf":
-        raise InputError(f"the function returned {type(value).__name__}, which is no array of numbers")
+        raise InputError(f"the function returned {type(value).__name__}, which isn't an array of numbers")
     return made
 
 

@@ -157,7 +157,7 @@ class Augmentation:
         if isinstance(given, np.ndarray):
             if len(given) != num_magnitude_bins:
                 raise ArgumentValueError(
-                    f"the augmentation {self.name!r} has {len(given)} magnitudes, it is called with "
+                    f"the augmentation {self.name!r} has {len(given)} magnitudes, but it is called with "
                     f"num_magnitude_bins={num_magnitude_bins}"
                 )
             return given
@@ -173,7 +173,7 @@ class Augmentation:
             return None
         if chosen is None or bins is None:
             absent = "magnitude_bin" if chosen is None else "num_magnitude_bins"
-            raise ArgumentValueError(f"the augmentation {self.name!r} has magnitudes: its call needs {absent!r}")
+            raise ArgumentValueError(f"the augmentation {self.name!r} has magnitudes, so its call needs {absent!r}")
         magnitudes = self.magnitudes(bins)
         assert magnitudes is not None
         sign: DataNode | None = None

@@ -65,14 +65,16 @@ class Policy:
             )
         augmentation, probability, chosen = operation
         if not isinstance(augmentation, Augmentation):
-            raise ArgumentValueError(f"{augmentation!r} is no augmentation: decorate it with `@augmentation`")
+            raise ArgumentValueError(f"{augmentation!r} isn't an augmentation: decorate it with `@augmentation`")
         if not isinstance(probability, int | float) or not 0 <= probability <= 1:
             raise ArgumentValueError(
-                f"the probability of {augmentation.name!r} must be from 0 to 1, not {probability!r}"
+                f"the probability of {augmentation.name!r} must be between 0 and 1, not {probability!r}"
             )
         if chosen is None:
             if augmentation.mag_range is not None:
-                raise ArgumentValueError(f"{augmentation.name!r} has magnitudes: policy {self.name!r} must choose one")
+                raise ArgumentValueError(
+                    f"{augmentation.name!r} has magnitudes, so policy {self.name!r} must choose one"
+                )
         elif not isinstance(chosen, int) or not 0 <= chosen < self.num_magnitude_bins:
             raise ArgumentValueError(
                 f"the magnitude bin of {augmentation.name!r} must be an integer from 0 to "

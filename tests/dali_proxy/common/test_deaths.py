@@ -20,7 +20,7 @@ def ended(code: int, start_method: str) -> Any:
 def test_torchs_word_is_heard_where_it_was_raised_inside_of_us() -> None:
     """Its handler of SIGCHLD raises wherever the process is, as in the opening of a result."""
     torchs = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
-    ours = ProxyError("a batch was made, but its memory can't be opened here")
+    ours = ProxyError("a batch arrived, but its memory can't be opened here")
     assert dead_worker([ended(-9, "fork")], ours) is None
     ours.__cause__ = torchs
     for error in (torchs, ours):
@@ -35,4 +35,4 @@ def test_torchs_word_is_heard_where_it_was_raised_inside_of_us() -> None:
 def test_advice_is_of_the_kind_of_end(code: int, start_method: str, says_why: bool, names_main: bool) -> None:
     died = dead_worker([ended(code, start_method)])
     assert str(died).startswith("worker 0 (pid 7) ")
-    assert ("What it printed says why" in str(died), "__main__" in str(died)) == (says_why, names_main)
+    assert ("See its output" in str(died), "__main__" in str(died)) == (says_why, names_main)

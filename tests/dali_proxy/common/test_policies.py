@@ -34,7 +34,7 @@ def test_filled_batches(samples: int, batch_size: int, padded: bool) -> None:
 
 
 def test_nothing_can_not_be_filled() -> None:
-    with pytest.raises(errors.ArgumentValueError, match="nothing to fill"):
+    with pytest.raises(errors.ArgumentValueError, match="no samples to fill with"):
         fill([], 2, [], padded=True)
 
 
@@ -141,5 +141,5 @@ def test_contradictions(server: DALIServer) -> None:
     with pytest.raises(errors.ArgumentMismatchError, match=r"must be one of LastBatchPolicy.FILL, .*, not 'FILL'"):
         DataLoader(server, dataset, last_batch_policy="FILL")  # type: ignore[arg-type]
     for stream in (IndexStream(7, server.proxy), IterableWrapper(range(7))):
-        with pytest.raises(errors.ArgumentMismatchError, match="needs a data set with indices"):
+        with pytest.raises(errors.ArgumentMismatchError, match="needs a dataset with indices"):
             DataLoader(server, stream, last_batch_policy=FILL)

@@ -148,7 +148,7 @@ def test_an_interrupt_when_a_batch_has_come(server: DALIServer, monkeypatch: pyt
         patched.setattr(ResultOpener, "receive", interrupted)
         with pytest.raises(KeyboardInterrupt):
             server.produce_data(batch)
-    with pytest.raises(ProxyError, match="lost when it was received"):
+    with pytest.raises(ProxyError, match="lost while it was received"):
         server.produce_data(batch)
     check_one(server.produce_data(following), 4)
 

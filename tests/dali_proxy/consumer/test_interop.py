@@ -237,7 +237,7 @@ def test_gpu_feed(stream: str) -> None:
     assert on_host.eq(11).all()
     feed_ndarray(TensorCPU(np.full((2, 128, 256), 7, np.float32)), target)
     assert target.eq(7).all().item()
-    with pytest.raises(errors.DeviceError, match="no CUDA stream"):
+    with pytest.raises(errors.DeviceError, match="isn't a CUDA stream"):
         feed_ndarray(pipe.run()[0], target, cuda_stream=object())
     pipe.close()
 

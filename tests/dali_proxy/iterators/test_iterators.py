@@ -161,8 +161,8 @@ def test_fed_pipelines() -> None:
         ({"size": 2.5}, "number of samples"),
         ({"reader_name": "r"}, "reader_name or size"),
         ({"reader_name": "r", "size": -1, "last_batch_padded": True}, "reader_name or last_batch_padded"),
-        ({"output_map": ["x", "x"]}, "different"),
-        ({"output_map": []}, "one at least"),
+        ({"output_map": ["x", "x"]}, "must differ"),
+        ({"output_map": []}, "at least one name"),
         ({"output_map": "x"}, "list of names"),
         ({"pipelines": []}, "empty"),
         ({"pipelines": [1]}, "needs pipelines, not int"),
@@ -470,5 +470,5 @@ def test_checkpoints_must_belong_together() -> None:
     second = iterator.checkpoints()
     again = DALIGenericIterator([checkpointed(checkpoint=each) for each in second], ["x"], **options)
     assert numbers(next(again)) == [[3, 4], [3, 4]]
-    with pytest.raises(errors.PipelineError, match="not made together"):
+    with pytest.raises(errors.PipelineError, match="weren't made together"):
         DALIGenericIterator([checkpointed(checkpoint=each) for each in (first[0], second[1])], ["x"], **options)

@@ -261,7 +261,7 @@ def test_proxy_of_another_server(serve: Callable[..., DALIServer], monkeypatch: 
     server, other = serve(affine()), serve(affine())
     loader = DataLoader(server, IndexDataset(8, other.proxy), batch_size=8, num_workers=1)
     monkeypatch.setattr(server, "explain", lambda gone: pytest.fail("nobody died, and nobody's end is waited for"))
-    with pytest.raises(StaleReferenceError, match="or of another server's proxy"):
+    with pytest.raises(StaleReferenceError, match="or another server's proxy"):
         next(iter(loader))
 
 

@@ -87,7 +87,7 @@ def test_a_module(scripts: Path) -> None:
 def test_no_such_script(tmp_path: Path) -> None:
     done = run("missing.py", folder=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.strip() == "dali-proxy run: there is no script 'missing.py'"
+    assert done.stderr.strip() == "dali-proxy run: the script 'missing.py' doesn't exist"
 
 
 def test_workers_that_are_spawned_import_the_script_again(tmp_path: Path) -> None:

@@ -233,9 +233,9 @@ def test_what_can_not_be_placed_is_an_error_at_once() -> None:
     [
         (16.0, 16, "consumer", "16.0 idle cores"),
         (float(CORES), CORES - 1, "consumer", "6.0 idle cores"),
-        (CORES - 0.1, 16, "server", "5.9 idle cores, decoding on the CPU wants 6"),
+        (CORES - 0.1, 16, "server", "5.9 idle cores, decoding on the CPU needs 6"),
         (0.0, 16, "server", "0.0 idle cores"),
-        (16.0, CORES - 2, "server", "num_threads=4, decoding on the CPU wants 5"),
+        (16.0, CORES - 2, "server", "num_threads=4, decoding on the CPU needs 5"),
     ],
 )
 def test_the_rule_of_auto(idle: float, num_threads: int, placement: str, reason: str) -> None:
@@ -286,7 +286,7 @@ def test_auto_chooses_once_and_says_so(caplog: pytest.LogCaptureFixture) -> None
 def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:
     with DALIServer(affine(device_id=0), placement="auto") as server:
         assert server.placement == "server"
-        assert server.stats().placement_reason == "no picture is decoded on the GPU"
+        assert server.stats().placement_reason == "no images are decoded on the GPU"
 
 
 def test_batches_are_made_before_anybody_asks_for_them() -> None:

@@ -90,7 +90,7 @@ def test_accepted(value: Any, expected: Any) -> None:
         (Path("a/path.jpg"), "object"),
         (object(), "pass bytes, numbers, a NumPy array"),
         (io.BytesIO(b"abc"), r"file\.read\(\)"),
-        ({"a": 1}, "an input of its own"),
+        ({"a": 1}, "a separate input"),
         ({1, 2}, "object"),
         (np.array([None]), "object"),
         (np.array(["a"]), "<U1"),

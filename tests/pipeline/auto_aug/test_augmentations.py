@@ -127,5 +127,5 @@ def test_colours_need_three_channels() -> None:
     def graph(auto_aug: Any, types: Any, data: Any) -> Any:
         return auto_aug.augmentations.contrast(data, magnitude_bin=1, num_magnitude_bins=3)
 
-    with pytest.raises(OperatorError, match="it needs 1 or 3"):
+    with pytest.raises(OperatorError, match="needs 1 or 3 channels"):
         run("pipeline", graph, [np.zeros((4, 4, 2), np.uint8)])

@@ -129,11 +129,11 @@ def test_augmentations_that_share_a_name_are_told_apart() -> None:
 @pytest.mark.parametrize(
     ("sub_policy", "match"),
     [
-        ([(a.rotate, 1.5, 3)], "must be from 0 to 1"),
+        ([(a.rotate, 1.5, 3)], "must be between 0 and 1"),
         ([(a.rotate, 0.5, 11)], "from 0 to 10, not 11"),
         ([(a.rotate, 0.5, None)], "must choose one"),
         ([(a.rotate, 0.5)], "is a triple"),
-        ([("rotate", 0.5, 3)], "is no augmentation"),
+        ([("rotate", 0.5, 3)], "isn't an augmentation"),
         ("rotate", "list or tuple"),
     ],
 )

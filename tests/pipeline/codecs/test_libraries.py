@@ -14,7 +14,7 @@ from pipeline.errors import DeviceError
 
 def test_a_libnvjpeg_without_the_batched_call_is_no_engine() -> None:
     old: Any = SimpleNamespace(nvjpegCreateEx=SimpleNamespace())
-    with pytest.raises(DeviceError, match="too old: it has no nvjpegDestroy"):
+    with pytest.raises(DeviceError, match="too old: it lacks nvjpegDestroy"):
         nvjpeg._bind(old)
 
 

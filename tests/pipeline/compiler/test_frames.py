@@ -86,11 +86,11 @@ def test_what_does_not_fit() -> None:
     def blurred(fn: Any, types: Any, x: Any, sigma: Any) -> Any:
         return fn.gaussian_blur(x, sigma=fn.per_frame(sigma))
 
-    with pytest.raises(OperatorError, match=r"sample 1.*for 3 frames, the sequence has 2"):
+    with pytest.raises(OperatorError, match=r"sample 1.*for 3 frames, but the sequence has 2"):
         run_ours(blurred, SEQUENCES, [NUMBERS[0]] * 2, layouts=["FHWC"])
-    with pytest.raises(OperatorError, match="need a sequence, F first, not 'DHWC'"):
+    with pytest.raises(OperatorError, match="need a sequence with F as first dimension, not 'DHWC'"):
         run_ours(blurred, SEQUENCES, NUMBERS, layouts=["DHWC"])
-    with pytest.raises(OperatorError, match="the frames get different shapes"):
+    with pytest.raises(OperatorError, match="the frames would get different shapes"):
         run_ours(
             lambda fn, types, x, s: fn.resize(x, resize_x=fn.per_frame(s * 9)), SEQUENCES, NUMBERS, layouts=["FHWC"]
         )

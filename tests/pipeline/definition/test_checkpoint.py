@@ -104,7 +104,7 @@ def test_prefetched_batches_are_not_counted() -> None:
 def test_what_cannot_go_on_elsewhere_says_so() -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None, enable_checkpointing=True) as pipe:
         pipe.set_outputs(fn.external_source(lambda: batch(0)))
-    with pytest.raises(errors.SerializationError, match="called with no argument; let it take a SampleInfo"):
+    with pytest.raises(errors.SerializationError, match="called without an argument; let it take a SampleInfo"):
         pipe.run()
     pipe.close()
     with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
@@ -117,8 +117,8 @@ def test_what_cannot_go_on_elsewhere_says_so() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"garbage", "no checkpoint"),
-        ("text", "no checkpoint"),
+        (b"garbage", "isn't a checkpoint"),
+        ("text", "isn't a checkpoint"),
         (b"dali-proxy checkpoint\n\xc1", "damaged"),
         (b"dali-proxy checkpoint\n\x81\xa7version\x63", "format 99"),
     ],

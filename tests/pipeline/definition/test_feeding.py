@@ -91,7 +91,7 @@ def test_layouts_come_from_the_call_the_data_or_the_operator() -> None:
     pipe.feed_input("x", TensorCPU(DATA, "NFC"))
     pipe.feed_input("x", DATA)
     assert [pipe.run()[0].layout() for _ in range(6)] == ["HW", "AB", "HW", "XY", "FC", ""]
-    with pytest.raises(errors.PipelineError, match="the layout 'HWC' names 3 dimensions, the samples have 2"):
+    with pytest.raises(errors.PipelineError, match="the layout 'HWC' names 3 dimensions, but the samples have 2"):
         pipe.feed_input("x", DATA, layout="HWC")
     pipe.close()
     pipe = pipe_with_input(layout="HW")

@@ -132,7 +132,7 @@ def test_a_failure_names_each_sample() -> None:
         pipe.run(x=np.zeros((3, 2)), n=np.array([0, 5, -3]))
     assert [failure.sample for failure in one.value.failures] == [1, 2]
     assert "test_indexing.py" in one.value.location
-    with pytest.raises(errors.OperatorError, match="one integer a sample, not float64"):
+    with pytest.raises(errors.OperatorError, match="one integer per sample, not float64"):
         pipe.run(x=np.zeros((3, 2)), n=np.zeros(3))
     pipe.close()
 

@@ -209,7 +209,7 @@ def test_current_pipelines_are_a_stack() -> None:
     outer.set_outputs(y)
     assert operators(inner) == ["x", "in inner"]
     assert operators(outer) == ["y", "in outer"]
-    with pytest.raises(errors.GraphError, match="no pipeline is current"):
+    with pytest.raises(errors.GraphError, match="there is no current pipeline"):
         Pipeline.pop_current()
     with pytest.raises(errors.GraphError, match="within a pipeline"):
         fn.copy(x, preserve=True)
@@ -248,7 +248,7 @@ def test_building_with_a_function() -> None:
     assert closed(pipe) == [BATCH.tolist()]
     pipe = Counting(2, 1, None)
     pipe.start_py_workers()
-    with pytest.raises(errors.GraphError, match=r"start_py_workers\(\) has fixed the graph"):
+    with pytest.raises(errors.GraphError, match=r"start_py_workers\(\) has already fixed the graph"):
         pipe.build(define_graph=lambda: fn.external_source(batches))
     pipe.close()
 
@@ -345,5 +345,5 @@ def test_a_data_node_stands_for_a_batch() -> None:
     pipe.close()
     bare = Pipeline(**ARGUMENTS)
     bare.set_outputs(DataNode("free"))
-    with pytest.raises(errors.GraphError, match="no operator's output"):
+    with pytest.raises(errors.GraphError, match="isn't the output of an operator"):
         bare.build()

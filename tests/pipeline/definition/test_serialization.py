@@ -52,14 +52,17 @@ def test_objects_are_kept_apart_from_the_safe_part() -> None:
     ("change", "message"),
     [
         (lambda content: content.update(version=99), "format 99"),
-        (lambda content: content["nodes"][0].update(operator="magic"), "no operator 'magic'"),
-        (lambda content: content["nodes"][0].update(device="tpu"), "does not run on the device"),
-        (lambda content: content["nodes"][0].update(inputs=[[5, 0]]), "comes after it"),
-        (lambda content: content.update(outputs=[[77, 0]]), "no operator's output"),
+        (lambda content: content["nodes"][0].update(operator="magic"), "doesn't have the operator 'magic'"),
+        (lambda content: content["nodes"][0].update(device="tpu"), "doesn't run on the device"),
+        (lambda content: content["nodes"][0].update(inputs=[[5, 0]]), "of a later operator"),
+        (lambda content: content.update(outputs=[[77, 0]]), "doesn't come from any operator"),
         (lambda content: content.update(outputs=[[0, 3]]), "has no output 3"),
         (lambda content: content["nodes"][0]["arguments"].update(magic=1), "no argument 'magic'"),
         (lambda content: content["nodes"][0]["arguments"].update(layout=1), "damaged: .*'layout' must be"),
-        (lambda content: content["nodes"][0].update(inputs=[], argument_inputs={"layout": [0, 0]}), "comes after it"),
+        (
+            lambda content: content["nodes"][0].update(inputs=[], argument_inputs={"layout": [0, 0]}),
+            "of a later operator",
+        ),
         (lambda content: content["nodes"][1].update(name="x"), "two operators are called 'x'"),
         (lambda content: content.pop("nodes"), "damaged"),
     ],
@@ -122,7 +125,7 @@ def test_a_pipeline_without_a_graph_takes_one_from_bytes(arguments: dict[str, An
     pipe.deserialize_and_build(data)
     assert (pipe.max_batch_size, pipe.seed, pipe.device_id) == (size, 11, None)
     assert run(pipe) == run(everything())
-    with pytest.raises(errors.GraphError, match="described before"):
+    with pytest.raises(errors.GraphError, match="already described"):
         pipe.deserialize_and_build(data)
 
 
@@ -132,7 +135,7 @@ def test_the_graph_may_be_described_when_it_is_written() -> None:
     copy = Pipeline.deserialize(data)
     assert run(copy) == [np.full((3, 2, 2), 2.0).tolist()]
     for described in (pipe, everything()):
-        with pytest.raises(errors.GraphError, match="described before"):
+        with pytest.raises(errors.GraphError, match="already described"):
             described.serialize(define_graph=lambda: fn.external_source(name="x"))
     with pytest.raises(NotImplementedError, match="no outputs"):
         Pipeline(batch_size=3).serialize()
@@ -147,7 +150,7 @@ def test_a_source_is_left_out_and_must_be_passed_again() -> None:
         Pipeline.deserialize(data)
     with pytest.raises(errors.SerializationError, match="no callback 'other'; its callbacks are: 'numbers'"):
         Pipeline.deserialize(data, callbacks={"numbers": numbers(), "other": numbers()})
-    with pytest.raises(errors.SerializationError, match="'numbers' does not fit: a source must be callable"):
+    with pytest.raises(errors.SerializationError, match="'numbers' doesn't fit: a source must be callable"):
         Pipeline.deserialize(data, callbacks={"numbers": 5})
     copy = Pipeline.deserialize(data, callbacks={"numbers": [np.full((3, 1), 7, np.int32)]})
     assert first(copy) == [[14] * 3] * 2, "the source is read as the first one was: again and again"
@@ -184,8 +187,8 @@ def test_a_seed_that_is_not_fixed_stays_so_in_bytes_and_is_drawn_once_for_a_host
     [
         ({}, ValueError, "either serialized_pipeline or filename"),
         ({"serialized_pipeline": b"", "filename": "x"}, ValueError, "either serialized_pipeline or filename"),
-        ({"serialized_pipeline": b"garbage"}, errors.SerializationError, "no serialized pipeline"),
-        ({"serialized_pipeline": pickle.dumps(print)}, errors.SerializationError, "no serialized pipeline"),
+        ({"serialized_pipeline": b"garbage"}, errors.SerializationError, "aren't a serialized pipeline"),
+        ({"serialized_pipeline": pickle.dumps(print)}, errors.SerializationError, "aren't a serialized pipeline"),
         ({"serialized_pipeline": "text"}, errors.SerializationError, "pass filename="),
         ({"serialized_pipeline": 5}, TypeError, "not int"),
         ({"filename": "/nowhere/pipe.bin"}, FileNotFoundError, "nowhere"),

@@ -229,9 +229,9 @@ def test_a_generator_that_fails_has_ended() -> None:
     [
         (None, None, "NoneType"),
         ("text", None, "str"),
-        (np.zeros((4, 1)), None, "a batch of 4 samples; the pipeline's batch_size is 3"),
-        ((batch(0),), 2, "gave a tuple of 1; num_outputs=2"),
-        (5, 2, "gave a int; num_outputs=2"),
+        (np.zeros((4, 1)), None, "the batch has 4 samples, but the pipeline's batch_size is 3"),
+        ((batch(0),), 2, "returned a tuple of 1, but num_outputs=2"),
+        (5, 2, "returned a int, but num_outputs=2"),
     ],
 )
 def test_what_is_no_batch_is_an_error_that_names_the_source(given: Any, num_outputs: Any, message: str) -> None:

@@ -78,7 +78,7 @@ def test_what_graphviz_says_is_passed_on(pipe: Pipeline, tmp_path: Path, monkeyp
     program.write_text(f"#!{shutil.which('sh')}\necho 'out of ink' >&2; exit 3\n")
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    with pytest.raises(errors.PipelineError, match="could not draw the graph: out of ink"):
+    with pytest.raises(errors.PipelineError, match="couldn't draw the graph: out of ink"):
         pipe.show().svg()
 
 

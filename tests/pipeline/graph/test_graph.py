@@ -48,7 +48,7 @@ def test_nodes_of_another_pipeline_are_refused_where_the_pipeline_has_some_of_it
     with other:
         other.set_outputs(by_nobody, fn.random.coin_flip())
     with pytest.raises(
-        errors.GraphError, match=r"fn.external_source \(name='foreign'\) was called within another"
+        errors.GraphError, match=r"fn.external_source \(name='foreign'\) was called within a different"
     ) as caught:
         other.build()
     assert 'foreign = fn.external_source(name="foreign")' in str(caught.value)

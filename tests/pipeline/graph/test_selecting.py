@@ -115,23 +115,23 @@ def test_values_of_a_branch_stay_in_it() -> None:
     x, way = fn.external_source(name="x", layout="HWC"), fn.external_source(name="way")
     with branch(way, 0):
         inner = fn.flip(x)
-    with pytest.raises(ArgumentValueError, match="made in a branch, for some samples only"):
+    with pytest.raises(ArgumentValueError, match="made in a branch and has only its samples"):
         fn.flip(inner)
     with branch(way, 1), pytest.raises(ArgumentValueError, match="made in a branch"):
         fn.flip(x, horizontal=inner)
     pipe = Pipeline(batch_size=1, num_threads=1, device_id=None)
     with pipe:
         pipe.set_outputs(inner)
-    with pytest.raises(GraphError, match=r"the pipeline returns what fn\.flip made in a branch"):
+    with pytest.raises(GraphError, match=r"the pipeline returns the output of fn\.flip, which has only the samples"):
         pipe.build()
 
 
 @pytest.mark.parametrize(
     ("describe", "match"),
     [
-        (lambda x, way: select(way, [lambda: x, lambda: x + 1, lambda: x]), "make samples of int32 and uint8"),
-        (lambda x, way: select(way, [lambda: x, lambda: fn.flip(x)]), "branch 2 is chosen, there are 2"),
-        (lambda x, way: select(x, [lambda: x, lambda: fn.flip(x)]), "one number a sample"),
+        (lambda x, way: select(way, [lambda: x, lambda: x + 1, lambda: x]), "return samples of int32 and uint8"),
+        (lambda x, way: select(way, [lambda: x, lambda: fn.flip(x)]), "branch 2 is chosen, but there are 2"),
+        (lambda x, way: select(x, [lambda: x, lambda: fn.flip(x)]), "one number per sample"),
     ],
 )
 def test_what_can_not_be_merged(describe: Any, match: str) -> None:

@@ -112,7 +112,7 @@ def test_a_jpeg_without_its_end_is_truncated(missing: int) -> None:
     ("encoded", "reason"),
     [
         (b"", "empty"),
-        (b"hello world" * 9, "not a picture"),
+        (b"hello world" * 9, "not an image"),
         (b"\xff\xd8\xff" + b"x" * 500, "before its size"),
         (b"\xff\xd8\xff\xe0\x00\x10JFIF", "before its size"),
         (b"\x89PNG\r\n\x1a\n" + b"\0" * 60, "PNG|picture"),
@@ -172,7 +172,7 @@ def test_region_is_a_part_of_the_upright_picture(orientation: int) -> None:
     out = np.empty((11, 13, 3), np.uint8)
     np.testing.assert_array_equal(decode(encoded, region=(5, 7, 11, 13), out=out), whole[5:16, 7:20])
     for region in ((0, 0, 41, 5), (-1, 0, 5, 5), (0, 0, 0, 5)):
-        with pytest.raises(ValueError, match="leaves the picture"):
+        with pytest.raises(ValueError, match="exceeds the image"):
             decode(encoded, region=region)
 
 

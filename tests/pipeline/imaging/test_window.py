@@ -67,7 +67,7 @@ def test_fill_values_run_along_the_channels_and_are_clamped() -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ({"start": (0, 5), "shape": (1, 3)}, "leaves the array"),
+        ({"start": (0, 5), "shape": (1, 3)}, "exceeds the array"),
         ({"start": (0,), "shape": (1, 3)}, "doesn't fit"),
         ({"start": (0, 0), "shape": (1, -3)}, "negative"),
         ({"start": (0, 0), "shape": (1, 1), "policy": "wrap"}, "unknown out-of-bounds policy"),

@@ -280,7 +280,7 @@ def test_descriptors_that_nobody_announced_are_refused(raw):
     number, body = CODEC.encode(Note(1))
     with open(os.devnull) as null:
         socket.send_fds(theirs, [encode_frame(number, body, 0)], [null.fileno()] * 3)
-    with pytest.raises(ProtocolError, match="no message announced"):
+    with pytest.raises(ProtocolError, match="weren't announced by a message"):
         ours.receive(1)
 
 

@@ -163,5 +163,5 @@ def test_only_frozen_dataclasses_of_known_types_make_a_codec():
 
 
 def test_what_is_no_message_can_not_be_sent():
-    with pytest.raises(ProtocolError, match="no message of this protocol"):
+    with pytest.raises(ProtocolError, match="isn't a message of this protocol"):
         CODEC.encode(Inner(1, True))

@@ -212,7 +212,7 @@ def test_grows_for_requests_ahead_then_waits(make_pair):
     for _ in range(2):  # a request of 60 KiB is in flight, one of 60 KiB is being made
         pair.submit(*[pair.ring.write(np.zeros(20 * KIB, np.uint8)) for _ in range(3)])
     assert pair.ring.capacity == 128 * KIB
-    with pytest.raises(ChannelTimeoutError, match="request 0 was not read"):
+    with pytest.raises(ChannelTimeoutError, match="request 0 wasn't read"):
         pair.ring.write(np.zeros(20 * KIB, np.uint8))
     assert pair.ring.waited_ns > 100_000_000
     pair.writer.complete(0)
@@ -350,7 +350,7 @@ def test_completions_in_any_order_publish_the_prefix(make_pair):
         pair.writer.complete(seq)
         assert pair.completions.count == count
     assert pair.writer.in_flight == 0
-    with pytest.raises(ProtocolError, match="came where 4 was due"):
+    with pytest.raises(ProtocolError, match="but 4 was expected"):
         pair.writer.begin(5)
 
 

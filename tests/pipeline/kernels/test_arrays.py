@@ -82,7 +82,7 @@ def test_what_does_not_fit_is_refused() -> None:
         plan_one_hot(a, b, 0)
     with pytest.raises(PipelineError, match="differ in shape"):
         plan_standardize(a, b, mean=a, spread=Spread())
-    with pytest.raises(PipelineError, match="nothing to divide by"):
+    with pytest.raises(PipelineError, match="the divisor is missing"):
         plan_standardize(a, a, mean=a, spread=Spread())
     with pytest.raises(PipelineError, match="don't broadcast"):
         plan_standardize(a, a, mean=b, spread=Spread())

@@ -52,7 +52,7 @@ def test_channels_must_fit() -> None:
     feed = Samples.of(pictures("uint8"))
     with pytest.raises(PipelineError, match="3 by 4 doesn't fit"):
         plan_transform_pixels(feed, feed, matrix=np.ones((3, 4)))
-    with pytest.raises(ValueError, match="3 by 4 doesn't take 3 to 3"):
+    with pytest.raises(ValueError, match="3 by 4 doesn't convert 3 to 3"):
         transform_channels(np.zeros((1, 3)), np.ones((3, 4)), np.zeros(3), np.zeros((1, 3)))
     with pytest.raises(ValueError, match="unknown colour space"):
         color_matrix("RGB", "HSL")

@@ -120,11 +120,11 @@ def test_real_annotations(dali_extra: Path | None, batch_size: int, masks: str) 
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"images": ["z.jpg"]}, "knows no picture 'z.jpg'"),
+        ({"images": ["z.jpg"]}, "has no image 'z.jpg'"),
         ({"polygon_masks": True, "pixelwise_masks": True}, "exclude each other"),
         ({"name": "nowhere.json"}, "can't read annotations_file"),
-        ({"name": "a.jpg"}, "not as COCO writes them"),
-        ({"preprocessed_annotations": "x"}, "not there yet"),
+        ({"name": "a.jpg"}, "isn't in COCO's format"),
+        ({"preprocessed_annotations": "x"}, "isn't supported yet"),
     ],
 )
 def test_what_is_refused(root: Path, arguments: dict[str, Any], match: str) -> None:
@@ -146,7 +146,7 @@ def test_run_lengths_as_numbers_and_as_text() -> None:
     assert np.array_equal(mask_of_runs(counts, 5, 7), mask)
     # A difference from the last but one from the third on, in groups of five bits from 48 on.
     assert runs_of_text(";32000004") == counts
-    with pytest.raises(ValueError, match="34 pixels, the picture 35"):
+    with pytest.raises(ValueError, match="34 pixels, but the image has 35"):
         mask_of_runs([*counts[:-1], 5], 5, 7)
 
 

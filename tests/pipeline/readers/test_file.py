@@ -138,13 +138,13 @@ def test_file_lists_equal_dali(lines: str, root: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "one of the arguments 'file_root', 'files' and 'file_list' is needed"),
+        ({}, "one of the arguments 'file_root', 'files' and 'file_list' is required"),
         ({"file_root": "{tmp}/nothing"}, "can't list the folder '{tmp}/nothing': No such file or directory"),
         ({"file_root": "{tmp}"}, "no folders below file_root '{tmp}'"),
         ({"file_root": "{root}", "file_filters": "*.foo"}, "no files in the 11 folders below file_root '{root}' that"),
         ({"files": ["x"], "file_list": "y"}, "'files' and 'file_list' exclude each other"),
         ({"files": ["x", "y"], "labels": [1]}, "1 labels for 2 files"),
-        ({"files": ["x"], "labels": [2**31]}, "the label 2147483648 does not fit into int32"),
+        ({"files": ["x"], "labels": [2**31]}, "the label 2147483648 doesn't fit into int32"),
         ({"files": []}, "argument 'files' is an empty list"),
         ({"file_list": "{tmp}/nothing.txt"}, "can't read file_list '{tmp}/nothing.txt': No such file"),
         ({"files": ["x"], "num_shards": 2}, "1 entries can't be divided into 2 shards"),

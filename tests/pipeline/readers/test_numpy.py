@@ -118,7 +118,7 @@ def test_files_that_are_cut_short(tmp_path: Path) -> None:
     os.truncate(path, 5000)
     with pytest.raises(PipelineError, match="became shorter"):
         file.read([90, 0], [5, 5])
-    with pytest.raises(DecodeError, match=r"has 80000 bytes, the file '.*x\.npy' has"):
+    with pytest.raises(DecodeError, match=r"has 80000 bytes, but the file '.*x\.npy' has"):
         NpyFile.open(str(path))
     path.unlink()
     with pytest.raises(PipelineError, match=r"can't read the file '.*x\.npy'"):

@@ -263,7 +263,7 @@ def test_a_wrong_call_names_the_operator_that_was_called(arguments: dict[str, An
         ({"image_type": types.ANY_DATA}, "not ANY_DATA"),
         ({"labels": [1, 2]}, "2 labels for 1 files"),
         ({"file_root": "/tmp"}, "'filenames' and 'file_root' exclude"),
-        ({"filenames": None}, "one of the arguments 'filenames', 'file_root' and 'file_list' is needed; none is given"),
+        ({"filenames": None}, "'filenames', 'file_root' and 'file_list' is required; none is given"),
         ({"filenames": None, "file_root": "/none"}, "can't list the folder '/none'"),
         ({"filenames": None, "file_list": "/none"}, "can't read file_list '/none'"),
         ({"filenames": ["/none.mp4"]}, "can't read the file '/none.mp4'"),
@@ -280,7 +280,7 @@ def test_errors_when_built(arguments: dict[str, Any], message: str, clips: Clips
 
 def test_wrong_lists(clips: Clips, tmp_path: Path) -> None:
     for text, message in (
-        ("clip.mp4\n", "line 1: a path, a label, and at most a start and an end are expected, not 'clip.mp4'"),
+        ("clip.mp4\n", "line 1: expected a path, a label, and at most a start and an end, not 'clip.mp4'"),
         ("a.mp4 1\n\nb.mp4 x 1.5 2\n", "line 3"),
         ("a.mp4 1 2 inf\n", "line 1"),
         ("\n", "names no files"),
@@ -298,7 +298,7 @@ def test_a_video_that_is_cut_off(clips: Clips, tmp_path: Path) -> None:
         data = clips.path(name).read_bytes()
         (tmp_path / name).write_bytes(data[: len(data) // 2])
         pipe = reading(filenames=[str(tmp_path / name), *paths(clips, "vp9.webm")], sequence_length=20, batch_size=2)
-        message = f"the file '{tmp_path / name}' can't be decoded: it is cut off"
+        message = f"the file '{tmp_path / name}' can't be decoded: it is truncated"
         if built:
             assert pipe.epoch_size("r") == 4
             with pytest.raises(errors.OperatorError, match=message):

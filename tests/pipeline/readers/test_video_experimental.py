@@ -111,7 +111,7 @@ def test_what_dali_leaves_out(clips: Clips, tmp_path: Path) -> None:
     [
         ({"sequence_length": 41}, "no sequences of 41 frames"),
         ({"pad_mode": "zero"}, "'pad_mode' must be one of"),
-        ({"fill_value": [300]}, "'fill_value' must be values of 0 to 255"),
+        ({"fill_value": [300]}, "'fill_value' must be values from 0 to 255"),
         ({"file_list_rounding": "up"}, "'file_list_rounding' must be one of"),
         ({"file_list_format": "seconds"}, "'file_list_format' must be one of"),
         ({"pad_sequences": True}, "pad_sequences"),

@@ -104,10 +104,10 @@ def test_samples_are_those_of_dali(root: Path, arguments: dict[str, Any]) -> Non
     [
         ({"ext": ["jpg", "cls"], "missing_component_behavior": "error"}, "lacks a file; it has JPG, seg.png"),
         ({"ext": ["jpg"], "missing_component_behavior": "zero"}, 'must be "empty", "skip" or "error"'),
-        ({"ext": ["cls"], "types": ["INT32"]}, "2 bytes is no array of int32"),
+        ({"ext": ["cls"], "types": ["INT32"]}, "2 bytes isn't an array of int32"),
         ({"ext": ["jpg", "cls"], "types": ["UINT8"]}, "1 dtypes for 2 outputs"),
         ({"ext": ["jpg"], "index_paths": ["a.idx"]}, "1 index_paths for 2 archives"),
-        ({"ext": ["jpg"], "index_paths": ["a.tar", "b.tar"]}, "no index of an archive"),
+        ({"ext": ["jpg"], "index_paths": ["a.tar", "b.tar"]}, "isn't an index of an archive"),
         ({"ext": ["jpg"], "paths": ["nowhere.tar"]}, "can't open the archive"),
         ({"ext": ["jpg"], "paths": ["a.idx"]}, "can't read the archive"),
         ({"ext": ["zzz"], "missing_component_behavior": "skip"}, "no samples in"),

@@ -56,7 +56,7 @@ def test_ragged_empty_and_scalar_samples() -> None:
     assert ragged.shape() == [(0, 3), (2, 3)]
     assert not ragged.is_dense_tensor()
     assert ragged.nbytes == 48
-    with pytest.raises(ValueError, match="different places"):
+    with pytest.raises(ValueError, match="aren't contiguous"):
         ragged.data_ptr()
     scalars = TensorListCPU(np.arange(3))
     assert (scalars.ndim, scalars.shape(), int(np.asarray(scalars[2]))) == (0, [(), (), ()], 2)
@@ -71,7 +71,7 @@ def test_samples_are_found_by_their_position() -> None:
     assert [int(batch.at(index)) for index in (0, np.int64(2), -3)] == [0, 2, 0]
     for index in (3, -4):
         for find in (batch.at, batch.__getitem__):
-            with pytest.raises(errors.SampleIndexError, match=f"no sample {index}, the batch has 3"):
+            with pytest.raises(errors.SampleIndexError, match=f"sample {index} doesn't exist: the batch has 3"):
                 find(index)
     for wrong in ("a", slice(0, 1), 1.0):
         with pytest.raises(TypeError):
@@ -84,7 +84,7 @@ def test_a_batch_of_tensors_has_their_layout() -> None:
     assert TensorListCPU(tensors, layout="AB").layout() == "AB"
     with pytest.raises(errors.InputTypeError, match="one layout"):
         TensorListCPU([tensors[0], TensorCPU(np.zeros((2, 3)), "WH")])
-    with pytest.raises(errors.InputError, match="not of int"):
+    with pytest.raises(errors.InputError, match="not from int"):
         TensorListCPU(3)
 
 
@@ -179,7 +179,7 @@ def test_data_is_copied_to_an_address() -> None:
 
 
 def test_layouts_must_fit() -> None:
-    with pytest.raises(errors.ArgumentValueError, match="'HW' names 2 dimensions, the samples have 3"):
+    with pytest.raises(errors.ArgumentValueError, match="'HW' names 2 dimensions, but the samples have 3"):
         TensorListCPU(np.zeros((1, 2, 3, 4)), layout="HW")
     batch = TensorListCPU(np.zeros((1, 2, 3)), layout="HW").with_layout("WC")
     assert batch.layout() == "WC"

@@ -229,12 +229,12 @@ def test_no_more_decoders_are_kept_than_allowed(clips: Clips) -> None:
     ("name", "kept", "message"),
     [
         ("h264.mp4", 0.7, "Invalid data"),  # what its frames are stands at its end
-        ("h264_faststart.mp4", 0.7, "cut off within the data of its frame 2"),
+        ("h264_faststart.mp4", 0.7, "truncated within the data of its frame 2"),
         # Where 0.6 lies, between two fragments or in a frame, depends on the machine that encoded the file.
-        ("h264_fragments.mp4", 0.6, "cut off(: its header tells of 24 frames| within the data of its frame 2)"),
-        ("h264.mkv", 0.5, r"cut off: its header tells of 1.600 seconds, its last frame is shown at 0\."),
-        ("vp9.webm", 0.7, r"cut off: its header tells of 1.600 seconds, its last frame is shown at 1\."),
-        ("mpeg4.avi", 0.5, "cut off within the data of its frame 1"),
+        ("h264_fragments.mp4", 0.6, "truncated(: its header declares 24 frames| within the data of its frame 2)"),
+        ("h264.mkv", 0.5, r"truncated: its header declares 1.600 seconds, but its last frame is shown at 0\."),
+        ("vp9.webm", 0.7, r"truncated: its header declares 1.600 seconds, but its last frame is shown at 1\."),
+        ("mpeg4.avi", 0.5, "truncated within the data of its frame 1"),
     ],
 )
 def test_a_file_that_is_cut_off(name: str, kept: float, message: str, clips: Clips, tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_texts_pictures_and_what_names_other_files_are_no_videos(
         data = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(data)
     for source in (str(tmp_path / name), np.frombuffer(data, np.uint8)):
-        with pytest.raises(DecodeError, match=r"can't be decoded: (it is no container of videos|Invalid data)"):
+        with pytest.raises(DecodeError, match=r"can't be decoded: (it isn't a video container|Invalid data)"):
             assert Clip(source).index
 
 
@@ -300,7 +300,7 @@ def test_what_is_no_video(tmp_path: Path) -> None:
             assert Clip(str(tmp_path / name)).index
     with pytest.raises(PipelineError, match="can't read the file '/none': No such file"):
         assert Clip("/none").index
-    with pytest.raises(DecodeError, match="0 encoded bytes can't be decoded: there are no bytes"):
+    with pytest.raises(DecodeError, match="0 encoded bytes can't be decoded: there is no data"):
         assert Clip(np.empty(0, np.uint8)).index
 
 
@@ -317,7 +317,7 @@ def test_a_codec_that_nobody_knows(clips: Clips, tmp_path: Path) -> None:
     (tmp_path / "secret.mp4").write_bytes(clips.bytes("h264.mp4").tobytes().replace(b"avc1", b"what"))
     clip = Clip(str(tmp_path / "secret.mp4"))
     for look in (lambda: clip.count, lambda: clip.index):
-        with pytest.raises(DecodeError, match=r"secret.mp4' can't be decoded: FFmpeg knows no decoder for it"):
+        with pytest.raises(DecodeError, match=r"secret.mp4' can't be decoded: FFmpeg has no decoder for it"):
             look()
 
 

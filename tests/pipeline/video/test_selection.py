@@ -35,7 +35,7 @@ def test_frames_that_are_lacking() -> None:
     frames = np.array([1, 4, -2, 2])
     assert pad_frames(frames, 3, "constant", shorten=False).tolist() == [1, -1, -1, 2]
     assert pad_frames(frames, 3, "none", shorten=True).tolist() == [1, 2]
-    with pytest.raises(PipelineError, match="the video has 3 frames, and so no frame 4"):
+    with pytest.raises(PipelineError, match="the video has 3 frames, so frame 4 doesn't exist"):
         pad_frames(frames, 3, "none", shorten=False)
 
 

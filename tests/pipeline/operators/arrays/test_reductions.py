@@ -100,8 +100,8 @@ def test_dtypes_that_dali_refuses() -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"axes": [0, 0]}, "different ones"),
-        ({"axes": [0, -3]}, "different ones"),
+        ({"axes": [0, 0]}, "must differ"),
+        ({"axes": [0, -3]}, "must differ"),
         ({"axes": 3}, "axis 3 is out of range"),
         ({"axis_names": "Q"}, "no axis 'Q'"),
         ({"axis_names": "H", "axes": 0}, "can't be used together"),

@@ -66,7 +66,7 @@ def test_coordinates_are_those_of_dali(call: str) -> None:
         (lambda fn, types, x: fn.bb_flip(fn.cast(x, dtype=types.FLOAT64)), "must be one of FLOAT"),
         (lambda fn, types, x: fn.coord_flip(x), "at most 3 coordinates"),
         (lambda fn, types, x: fn.coord_flip(x[:, :2], layout="xx"), "at most once"),
-        (lambda fn, types, x: fn.coord_transform(x, M=[1, 2, 3]), "no matrix of 4 columns"),
+        (lambda fn, types, x: fn.coord_transform(x, M=[1, 2, 3]), "isn't a matrix of 4 columns"),
         (lambda fn, types, x: fn.coord_transform(x, T=[1, 2, 3]), "needs 4 values"),
         (lambda fn, types, x: fn.coord_transform(x, MT=2.0, T=1.0), "can't be given together"),
         (lambda fn, types, x: fn.coord_transform(x, dtype=types.INT32), "must be FLOAT or"),

@@ -113,7 +113,7 @@ def test_sequences_of_transforms() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "match"),
     [
-        ("translation", {"offset": [1, 2, 3]}, "2 dimensions, the arguments are for 3"),
+        ("translation", {"offset": [1, 2, 3]}, "2 dimensions, but the arguments are for 3"),
         ("translation", {}, "'offset' is required"),
         ("rotation", {"angle": 1, "center": [1, 2, 3]}, "needs 2 values"),
         ("rotation", {"angle": 1, "axis": [1, 2]}, "needs 3 values"),
@@ -137,5 +137,5 @@ def test_what_is_no_transform_is_refused() -> None:
 
 
 def test_an_axis_without_length_is_refused() -> None:
-    with pytest.raises(ValueError, match="length of zero"):
+    with pytest.raises(ValueError, match="length zero"):
         run_ours(lambda fn, _: fn.transforms.rotation(angle=3, axis=[0, 0, 0]))

@@ -181,7 +181,7 @@ def test_color_spaces_refusals() -> None:
     floats = pictures((4, 5, 3), dtype="float32")
     refused_by_both(lambda fn, types, x: convert(fn, types, x, "RGB", "BGR"), floats, match="must be one of UINT8")
     grey = pictures((4, 5, 1))
-    refused_by_both(lambda fn, types, x: convert(fn, types, x, "RGB", "BGR"), grey, match="1 channels, RGB has 3")
+    refused_by_both(lambda fn, types, x: convert(fn, types, x, "RGB", "BGR"), grey, match="1 channels, but RGB has 3")
     colour = pictures((4, 5, 3))
     refused_by_both(
         lambda fn, types, x: convert(fn, types, x, "RGB", "ANY_DATA"), colour, match="argument 'output_type' must be"

@@ -21,9 +21,9 @@ def npy(array: Any, version: tuple[int, int] | None = None) -> np.ndarray[Any, A
 
 
 BROKEN = [
-    (np.arange(60, dtype=np.uint8), "no file of NumPy's"),
-    (npy(np.arange(6))[:-3], "has 48 bytes, the file has 45"),
-    (npy(np.arange(6))[:20], "no file of NumPy's"),
+    (np.arange(60, dtype=np.uint8), "not a NumPy file"),
+    (npy(np.arange(6))[:-3], "has 48 bytes, but the file has 45"),
+    (npy(np.arange(6))[:20], "not a NumPy file"),
     (npy(np.ones(3, np.complex64)), "dtype complex64"),
     (npy(np.array(["a"])), "dtype <U1"),
 ]

@@ -58,7 +58,7 @@ def test_arguments_per_sample(clips: Clips) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"frames": [3, 45], "pad_mode": "none"}, "the video has 40 frames, and so no frame 45"),
+        ({"frames": [3, 45], "pad_mode": "none"}, "the video has 40 frames, so frame 45 doesn't exist"),
         ({"end_frame": 3, "sequence_length": 3}, "'end_frame' and 'sequence_length' exclude"),
         ({"frames": [1], "stride": 2}, "'frames' and 'stride' exclude"),
         ({"start_frame": 50, "sequence_length": 2, "pad_mode": "edge"}, "start_frame 50 is not in the video"),
@@ -73,8 +73,8 @@ def test_refused_as_by_dali(arguments: dict[str, Any], message: str, clips: Clip
     ("arguments", "message"),
     [
         ({"pad_mode": "zero"}, "'pad_mode' must be one of 'none', 'constant'"),
-        ({"fill_value": [1, 2], "frames": [50]}, "fill_value has 2 values, the frames have 3 channels"),
-        ({"fill_value": [300]}, "'fill_value' must be values of 0 to 255"),
+        ({"fill_value": [1, 2], "frames": [50]}, "fill_value has 2 values, but the frames have 3 channels"),
+        ({"fill_value": [300]}, "'fill_value' must be values from 0 to 255"),
         ({"stride": 0}, "'stride' must be 1 or more"),
     ],
 )

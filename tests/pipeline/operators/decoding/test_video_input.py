@@ -84,7 +84,7 @@ def test_what_can_not_be_fed(clips: Clips) -> None:
     pipe = ours(sequence_length=10)
     with pytest.raises(errors.DecodeError, match="3000 encoded bytes can't be decoded"):
         pipe.feed_input("video", [np.arange(3000).astype(np.uint8)])
-    with pytest.raises(errors.InputError, match="input 'video': a batch of one video"):
+    with pytest.raises(errors.InputError, match="input 'video': expected a batch of one video"):
         pipe.feed_input("video", [clips.bytes("h264.mp4")] * 2)
     with pytest.raises(errors.MissingInputError, match="the input 'video' has no data"):
         pipe.run()

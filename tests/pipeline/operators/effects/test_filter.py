@@ -64,7 +64,7 @@ def test_what_is_refused() -> None:
         (lambda fn, types, x, w: fn.filter(x, w, dtype=types.INT16), "must be FLOAT or"),
         (lambda fn, types, x, w: fn.filter(x, fn.cast(w, dtype=types.FLOAT64)), "must be float32"),
         (lambda fn, types, x, w: fn.filter(fn.cast(x, dtype=types.INT32), w), "INT32"),
-        (lambda fn, types, x, w: fn.filter(x[:2], w, mode="valid"), "does not fit"),
+        (lambda fn, types, x, w: fn.filter(x[:2], w, mode="valid"), "doesn't fit"),
         (lambda fn, types, x, w: fn.filter(x, w, border="mirror"), "border"),
     ]
     for graph, match in calls:

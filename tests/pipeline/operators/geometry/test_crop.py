@@ -93,13 +93,13 @@ def test_float16_saturates() -> None:
     [
         ({"crop": [3]}, "'crop' needs 2 or 3 values"),
         ({"crop": [3, 3], "crop_w": 3}, "'crop' and 'crop_w' can't be used together"),
-        ({"crop_w": 3}, "'crop_w' needs 'crop_h'"),
-        ({"crop_h": 3}, "'crop_h' needs 'crop_w'"),
-        ({"crop": [3, 3], "crop_pos_x": 1.5}, r"'crop_pos_x' must be between 0 and 1, it is 1.5 for sample 0"),
+        ({"crop_w": 3}, "'crop_w' also needs 'crop_h'"),
+        ({"crop_h": 3}, "'crop_h' also needs 'crop_w'"),
+        ({"crop": [3, 3], "crop_pos_x": 1.5}, r"'crop_pos_x' must be between 0 and 1, not 1.5 for sample 0"),
         ({"crop": [99, 3]}, r"sample 0: .*leaves the data of shape \(17, 23, 3\)"),
         ({"crop": [3, 3], "rounding": "up"}, "'rounding' must be one of"),
         ({"crop": [99, 3], "out_of_bounds_policy": "nothing"}, "'out_of_bounds_policy' must be one of"),
-        ({"crop": [3, 3], "fill_values": [1.0, 2.0], "out_of_bounds_policy": "pad"}, "has 2 values, it needs 1 or"),
+        ({"crop": [3, 3], "fill_values": [1.0, 2.0], "out_of_bounds_policy": "pad"}, "has 2 values, but needs 1 or"),
     ],
 )
 def test_refusals(arguments: dict[str, Any], match: str) -> None:

@@ -140,10 +140,10 @@ def test_channels_are_padded_to_a_power_of_two(channels: int, policy: str, outpu
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"mean": [1.0, 2.0]}, "'mean' or 'std' has 2 values, the picture has 3 channels"),
+        ({"mean": [1.0, 2.0]}, "'mean' or 'std' has 2 values, but the image has 3 channels"),
         ({"mean": [1.0, 2.0, 3.0], "std": [1.0, 2.0]}, "'mean' has 3 values and 'std' has 2"),
-        ({"output_layout": "CH"}, "no permutation of the input's layout 'HWC'"),
-        ({"output_layout": "NCHW"}, "no permutation"),
+        ({"output_layout": "CH"}, "isn't a permutation of the input's layout 'HWC'"),
+        ({"output_layout": "NCHW"}, "isn't a permutation"),
         ({"dtype": 6}, "'dtype' must be FLOAT, FLOAT16, INT8 or UINT8"),
         ({"crop": [99, 99]}, "leaves the data"),
         ({"out_of_bounds_policy": "edge"}, "'out_of_bounds_policy' must be one of"),

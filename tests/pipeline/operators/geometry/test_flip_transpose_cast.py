@@ -85,7 +85,7 @@ def test_transpose_reverses_by_default_and_takes_scalars() -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"perm": [0, 1]}, "2 entries, the samples have 3"),
+        ({"perm": [0, 1]}, "2 entries, but the samples have 3"),
         ({"perm": [0, 0, 1]}, "permutation of 0 to 2"),
         ({"perm": [-1, 0, 1]}, "permutation of 0 to 2"),
         ({"perm": [2, 0, 1], "output_layout": "AB"}, "needs 3 letters"),

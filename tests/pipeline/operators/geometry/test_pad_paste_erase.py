@@ -81,7 +81,7 @@ def test_pad_with_arguments_per_sample(data: st.DataObject) -> None:
     [
         ({"axes": [0], "axis_names": "H"}, "can't be used together"),
         ({"axes": [3]}, "0 to 2"),
-        ({"axes": [0, -3]}, "0 to 2 and different"),
+        ({"axes": [0, -3]}, "0 to 2 without repetitions"),
         ({"axis_names": "Q"}, "no axis 'Q'"),
         ({"align": 0}, "positive"),
         ({"shape": [4, 4]}, "needs 3 values"),

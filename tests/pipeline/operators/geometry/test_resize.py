@@ -240,7 +240,7 @@ def test_a_crop_that_is_resized() -> None:
         ({}, "exactly one of"),
         ({"size": [3, 3], "resize_x": 3}, "exactly one of"),
         ({"resize_shorter": 3, "resize_longer": 3}, "exactly one of"),
-        ({"size": [3, 3, 3]}, "'size' needs 2 values, it has 3"),
+        ({"size": [3, 3, 3]}, "'size' needs 2 values, but has 3"),
         ({"resize_shorter": 3, "mode": "stretch"}, "'mode' can't be used together"),
         ({"size": [3, 3], "mode": "huge"}, "'mode' must be one of"),
         ({"size": [3, 3], "roi_start": [0, 0]}, "given together"),
@@ -258,7 +258,7 @@ def test_refuses_layouts() -> None:
 
 
 def test_refuses_sizes_that_are_no_numbers() -> None:
-    with pytest.raises(RuntimeError, match="no number for sample 1"):
+    with pytest.raises(RuntimeError, match="isn't a number for sample 1"):
         run_ours(
             lambda fn, _, x, s: fn.resize(x, size=s),
             pictures(*RAGGED[:2]),

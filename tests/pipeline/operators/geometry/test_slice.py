@@ -156,7 +156,7 @@ def test_output_dtypes(target: str, policy: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({}, "nothing says what to slice"),
+        ({}, "the slice isn't defined"),
         ({"start": [1, 1], "rel_start": [0.1, 0.1]}, "'start' and 'rel_start' can't be used together"),
         ({"end": [1, 1], "shape": [1, 1]}, "'end' and 'shape' can't be used together"),
         ({"start": [5, 5], "end": [4, 4]}, "ends at 4, before it begins at 5"),
@@ -166,7 +166,7 @@ def test_output_dtypes(target: str, policy: str) -> None:
         ({"start": [1, 1], "axes": [0, 3]}, "aren't different axes of 3"),
         ({"start": [1, 1], "axes": [0, 1], "axis_names": "HW"}, "can't be used together"),
         ({"start": [1, 1], "axis_names": "HD"}, "'D' of argument 'axis_names' isn't in the layout"),
-        ({"start": [1, 1, 1]}, "'start' has 3 values for sample 0, 2 axes are sliced"),
+        ({"start": [1, 1, 1]}, "'start' has 3 values for sample 0, but 2 axes are sliced"),
         ({"start": [-1, 0], "out_of_bounds_policy": "around"}, "'out_of_bounds_policy' must be one of"),
         ({"start": [-1, 0], "out_of_bounds_policy": "pad", "fill_values": [1.0, 2.0]}, "has 2 values"),
     ],
@@ -179,7 +179,7 @@ def test_refusals(arguments: dict[str, Any], match: str) -> None:
 def test_refuses_half_of_the_inputs_and_both_ways_at_once() -> None:
     anchor = [np.int32([1, 1])] * 3
     refused_by_both(
-        lambda fn, _, x, a: fn.slice(x, a), pictures(*RAGGED), anchor, layouts=["HWC"], match="needs a shape beside it"
+        lambda fn, _, x, a: fn.slice(x, a), pictures(*RAGGED), anchor, layouts=["HWC"], match="a shape as the third"
     )
     refused_by_both(
         lambda fn, _, x, a: fn.slice(x, a, a, start=[1, 1]),

@@ -164,7 +164,7 @@ def test_without_layout_samples_are_pictures_or_sequences() -> None:
         ("rotate", {"angle": 1, "interp_type": 2}, "INTERP_LINEAR or INTERP_NN"),
         ("warp_affine", {}, "needs 6 values"),
         ("warp_affine", {"matrix": [1, 2, 3]}, "needs 6 values"),
-        ("warp_affine", {"matrix": [1, 0, 0, 1, 0, 0], "inverse_map": False}, "without an inverse"),
+        ("warp_affine", {"matrix": [1, 0, 0, 1, 0, 0], "inverse_map": False}, "has no inverse"),
     ],
 )
 def test_refused(name: str, arguments: dict[str, Any], match: str) -> None:

@@ -176,9 +176,9 @@ def test_what_is_certain_is_what_dali_draws() -> None:
         (lambda fn, types, x: fn.random.beta(dtype=types.UINT8), "must be one of FLOAT, FLOAT64"),
         (lambda fn, types, x: fn.random.choice(0), "no element"),
         (lambda fn, types, x: fn.random.choice(2.5), "must be an integer"),
-        (lambda fn, types, x: fn.random.choice([1, 2], p=[0.5, 1.0]), "of sum 1"),
-        (lambda fn, types, x: fn.random.choice(3, p=[1.0, -1.0, 1.0]), "of sum 1"),
-        (lambda fn, types, x: fn.random.choice(2, p=[0.2, 0.3, 0.5]), "needs 2 values, it has 3"),
+        (lambda fn, types, x: fn.random.choice([1, 2], p=[0.5, 1.0]), "with sum 1"),
+        (lambda fn, types, x: fn.random.choice(3, p=[1.0, -1.0, 1.0]), "with sum 1"),
+        (lambda fn, types, x: fn.random.choice(2, p=[0.2, 0.3, 0.5]), "needs 2 values, but has 3"),
     ],
 )
 def test_what_is_refused(graph: Any, match: str) -> None:

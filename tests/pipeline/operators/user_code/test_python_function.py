@@ -59,9 +59,9 @@ def test_capsules() -> None:
     ("arguments", "match"),
     [
         ({"function": lambda x: 1 // 0}, "ZeroDivisionError"),
-        ({"function": lambda x: x, "num_outputs": 2}, "returned 1 outputs, num_outputs is 2"),
+        ({"function": lambda x: x, "num_outputs": 2}, "returned 1 outputs, but num_outputs is 2"),
         ({"function": lambda x: None}, "returned 0 outputs"),
-        ({"function": lambda x: np.array("text")}, "no array of numbers"),
+        ({"function": lambda x: np.array("text")}, "isn't an array of numbers"),
         ({"function": lambda xs: xs[:1], "batch_processing": True}, "returned 1 samples as output 0"),
         ({"function": lambda x: x, "output_layouts": ["AB", "CD"]}, "2 output_layouts for 1 outputs"),
     ],
@@ -129,7 +129,7 @@ def test_per_frame(layout: str | None, replace: bool) -> None:
 
 @pytest.mark.parity
 def test_what_is_no_sequence() -> None:
-    refused_by_both(lambda fn, types, x: fn.per_frame(x), FEED, layouts=["HW"], match="begins with no F")
+    refused_by_both(lambda fn, types, x: fn.per_frame(x), FEED, layouts=["HW"], match="doesn't begin with F")
     refused_by_both(lambda fn, types, x: fn.per_frame(x[0, 0]), FEED, match="without dimensions")
 
 

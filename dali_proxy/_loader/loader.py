@@ -21,6 +21,7 @@ from dali_proxy._consumer.consumer import ConsumerClient
 from dali_proxy._consumer.produce import produce
 from dali_proxy._consumer.ragged import Ragged, check_ragged
 from dali_proxy._loader.batches import Made, Unmade
+from dali_proxy._loader.drawing import Drawing
 from dali_proxy._loader.generators import Generators, copy_of
 from dali_proxy._loader.inner_loader import inner_loader, maker
 from dali_proxy._loader.numbered_datasets import session_of
@@ -35,7 +36,6 @@ from dali_proxy._loader.resume import (
 )
 from dali_proxy._server.server import DALIServer
 from dali_proxy._worker.batch_context import set_context
-from dali_proxy.drawing import Drawing
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
 from pipeline._concurrency.forking import no_forks
 from pipeline._ipc.signals import Interrupted, deferred_signals

@@ -15,8 +15,8 @@ from dali_proxy._transport.origin import Origin
 from dali_proxy._transport.protocol import Result
 from pipeline import Pipeline
 from pipeline._compiler.device_planner import simple_parts
-from pipeline._executor.chain import describe_failure
 from pipeline._executor.statistics import StepTimes
+from pipeline._operator_api.error_context import describe_failure
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
 from pipeline._rng import BatchKey
 from pipeline.errors import PipelineError

@@ -12,14 +12,14 @@ import numpy.typing as npt
 from pipeline._bulk.gather import gather
 from pipeline._compiler.fused_gpu_images import FusedPictures
 from pipeline._compiler.fusion import fused_chains
+from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
-from pipeline._executor.executor import make_operator
-from pipeline._executor.readers import BatchReads
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._kernels.launch import Launch
 from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import Setup
+from pipeline._operator_api.reader import BatchReads
 from pipeline._operator_api.request import BatchRequest, ExecutorConfig, TensorList
 from pipeline._rng import BatchKey
 from pipeline.tensors.cpu import Array, TensorListCPU

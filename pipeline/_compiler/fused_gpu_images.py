@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from pipeline._codecs import DecodedBatch
 from pipeline._concurrency.cost import charged
-from pipeline._executor.chain import Blame
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._kernels import Samples
 from pipeline._kernels.fused import plan_crop_resize_normalize
 from pipeline._kernels.launch import Launch
 from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.gpu_operator import allocate, samples_of
 from pipeline._operator_api.request import TensorList
 from pipeline._operators.decoding.image import MixedImageDecoder
@@ -73,7 +73,7 @@ class FusedPictures:
             self._finish(batch, samples_of(inputs[0]))
             return True
         batch.keep_alive.append(inputs)
-        with Blame(first, batch), charged(batch.costs, first.index):
+        with error_context(first, batch), charged(batch.costs, first.index):
             decoded: DecodedBatch = self._decoder.decode(batch, inputs)
         try:
             self._finish(batch, decoded.samples)
@@ -101,10 +101,10 @@ class FusedPictures:
             OperatorError: naming the operator and the samples that failed.
         """
         resize, normalize = self._nodes[-2:]
-        with Blame(resize, batch), charged(batch.costs, resize.index):
+        with error_context(resize, batch), charged(batch.costs, resize.index):
             solved, filters = self._resizer.plan(batch, "HW", source.shapes[:, :2])
             rounded = self._resizer.dtype_of(source.dtype) == np.uint8
-        with Blame(normalize, batch), charged(batch.costs, normalize.index):
+        with error_context(normalize, batch), charged(batch.costs, normalize.index):
             resized = np.concatenate([solved.size, source.shapes[:, 2:]], axis=1)
             placed = self._normalizer.place(batch, "HWC", resized)
             plan = placed.plan
@@ -131,6 +131,6 @@ class FusedPictures:
     def _finish(self, batch: Batch, source: Samples) -> None:
         normalize = self._nodes[-1]
         launch, made = self.plan(batch, source, allocate)
-        with Blame(normalize, batch), charged(batch.costs, normalize.index):
+        with error_context(normalize, batch), charged(batch.costs, normalize.index):
             self._normalizer.kernels.run(launch, batch.stream)
             batch.keep(Edge(normalize.index), made)

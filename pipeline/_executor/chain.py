@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pipeline._compiler.plan import SampleStep
 from pipeline._concurrency.cost import charged
-from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._executor.results import check_count, check_sample
 from pipeline._graph.graph import Edge, GraphNode
-from pipeline._graph.reasons import raised_at, said_by
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import part_of, scattered
+from pipeline._operator_api.error_context import describe_failure
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["Blame", "ChainRunner", "describe_failure"]
+__all__ = ["ChainRunner"]
 
 
 class ChainRunner:
@@ -273,56 +271,3 @@ def _first_failure(batch: Batch, errors: list[tuple[int, BaseException]]) -> Ope
     first = describe_failure(node, failures[0].error, tuple(failures), batch.source_of(node, failures))
     first.__cause__ = failures[0].error
     return first
-
-
-class Blame:
-    """Names an operator in the errors of a block in which it works on a whole batch, or on a part of one.
-
-    Args:
-        node: the operator.
-        batch: what it works on; failures are told by positions in the whole batch.
-    """
-
-    __slots__ = ("_batch", "_node")
-
-    def __init__(self, node: GraphNode, batch: Batch) -> None:
-        self._node = node
-        self._batch = batch
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if isinstance(error, OperatorError):
-            failures = self._batch.in_whole(error.failures)
-            source = self._batch.whole.source_of(self._node, failures)
-            raise describe_failure(self._node, error, failures, source) from (error.__cause__ or error)
-        if error is not None and not is_interrupt(error):
-            raise describe_failure(self._node, error) from error
-
-
-def describe_failure(
-    node: GraphNode, error: BaseException, failures: tuple[SampleFailure, ...] = (), source: str = ""
-) -> OperatorError:
-    """Make the error of an operator that failed: what happened, in which operator, at which line, for which sample.
-
-    Args:
-        node: the operator.
-        error: what it raised.
-        failures: the samples that failed.
-        source: where the first of them comes from, if that is known.
-    """
-    ours = isinstance(error, PipelineError)
-    reason, raised = (str(error), "") if ours else (said_by(error), raised_at(error))
-    where = f" for sample {failures[0].sample}" if failures else ""
-    where += f" ({source})" if source else ""
-    others = len(failures) - 1
-    more = f" (and {others} more sample{'s' * (others > 1)} of this batch)" if others > 0 else ""
-    at = f"\n  at {node.location}" if node.location.line else ""
-    return OperatorError.type_for(error)(
-        f"{node.display} failed{where}: {reason}{more}{raised}{at}",
-        operator=node.display,
-        location=str(node.location),
-        failures=failures,
-    )

@@ -11,15 +11,17 @@ from typing import Any
 import numpy as np
 
 from pipeline._bulk.buffer_pool import BufferPool
+from pipeline._compiler.fused_steps import fused_steps
+from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.per_frame_arguments import by_frames
-from pipeline._compiler.plan import Phase, SampleStep, Step, make_plan, operator_class
+from pipeline._compiler.plan import Phase, SampleStep, Step, make_plan
 from pipeline._concurrency.affinity import nearest_cores
 from pipeline._concurrency.cost import charged, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.interrupts import is_interrupt
 from pipeline._concurrency.lane import Lane
 from pipeline._concurrency.thread_pool import ThreadPool
-from pipeline._executor.chain import Blame, ChainRunner
+from pipeline._executor.chain import ChainRunner
 from pipeline._executor.device import Device, open_device
 from pipeline._executor.readers import ReaderGroup
 from pipeline._executor.results import made_batches
@@ -27,6 +29,7 @@ from pipeline._executor.statistics import Statistics
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.branch_batches import part_of
+from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.memory_statistics import MemoryStatistics
 from pipeline._operator_api.operator import BatchOperator, SampleOperator, Setup
 from pipeline._operator_api.request import (
@@ -38,11 +41,11 @@ from pipeline._operator_api.request import (
     as_batch_error,
 )
 from pipeline._operator_api.trace import Trace
-from pipeline.errors import BuildError, GraphError, InputError, PipelineError
+from pipeline.errors import InputError, PipelineError
 from pipeline.tensors.cpu import Array
 from pipeline.tensors.gpu import TensorListGPU
 
-__all__ = ["Executor", "make_operator"]
+__all__ = ["Executor"]
 
 OnDone = Callable[[BatchResult], None]
 
@@ -110,8 +113,6 @@ class Executor:
             self._operators[node.index] = by_frames(graph, node, operator)
 
     def _prepare_steps(self, fuse: bool) -> None:
-        from pipeline._compiler.fused_steps import fused_steps  # operators need this package: it comes first
-
         graph = self.graph
         #: What reads data sets.
         self.readers = ReaderGroup(graph, self._operators)
@@ -310,11 +311,11 @@ class Executor:
     def _run_operator(self, batch: Batch, node: GraphNode) -> None:
         operator = self._operators[node.index]
         assert isinstance(operator, BatchOperator)
-        with Blame(node, batch):
+        with error_context(node, batch):
             part = part_of(batch, node.branch)
         if part is None:
             return
-        with Blame(node, part), charged(batch.costs, node.index):
+        with error_context(node, part), charged(batch.costs, node.index):
             inputs: list[Any] = [] if node.schema.merges else [part.values[edge] for edge in node.inputs]
             made = made_batches(node, operator.run(part, inputs), part.size)
         for index, value in enumerate(made):
@@ -370,17 +371,3 @@ class Executor:
         for edge, output in zip(self.graph.outputs, outputs, strict=True):
             output.sources = batch.reads.sources(edge) or output.sources
         return outputs
-
-
-def make_operator(node: GraphNode, graph: Graph, setup: Setup) -> Any:
-    """Return the implementation of a node.
-
-    Raises:
-        BuildError: it can't be made here; it names the operator and the user's line. Or a `GraphError`.
-    """
-    try:
-        return operator_class(node, graph)(node, setup)
-    except PipelineError as error:
-        kind = type(error) if isinstance(error, GraphError | BuildError) else BuildError
-        at = f"\n  at {node.location}" if node.location.line else ""
-        raise kind(f"{node.display}: {error}{at}") from error

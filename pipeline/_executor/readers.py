@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from pipeline._declaration.registry import lookup
-from pipeline._executor.chain import describe_failure
 from pipeline._graph.graph import Edge, Graph
-from pipeline._operator_api.reader import Reader, ReaderMeta, ReaderPosition, SamplesInFlight
+from pipeline._operator_api.error_context import describe_failure
+from pipeline._operator_api.reader import BatchReads, Reader, ReaderMeta, ReaderPosition, SamplesInFlight
 from pipeline.errors import OperatorError, PipelineError, SerializationError
 
-__all__ = ["BatchReads", "ReaderGroup"]
-
-
-@dataclass(frozen=True)
-class BatchReads:
-    """What readers have begun to read for one batch.
-
-    Attributes:
-        by_reader: by the index of the reader's node.
-        origins: for outputs of operators, the reader that their samples come from.
-    """
-
-    by_reader: Mapping[int, SamplesInFlight]
-    origins: Mapping[Edge, int]
-
-    def source_info(self, edge: Edge, sample: int) -> str:
-        """Return where a sample of a batch lies in its data set; an empty string if it comes from no reader."""
-        reader = self.origins.get(edge)
-        return "" if reader is None else self.by_reader[reader].sources[sample]
-
-    def sources(self, edge: Edge) -> Sequence[str]:
-        """Return where all samples lie; an empty sequence if they come from no reader."""
-        reader = self.origins.get(edge)
-        return () if reader is None else self.by_reader[reader].sources
+__all__ = ["ReaderGroup"]
 
 
 class ReaderGroup:

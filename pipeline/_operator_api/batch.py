@@ -16,9 +16,9 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 if TYPE_CHECKING:
     from pipeline._concurrency.cost import Costs
     from pipeline._concurrency.thread_pool import ThreadPool
-    from pipeline._executor.readers import BatchReads
     from pipeline._graph.graph import BranchPath, Edge, GraphNode
     from pipeline._operator_api.memory_statistics import MemoryStatistics
+    from pipeline._operator_api.reader import BatchReads
     from pipeline._operator_api.trace import Trace
 
 __all__ = ["Batch"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
+from pipeline._graph.graph import Edge
 from pipeline._operator_api.operator import BatchOperator
 
-__all__ = ["Reader", "ReaderMeta", "ReaderPosition", "SamplesInFlight"]
+__all__ = ["BatchReads", "Reader", "ReaderMeta", "ReaderPosition", "SamplesInFlight"]
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,29 @@ class SamplesInFlight(Protocol):
     @property
     def sources(self) -> Sequence[str]:
         """Where the samples lie in the data set, as users know it."""
+
+
+@dataclass(frozen=True)
+class BatchReads:
+    """What readers have begun to read for one batch.
+
+    Attributes:
+        by_reader: by the index of the reader's node.
+        origins: for outputs of operators, the reader that their samples come from.
+    """
+
+    by_reader: Mapping[int, SamplesInFlight]
+    origins: Mapping[Edge, int]
+
+    def source_info(self, edge: Edge, sample: int) -> str:
+        """Return where a sample of a batch lies in its data set; an empty string if it comes from no reader."""
+        reader = self.origins.get(edge)
+        return "" if reader is None else self.by_reader[reader].sources[sample]
+
+    def sources(self, edge: Edge) -> Sequence[str]:
+        """Return where all samples lie; an empty sequence if they come from no reader."""
+        reader = self.origins.get(edge)
+        return () if reader is None else self.by_reader[reader].sources
 
 
 class Reader(BatchOperator):

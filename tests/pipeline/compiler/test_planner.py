@@ -13,15 +13,15 @@ import pytest
 from pipeline import Pipeline, fn, types
 from pipeline._compiler.device_planner import PlannedBatch, Planner, simple_parts
 from pipeline._compiler.fused_gpu_images import FusedPictures
+from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.partition import Halves, halves_by_device
 from pipeline._concurrency.cost import Costs
-from pipeline._executor.executor import make_operator
-from pipeline._executor.readers import BatchReads
 from pipeline._graph import Edge
 from pipeline._kernels.fused import PICTURE, plan_crop_resize_normalize, relocate
 from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import Setup
+from pipeline._operator_api.reader import BatchReads
 from pipeline._operator_api.request import BatchRequest
 from pipeline._rng import BatchKey
 from pipeline.errors import OperatorError

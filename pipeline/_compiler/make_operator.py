@@ -1,0 +1,26 @@
+"""Creates the implementation of a node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pipeline._compiler.plan import operator_class
+from pipeline._graph.graph import Graph, GraphNode
+from pipeline._operator_api.operator import Setup
+from pipeline.errors import BuildError, GraphError, PipelineError
+
+__all__ = ["make_operator"]
+
+
+def make_operator(node: GraphNode, graph: Graph, setup: Setup) -> Any:
+    """Return the implementation of a node.
+
+    Raises:
+        BuildError: it can't be made here; it names the operator and the user's line. Or a `GraphError`.
+    """
+    try:
+        return operator_class(node, graph)(node, setup)
+    except PipelineError as error:
+        kind = type(error) if isinstance(error, GraphError | BuildError) else BuildError
+        at = f"\n  at {node.location}" if node.location.line else ""
+        raise kind(f"{node.display}: {error}{at}") from error

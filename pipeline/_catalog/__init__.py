@@ -1,4 +1,4 @@
-"""Operators: a registry, and one module per family that declares and implements them."""
+"""Imports every operator and reader, so that they are registered, with the old names of operators."""
 
 from pipeline._catalog.aliases import register_aliases
 from pipeline._declaration.registry import all_schemas

@@ -1,1 +1,1 @@
-"""What an implementation of an operator is given and what it returns. Contributors read this first."""
+"""The interface between an operator's implementation and the executor. Contributors read this first."""

@@ -1,4 +1,4 @@
-"""Automatic augmentation: AutoAugment, RandAugment and TrivialAugment, and what is needed to write more.
+"""Automatic augmentation: AutoAugment, RandAugment, TrivialAugment, and tools to write more.
 
 Each sample is changed by operations that are drawn for it; samples that drew the same operation run together.
 """

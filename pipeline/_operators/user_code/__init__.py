@@ -1,1 +1,1 @@
-"""Operators that run or take in the user's code and data."""
+"""Operators that run the user's code or take in the user's data."""

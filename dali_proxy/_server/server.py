@@ -14,10 +14,10 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
+from dali_proxy._common.folders import is_refused, new_folder, remove_dead_folders
 from dali_proxy._common.signals import unheard
 from dali_proxy._host import HostOptions, ProcessHost, ThreadHost
 from dali_proxy._nvidia.adopt import adopt, is_nvidia_pipeline
-from dali_proxy._server.folders import is_refused, new_folder, remove_dead_folders
 from dali_proxy._server.limits import check_limits, check_sizes
 from dali_proxy._server.placement import Placement, Placing
 from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats

@@ -8,7 +8,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from dali_proxy._server.folders import new_folder, remove_dead_folders
+from dali_proxy._common.folders import new_folder, remove_dead_folders
 from dali_proxy._transport.protocol import CODEC
 from pipeline._ipc.connecting import Listener
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import copy
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dali_proxy.errors import ProxyError
+
+if TYPE_CHECKING:
+    from dali_proxy._transport.protocol import Result
 
 __all__ = ["Deadline", "Question", "Talk", "fresh", "without_frames"]
 
@@ -15,12 +18,19 @@ __all__ = ["Deadline", "Question", "Talk", "fresh", "without_frames"]
 class Question:
     """What was asked of the server, for all threads that want to know it."""
 
-    __slots__ = ("answer", "coming", "sent")
+    __slots__ = ("answer", "coming", "samples", "sent")
 
     def __init__(self) -> None:
         self.answer: Any = None  # set once
         self.coming = False  # the server has answered, and this process goes on with it
+        self.samples = ("", "")  # dataset indices and names of the batch's samples, packed; mostly unknown
         self.sent = False  # it may be sent twice: the server refuses the second one
+
+    def note(self, result: Result, goes_on: bool) -> None:
+        """Take note that a result has come, and whether this process goes on with it."""
+        self.coming = goes_on
+        source = result.origin or result
+        self.samples = (source.indices, source.names)
 
 
 class Deadline:

@@ -151,7 +151,7 @@ class InnerLoop:
             with without_context():
                 return iter(self._loader)
         except AssertionError as error:
-            if not multiprocessing.current_process().daemon:
+            if not (self._loader.num_workers > 0 and multiprocessing.current_process().daemon):
                 raise
             raise ProxyError(
                 f"a loader with num_workers={self._loader.num_workers} can't start workers in this process, which is a "

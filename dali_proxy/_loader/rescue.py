@@ -143,7 +143,7 @@ class Rescue:
                 f"on_error={self._on_error!r}: {self._losses.skipped} samples skipped and {self._losses.replaced} "
                 f"replaced so far; the first one in this epoch: {self._first_bad}",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         self._first_bad = ""
 

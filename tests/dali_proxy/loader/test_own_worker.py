@@ -186,7 +186,7 @@ def test_exits_are_never_left_out(server: DALIServer) -> None:
     assert type(indices_and_error(loader)[1]) is KeyboardInterrupt
     assert not errors
     loader = DataLoader(server, Exiting(12, server.proxy, StopIteration()), batch_size=4, on_error="skip")
-    with pytest.warns(RuntimeWarning, match="1 samples left out"):
+    with pytest.warns(RuntimeWarning, match="1 samples skipped"):
         assert [index for batch in loader for index in check_affine(*batch)] == [*range(5), *range(6, 12)]
 
 

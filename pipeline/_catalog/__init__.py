@@ -25,8 +25,7 @@ from pipeline._operators.arrays import copy_to_device as transfer
 from pipeline._operators.arrays import full as filling
 from pipeline._operators.arrays import permute_batch as batch_order
 from pipeline._operators.arrays import reshape as reshaping
-from pipeline._operators.boxes import coord_transform_flip as coordinates
-from pipeline._operators.boxes import random_bbox_crop, transforms
+from pipeline._operators.boxes import bb_flip, coord_flip, coord_transform, random_bbox_crop, transforms
 from pipeline._operators.color import brightness_contrast, color_space_conversion, lookup_table
 from pipeline._operators.color import color_twist_hsv as color_twist
 from pipeline._operators.color import equalize as byte_map
@@ -68,6 +67,7 @@ from pipeline._readers import webdataset as webdataset_reader
 FAMILIES = (
     arithmetic,
     batch_order,
+    bb_flip,
     brightness_contrast,
     byte_map,
     cast,
@@ -75,7 +75,8 @@ FAMILIES = (
     color_space_conversion,
     color_twist,
     constant,
-    coordinates,
+    coord_flip,
+    coord_transform,
     copying,
     crop,
     crop_mirror_normalize,

@@ -71,11 +71,11 @@ class FusedSamples:
         if not table.shapes.all() or np.ptp(table.shapes[:, 2]):
             return False
         try:
-            resized = self._resizer.plan(batch, table.shapes[:, :2])
-            placed = self._normalizer.plan(batch, int(table.shapes[0, 2]))
+            resized = self._resizer.resolve(batch, table.shapes[:, :2])
+            normalization = self._normalizer.resolve(batch, int(table.shapes[0, 2]))
         except PipelineError:
             return False
-        if resized is None or placed is None:
+        if resized is None or normalization is None:
             return False
         pictures = PictureBatch(
             table.pointers,
@@ -84,9 +84,9 @@ class FusedSamples:
             np.concatenate([resized.low, resized.high], axis=1),
             size=tuple(resized.size[0].tolist()),
             antialias=self._resizer.node.argument("antialias"),
-            mirror=placed.mirror,
-            scale=placed.scale,
-            bias=placed.bias,
+            mirror=normalization.mirror,
+            scale=normalization.scale,
+            bias=normalization.bias,
         )
         if not pictures.fits():
             return False

@@ -102,25 +102,25 @@ class FusedPictures:
         """
         resize, normalize = self._nodes[-2:]
         with error_context(resize, batch), charged(batch.costs, resize.index):
-            solved, filters = self._resizer.plan(batch, "HW", source.shapes[:, :2])
+            solved, filters = self._resizer.resolve(batch, "HW", source.shapes[:, :2])
             rounded = self._resizer.dtype_of(source.dtype) == np.uint8
         with error_context(normalize, batch), charged(batch.costs, normalize.index):
             resized = np.concatenate([solved.size, source.shapes[:, 2:]], axis=1)
-            placed = self._normalizer.place(batch, "HWC", resized)
-            plan = placed.plan
+            crop = self._normalizer.resolve(batch, "HWC", resized)
+            settings = crop.settings
             made, target = place(
-                np.ascontiguousarray(placed.extents[:, list(plan.perm)]), plan.dtype, plan.output_layout
+                np.ascontiguousarray(crop.extents[:, list(settings.perm)]), settings.dtype, settings.output_layout
             )
             launch = plan_crop_resize_normalize(
                 source,
                 target,
-                layout=plan.output_layout,
+                layout=settings.output_layout,
                 roi=np.concatenate([solved.low, solved.high], axis=1),
                 size=solved.size,
-                crop=placed.starts[:, :2],
-                mirror=placed.mirror,
-                scale=placed.scale,
-                bias=placed.bias,
+                crop=crop.starts[:, :2],
+                mirror=crop.mirror,
+                scale=crop.scale,
+                bias=crop.bias,
                 min_filter=filters.lower,
                 mag_filter=filters.upper,
                 antialias=filters.antialias,

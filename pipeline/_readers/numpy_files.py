@@ -21,7 +21,7 @@ from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._operator_api.request import TensorList
 from pipeline._operators.decoding.numpy_file import parse_npy
 from pipeline._operators.geometry.slice_arguments import SliceWindows
-from pipeline._operators.geometry.windows import POLICIES, cut, inside, leaves, policy_argument, trim
+from pipeline._operators.geometry.windows import POLICIES, cut, inside, out_of_bounds_error, policy_argument, trim
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import DataReader
 from pipeline._readers.file_lists import list_files, list_folders, matcher, read_file_list
@@ -182,9 +182,9 @@ class _Regions:
         Raises:
             PipelineError: it leaves the array and may not, or can't be read.
         """
-        start, extent = windows.place(sample, file.shape, None)
+        start, extent = windows.locate(sample, file.shape, None)
         if self._policy == "error" and not inside(start, extent, file.shape):
-            raise leaves(start, extent, file.shape)
+            raise out_of_bounds_error(start, extent, file.shape)
         low, size = trim(start, extent, file.shape)
         part = file.read(low, size)
         if self._policy != "pad" or size == extent:

@@ -1,4 +1,4 @@
-"""Random windows that keep boxes, drawn for a whole batch at once."""
+"""Draws random windows that keep boxes, for a whole batch at once."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from pipeline.tensors.cpu import Array
 
 __all__ = ["BoxWindows", "Windows", "check_ratios"]
 
-# Windows that are drawn for each sample and looked at together at first; twice as many each time, but not more than...
-_FEW, _MANY = 4, 32
-# How often the shape of a window is drawn until its aspect ratio fits; then more often; then a side is stretched.
+# Number of windows that are drawn for each sample in the first step. It doubles with each step up to the maximum.
+_FIRST_COUNT, _MAX_COUNT = 4, 32
+# Shapes that are drawn for a window until an aspect ratio fits. If none does, more are drawn; then a side is stretched.
 _DRAWS, _MORE_DRAWS = 16, 128
 
 
-def check_ratios(given: Sequence[float], axes: int) -> Array:
-    """Return the range of the aspect ratio of each pair of axes, as (pairs, 2).
+def check_ratios(ratios: Sequence[float], axes: int) -> Array:
+    """Return the range of aspect ratios of each pair of axes, as (pairs, 2).
 
     Raises:
-        ArgumentValueError: for a wrong number of them, or no ranges of positive numbers.
+        ArgumentValueError: There is a wrong number of values, or they aren't ranges of positive numbers.
     """
     count = len(_pairs(axes))
-    if len(given) not in (2, 2 * count):
-        raise ArgumentValueError(f"argument 'aspect_ratio' needs 2 values{' or 6' * (axes == 3)}, but has {len(given)}")
-    made: Array = np.resize(np.array(given, np.float64), (count, 2))
-    if (made[:, 0] > made[:, 1]).any() or (made <= 0).any():
-        raise ArgumentValueError(f"argument 'aspect_ratio' must be ranges of positive numbers, not {list(given)}")
-    return made
+    if len(ratios) not in (2, 2 * count):
+        raise ArgumentValueError(
+            f"argument 'aspect_ratio' needs 2 values{' or 6' * (axes == 3)}, but has {len(ratios)}"
+        )
+    ranges: Array = np.resize(np.array(ratios, np.float64), (count, 2))
+    if (ranges[:, 0] > ranges[:, 1]).any() or (ranges <= 0).any():
+        raise ArgumentValueError(f"argument 'aspect_ratio' must be ranges of positive numbers, not {list(ratios)}")
+    return ranges
 
 
 def _pairs(axes: int) -> list[tuple[int, int]]:
@@ -43,10 +45,10 @@ class Windows:
     """The windows of a batch.
 
     Attributes:
-        anchors: (N, D), as fractions of the picture.
-        shapes: (N, D), likewise.
-        kept: (N, M), which boxes a window keeps.
-        fits: (N,), whether the window overlaps the boxes by the threshold.
+        anchors: first corners as fractions of the image, (N, D).
+        shapes: extents as fractions of the image, (N, D).
+        kept: mask of the boxes that each window keeps, (N, M).
+        fits: whether each window overlaps the boxes by its threshold, (N,).
     """
 
     anchors: Array
@@ -57,21 +59,22 @@ class Windows:
 
 @dataclass(frozen=True)
 class BoxWindows:
-    """How windows are drawn.
+    """Draws windows.
 
-    A sample's numbers are a function of the generator, of how many windows were drawn for it, and of its place in the
-    batch: they don't depend on how soon another one had its window.
+    The random numbers of a sample depend on the generator, on the number of windows drawn for the sample, and on its
+    position in the batch. They don't depend on how soon another sample got its window.
 
     Attributes:
-        thresholds: least overlaps, one of which is drawn.
-        whole: whether the whole picture is one of the choices.
-        iou: whether an overlap is intersection over union with the window; else the part of the box that is inside.
-        every: whether all boxes must overlap as much, not only one.
-        prune: keep boxes of which that part is inside; None keeps those whose centre is.
-        scaling: least and largest extents.
-        ratios: what `check_ratios` returned.
-        attempts: windows drawn for a threshold before another one is drawn.
-        total: windows drawn at most; without a limit where it isn't positive.
+        thresholds: smallest overlaps; one of them is drawn.
+        whole: whether the whole image is one of the choices.
+        iou: whether overlap means intersection over union with the window; otherwise the fraction of the box that is
+            inside.
+        every: whether all boxes must overlap by the threshold, not only one.
+        prune: smallest fraction of a box that must be inside to keep the box; None keeps boxes whose centre is inside.
+        scaling: smallest and largest extents.
+        ratios: result of `check_ratios`.
+        attempts: number of windows drawn for a threshold before another threshold is drawn.
+        total: largest number of windows drawn for a sample; no limit unless it is positive.
     """
 
     thresholds: Sequence[float]
@@ -90,18 +93,19 @@ class BoxWindows:
         """Draw a window for each sample.
 
         Args:
-            generator: of the batch.
-            boxes: (N, M, 2 D), lows before highs, as fractions; samples with less than M are padded.
-            present: (N, M), which of them are there.
-            extents: (N, D), of the pictures in pixels, or ones.
-            crop: (N, D), of the windows in pixels; None draws them.
+            generator: generator of the batch.
+            boxes: boxes as fractions of the image, low corners before high corners, (N, M, 2 D). Samples with fewer
+                than M boxes are padded.
+            present: mask of the boxes that aren't padding, (N, M).
+            extents: extents of the images in pixels, or ones, (N, D).
+            crop: extents of the windows in pixels, (N, D); None draws them.
         """
         count, axes = extents.shape
         key = generator.integers(0, 1 << 64, 2, dtype=np.uint64)
-        made = Windows(np.zeros((count, axes)), np.ones((count, axes)), present.copy(), np.zeros(count, bool))
+        result = Windows(np.zeros((count, axes)), np.ones((count, axes)), present.copy(), np.zeros(count, bool))
         best = np.full(count, -1.0)
         choice = np.zeros(count, np.intp)
-        left, begin, size = np.arange(count), 0, _FEW
+        left, begin, size = np.arange(count), 0, _FIRST_COUNT
         for step in itertools.count():
             size = min(size, self.total - begin) if self.total > 0 else size
             numbers = _numbers(key, step, 0, (count, size, 1 + axes * (1 + _DRAWS)))[left]
@@ -125,41 +129,41 @@ class BoxWindows:
             whole = choices == len(self.thresholds)
             anchors, shapes = np.where(whole[..., None], 0, anchors), np.where(whole[..., None], 1, shapes)
             kept = np.where(whole[..., None], present[left, None], kept)
-            some: Array = np.any(kept, axis=2)
+            keeps_any: Array = np.any(kept, axis=2)
             enough = overlaps >= np.append(self.thresholds, 0)[choices]
-            fits = whole | (enough & (some | ~np.any(present[left], axis=1, keepdims=True)))
+            fits = whole | (enough & (keeps_any | ~np.any(present[left], axis=1, keepdims=True)))
             done = fits.any(axis=1)
-            score = 2 * some + overlaps  # a window that keeps a box is better than one that keeps none
-            taken = np.where(done, fits.argmax(axis=1), score.argmax(axis=1))
+            score = 2 * keeps_any + overlaps  # a window that keeps a box is better than one that keeps none
+            chosen = np.where(done, fits.argmax(axis=1), score.argmax(axis=1))
             rows = np.arange(len(left))
-            better = done | (score[rows, taken] > best[left])
-            rows, taken, target = rows[better], taken[better], left[better]
-            made.anchors[target], made.shapes[target] = anchors[rows, taken], shapes[rows, taken]
-            made.kept[target], best[target] = kept[rows, taken], score[rows, taken]
-            made.fits[left[done]] = True
+            better = done | (score[rows, chosen] > best[left])
+            rows, chosen, target = rows[better], chosen[better], left[better]
+            result.anchors[target], result.shapes[target] = anchors[rows, chosen], shapes[rows, chosen]
+            result.kept[target], best[target] = kept[rows, chosen], score[rows, chosen]
+            result.fits[left[done]] = True
             left, begin = left[~done], begin + size
             if not len(left) or begin == self.total:
-                return made
-            size = min(2 * size, _MANY)
+                return result
+            size = min(2 * size, _MAX_COUNT)
         raise AssertionError("unreachable")
 
     def _choices(self, numbers: Array, begin: int, current: Array) -> Array:
-        """Return which threshold each window has, or how many there are for the whole picture."""
+        """Return the index of each window's threshold; the number of thresholds stands for the whole image."""
         drawn = (numbers * (len(self.thresholds) + self.whole)).astype(np.intp)
-        places = np.arange(numbers.shape[1])
-        since = np.maximum.accumulate(np.where((begin + places) % self.attempts == 0, places, -1))
+        positions = np.arange(numbers.shape[1])
+        since = np.maximum.accumulate(np.where((begin + positions) % self.attempts == 0, positions, -1))
         return np.where(since >= 0, drawn[:, since], current[:, None])
 
     def _shapes(self, numbers: Array, pixels: Array) -> tuple[Array, Array]:
-        """Return the first extents whose aspect ratio fits, (..., D), and where none did.
+        """Return the first extents whose aspect ratio fits, (..., D), and a mask of the windows for which none fits.
 
         Args:
-            numbers: (..., draws, D), from 0 to 1.
-            pixels: (..., D), extents of the pictures.
+            numbers: random numbers from 0 to 1, (..., draws, D).
+            pixels: extents of the images, (..., D).
         """
         low, high = self.scaling
         drawn = low + (high - low) * numbers
-        if (self.ratios[:, 0] == self.ratios[:, 1]).any():  # none would fit
+        if (self.ratios[:, 0] == self.ratios[:, 1]).any():  # no drawn ratio would fit exactly
             return drawn[..., 0, :], np.zeros(drawn.shape[:-2], bool)
         inside = drawn * pixels[..., None, :]
         fits = np.ones(drawn.shape[:-1], bool)
@@ -167,46 +171,46 @@ class BoxWindows:
             fits &= (inside[..., first] >= least * inside[..., second]) & (
                 inside[..., first] <= most * inside[..., second]
             )
-        taken = fits.argmax(axis=-1)[..., None, None]
-        shapes: Array = np.take_along_axis(drawn, taken, axis=-2)[..., 0, :]
+        first_fit = fits.argmax(axis=-1)[..., None, None]
+        shapes: Array = np.take_along_axis(drawn, first_fit, axis=-2)[..., 0, :]
         missing: Array = ~np.any(fits, axis=-1)
         return shapes, missing
 
     def _stretched(self, shapes: Array, pixels: Array) -> Array:
-        """Return extents whose aspect ratio is mended where it didn't fit."""
-        made = shapes.copy()
+        """Return the extents, stretched where their aspect ratio didn't fit."""
+        result = shapes.copy()
         for (first, second), (least, most) in zip(_pairs(shapes.shape[-1]), self.ratios, strict=True):
             scale = pixels[..., second] / pixels[..., first]
-            made[..., first] = np.maximum(made[..., first], made[..., second] * least * scale)
-            made[..., second] = np.maximum(made[..., second], made[..., first] / (most * scale))
-        largest = made.max(axis=-1, keepdims=True)
-        fitting: Array = np.where(largest > 1, made / largest, made)
+            result[..., first] = np.maximum(result[..., first], result[..., second] * least * scale)
+            result[..., second] = np.maximum(result[..., second], result[..., first] / (most * scale))
+        largest = result.max(axis=-1, keepdims=True)
+        fitting: Array = np.where(largest > 1, result / largest, result)
         return fitting
 
     def _overlaps(self, boxes: Array, present: Array, anchors: Array, shapes: Array) -> tuple[Array, Array]:
-        """Return the overlap of each window that counts, (N, K), and which boxes it keeps, (N, K, M)."""
+        """Return the decisive overlap of each window, (N, K), and a mask of the boxes that it keeps, (N, K, M)."""
         axes = anchors.shape[-1]
         low, high = boxes[:, None, :, :axes], boxes[:, None, :, axes:]
         near, far = anchors[:, :, None], (anchors + shapes)[:, :, None]
         common = np.prod(np.maximum(np.minimum(high, far) - np.maximum(low, near), 0), axis=-1)
         sizes = np.prod(high - low, axis=-1)
         with np.errstate(invalid="ignore", divide="ignore"):
-            overlaps = parts = np.nan_to_num(common / sizes)
+            overlaps = fractions = np.nan_to_num(common / sizes)
             if self.iou:
                 overlaps = np.nan_to_num(common / (sizes + np.prod(shapes, axis=-1)[..., None] - common))
         if self.prune is None:
             centers = (low + high) / 2
             kept = ((centers >= near) & (centers <= far)).all(axis=-1)
         else:
-            kept = (parts >= self.prune) & (common > 0)
-        there = np.broadcast_to(present[:, None], overlaps.shape)
+            kept = (fractions >= self.prune) & (common > 0)
+        real = np.broadcast_to(present[:, None], overlaps.shape)
         if self.every:
-            return overlaps.min(axis=2, initial=1.0, where=there), kept & there
-        most = overlaps.max(axis=2, initial=0.0, where=there)
-        return np.where(np.any(present, axis=1, keepdims=True), most, 1.0), kept & there
+            return overlaps.min(axis=2, initial=1.0, where=real), kept & real
+        most = overlaps.max(axis=2, initial=0.0, where=real)
+        return np.where(np.any(present, axis=1, keepdims=True), most, 1.0), kept & real
 
 
 def _numbers(key: Array, step: int, stage: int, shape: tuple[int, ...]) -> Array:
-    """Return numbers from 0 to 1, of one step of the drawing."""
+    """Return the random numbers of one step, from 0 to 1."""
     philox = np.random.Philox(key=key, counter=np.array([0, 0, step, stage], np.uint64))
     return np.random.Generator(philox).random(shape)

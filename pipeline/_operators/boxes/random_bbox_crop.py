@@ -1,4 +1,4 @@
-"""Random windows that keep boxes: for training of detectors, as SSD does."""
+"""Draws random windows that keep boxes, to train detectors as SSD does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["RANDOM_BBOX_CROP"]
 
-# By how much boxes may reach over the picture.
+# Distance by which boxes may exceed the image.
 _SLACK = 1e-4
 
 
@@ -29,12 +29,12 @@ def _outputs(arguments: Mapping[str, Any]) -> int:
     return 3 + bool(arguments.get("output_bbox_indices"))
 
 
-_DOC = """Draws a window of the image that keeps enough of the boxes on it; returns these in the window's coordinates.
+_DOC = """Draws a window of the image that keeps enough of the boxes, and returns these boxes relative to the window.
 
-A window is drawn until it overlaps the boxes by a threshold, which is itself drawn from `thresholds`; with
-`allow_no_crop` the whole image is one of the choices. The outputs are the window's anchor and shape, float32 of
-x, y (, z), for `fn.slice`; the boxes that are kept; their labels, where labels are given; and with
-`output_bbox_indices` their positions among the boxes, int32."""
+Windows are drawn until one overlaps the boxes by a threshold, which is itself drawn from `thresholds`. With
+`allow_no_crop` the whole image is one of the choices. The outputs are the anchor and the shape of the window for
+`fn.slice`, float32 of x, y (, z); the boxes in the window; their labels, if there are labels; and with
+`output_bbox_indices` their positions among the input boxes, int32."""
 
 RANDOM_BBOX_CROP = register(
     OperatorSchema(
@@ -45,42 +45,58 @@ RANDOM_BBOX_CROP = register(
             Input("labels", "Integers of shape (M,).", optional=True),
         ),
         arguments=(
-            Argument("thresholds", Kind.FLOATS, "Least overlaps, one of which is drawn.", (0.0,)),
+            Argument("thresholds", Kind.FLOATS, "Smallest overlaps; one of them is drawn.", (0.0,)),
             Argument(
                 "threshold_type",
                 Kind.STRING,
-                'What an overlap is: "iou", intersection over union with the window, or "overlap", the part of the box '
-                "that is inside.",
+                'Measure of overlap: "iou", intersection over union with the window, or "overlap", the fraction of the '
+                "box that is inside.",
                 "iou",
                 choices=("iou", "overlap"),
             ),
-            Argument("all_boxes_above_threshold", Kind.BOOL, "All boxes must overlap as much, not only one.", True),
+            Argument(
+                "all_boxes_above_threshold", Kind.BOOL, "All boxes must overlap by the threshold, not only one.", True
+            ),
             Argument("allow_no_crop", Kind.BOOL, "The whole image is one of the choices.", True),
-            Argument("scaling", Kind.FLOATS, "Least and largest extents of the window.", (1.0, 1.0)),
+            Argument(
+                "scaling",
+                Kind.FLOATS,
+                "Smallest and largest extents of the window, as fractions of the image's.",
+                (1.0, 1.0),
+            ),
             Argument(
                 "aspect_ratio",
                 Kind.FLOATS,
-                "Least and largest width over height; in space also of width over depth and height over depth.",
+                "Smallest and largest width / height; in space also of width / depth and height / depth.",
                 (1.0, 1.0),
             ),
-            Argument("input_shape", Kind.INTS, "Extents of the image, in pixels, for aspect ratios.", None, True),
+            Argument("input_shape", Kind.INTS, "Extents of the image in pixels, to compute aspect ratios.", None, True),
             Argument("crop_shape", Kind.INTS, "Extents of the window in pixels; needs `input_shape`.", None, True),
             Argument("shape_layout", Kind.LAYOUT, 'Order of these extents; "WH" or "WHD" by default.'),
-            Argument("bbox_layout", Kind.LAYOUT, 'Order of coordinates; "xyXY" or "xyzXYZ" by default, or with WHD.'),
+            Argument(
+                "bbox_layout",
+                Kind.LAYOUT,
+                'Order of coordinates, with far corners (X, Y, Z) or extents (W, H, D); "xyXY" or "xyzXYZ" by default.',
+            ),
             Argument(
                 "ltrb", Kind.BOOL, "Deprecated: boxes are left, top, right, bottom, or left, top, width, height.", True
             ),
             Argument(
                 "bbox_prune_threshold",
                 Kind.FLOAT,
-                "Keep boxes of which that part is inside; by default those whose centre is.",
+                "Keep boxes with at least this fraction inside; by default those whose centre is inside.",
             ),
-            Argument("num_attempts", Kind.INT, "Windows drawn for a threshold before another one is drawn.", 1),
+            Argument("num_attempts", Kind.INT, "Windows to draw for a threshold before another threshold is drawn.", 1),
             Argument(
-                "total_num_attempts", Kind.INT, "Windows drawn at most, the best of which is taken; -1: no limit.", -1
+                "total_num_attempts",
+                Kind.INT,
+                "Largest number of windows to draw, of which the best is taken; -1: no limit.",
+                -1,
             ),
-            Argument("output_bbox_indices", Kind.BOOL, "Return the positions of the boxes that are kept.", False),
-            Argument("quiet", Kind.BOOL, "Don't warn when the best window is none that fits.", False),
+            Argument(
+                "output_bbox_indices", Kind.BOOL, "Add an output: the positions of the boxes that are kept.", False
+            ),
+            Argument("quiet", Kind.BOOL, "Don't warn if no window fits.", False),
         ),
         outputs=_outputs,
         optional_outputs=True,
@@ -90,25 +106,25 @@ RANDOM_BBOX_CROP = register(
 
 @implements(RANDOM_BBOX_CROP, "cpu")
 class RandomBBoxCropCpu(BatchOperator):
-    """Windows of all samples are drawn together."""
+    """Draws the windows of all samples together."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        given = node.argument
-        scaling = given("scaling")
+        argument = node.argument
+        scaling = argument("scaling")
         if len(scaling) != 2 or not 0 <= scaling[0] <= scaling[1] <= 1:
             raise ArgumentValueError(f"argument 'scaling' must be a range within 0 to 1, not {list(scaling)}")
-        if not given("thresholds"):
-            raise ArgumentValueError("argument 'thresholds' is empty")
-        if given("num_attempts") < 1:
-            raise ArgumentValueError(f"argument 'num_attempts' must be 1 or more, not {given('num_attempts')}")
+        if not argument("thresholds"):
+            raise ArgumentValueError("argument 'thresholds' must not be empty")
+        if argument("num_attempts") < 1:
+            raise ArgumentValueError(f"argument 'num_attempts' must be 1 or more, not {argument('num_attempts')}")
         names = {*node.arguments, *node.argument_inputs}
         if "crop_shape" in names:
             if "input_shape" not in names:
                 raise ArgumentValueError("argument 'crop_shape' needs 'input_shape'")
             for name in ("scaling", "aspect_ratio"):
                 if name in names:
-                    raise ArgumentValueError(f"arguments 'crop_shape' and {name!r} exclude each other")
+                    raise ArgumentValueError(f"arguments 'crop_shape' and {name!r} can't be used together")
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         boxes, labels = [np.asarray(sample) for sample in inputs[0].samples], None
@@ -120,52 +136,59 @@ class RandomBBoxCropCpu(BatchOperator):
         if len(inputs) > 1:
             labels = [np.asarray(sample) for sample in inputs[1].samples]
             failures += [
-                (sample, ArgumentValueError(f"{len(given)} labels for {len(each)} boxes"))
-                for sample, (given, each) in enumerate(zip(labels, boxes, strict=True))
-                if len(given) != len(each)
+                (sample, ArgumentValueError(f"there are {len(own)} labels for {len(each)} boxes"))
+                for sample, (own, each) in enumerate(zip(labels, boxes, strict=True))
+                if len(own) != len(each)
             ]
         fail(failures)
-        made: list[Any] = [None] * batch.size
+        results: list[Any] = [None] * batch.size
         generator = batch.generator(self.node)
         for axes in (2, 3):
-            chosen = [sample for sample, each in enumerate(boxes) if each.shape[1] == 2 * axes]
-            if chosen:
-                found = self._crop(batch.arguments(self.node), generator, chosen, [boxes[each] for each in chosen])
-                for sample, outputs in zip(chosen, found, strict=True):
-                    made[sample] = outputs
-        columns = [list(column) for column in zip(*made, strict=True)]
-        kept = columns[-1]
+            samples = [sample for sample, each in enumerate(boxes) if each.shape[1] == 2 * axes]
+            if samples:
+                crops = self._crop(batch.arguments(self.node), generator, samples, [boxes[each] for each in samples])
+                for sample, outputs in zip(samples, crops, strict=True):
+                    results[sample] = outputs
+        columns = [list(column) for column in zip(*results, strict=True)]
+        indices = columns[-1]
         if labels is not None:
-            columns.insert(3, [given[index] for given, index in zip(labels, kept, strict=True)])
+            columns.insert(3, [own[index] for own, index in zip(labels, indices, strict=True)])
         if not self.node.argument("output_bbox_indices"):
             columns.pop()
         return [TensorListCPU(column) for column in columns]
 
     def _crop(
-        self, arguments: Arguments, generator: np.random.Generator, chosen: list[int], given: list[Array]
+        self, arguments: Arguments, generator: np.random.Generator, samples: list[int], inputs: list[Array]
     ) -> Iterator[tuple[Array, Array, Array, Array]]:
-        """Return anchor, shape, boxes and indices of each of these samples, which have as many axes."""
-        axes = given[0].shape[1] // 2
-        order = self._layout(axes)
-        counts = np.array([len(each) for each in given])
-        rows = order.read(np.concatenate(given).astype(np.float64))
+        """Return anchor, shape, boxes and indices of each of these samples, which have the same number of axes.
+
+        Args:
+            arguments: arguments of the batch.
+            generator: generator of the batch.
+            samples: positions of the samples in the batch.
+            inputs: boxes of these samples.
+        """
+        axes = inputs[0].shape[1] // 2
+        layout = self._layout(axes)
+        counts = np.array([len(each) for each in inputs])
+        rows = layout.read(np.concatenate(inputs).astype(np.float64))
         present = np.arange(counts.max()) < counts[:, None]
         boxes = np.zeros((*present.shape, 2 * axes))
         boxes[present] = rows
         outside = ((boxes < -_SLACK) | (boxes > 1 + _SLACK)).any(axis=(1, 2))
-        message = "boxes must lie within the image, 0 to 1; is 'bbox_layout' correct?"
-        fail([(chosen[index], ArgumentValueError(message)) for index in np.flatnonzero(outside).tolist()])
+        message = "boxes must lie within the image, from 0 to 1; check 'bbox_layout'"
+        fail([(samples[index], ArgumentValueError(message)) for index in np.flatnonzero(outside).tolist()])
 
-        extents, crop = (self._extents(arguments, name, axes, chosen) for name in ("input_shape", "crop_shape"))
-        pixels = np.ones((len(given), axes)) if extents is None else extents
+        extents, crop = (self._extents(arguments, name, axes, samples) for name in ("input_shape", "crop_shape"))
+        pixels = np.ones((len(inputs), axes)) if extents is None else extents
         windows = self._windows(axes).draw(generator, boxes, present, pixels, crop)
         if not (windows.fits.all() or self.node.argument("quiet")):
             warnings.warn(
-                "fn.random_bbox_crop: no window fits after total_num_attempts; the best one is taken", stacklevel=2
+                "fn.random_bbox_crop: no window fits after total_num_attempts; using the best one", stacklevel=2
             )
-        far = np.concatenate([windows.anchors] * 2, axis=1)[:, None]
-        moved = np.clip((boxes - far) / np.concatenate([windows.shapes] * 2, axis=1)[:, None], 0, 1)
-        kept = order.write(moved[windows.kept]).astype(np.float32)
+        origin = np.concatenate([windows.anchors] * 2, axis=1)[:, None]
+        moved = np.clip((boxes - origin) / np.concatenate([windows.shapes] * 2, axis=1)[:, None], 0, 1)
+        kept = layout.write(moved[windows.kept]).astype(np.float32)
         anchors, shapes = windows.anchors, windows.shapes
         if crop is not None:
             anchors, shapes = np.rint(anchors * pixels), np.rint(shapes * pixels)
@@ -180,42 +203,44 @@ class RandomBBoxCropCpu(BatchOperator):
         )
 
     def _windows(self, axes: int) -> BoxWindows:
-        given = self.node.argument
+        argument = self.node.argument
         names = {*self.node.arguments, *self.node.argument_inputs}
         return BoxWindows(
-            thresholds=given("thresholds"),
-            whole=given("allow_no_crop") and "crop_shape" not in names,
-            iou=given("threshold_type") == "iou",
-            every=given("all_boxes_above_threshold"),
-            prune=given("bbox_prune_threshold"),
-            scaling=(given("scaling")[0], given("scaling")[1]),
-            ratios=check_ratios(given("aspect_ratio"), axes),
-            attempts=given("num_attempts"),
-            total=given("total_num_attempts"),
+            thresholds=argument("thresholds"),
+            whole=argument("allow_no_crop") and "crop_shape" not in names,
+            iou=argument("threshold_type") == "iou",
+            every=argument("all_boxes_above_threshold"),
+            prune=argument("bbox_prune_threshold"),
+            scaling=(argument("scaling")[0], argument("scaling")[1]),
+            ratios=check_ratios(argument("aspect_ratio"), axes),
+            attempts=argument("num_attempts"),
+            total=argument("total_num_attempts"),
         )
 
-    def _layout(self, axes: int) -> _Order:
+    def _layout(self, axes: int) -> _BoxLayout:
         default = (
             ("xyXY" if axes == 2 else "xyzXYZ") if self.node.argument("ltrb") else ("xyWH" if axes == 2 else "xyzWHD")
         )
-        return _Order(self.node.argument("bbox_layout") or default, axes)
+        return _BoxLayout(self.node.argument("bbox_layout") or default, axes)
 
-    def _extents(self, arguments: Arguments, name: str, axes: int, chosen: list[int]) -> Array | None:
-        """Return one vector for each of these samples, in the order of axes."""
+    def _extents(self, arguments: Arguments, name: str, axes: int, samples: list[int]) -> Array | None:
+        """Return one vector for each of these samples, in the order of the axes."""
         rows = arguments.rows(name)
         if rows is None:
             return None
         layout = self.node.argument("shape_layout") or "WHD"[:axes]
         if sorted(layout) != sorted("WHD"[:axes]):
             raise ArgumentValueError(f"argument 'shape_layout' must name {', '.join('WHD'[:axes])}, not {layout!r}")
-        short = f"argument {name!r} needs {axes} values, but has {{}}"
-        fail([(each, ArgumentValueError(short.format(len(rows[each])))) for each in chosen if len(rows[each]) < axes])
+        message = f"argument {name!r} needs {axes} values, but has {{}}"
+        fail(
+            [(each, ArgumentValueError(message.format(len(rows[each])))) for each in samples if len(rows[each]) < axes]
+        )
         order = [layout.index(letter) for letter in "WHD"[:axes]]
-        return np.array([rows[each][order] for each in chosen])
+        return np.array([rows[each][order] for each in samples])
 
 
-class _Order:
-    """How boxes are written: the order of their coordinates, with the far corner or with extents."""
+class _BoxLayout:
+    """Order of the coordinates of boxes, which end with the far corner or with extents."""
 
     def __init__(self, layout: str, axes: int) -> None:
         low, far, extents = "xyz"[:axes], "XYZ"[:axes], "WHD"[:axes]
@@ -227,17 +252,17 @@ class _Order:
         self._axes = axes
 
     def read(self, boxes: Array) -> Array:
-        """Return boxes as lows before highs."""
-        made: Array = boxes[:, self._order]
+        """Return boxes of this layout as low corners before high corners."""
+        corners: Array = boxes[:, self._order]
         if self._extents:
-            made[:, self._axes :] += made[:, : self._axes]
-        return made
+            corners[:, self._axes :] += corners[:, : self._axes]
+        return corners
 
     def write(self, boxes: Array) -> Array:
-        """Return the boxes in their own order."""
-        made = boxes.copy()
+        """Return boxes, given as low corners before high corners, in this layout."""
+        ordered = boxes.copy()
         if self._extents:
-            made[:, self._axes :] -= made[:, : self._axes]
-        result: Array = np.empty_like(made)
-        result[:, self._order] = made
+            ordered[:, self._axes :] -= ordered[:, : self._axes]
+        result: Array = np.empty_like(ordered)
+        result[:, self._order] = ordered
         return result

@@ -1,4 +1,4 @@
-"""Affine transforms as data: matrices of shape (n, n + 1), to be combined and given to `warp_affine`."""
+"""Affine transforms as data: matrices of shape (n, n + 1) that can be combined and passed to `warp_affine`."""
 
 from __future__ import annotations
 
@@ -20,50 +20,55 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["COMBINE", "CROP", "MAX_NDIM", "ROTATION", "SCALE", "SHEAR", "TRANSLATION"]
 
-#: Dimensions of a transform, at most.
+#: Largest number of dimensions of a transform.
 MAX_NDIM = 6
 
-_REVERSE = Argument(
-    "reverse_order", Kind.BOOL, "Apply the input's transform after this one, instead of before it.", False
+_REVERSE = Argument("reverse_order", Kind.BOOL, "Apply the input's transform after this one, not before it.", False)
+_CENTER = Argument(
+    "center", Kind.FLOATS, "Point that the transform doesn't move; the origin by default.", per_sample=True
 )
-_CENTER = Argument("center", Kind.FLOATS, "The point that stays where it is; the origin by default.", per_sample=True)
 
 
 def _declare(name: str, doc: str, *arguments: Argument) -> OperatorSchema:
-    doc += "\n\nWith an input, it is applied after the input's transform."
+    doc += "\n\nWith an input, the result applies the input's transform first, then this one."
     matrix = Input("input", "Matrices, float32 of shape (n, n + 1), or sequences of them with the layout F**.", True)
     return register(OperatorSchema(f"transforms.{name}", doc, (matrix,), (*arguments, _REVERSE)))
 
 
 TRANSLATION = _declare(
     "translation",
-    "Makes the transform that moves points.",
-    Argument("offset", Kind.FLOATS, "By how much, one value a dimension.", REQUIRED, per_sample=True),
+    "Returns a transform that moves points.",
+    Argument("offset", Kind.FLOATS, "Distances, one per dimension.", REQUIRED, per_sample=True),
 )
 ROTATION = _declare(
     "rotation",
-    "Makes the transform that rotates points: from x to y, or about an axis in space.",
-    Argument("angle", Kind.FLOAT, "In degrees.", REQUIRED, per_sample=True),
-    Argument("axis", Kind.FLOATS, "Three values, of any length but zero: the rotation is in space.", per_sample=True),
+    "Returns a transform that rotates points: from x to y in the plane, about an axis in space.",
+    Argument("angle", Kind.FLOAT, "Angle in degrees.", REQUIRED, per_sample=True),
+    Argument("axis", Kind.FLOATS, "Rotation axis in space: three values, not all zero.", per_sample=True),
     _CENTER,
 )
 SCALE = _declare(
     "scale",
-    "Makes the transform that multiplies coordinates.",
-    Argument("scale", Kind.FLOATS, "Factors, one a dimension.", REQUIRED, per_sample=True),
+    "Returns a transform that multiplies coordinates.",
+    Argument("scale", Kind.FLOATS, "Factors, one per dimension.", REQUIRED, per_sample=True),
     _CENTER,
-    Argument("ndim", Kind.INT, "Dimensions of the transform, for a single factor without an input."),
+    Argument("ndim", Kind.INT, "Number of dimensions, for a single factor without an input."),
 )
 SHEAR = _declare(
     "shear",
-    "Makes the transform that shears: each coordinate gets a multiple of the others.",
-    Argument("shear", Kind.FLOATS, "Factors: xy, yx, or in space xy, xz, yx, yz, zx, zy.", per_sample=True),
-    Argument("angles", Kind.FLOATS, "Instead of `shear`: degrees, whose tangents are the factors.", per_sample=True),
+    "Returns a transform that shears: it adds multiples of the other coordinates to each coordinate.",
+    Argument("shear", Kind.FLOATS, "Factors: xy, yx; in space xy, xz, yx, yz, zx, zy.", per_sample=True),
+    Argument(
+        "angles",
+        Kind.FLOATS,
+        "Alternative to `shear`: degrees, whose tangents are the factors.",
+        per_sample=True,
+    ),
     _CENTER,
 )
 CROP = _declare(
     "crop",
-    "Makes the transform that takes one box to another, such as a window to the whole image.",
+    "Returns a transform that maps one box to another, for example a window to the whole image.",
     Argument("from_start", Kind.FLOATS, "Lower corner of the first box.", (0.0,), per_sample=True),
     Argument("from_end", Kind.FLOATS, "Upper corner of the first box.", (1.0,), per_sample=True),
     Argument("to_start", Kind.FLOATS, "Lower corner of the second box.", (0.0,), per_sample=True),
@@ -73,32 +78,35 @@ CROP = _declare(
 COMBINE = register(
     OperatorSchema(
         name="transforms.combine",
-        doc="Combines transforms into one that applies them in the order in which they are given.",
+        doc="Combines transforms into one that applies them in the order of the inputs.",
         inputs=(
             Input("input_0", "Matrices, float32 of shape (n, n + 1), or sequences of them with the layout F**."),
-            Input("input_1", "More of the same."),
-            Input("inputs", "And so on.", True),
+            Input("input_1", "As `input_0`."),
+            Input("inputs", "Further inputs, as `input_0`.", True),
         ),
-        arguments=(Argument("reverse_order", Kind.BOOL, "Apply the last one first.", False),),
+        arguments=(Argument("reverse_order", Kind.BOOL, "Apply the last transform first.", False),),
         variadic=True,
     )
 )
 
 
 def _check(data: TensorListCPU) -> int:
-    """Return the dimensions of the transforms of a batch."""
+    """Return the number of dimensions of a batch of transforms."""
     sequence = data.layout()[:1] == "F"
     shape = data.shape()[0]
     if len(shape) != 2 + sequence or shape[-1] != shape[-2] + 1 or data.samples[0].dtype != np.float32:
         raise ArgumentValueError(
-            f"transforms are float32 of shape (n, n + 1), or sequences of them with the layout 'F**'; these are "
+            f"transforms must be float32 of shape (n, n + 1), or sequences of them with the layout 'F**', not "
             f"{data.samples[0].dtype} of shape {shape} with the layout {data.layout()!r}"
         )
     return int(shape[-2])
 
 
 def _compose(outer: TensorListCPU, inner: TensorListCPU) -> TensorListCPU:
-    """Return the transforms that apply `inner` first; sequences meet single matrices frame by frame."""
+    """Return the transforms that apply `inner` first, then `outer`.
+
+    A single matrix applies to each frame of a sequence.
+    """
     layout = "F**" if max(outer.ndim, inner.ndim) == 3 else "**"
     after, before = outer.dense, inner.dense
     if after is not None and before is not None:
@@ -110,29 +118,29 @@ def _compose(outer: TensorListCPU, inner: TensorListCPU) -> TensorListCPU:
 
 
 class _Transform(BatchOperator):
-    """Makes one matrix a sample, and applies it to the input's."""
+    """Computes one matrix per sample and composes it with that of the input."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        given = _check(inputs[0]) if inputs else None
-        made = self.matrices(batch.arguments(self.node), given)
-        ndim = made.shape[1]
+        input_ndim = _check(inputs[0]) if inputs else None
+        matrices = self.matrices(batch.arguments(self.node), input_ndim)
+        ndim = matrices.shape[1]
         if not 1 <= ndim <= MAX_NDIM:
-            raise ArgumentValueError(f"transforms have 1 to {MAX_NDIM} dimensions, but this one has {ndim}")
-        own = TensorListCPU(made.astype(np.float32), "**")
-        if given is None:
-            return [own]
-        if given != ndim:
-            raise ArgumentValueError(f"the input has {given} dimensions, but the arguments are for {ndim}")
-        order = (inputs[0], own) if self.node.argument("reverse_order") else (own, inputs[0])
+            raise ArgumentValueError(f"a transform must have 1 to {MAX_NDIM} dimensions, not {ndim}")
+        transforms = TensorListCPU(matrices.astype(np.float32), "**")
+        if input_ndim is None:
+            return [transforms]
+        if input_ndim != ndim:
+            raise ArgumentValueError(f"the input has {input_ndim} dimensions, but the arguments are for {ndim}")
+        order = (inputs[0], transforms) if self.node.argument("reverse_order") else (transforms, inputs[0])
         return [_compose(*order)]
 
     @abstractmethod
-    def matrices(self, arguments: Arguments, given: int | None) -> Array:
+    def matrices(self, arguments: Arguments, input_ndim: int | None) -> Array:
         """Return the matrices (N, n, n + 1).
 
         Args:
-            arguments: of the batch.
-            given: dimensions of the input's transforms, None without an input.
+            arguments: arguments of the batch.
+            input_ndim: number of dimensions of the input's transforms; None without an input.
         """
 
 
@@ -149,25 +157,25 @@ def _centered(arguments: Arguments, matrices: Array) -> Array:
 
 @implements(TRANSLATION, "cpu")
 class Translation(_Transform):
-    """By `offset`."""
+    """Translation by `offset`."""
 
-    def matrices(self, arguments: Arguments, given: int | None) -> Array:
+    def matrices(self, arguments: Arguments, input_ndim: int | None) -> Array:
         return affine.translation(_vectors(arguments, "offset"))
 
 
 @implements(ROTATION, "cpu")
 class Rotation(_Transform):
-    """By `angle`."""
+    """Rotation by `angle`."""
 
-    def matrices(self, arguments: Arguments, given: int | None) -> Array:
+    def matrices(self, arguments: Arguments, input_ndim: int | None) -> Array:
         return _centered(arguments, affine.rotation(_vectors(arguments, "angle", 1)[:, 0], rotation_axis(arguments)))
 
 
 def rotation_axis(arguments: Arguments) -> Array | None:
-    """Return the axes of rotations in space, (N, 3); None for those in the plane.
+    """Return the axes of rotations in space, (N, 3), or None for rotations in the plane.
 
     Raises:
-        ArgumentValueError: for an axis of length zero, or without three values.
+        ArgumentValueError: An axis has length zero, or not three values.
     """
     axis = arguments.vectors("axis", 3)
     if axis is not None and not axis.any(axis=1).all():
@@ -177,40 +185,40 @@ def rotation_axis(arguments: Arguments) -> Array | None:
 
 @implements(SCALE, "cpu")
 class Scale(_Transform):
-    """By `scale`."""
+    """Scaling by `scale`."""
 
-    def matrices(self, arguments: Arguments, given: int | None) -> Array:
+    def matrices(self, arguments: Arguments, input_ndim: int | None) -> Array:
         factors = _vectors(arguments, "scale")
         if factors.shape[1] == 1:
-            factors = _vectors(arguments, "scale", given or arguments.constant("ndim") or 1)
+            factors = _vectors(arguments, "scale", input_ndim or arguments.constant("ndim") or 1)
         return _centered(arguments, affine.scaling(factors))
 
 
 @implements(SHEAR, "cpu")
 class Shear(_Transform):
-    """By `shear` or `angles`."""
+    """Shearing by `shear` or `angles`."""
 
-    def matrices(self, arguments: Arguments, given: int | None) -> Array:
+    def matrices(self, arguments: Arguments, input_ndim: int | None) -> Array:
         if arguments.given("shear") == arguments.given("angles"):
-            raise ArgumentValueError("one of the arguments 'shear' and 'angles' is required, but not both")
+            raise ArgumentValueError("either 'shear' or 'angles' is required, but not both")
         if arguments.given("shear"):
             factors = _vectors(arguments, "shear")
         else:
             angles = _vectors(arguments, "angles")
             if (np.abs(angles) > 90).any():
-                raise ArgumentValueError(f"argument 'angles' must be between -90 and 90 degrees: {angles.tolist()}")
+                raise ArgumentValueError(f"argument 'angles' must be between -90 and 90 degrees, not {angles.tolist()}")
             factors = np.tan(np.deg2rad(angles.astype(np.float32)))
         ndim = {2: 2, 6: 3}.get(factors.shape[1])
         if ndim is None:
-            raise ArgumentValueError(f"shearing needs 2 values, or 6 in 3 dimensions, not {factors.shape[1]}")
+            raise ArgumentValueError(f"shearing needs 2 values, or 6 in three dimensions, not {factors.shape[1]}")
         return _centered(arguments, affine.shearing(factors.astype(np.float64), ndim))
 
 
 @implements(CROP, "cpu")
 class Crop(_Transform):
-    """From one box to another."""
+    """Maps one box to another."""
 
-    def matrices(self, arguments: Arguments, given: int | None) -> Array:
+    def matrices(self, arguments: Arguments, input_ndim: int | None) -> Array:
         names = ("from_start", "from_end", "to_start", "to_end")
         ndim = max(_vectors(arguments, name).shape[1] for name in names)
         begin, end, to_begin, to_end = (_vectors(arguments, name, ndim) for name in names)
@@ -222,7 +230,7 @@ class Crop(_Transform):
 
 @implements(COMBINE, "cpu")
 class Combine(BatchOperator):
-    """The product of matrices."""
+    """Multiplies matrices."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         ndims = [_check(data) for data in inputs]

@@ -1,1 +1,1 @@
-"""Operators that change the values of pixels independently of each other."""
+"""Operators that change each pixel independently of other pixels."""

@@ -1,4 +1,4 @@
-"""Brightness and contrast: every value of a picture is scaled and shifted alike."""
+"""Adjusts brightness and contrast: scales and shifts all values of an image by the same numbers."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ _DTYPES = (UINT8, INT16, INT32, FLOAT)
 
 _INPUT = Input("data", f"Images, of one of the layouts {', '.join(COLOR_LAYOUTS)}; UINT8, INT16, INT32 or FLOAT.")
 _BRIGHTNESS = (
-    Argument("brightness", Kind.FLOAT, "Multiplies values.", 1.0, per_sample=True),
+    Argument("brightness", Kind.FLOAT, "Factor of the values.", 1.0, per_sample=True),
     Argument(
         "brightness_shift",
         Kind.FLOAT,
-        "Added to values; 1 stands for the largest value of the output's dtype, or for 1 where it is FLOAT.",
+        "Added to values, in units of the output dtype's largest value, or of 1 for FLOAT.",
         0.0,
         per_sample=True,
     ),
 )
 _CONTRAST = (
-    Argument("contrast", Kind.FLOAT, "Multiplies how far values are from the centre.", 1.0, per_sample=True),
+    Argument("contrast", Kind.FLOAT, "Factor of the distance of values from the centre.", 1.0, per_sample=True),
     Argument(
         "contrast_center",
         Kind.FLOAT,
-        "The value that contrast leaves as it is; by default half of the positive range of the input's dtype, "
-        "0.5 where it is FLOAT.",
+        "The value that `contrast` doesn't change; by default half of the positive range of the input's dtype, 0.5 for "
+        "FLOAT.",
         per_sample=True,
     ),
 )
@@ -81,11 +81,14 @@ The output is brightness_shift * range + brightness * (contrast_center + contras
 
 
 @dataclass(frozen=True)
-class _Line:
-    """The arguments of all samples; arrays of (batch,).
+class _Coefficients:
+    """The arguments of all samples, as arrays of (batch,).
 
     Attributes:
-        center: None for the default, which the input's dtype decides.
+        brightness: factors of the values.
+        shift: offsets, in units of the output's range.
+        contrast: factors of the distance from the centre.
+        center: values that contrast doesn't change; None for the default, which depends on the input's dtype.
     """
 
     brightness: Array
@@ -94,12 +97,12 @@ class _Line:
     center: Array | None
 
     @classmethod
-    def of(cls, arguments: Arguments, size: int) -> _Line:
+    def from_arguments(cls, arguments: Arguments, size: int) -> _Coefficients:
         one, zero = np.ones(size), np.zeros(size)
 
         def values(name: str, default: Array) -> Array:
-            found = arguments.scalars(name)
-            return default if found is None else found
+            scalars = arguments.scalars(name)
+            return default if scalars is None else scalars
 
         return cls(
             values("brightness", one),
@@ -108,8 +111,8 @@ class _Line:
             arguments.scalars("contrast_center"),
         )
 
-    def coefficients(self, source: np.dtype[Any], target: np.dtype[Any]) -> tuple[Array, Array]:
-        """Return gain and offset of all samples, (batch,) each."""
+    def gains_and_offsets(self, source: np.dtype[Any], target: np.dtype[Any]) -> tuple[Array, Array]:
+        """Return gains and offsets of all samples, (batch,) each."""
         center = _half_range(source) if self.center is None else self.center
         span = 1 if target.kind == "f" else np.iinfo(target).max
         offset = self.shift * span + self.brightness * (center - self.contrast * center)
@@ -122,7 +125,7 @@ def _half_range(dtype: np.dtype[Any]) -> float:
 
 @dataclass(frozen=True)
 class _State:
-    line: _Line
+    coefficients: _Coefficients
     dtype: np.dtype[Any] | None
 
 
@@ -130,15 +133,15 @@ class _State:
 @implements(CONTRAST, "cpu")
 @implements(BRIGHTNESS_CONTRAST, "cpu")
 class BrightnessContrastCpu(SampleOperator[_State]):
-    """A table of 256 values for bytes, one multiplication and one addition otherwise."""
+    """Uses a table of 256 values for bytes, else one multiplication and one addition."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(data.layout, None if known is None else len(known), COLOR_LAYOUTS)
-        wanted = self.node.argument("dtype")
-        dtype = None if wanted is None else check_dtype(wanted, _DTYPES)
-        state = _State(_Line.of(batch.arguments(self.node), batch.size), dtype)
+        requested = self.node.argument("dtype")
+        dtype = None if requested is None else check_dtype(requested, _DTYPES)
+        state = _State(_Coefficients.from_arguments(batch.arguments(self.node), batch.size), dtype)
         return state, [describe(layout, known, dtype or data.dtype)]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
@@ -146,7 +149,7 @@ class BrightnessContrastCpu(SampleOperator[_State]):
         check_samples(data.dtype, _DTYPES)
         if out is None:
             out = np.empty(data.shape, state.dtype or data.dtype)
-        gains, offsets = state.line.coefficients(data.dtype, out.dtype)
+        gains, offsets = state.coefficients.gains_and_offsets(data.dtype, out.dtype)
         return scale_shift(data, float(gains[sample]), float(offsets[sample]), out)
 
 
@@ -154,16 +157,18 @@ class BrightnessContrastCpu(SampleOperator[_State]):
 @implements(CONTRAST, "gpu")
 @implements(BRIGHTNESS_CONTRAST, "gpu")
 class BrightnessContrastGpu(GpuOperator):
-    """One launch a batch."""
+    """One launch per batch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         layout = choose_layout(data.layout(), data.ndim, COLOR_LAYOUTS)
         source = samples_of(data)
         check_samples(source.dtype, _DTYPES)
-        wanted = self.node.argument("dtype")
-        dtype = source.dtype if wanted is None else check_dtype(wanted, _DTYPES)
-        gains, offsets = _Line.of(batch.arguments(self.node), batch.size).coefficients(source.dtype, dtype)
-        made, target = allocate(source.shapes, dtype, layout)
+        requested = self.node.argument("dtype")
+        dtype = source.dtype if requested is None else check_dtype(requested, _DTYPES)
+        gains, offsets = _Coefficients.from_arguments(batch.arguments(self.node), batch.size).gains_and_offsets(
+            source.dtype, dtype
+        )
+        output, target = allocate(source.shapes, dtype, layout)
         strided_copy(self.kernels, batch.stream, source, target, scale=gains[:, None], bias=offsets[:, None])
-        return [made]
+        return [output]

@@ -1,4 +1,4 @@
-"""Conversion between colour spaces."""
+"""Converts images between colour spaces."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LAYOUTS = ("FDHWC", "FHWC", "DHWC", "HWC")
 COLOR_SPACE_CONVERSION = register(
     OperatorSchema(
         name="color_space_conversion",
-        doc="Converts between RGB, BGR, GRAY and YCbCr (ITU-R BT.601, Y from 16 to 235).",
+        doc="Converts images between RGB, BGR, GRAY and YCbCr (ITU-R BT.601, Y from 16 to 235).",
         inputs=(Input("data", f"UINT8 images, of one of the layouts {', '.join(_LAYOUTS)}."),),
         arguments=(
             Argument("image_type", Kind.IMAGE_TYPE, "Colour space of the input.", REQUIRED),
@@ -42,7 +42,7 @@ COLOR_SPACE_CONVERSION = register(
 
 
 def _spaces(node: GraphNode) -> tuple[str, str]:
-    """Return the names of both colour spaces."""
+    """Return the names of the input's and the output's colour space."""
     names = [node.argument(name).name for name in ("image_type", "output_type")]
     for argument, name in zip(("image_type", "output_type"), names, strict=True):
         if name not in COLOR_CHANNELS:
@@ -57,7 +57,7 @@ def _check_channels(channels: int, space: str) -> None:
 
 @implements(COLOR_SPACE_CONVERSION, "cpu")
 class ColorSpaceConversionCpu(SampleOperator[None]):
-    """Hands samples on where nothing changes."""
+    """Passes samples on if the colour space doesn't change."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -74,16 +74,16 @@ class ColorSpaceConversionCpu(SampleOperator[None]):
         (data,) = inputs
         check_samples(data.dtype, (UINT8,))
         _check_channels(data.shape[-1], self._source)
-        made = convert_color(data, self._source, self._target)
+        converted = convert_color(data, self._source, self._target)
         if out is None:
-            return made
-        np.copyto(out, made)
+            return converted
+        np.copyto(out, converted)
         return out
 
 
 @implements(COLOR_SPACE_CONVERSION, "gpu")
 class ColorSpaceConversionGpu(GpuOperator):
-    """One launch a batch."""
+    """One launch per batch."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -103,7 +103,7 @@ class ColorSpaceConversionGpu(GpuOperator):
         fail(failures)
         shapes = source.shapes.copy()
         shapes[:, -1] = COLOR_CHANNELS[self._target]
-        made, target = allocate(shapes, source.dtype, layout)
+        output, target = allocate(shapes, source.dtype, layout)
         matrix, offset = color_matrix(self._source, self._target)
         transform_pixels(self.kernels, batch.stream, source, target, matrix=matrix, offset=offset)
-        return [made]
+        return [output]

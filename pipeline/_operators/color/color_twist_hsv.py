@@ -1,4 +1,4 @@
-"""Hue, saturation and value: a matrix between the channels of each pixel."""
+"""Changes hue, saturation, brightness and contrast, by a matrix between the channels of each pixel."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = ["COLOR_TWIST", "HSV", "HUE", "SATURATION"]
 
 _DTYPES = (UINT8, INT16, INT32, FLOAT, FLOAT16)
 
-# Luma and two axes of colour, as DALI rounds the matrix of YIQ.
-_YIQ_OF_RGB = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]])
-_RGB_OF_YIQ = np.linalg.inv(_YIQ_OF_RGB)
+# The YIQ matrix (luma and two chroma axes), rounded as in DALI.
+_RGB_TO_YIQ = np.array([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]])
+_YIQ_TO_RGB = np.linalg.inv(_RGB_TO_YIQ)
 
-_INPUT = Input("data", f"RGB images, of one of the layouts {', '.join(COLOR_LAYOUTS)}; UINT8, INT16, INT32 or real.")
-_HUE = Argument("hue", Kind.FLOAT, "Degrees by which the hue is turned.", 0.0, per_sample=True)
-_SATURATION = Argument("saturation", Kind.FLOAT, "Multiplies the saturation; 0 is grey.", 1.0, per_sample=True)
+_INPUT = Input("data", f"RGB images, of one of the layouts {', '.join(COLOR_LAYOUTS)}; UINT8, INT16, INT32 or float.")
+_HUE = Argument("hue", Kind.FLOAT, "Rotation of the hue in degrees.", 0.0, per_sample=True)
+_SATURATION = Argument("saturation", Kind.FLOAT, "Factor of the saturation; 0 makes images grey.", 1.0, per_sample=True)
 _IMAGE_TYPE = Argument("image_type", Kind.IMAGE_TYPE, "Accepted and ignored, as in DALI.", DALIImageType.RGB)
 
 
@@ -41,51 +41,53 @@ def _declare(
     name: str, doc: str, *arguments: Argument, dtype: DALIDataType | None = None, image_type: bool = True
 ) -> OperatorSchema:
     names = ", ".join(entry.name for entry in _DTYPES)
-    chosen = Argument("dtype", Kind.DTYPE, f"Dtype of the output, of {names}; None for the input's.", dtype)
-    common = (chosen, _IMAGE_TYPE) if image_type else (chosen,)
+    output_dtype = Argument("dtype", Kind.DTYPE, f"Dtype of the output: {names}, or None for the input's.", dtype)
+    common = (output_dtype, _IMAGE_TYPE) if image_type else (output_dtype,)
     return register(
         OperatorSchema(name, doc, inputs=(_INPUT,), arguments=(*arguments, *common), devices=("cpu", "gpu"))
     )
 
 
-HUE = _declare("hue", "Turns the hue.", _HUE)
+HUE = _declare("hue", "Rotates the hue.", _HUE)
 SATURATION = _declare("saturation", "Scales the saturation.", _SATURATION)
 HSV = _declare(
     "hsv",
-    "Turns the hue, scales saturation and value, by a matrix between RGB channels.",
+    "Rotates the hue and scales saturation and value, by a matrix between RGB channels.",
     _HUE,
     _SATURATION,
-    Argument("value", Kind.FLOAT, "Multiplies the brightness.", 1.0, per_sample=True),
+    Argument("value", Kind.FLOAT, "Factor of the brightness.", 1.0, per_sample=True),
     dtype=UINT8,
     image_type=False,
 )
 COLOR_TWIST = _declare(
     "color_twist",
-    "Turns the hue, scales saturation, contrast and brightness, by a matrix between RGB channels.",
+    "Rotates the hue and scales saturation, contrast and brightness, by a matrix between RGB channels.",
     _HUE,
     _SATURATION,
-    Argument("brightness", Kind.FLOAT, "Multiplies values.", 1.0, per_sample=True),
-    Argument("contrast", Kind.FLOAT, "Multiplies how far values are from 128 (real: 0.5).", 1.0, per_sample=True),
+    Argument("brightness", Kind.FLOAT, "Factor of the values.", 1.0, per_sample=True),
+    Argument(
+        "contrast", Kind.FLOAT, "Factor of the distance of values from 128 (from 0.5 for floats).", 1.0, per_sample=True
+    ),
 )
 
 
 def _maps(arguments: Arguments, size: int) -> tuple[Array, Array]:
-    """Return matrices (batch, 3, 3), and shifts (batch,) in units of the centre of contrast."""
+    """Return matrices (batch, 3, 3), and shifts (batch,) in units of the centre of the contrast."""
 
     def values(name: str, default: float) -> Array:
-        found = arguments.scalars(name)
-        return np.full(size, default) if found is None else found
+        scalars = arguments.scalars(name)
+        return np.full(size, default) if scalars is None else scalars
 
     angle = np.deg2rad(values("hue", 0.0))
     saturation = values("saturation", 1.0)
     brightness = values("value", 1.0) * values("brightness", 1.0)
     contrast = values("contrast", 1.0)
-    turn = np.zeros((size, 3, 3))
-    turn[:, 0, 0] = 1
-    turn[:, 1, 1] = turn[:, 2, 2] = saturation * np.cos(angle)
-    turn[:, 1, 2] = saturation * np.sin(angle)
-    turn[:, 2, 1] = -turn[:, 1, 2]
-    matrices = _RGB_OF_YIQ @ turn @ _YIQ_OF_RGB * (brightness * contrast)[:, None, None]
+    rotation = np.zeros((size, 3, 3))
+    rotation[:, 0, 0] = 1
+    rotation[:, 1, 1] = rotation[:, 2, 2] = saturation * np.cos(angle)
+    rotation[:, 1, 2] = saturation * np.sin(angle)
+    rotation[:, 2, 1] = -rotation[:, 1, 2]
+    matrices = _YIQ_TO_RGB @ rotation @ _RGB_TO_YIQ * (brightness * contrast)[:, None, None]
     return matrices, brightness * (1 - contrast)
 
 
@@ -95,7 +97,7 @@ def _center(dtype: np.dtype[Any]) -> float:
 
 def _check_channels(channels: int) -> None:
     if channels != 3:
-        raise ArgumentValueError(f"the image has {channels} channels; only colours of RGB images can be changed")
+        raise ArgumentValueError(f"the image has {channels} channels, but must be RGB")
 
 
 @dataclass(frozen=True)
@@ -110,14 +112,14 @@ class _State:
 @implements(HSV, "cpu")
 @implements(COLOR_TWIST, "cpu")
 class ColorTwistCpu(SampleOperator[_State]):
-    """One matrix a sample."""
+    """One matrix per sample."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(data.layout, None if known is None else len(known), COLOR_LAYOUTS)
-        wanted = self.node.argument("dtype")
-        dtype = None if wanted is None else check_dtype(wanted, _DTYPES)
+        requested = self.node.argument("dtype")
+        dtype = None if requested is None else check_dtype(requested, _DTYPES)
         state = _State(*_maps(batch.arguments(self.node), batch.size), dtype)
         return state, [describe(layout, known, dtype or data.dtype)]
 
@@ -136,7 +138,7 @@ class ColorTwistCpu(SampleOperator[_State]):
 @implements(HSV, "gpu")
 @implements(COLOR_TWIST, "gpu")
 class ColorTwistGpu(GpuOperator):
-    """One launch a batch."""
+    """One launch per batch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
@@ -150,9 +152,10 @@ class ColorTwistGpu(GpuOperator):
             except ArgumentValueError as error:
                 failures.append((sample, error))
         fail(failures)
-        wanted = self.node.argument("dtype")
+        requested = self.node.argument("dtype")
+        dtype = source.dtype if requested is None else check_dtype(requested, _DTYPES)
         matrices, shifts = _maps(batch.arguments(self.node), batch.size)
         offsets = np.repeat((shifts * _center(source.dtype))[:, None], 3, axis=1)
-        made, target = allocate(source.shapes, source.dtype if wanted is None else check_dtype(wanted, _DTYPES), layout)
+        output, target = allocate(source.shapes, dtype, layout)
         transform_pixels(self.kernels, batch.stream, source, target, matrix=matrices, offset=offsets)
-        return [made]
+        return [output]

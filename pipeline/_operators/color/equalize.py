@@ -1,4 +1,4 @@
-"""What replaces each value of bytes by another: equalization, and maps that automatic augmentation uses."""
+"""Maps of byte values: equalization, and the maps that automatic augmentation uses."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ __all__ = ["BYTE_MAP", "EQUALIZE", "EXPERIMENTAL_EQUALIZE"]
 _LAYOUTS = ("HW", "HWC", "CHW", "FHW", "FHWC", "FCHW")
 _VALUES = np.arange(256)
 
-#: Maps of a sample's parameter alone: (values, parameters of shape (N, 1)) -> (N, 256).
-_GIVEN: dict[str, Callable[[Array, Array], Array]] = {
+#: Maps that depend only on a parameter of the sample: (values, parameters of shape (N, 1)) -> (N, 256).
+_BY_PARAMETER: dict[str, Callable[[Array, Array], Array]] = {
     "invert": lambda values, _: 255 - values,
     "posterize": lambda values, mask: values & mask.astype(np.int64),
     "solarize": lambda values, threshold: np.where(values < threshold, values, 255 - values),
     "solarize_add": lambda values, shift: np.where(values < 128, np.minimum(values + shift, 255), values),
 }
-#: Maps of how often each value occurs in the picture.
-_COUNTED = {"equalize": Rule.EQUALIZATION, "auto_contrast": Rule.AUTO_CONTRAST, "contrast": Rule.CONTRAST}
+#: Maps that depend on the histogram of the image.
+_BY_HISTOGRAM = {"equalize": Rule.EQUALIZATION, "auto_contrast": Rule.AUTO_CONTRAST, "contrast": Rule.CONTRAST}
 
 _INPUT = Input("data", f"UINT8 images or sequences, of one of the layouts {', '.join(_LAYOUTS)}.")
 
@@ -47,16 +47,16 @@ def _declare_equalize(name: str, doc: str) -> OperatorSchema:
     return register(OperatorSchema(name, doc, inputs=(_INPUT,), devices=("cpu", "gpu")))
 
 
-EQUALIZE = _declare_equalize("equalize", "Equalizes the histogram of each channel, each frame by itself.")
+EQUALIZE = _declare_equalize("equalize", "Equalizes the histogram of each channel and each frame.")
 EXPERIMENTAL_EQUALIZE = _declare_equalize("experimental.equalize", "Old name of `equalize`.")
 BYTE_MAP = register(
     OperatorSchema(
         name="byte_map",
-        doc="Replaces each value by another.",
+        doc="Maps each value to another.",
         inputs=(_INPUT,),
         arguments=(
-            Argument("operation", Kind.STRING, "How.", REQUIRED, choices=(*_GIVEN, *_COUNTED)),
-            Argument("parameter", Kind.FLOAT, "How much.", 0.0, per_sample=True),
+            Argument("operation", Kind.STRING, "The map.", REQUIRED, choices=(*_BY_PARAMETER, *_BY_HISTOGRAM)),
+            Argument("parameter", Kind.FLOAT, "Parameter of the map.", 0.0, per_sample=True),
         ),
         devices=("cpu", "gpu"),
         hidden=True,
@@ -69,24 +69,26 @@ def _operation(node: GraphNode) -> str:
 
 
 def _parameters(arguments: Arguments, size: int) -> Array:
-    found = arguments.scalars("parameter") if arguments.given("parameter") else None
-    return np.zeros(size) if found is None else found
+    scalars = arguments.scalars("parameter") if arguments.given("parameter") else None
+    return np.zeros(size) if scalars is None else scalars
 
 
 def _tables(operation: str, parameters: Array) -> Array:
-    return np.broadcast_to(_GIVEN[operation](_VALUES, parameters[:, None]), (len(parameters), 256)).astype(np.uint8)
+    return np.broadcast_to(_BY_PARAMETER[operation](_VALUES, parameters[:, None]), (len(parameters), 256)).astype(
+        np.uint8
+    )
 
 
 def _leading(layout: str) -> int:
-    """Return how many dimensions come before the pictures: frames, and channels where they come first."""
+    """Return the number of dimensions before the images: frames, and channels if they come first."""
     return layout.index("H")
 
 
-def _pictures(data: Array, layout: str) -> Iterator[Array]:
-    """Yield the pictures of a sample as views of (height, width, channels)."""
+def _images(data: Array, layout: str) -> Iterator[Array]:
+    """Yield the images of a sample as views of (height, width, channels)."""
     for index in np.ndindex(*data.shape[: _leading(layout)]):
-        picture = data[index]
-        yield picture[..., None] if layout[-1] != "C" else picture
+        image = data[index]
+        yield image[..., None] if layout[-1] != "C" else image
 
 
 @dataclass(frozen=True)
@@ -100,7 +102,7 @@ class _State:
 @implements(EXPERIMENTAL_EQUALIZE, "cpu")
 @implements(BYTE_MAP, "cpu")
 class ByteMapCpu(SampleOperator[_State]):
-    """A table of 256 values, for each sample or each channel of a picture."""
+    """Looks values up in a table of 256 values, for each sample or each channel of an image."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
@@ -108,7 +110,7 @@ class ByteMapCpu(SampleOperator[_State]):
         layout = _layout(data.layout, None if known is None else len(known))
         operation = _operation(self.node)
         parameters = _parameters(batch.arguments(self.node), batch.size)
-        tables = _tables(operation, parameters) if operation in _GIVEN else None
+        tables = _tables(operation, parameters) if operation in _BY_PARAMETER else None
         return _State(layout, parameters, tables), [describe(layout, known, np.dtype(np.uint8))]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
@@ -118,12 +120,12 @@ class ByteMapCpu(SampleOperator[_State]):
             out = np.empty(data.shape, data.dtype)
         if state.tables is not None:
             return look_up(data, state.tables[sample], out)
-        for picture, target in zip(_pictures(data, state.layout), _pictures(out, state.layout), strict=True):
-            look_up(picture, self._counted(histograms(picture), float(state.parameters[sample])), target)
+        for image, target in zip(_images(data, state.layout), _images(out, state.layout), strict=True):
+            look_up(image, self._histogram_tables(histograms(image), float(state.parameters[sample])), target)
         return out
 
-    def _counted(self, counts: Array, parameter: float) -> Array:
-        rule = _COUNTED[_operation(self.node)]
+    def _histogram_tables(self, counts: Array, parameter: float) -> Array:
+        rule = _BY_HISTOGRAM[_operation(self.node)]
         if rule is Rule.EQUALIZATION:
             return equalization_tables(counts)
         if rule is Rule.AUTO_CONTRAST:
@@ -138,7 +140,7 @@ class ByteMapCpu(SampleOperator[_State]):
 @implements(EXPERIMENTAL_EQUALIZE, "gpu")
 @implements(BYTE_MAP, "gpu")
 class ByteMapGpu(GpuOperator):
-    """One launch a batch, and three more to count values and make tables."""
+    """One launch per batch, and three more to compute histograms and tables."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
@@ -147,20 +149,20 @@ class ByteMapGpu(GpuOperator):
         check_samples(source.dtype, (UINT8,))
         operation = _operation(self.node)
         parameters = _parameters(batch.arguments(self.node), batch.size)
-        made, target = allocate(source.shapes, source.dtype, layout)
-        if operation in _GIVEN:
+        output, target = allocate(source.shapes, source.dtype, layout)
+        if operation in _BY_PARAMETER:
             map_bytes(self.kernels, batch.stream, source, target, _tables(operation, parameters))
-            return [made]
+            return [output]
         if operation == "contrast":
             channels = source.shapes[:, -1]
-            error = ArgumentValueError("an image needs 1 or 3 channels to have a brightness")
+            error = ArgumentValueError("adjusting the contrast needs 1 or 3 channels")
             fail([(sample, error) for sample in np.flatnonzero((channels != 1) & (channels != 3)).tolist()])
-        pictures, owners = frames(source, _leading(layout))
+        images, owners = frames(source, _leading(layout))
         targets, _ = frames(target, _leading(layout))
-        if len(pictures):
+        if len(images):
             factors = parameters[owners]
-            map_counted_bytes(self.kernels, batch.stream, pictures, targets, _COUNTED[operation], factors)
-        return [made]
+            map_counted_bytes(self.kernels, batch.stream, images, targets, _BY_HISTOGRAM[operation], factors)
+        return [output]
 
 
 def _layout(layout: str, ndim: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Values by whole numbers, from a table."""
+"""Replaces integers by values from a table."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from pipeline.types import FLOAT
 __all__ = ["LOOKUP_TABLE"]
 
 _LARGEST_KEY = 65535
-#: Dtypes of tables that OpenCV looks up in.
+#: Dtypes of tables that OpenCV supports.
 _OPENCV = {np.dtype(name) for name in ("uint8", "int8", "uint16", "int16", "int32", "float32", "float64")}
 
 LOOKUP_TABLE = register(
     OperatorSchema(
         name="lookup_table",
-        doc="Replaces whole numbers by values from a table.",
+        doc="Replaces integers by values from a table.",
         inputs=(Input("data", "Integers, of any shape."),),
         arguments=(
-            Argument("keys", Kind.INTS, "Numbers from 0 to 65535; of repeated ones the last counts.", ()),
-            Argument("values", Kind.FLOATS, "What stands for them; as many as keys.", ()),
-            Argument("default_value", Kind.FLOAT, "What stands for all other numbers.", 0.0),
+            Argument("keys", Kind.INTS, "Integers from 0 to 65535; the last of repeated keys counts.", ()),
+            Argument("values", Kind.FLOATS, "Values of the keys, one per key.", ()),
+            Argument("default_value", Kind.FLOAT, "Value of all other integers.", 0.0),
             *dtype_arguments("Dtype of the output; values are rounded and clamped.", FLOAT)[:2],
         ),
         devices=("cpu", "gpu"),
@@ -44,13 +44,15 @@ LOOKUP_TABLE = register(
 )
 
 
-def _make_table(node: GraphNode) -> Array:
-    """Return values for 0, 1, ... and the default value at the end."""
+def _build_table(node: GraphNode) -> Array:
+    """Return the values for 0, 1, ..., followed by the default value."""
     keys, values = node.argument("keys"), node.argument("values")
     if len(keys) != len(values):
-        raise ArgumentValueError(f"there are {len(keys)} 'keys' and {len(values)} 'values': the numbers must agree")
+        raise ArgumentValueError(
+            f"there are {len(keys)} 'keys' and {len(values)} 'values', but the numbers must be equal"
+        )
     if keys and not (min(keys) >= 0 and max(keys) <= _LARGEST_KEY):
-        raise ArgumentValueError(f"'keys' must be from 0 to {_LARGEST_KEY}, not {min(keys)} to {max(keys)}")
+        raise ArgumentValueError(f"argument 'keys' must be from 0 to {_LARGEST_KEY}, not {min(keys)} to {max(keys)}")
     table = np.full(max(keys, default=-1) + 2, node.argument("default_value"), np.float32)
     for key, value in zip(keys, values, strict=True):
         table[key] = value
@@ -66,13 +68,13 @@ def _check(dtype: np.dtype[Any]) -> None:
 
 @implements(LOOKUP_TABLE, "cpu")
 class LookupTableCpu(SampleOperator[None]):
-    """Whole tables for numbers of 8 and 16 bits, made once; a comparison more for wider ones."""
+    """Uses full tables, built once, for integers of 8 and 16 bits; wider integers take one more comparison."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        self._table = _make_table(node)
-        #: By dtypes of 8 and 16 bits: a value for each number, in the order of their bits read as unsigned.
-        self._whole: dict[np.dtype[Any], Array] = {}
+        self._table = _build_table(node)
+        #: By dtype of 8 or 16 bits: a value for each integer, in the order of the integers reinterpreted as unsigned.
+        self._full_tables: dict[np.dtype[Any], Array] = {}
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         return None, [describe(inputs[0].layout, known_extents(batch, self.node, inputs), self._table.dtype)]
@@ -83,40 +85,42 @@ class LookupTableCpu(SampleOperator[None]):
         if out is None:
             out = np.empty(data.shape, self._table.dtype)
         if data.dtype == np.uint8 and out.dtype in _OPENCV and data.size and data.flags.c_contiguous:
-            cv2.LUT(data.reshape(1, -1), self._whole_table(data.dtype), dst=out.reshape(1, -1))
-        elif data.dtype.itemsize == 4:  # negative numbers become large; all that are too large take the last value
+            cv2.LUT(data.reshape(1, -1), self._full_table(data.dtype), dst=out.reshape(1, -1))
+        elif (
+            data.dtype.itemsize == 4
+        ):  # negative integers become large; the last value stands for all that are too large
             self._table.take(data.view(np.uint32), out=out, mode="clip")
         elif data.dtype.itemsize > 2:
-            self._table.take(self._positions(data), out=out, mode="clip")
+            self._table.take(self._indices(data), out=out, mode="clip")
         else:
             unsigned = data.view(f"u{data.dtype.itemsize}")
-            self._whole_table(data.dtype).take(unsigned, out=out, mode="clip")
+            self._full_table(data.dtype).take(unsigned, out=out, mode="clip")
         return out
 
-    def _whole_table(self, dtype: np.dtype[Any]) -> Array:
-        table = self._whole.get(dtype)
+    def _full_table(self, dtype: np.dtype[Any]) -> Array:
+        table = self._full_tables.get(dtype)
         if table is None:
             numbers = np.arange(1 << 8 * dtype.itemsize, dtype=f"u{dtype.itemsize}").view(dtype)
-            table = self._whole[dtype] = self._table[self._positions(numbers)]
+            table = self._full_tables[dtype] = self._table[self._indices(numbers)]
         return table
 
-    def _positions(self, data: Array) -> Array:
+    def _indices(self, data: Array) -> Array:
         last = len(self._table) - 1
         return np.where((data >= 0) & (data < last), data.astype(np.intp), last)
 
 
 @implements(LOOKUP_TABLE, "gpu")
 class LookupTableGpu(GpuOperator):
-    """One launch a batch."""
+    """One launch per batch."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        self._table = _make_table(node)
+        self._table = _build_table(node)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
         source = samples_of(data)
         _check(source.dtype)
-        made, target = allocate(source.shapes, self._table.dtype, data.layout())
+        output, target = allocate(source.shapes, self._table.dtype, data.layout())
         look_up(self.kernels, batch.stream, source, target, self._table)
-        return [made]
+        return [output]

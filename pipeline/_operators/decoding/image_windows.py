@@ -10,7 +10,7 @@ from pipeline._operator_api.batch import Batch
 from pipeline._operators.geometry.crop_arguments import CropWindows
 from pipeline._operators.geometry.random_windows import RandomWindows
 from pipeline._operators.geometry.slice_arguments import SliceWindows, positional
-from pipeline._operators.geometry.windows import inside, leaves
+from pipeline._operators.geometry.windows import inside, out_of_bounds_error
 from pipeline.errors import ArgumentTypeError
 from pipeline.tensors.cpu import Array
 
@@ -46,7 +46,7 @@ class _Cropped:
         return known[0], known[1]
 
     def choose(self, sample: int, height: int, width: int, given: Sequence[Array]) -> tuple[int, int, int, int]:
-        return _checked(*self._windows.place(sample, (height, width, 1)), (height, width, 1))
+        return _checked(*self._windows.locate(sample, (height, width, 1)), (height, width, 1))
 
 
 class _Sliced:
@@ -63,7 +63,7 @@ class _Sliced:
 
     def choose(self, sample: int, height: int, width: int, given: Sequence[Array]) -> tuple[int, int, int, int]:
         bounds = positional(given[0], given[1], self._normalized) if given else None
-        return _checked(*self._windows.place(sample, (height, width, 1), bounds), (height, width, 1))
+        return _checked(*self._windows.locate(sample, (height, width, 1), bounds), (height, width, 1))
 
 
 _WINDOWS: dict[str, Callable[[GraphNode, Batch], DecodedWindows]] = {
@@ -81,5 +81,5 @@ def windows_of(node: GraphNode, batch: Batch) -> DecodedWindows | None:
 
 def _checked(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> tuple[int, int, int, int]:
     if not inside(start, extent, shape):
-        raise leaves(start[:2], extent[:2], shape[:2])
+        raise out_of_bounds_error(start[:2], extent[:2], shape[:2])
     return start[0], start[1], extent[0], extent[1]

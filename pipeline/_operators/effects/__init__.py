@@ -1,1 +1,1 @@
-"""Operators that blur, filter, distort or erase."""
+"""Operators that blur, filter, distort, erase or add noise."""

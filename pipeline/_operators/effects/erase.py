@@ -24,26 +24,26 @@ from pipeline.tensors.cpu import Array
 
 __all__ = ["ERASE"]
 
-_NORMALIZED = "in fractions of the extents instead of pixels"
+_NORMALIZED = "in fractions of the extents, not in pixels"
 
 ERASE = register(
     OperatorSchema(
         name="erase",
         doc="""Erases one or more regions of samples.
 
-Several regions stand one after the other: anchor=(y0, x0, y1, x1), shape=(h0, w0, h1, w1). What lies outside the
-sample is ignored. Axes that are not named are erased in their whole extent.""",
+Several regions are concatenated: anchor=(y0, x0, y1, x1), shape=(h0, w0, h1, w1). The portions outside of the sample
+are ignored. Regions cover the whole extent of all other axes.""",
         inputs=(Input("data", "Samples of any shape."),),
         arguments=(
-            Argument("anchor", Kind.FLOATS, "Where regions begin; at zero by default.", (), per_sample=True),
+            Argument("anchor", Kind.FLOATS, "Starts of the regions; zero by default.", (), per_sample=True),
             Argument("shape", Kind.FLOATS, "Extents of the regions.", (), per_sample=True),
-            Argument("axes", Kind.INTS, "Axes of `anchor` and `shape`; by default all but the channels.", (1, 0)),
-            Argument("axis_names", Kind.STRING, "Instead of `axes`: letters of the layout. Wins over it.", "HW"),
-            Argument("fill_value", Kind.FLOATS, "What stands there: one value or one a channel.", (0.0,), True),
+            Argument("axes", Kind.INTS, "Axes of `anchor` and `shape`; by default all except the channels.", (1, 0)),
+            Argument("axis_names", Kind.STRING, "Axes as letters of the layout; overrides `axes`.", "HW"),
+            Argument("fill_value", Kind.FLOATS, "Value of the regions: one, or one per channel.", (0.0,), True),
             Argument("normalized", Kind.BOOL, f"`anchor` and `shape` are {_NORMALIZED}.", False),
             Argument("normalized_anchor", Kind.BOOL, f"`anchor` is {_NORMALIZED}.", False),
             Argument("normalized_shape", Kind.BOOL, f"`shape` is {_NORMALIZED}.", False),
-            Argument("centered_anchor", Kind.BOOL, "`anchor` is the regions' centre.", False),
+            Argument("centered_anchor", Kind.BOOL, "`anchor` is the centre of the regions.", False),
         ),
         devices=("cpu", "gpu"),
     )
@@ -66,14 +66,14 @@ def _axes(arguments: Arguments, layout: str, ndim: int) -> list[int]:
 
 @dataclass(frozen=True)
 class _Regions:
-    """Regions of a batch, by the arguments; computed in float32, as DALI does.
+    """Regions of a batch, computed in float32 as in DALI.
 
     Attributes:
-        arguments: of the batch.
-        layout: of the samples.
-        anchor: a vector a sample, or nothing.
-        shape: a vector a sample.
-        fill: a vector a sample.
+        arguments: arguments of the batch.
+        layout: layout of the samples.
+        anchor: starts of the regions of each sample, possibly empty.
+        shape: extents of the regions of each sample.
+        fill: fill values of each sample.
         normalized: whether anchor and shape are fractions.
     """
 
@@ -85,28 +85,28 @@ class _Regions:
     normalized: tuple[bool, bool]
 
     @classmethod
-    def of(cls, arguments: Arguments, layout: str) -> _Regions:
-        """Read the arguments of a batch.
+    def from_arguments(cls, arguments: Arguments, layout: str) -> _Regions:
+        """Return the regions of a batch.
 
         Raises:
-            ArgumentValueError: for arguments that don't go together.
+            ArgumentValueError: Arguments exclude each other.
         """
-        parts = ("normalized_anchor", "normalized_shape")
-        if arguments.given("normalized") and any(arguments.given(name) for name in parts):
-            raise ArgumentValueError(f"argument 'normalized' can't be used together with {' or '.join(parts)}")
+        specific = ("normalized_anchor", "normalized_shape")
+        if arguments.given("normalized") and any(arguments.given(name) for name in specific):
+            raise ArgumentValueError(f"argument 'normalized' can't be used together with {' or '.join(specific)}")
         both = arguments.constant("normalized")
         anchor, shape, fill = (arguments.rows(name, np.float32) for name in ("anchor", "shape", "fill_value"))
         assert anchor is not None
         assert shape is not None
         assert fill is not None
-        normalized = (both or arguments.constant(parts[0]), both or arguments.constant(parts[1]))
+        normalized = (both or arguments.constant(specific[0]), both or arguments.constant(specific[1]))
         return cls(arguments, layout, anchor, shape, fill, normalized)
 
-    def place(self, sample: int, extents: Sequence[int]) -> npt.NDArray[np.int64]:
-        """Return the regions of a sample inside it, (R, 2, ndim): begin and end along each dimension.
+    def locate(self, sample: int, extents: Sequence[int]) -> npt.NDArray[np.int64]:
+        """Return start and end of the regions of a sample, limited to the sample, (R, 2, ndim).
 
         Raises:
-            ArgumentValueError: when anchors and shapes are not as many, or no multiple of the axes.
+            ArgumentValueError: Anchor and shape differ in length, or their length isn't a multiple of the axes.
         """
         axes = _axes(self.arguments, self.layout, len(extents))
         anchor, shape = self.anchor[sample], self.shape[sample]
@@ -114,8 +114,8 @@ class _Regions:
             anchor = np.zeros_like(shape)
         if len(anchor) != len(shape) or (len(shape) and (not axes or len(shape) % len(axes))):
             raise ArgumentValueError(
-                f"'anchor' has {len(anchor)} values and 'shape' {len(shape)}: both need one for each of the axes {axes}"
-                ", once for every region"
+                f"'anchor' has {len(anchor)} values and 'shape' {len(shape)}, but both need one for each of the axes "
+                f"{axes}, once for every region"
             )
         regions = np.empty((len(shape) // max(1, len(axes)), 2, len(extents)), np.int64)
         regions[:, 0], regions[:, 1] = 0, extents
@@ -126,16 +126,16 @@ class _Regions:
             size = size * limits if self.normalized[1] else size
             if self.arguments.constant("centered_anchor"):
                 begin = begin - size / np.float32(2)
-            # np.clip takes three times as long
+            # np.clip would take three times as long
             regions[:, 0, axes] = np.minimum(np.maximum(np.floor(begin), 0), limits)
             regions[:, 1, axes] = np.minimum(np.maximum(np.floor(begin + size), 0), limits)
         return regions
 
     def colour(self, sample: int, extents: Sequence[int]) -> Array:
-        """Return the fill values of a sample, one or one a channel.
+        """Return the fill values of a sample: one, or one per channel.
 
         Raises:
-            ArgumentValueError: for another number, or without channels in the layout.
+            ArgumentValueError: There is another number of values, or the layout has no channels.
         """
         fill = self.fill[sample]
         if len(fill) != 1:
@@ -149,11 +149,11 @@ class _Regions:
 
 @implements(ERASE, "cpu")
 class EraseCpu(SampleOperator[_Regions]):
-    """Copies, then fills."""
+    """Copies the sample, then fills the regions."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Regions, Sequence[OutputSpec]]:
         (data,) = inputs
-        regions = _Regions.of(batch.arguments(self.node), data.layout)
+        regions = _Regions.from_arguments(batch.arguments(self.node), data.layout)
         return regions, [describe(data.layout, known_extents(batch, self.node, inputs), data.dtype)]
 
     def run(self, state: _Regions, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
@@ -165,7 +165,7 @@ class EraseCpu(SampleOperator[_Regions]):
         fill = convert(fill_in_units(values, data.dtype), data.dtype)
         if len(fill) > 1:
             fill = fill.reshape([-1 if letter == "C" else 1 for letter in state.layout])
-        for begin, end in state.place(sample, data.shape).tolist():
+        for begin, end in state.locate(sample, data.shape).tolist():
             inside = tuple([slice(first, last) for first, last in zip(begin, end, strict=True)])
             if len(fill) > 1:
                 out[inside] = np.broadcast_to(fill, data.shape)[inside]
@@ -176,15 +176,15 @@ class EraseCpu(SampleOperator[_Regions]):
 
 @implements(ERASE, "gpu")
 class EraseGpu(GpuOperator):
-    """One launch a batch."""
+    """One launch per batch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         source = samples_of(data)
         layout = data.layout()
-        state = _Regions.of(batch.arguments(self.node), layout)
+        state = _Regions.from_arguments(batch.arguments(self.node), layout)
         shapes = source.shapes.tolist()
-        regions = [state.place(sample, shape) for sample, shape in enumerate(shapes)]
+        regions = [state.locate(sample, shape) for sample, shape in enumerate(shapes)]
         colours = [state.colour(sample, shape) for sample, shape in enumerate(shapes)]
         length = max(len(colour) for colour in colours)
         axis = layout.index("C") if length > 1 else None
@@ -192,6 +192,6 @@ class EraseGpu(GpuOperator):
         fill = np.zeros((len(colours), width))
         for row, colour in zip(fill, colours, strict=True):
             row[: len(colour) if len(colour) > 1 else None] = colour
-        made, target = allocate(source.shapes, source.dtype, layout)
+        output, target = allocate(source.shapes, source.dtype, layout)
         erase(self.kernels, batch.stream, source, target, regions, fill_in_units(fill, source.dtype), axis)
-        return [made]
+        return [output]

@@ -1,4 +1,4 @@
-"""Gaussian blur of pictures, volumes and sequences."""
+"""Blurs images, volumes and sequences with a Gaussian filter."""
 
 from __future__ import annotations
 
@@ -24,21 +24,23 @@ from pipeline.types import FLOAT, to_numpy_type
 
 __all__ = ["GAUSSIAN_BLUR"]
 
-_MOST_AXES = 3
+_MAX_AXES = 3
 
 GAUSSIAN_BLUR = register(
     OperatorSchema(
         name="gaussian_blur",
-        doc="""Blurs with a Gaussian filter along every axis but frames and channels; borders are reflected.
+        doc="""Blurs with a Gaussian filter along all axes except frames and channels. Borders are reflected.
 
-With `sigma` alone the window reaches ceil(3 * sigma) to either side; with `window_size` alone sigma is
-(radius - 1) * 0.3 + 0.8 for a radius of (window_size - 1) / 2.""",
-        inputs=(Input("data", "Samples with channels first, last or nowhere; without a layout all axes are blurred."),),
+If only `sigma` is set, the radius of the window is ceil(3 * sigma). If only `window_size` is set, sigma is
+(radius - 1) * 0.3 + 0.8 with a radius of (window_size - 1) / 2.""",
+        inputs=(Input("data", "Samples with channels first, last or absent; without a layout all axes are blurred."),),
         arguments=(
             Argument(
-                "sigma", Kind.FLOATS, "Standard deviation, in pixels; one for all axes or one each.", (0.0,), True
+                "sigma", Kind.FLOATS, "Standard deviation in pixels: one for all axes or one per axis.", (0.0,), True
             ),
-            Argument("window_size", Kind.INTS, "Odd width of the filter; one for all axes or one each.", (0,), True),
+            Argument(
+                "window_size", Kind.INTS, "Odd width of the window: one for all axes or one per axis.", (0,), True
+            ),
             Argument("dtype", Kind.DTYPE, "Dtype of the output: FLOAT, or None for the input's."),
         ),
         devices=("cpu", "gpu"),
@@ -48,26 +50,26 @@ With `sigma` alone the window reaches ceil(3 * sigma) to either side; with `wind
 
 @dataclass(frozen=True)
 class _Axes:
-    """Which dimensions are blurred.
+    """Dimensions to blur.
 
     Attributes:
-        outer: how many dimensions come before them: frames, and channels where they come first.
-        blurred: how many there are; at most the channels follow.
+        outer: number of dimensions before them: frames, and channels if they come first.
+        blurred: number of dimensions to blur. Only channels may follow.
     """
 
     outer: int
     blurred: int
 
     @classmethod
-    def of(cls, layout: str, ndim: int) -> _Axes:
+    def from_layout(cls, layout: str, ndim: int) -> _Axes:
         if not layout:
-            if not 0 < ndim <= _MOST_AXES:
+            if not 0 < ndim <= _MAX_AXES:
                 raise ArgumentValueError(
-                    f"samples of {ndim} dimensions need a layout; without one, only 1 to 3 dimensions can be blurred"
+                    f"samples of {ndim} dimensions need a layout; without it, only 1 to 3 dimensions can be blurred"
                 )
             return cls(0, ndim)
         axes = [index for index, letter in enumerate(layout) if letter not in "FC"]
-        if not 0 < len(axes) <= _MOST_AXES:
+        if not 0 < len(axes) <= _MAX_AXES:
             raise ArgumentValueError(
                 f"the layout {layout!r} has {len(axes)} dimensions to blur, but only 1 to 3 are supported"
             )
@@ -78,28 +80,28 @@ class _Axes:
         return cls(first, len(axes))
 
     def windows(self, arguments: Arguments, size: int) -> list[list[Array] | ArgumentValueError]:
-        """Return the weights for each axis of each sample, or why there are none."""
+        """Return the weights for each axis of each sample, or the error if the arguments of the sample are invalid."""
         sigmas, sizes = arguments.vectors("sigma", self.blurred), arguments.vectors("window_size", self.blurred)
         assert sigmas is not None
         assert sizes is not None
-        made: list[list[Array] | ArgumentValueError] = []
+        windows: list[list[Array] | ArgumentValueError] = []
         for sample in range(size):
             pairs = zip(sigmas[sample].tolist(), sizes[sample].tolist(), strict=True)
             try:
-                made.append([gaussian_window(sigma, int(width)) for sigma, width in pairs])
+                windows.append([gaussian_window(sigma, int(width)) for sigma, width in pairs])
             except ValueError as error:
-                made.append(ArgumentValueError(str(error)))
-        return made
+                windows.append(ArgumentValueError(str(error)))
+        return windows
 
 
 def _output_dtype(node: GraphNode, source: np.dtype[Any]) -> np.dtype[Any]:
-    wanted = node.argument("dtype")
+    dtype = node.argument("dtype")
     if source == np.bool_:
         raise ArgumentValueError("samples of BOOL can't be blurred; use fn.cast")
-    if wanted is None or wanted == FLOAT:
-        return source if wanted is None else np.dtype(np.float32)
-    if to_numpy_type(wanted) != source:
-        raise ArgumentValueError(f"argument 'dtype' must be FLOAT or the input's dtype, {source}, not {wanted!r}")
+    if dtype is None or dtype == FLOAT:
+        return source if dtype is None else np.dtype(np.float32)
+    if to_numpy_type(dtype) != source:
+        raise ArgumentValueError(f"argument 'dtype' must be FLOAT or the input's dtype, {source}, not {dtype!r}")
     return source
 
 
@@ -111,12 +113,12 @@ class _State:
 
 @implements(GAUSSIAN_BLUR, "cpu")
 class GaussianBlurCpu(SampleOperator[_State]):
-    """OpenCV's separable filter, a frame at a time."""
+    """Runs OpenCV's separable filter, one frame at a time."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
-        axes = _Axes.of(data.layout, len(known) if known is not None else len(data.layout))
+        axes = _Axes.from_layout(data.layout, len(known) if known is not None else len(data.layout))
         dtype = None if data.dtype is None else _output_dtype(self.node, data.dtype)
         windows = axes.windows(batch.arguments(self.node), batch.size)
         return _State(axes, windows), [describe(data.layout, known, dtype)]
@@ -137,20 +139,20 @@ class GaussianBlurCpu(SampleOperator[_State]):
 
 @implements(GAUSSIAN_BLUR, "gpu")
 class GaussianBlurGpu(GpuOperator):
-    """One launch a batch for each axis."""
+    """One launch per batch and axis."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
         source = samples_of(data)
-        axes = _Axes.of(data.layout(), data.ndim)
+        axes = _Axes.from_layout(data.layout(), data.ndim)
         dtype = _output_dtype(self.node, source.dtype)
         windows: list[list[Array]] = []
         failures: list[tuple[int, PipelineError]] = []
-        for sample, made in enumerate(axes.windows(batch.arguments(self.node), batch.size)):
-            if isinstance(made, ArgumentValueError):
-                failures.append((sample, made))
+        for sample, weights in enumerate(axes.windows(batch.arguments(self.node), batch.size)):
+            if isinstance(weights, ArgumentValueError):
+                failures.append((sample, weights))
             else:
-                windows.append(made)
+                windows.append(weights)
         fail(failures)
         output, target = allocate(source.shapes, dtype, data.layout())
         blur_axes(self.kernels, batch.stream, source, target, first=axes.outer, windows=windows)

@@ -1,4 +1,4 @@
-"""What JPEG compression does to pictures."""
+"""Distorts images as JPEG compression does."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _LAYOUTS = ("HWC", "FHWC")
 JPEG_COMPRESSION_DISTORTION = register(
     OperatorSchema(
         name="jpeg_compression_distortion",
-        doc="Compresses images as JPEG, with half the chroma's resolution, and decompresses them.",
-        inputs=(Input("data", "RGB images, uint8, or sequences of them: HWC or FHWC."),),
-        arguments=(Argument("quality", Kind.INT, "From 1 to 100; other values count as these.", 50, per_sample=True),),
+        doc="Compresses images as JPEG with 4:2:0 chroma subsampling, and decompresses them.",
+        inputs=(Input("data", "UINT8 RGB images or sequences, HWC or FHWC."),),
+        arguments=(Argument("quality", Kind.INT, "JPEG quality; clamped to 1 to 100.", 50, per_sample=True),),
         devices=("cpu", "gpu"),
     )
 )
@@ -64,28 +64,28 @@ class JpegDistortionCpu(SampleOperator[list[int]]):
     def run(self, state: list[int], sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         (data,) = inputs
         _check(data.dtype, data.shape[-1])
-        made = np.empty(data.shape, np.uint8) if out is None else out
+        output = np.empty(data.shape, np.uint8) if out is None else out
         for index in np.ndindex(*data.shape[:-3]):
-            _distort(data[index], state[sample], made[index])
-        return made
+            _distort(data[index], state[sample], output[index])
+        return output
 
 
-def _distort(picture: Array, quality: int, out: Array) -> None:
-    if not picture.size:
+def _distort(image: Array, quality: int, out: Array) -> None:
+    if not image.size:
         return
     options = [
         *(cv2.IMWRITE_JPEG_QUALITY, quality),
         *(cv2.IMWRITE_JPEG_SAMPLING_FACTOR, cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420),
     ]
-    _, encoded = cv2.imencode(".jpg", cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), options)
+    _, encoded = cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)
     decoded = cv2.imdecode(encoded, cv2.IMREAD_COLOR)
-    assert decoded is not None  # it was encoded just now
+    assert decoded is not None  # it was just encoded
     cv2.cvtColor(decoded, cv2.COLOR_BGR2RGB, dst=out)
 
 
 @implements(JPEG_COMPRESSION_DISTORTION, "gpu")
 class JpegDistortionGpu(GpuOperator):
-    """Two launches a batch, which make the same pixels."""
+    """Two launches per batch, which compute the same pixels as the CPU."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
@@ -93,9 +93,9 @@ class JpegDistortionGpu(GpuOperator):
         source = samples_of(data)
         for channels in set(source.shapes[:, -1].tolist()):
             _check(source.dtype, channels)
-        made, target = allocate(source.shapes, source.dtype, layout)
-        pictures, owners = frames(source, len(layout) - 3)
+        output, target = allocate(source.shapes, source.dtype, layout)
+        images, owners = frames(source, len(layout) - 3)
         results, _ = frames(target, len(layout) - 3)
         quality = _qualities(self.node, batch)[owners]
-        distort_as_jpeg(self.kernels, batch.stream, pictures, results, quality)
-        return [made]
+        distort_as_jpeg(self.kernels, batch.stream, images, results, quality)
+        return [output]

@@ -1,4 +1,4 @@
-"""Noise: Gaussian, salt and pepper, shot."""
+"""Adds Gaussian, shot, and salt-and-pepper noise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _INPUT = Input("data", "Samples of any shape: integers or FLOAT. The output has 
 GAUSSIAN = register(
     OperatorSchema(
         name="noise.gaussian",
-        doc="Adds numbers of a normal distribution, another one to each value.",
+        doc="Adds an independent, normally distributed random number to each value.",
         inputs=(_INPUT,),
         arguments=(
             Argument("mean", Kind.FLOAT, "Mean of the distribution.", 0.0, per_sample=True),
@@ -44,10 +44,10 @@ GAUSSIAN = register(
 SHOT = register(
     OperatorSchema(
         name="noise.shot",
-        doc="Replaces each value by factor * a Poisson distribution of mean value / factor, as if events were counted.",
+        doc="Replaces each value by factor * Poisson(value / factor), like a detector that counts events.",
         inputs=(_INPUT,),
         arguments=(
-            Argument("factor", Kind.FLOAT, "What an event adds; 0 leaves samples as they are.", 20.0, per_sample=True),
+            Argument("factor", Kind.FLOAT, "Value of one event; 0 doesn't change samples.", 20.0, per_sample=True),
         ),
         devices=("cpu", "gpu"),
     )
@@ -55,17 +55,28 @@ SHOT = register(
 SALT_AND_PEPPER = register(
     OperatorSchema(
         name="noise.salt_and_pepper",
-        doc="Replaces some values by the value of salt or that of pepper.",
+        doc="Replaces randomly chosen values by the value of salt or of pepper.",
         inputs=(_INPUT,),
         arguments=(
-            Argument("prob", Kind.FLOAT, "Probability of a value to be replaced.", 0.05, per_sample=True),
-            Argument("salt_vs_pepper", Kind.FLOAT, "Probability of a replaced one to be salt.", 0.5, per_sample=True),
-            Argument("salt_val", Kind.FLOAT, "Salt; by default the dtype's largest value, or 1.0.", per_sample=True),
-            Argument("pepper_val", Kind.FLOAT, "Pepper; by default the smallest value, or -1.0.", per_sample=True),
+            Argument("prob", Kind.FLOAT, "Probability that a value is replaced.", 0.05, per_sample=True),
+            Argument("salt_vs_pepper", Kind.FLOAT, "Probability that a replaced value is salt.", 0.5, per_sample=True),
+            Argument(
+                "salt_val",
+                Kind.FLOAT,
+                "Value of salt; by default the dtype's largest, or 1.0 for FLOAT.",
+                per_sample=True,
+            ),
+            Argument(
+                "pepper_val",
+                Kind.FLOAT,
+                "Value of pepper; by default the dtype's smallest, or -1.0 for FLOAT.",
+                per_sample=True,
+            ),
             Argument(
                 "per_channel",
                 Kind.BOOL,
-                "Replace channels of a pixel independently. Otherwise the layout names C; without one it comes last.",
+                "Replace the channels of a pixel independently. Otherwise the layout must have C; without a layout, C "
+                "is the last dimension.",
                 False,
             ),
         ),
@@ -82,13 +93,15 @@ def _values(arguments: Arguments, name: str) -> Array:
 
 @dataclass(frozen=True)
 class _State:
-    """What a batch needs; arrays of (batch,).
+    """Resolved arguments of a batch, as arrays of (batch,).
 
     Attributes:
-        seeds: of the samples' generators.
+        seeds: seeds of the samples' generators.
         first: mean, factor, or probability of salt.
-        second: standard deviation, or probability of either.
-        channel_axis: dimension whose values share their fate; may be -1, for the last one.
+        second: standard deviation, or probability of salt or pepper.
+        salt: values of salt; None for the default.
+        pepper: values of pepper; None for the default.
+        channel_axis: dimension whose values are replaced together; -1 is the last one.
     """
 
     seeds: Array
@@ -99,9 +112,9 @@ class _State:
     channel_axis: int | None = None
 
     @classmethod
-    def of(cls, node: GraphNode, batch: Batch, layout: str) -> _State:
+    def from_batch(cls, node: GraphNode, batch: Batch, layout: str) -> _State:
         arguments = batch.arguments(node)
-        # A number a sample: a sample's noise depends neither on threads nor on the size of the batch.
+        # One seed per sample, so that its noise depends neither on threads nor on the size of the batch.
         seeds = batch.generator(node).integers(0, 1 << 64, batch.size, np.uint64)
         if node.operator == "noise.gaussian":
             return cls(seeds, _values(arguments, "mean"), _values(arguments, "stddev"))
@@ -120,15 +133,15 @@ class _State:
         return cls(seeds, either * ratio, either, salt, pepper, axis)
 
     def axis(self, ndim: int) -> int | None:
-        """Return the dimension whose values share their fate; samples without dimensions have none."""
+        """Return the dimension whose values are replaced together; None for samples without dimensions."""
         return None if self.channel_axis is None or not ndim else self.channel_axis % ndim
 
     def salt_of(self, dtype: np.dtype[Any]) -> Array:
-        """Return salt, (batch,), in a dtype."""
+        """Return the values of salt in a dtype, (batch,)."""
         return self._converted(self.salt, 1.0 if dtype.kind == "f" else np.iinfo(dtype).max, dtype)
 
     def pepper_of(self, dtype: np.dtype[Any]) -> Array:
-        """Return pepper, (batch,), in a dtype."""
+        """Return the values of pepper in a dtype, (batch,)."""
         return self._converted(self.pepper, -1.0 if dtype.kind == "f" else np.iinfo(dtype).min, dtype)
 
     def _converted(self, values: Array | None, default: float, dtype: np.dtype[Any]) -> Array:
@@ -138,12 +151,12 @@ class _State:
 
 
 class _NoiseCpu(SampleOperator[_State]):
-    """Draws each sample's noise with a generator of its own."""
+    """Draws the noise of each sample with a separate generator."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
-        state = _State.of(self.node, batch, data.layout)
+        state = _State.from_batch(self.node, batch, data.layout)
         return state, [describe(data.layout, known, data.dtype)]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
@@ -156,12 +169,12 @@ class _NoiseCpu(SampleOperator[_State]):
 
     @abstractmethod
     def draw(self, state: _State, sample: int, data: Array, generator: np.random.Generator, out: Array) -> Array:
-        """Write a sample with its noise to `out`."""
+        """Write a sample with noise to `out`."""
 
 
 @implements(GAUSSIAN, "cpu")
 class GaussianNoiseCpu(_NoiseCpu):
-    """Adds a normal distribution."""
+    """Adds normally distributed numbers."""
 
     def draw(self, state: _State, sample: int, data: Array, generator: np.random.Generator, out: Array) -> Array:
         return gaussian_noise(data, generator, float(state.first[sample]), float(state.second[sample]), out)
@@ -198,14 +211,14 @@ _KINDS = {
 @implements(SHOT, "gpu")
 @implements(SALT_AND_PEPPER, "gpu")
 class NoiseGpu(GpuOperator):
-    """One launch a batch."""
+    """One launch per batch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
         source = samples_of(data)
         check_samples(source.dtype, _DTYPES)
-        state = _State.of(self.node, batch, data.layout())
-        made, target = allocate(source.shapes, source.dtype, data.layout())
+        state = _State.from_batch(self.node, batch, data.layout())
+        output, target = allocate(source.shapes, source.dtype, data.layout())
         add_noise(
             self.kernels,
             batch.stream,
@@ -219,4 +232,4 @@ class NoiseGpu(GpuOperator):
             pepper=state.pepper_of(source.dtype),
             channel_axis=state.axis(data.ndim),
         )
-        return [made]
+        return [output]

@@ -1,1 +1,1 @@
-"""Operators that move pixels: crop, resize, rotate and related ones."""
+"""Operators that move pixels, such as crop, resize and rotate."""

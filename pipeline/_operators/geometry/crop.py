@@ -19,12 +19,12 @@ from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operators.geometry.crop_arguments import CROP_ARGUMENTS, CropWindows
 from pipeline._operators.geometry.windows import (
     POLICIES,
+    canonical_policy,
+    check_fill_values,
     cut,
     cut_batch,
     fill_argument,
-    fill_values,
     policy_argument,
-    policy_of,
 )
 from pipeline.tensors.cpu import Array
 
@@ -39,7 +39,7 @@ CROP = register(
             *CROP_ARGUMENTS,
             policy_argument(POLICIES),
             fill_argument(),
-            *dtype_arguments("Dtype of the output; by default the input's. Floats become integers toward zero."),
+            *dtype_arguments("Dtype of the output; by default the input's. Floats are truncated to integers."),
         ),
         devices=("cpu", "gpu"),
     )
@@ -57,14 +57,14 @@ class _State:
 
 @implements(CROP, "cpu")
 class CropCpu(SampleOperator[_State]):
-    """A view of the sample where the window lies inside and nothing is converted."""
+    """Returns a view of the sample if the window lies inside and no conversion is needed."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         arguments = batch.arguments(self.node)
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(inputs[0].layout, None if known is None else len(known), CROP_LAYOUTS)
         windows = CropWindows(arguments, batch.size, layout)
-        policy = policy_of(arguments.constant("out_of_bounds_policy"))
+        policy = canonical_policy(arguments.constant("out_of_bounds_policy"))
         dtype = output_dtype(self.node)
         state = _State(windows, policy, arguments.constant("fill_values"), layout.index("C"), dtype)
         extents = None if policy == "trim_to_shape" else windows.extents(known)
@@ -72,13 +72,13 @@ class CropCpu(SampleOperator[_State]):
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         image = inputs[0]
-        start, extent = state.windows.place(sample, image.shape)
+        start, extent = state.windows.locate(sample, image.shape)
         return cut(
             image,
             start,
             extent,
             policy=state.policy,
-            fill=fill_values(state.fill, image.shape[state.channel_axis]),
+            fill=check_fill_values(state.fill, image.shape[state.channel_axis]),
             channel_axis=state.channel_axis,
             dtype=state.dtype,
             out=out,
@@ -87,7 +87,7 @@ class CropCpu(SampleOperator[_State]):
 
 @implements(CROP, "gpu")
 class CropGpu(GpuOperator):
-    """One launch a batch."""
+    """One launch per batch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
@@ -97,16 +97,16 @@ class CropGpu(GpuOperator):
         shapes = shape_table(data)
         channel_axis = layout.index("C")
         for channels in set(shapes[:, channel_axis].tolist()):
-            fill_values(arguments.constant("fill_values"), channels)
-        placed = [windows.place(sample, shape) for sample, shape in enumerate(shapes.tolist())]
+            check_fill_values(arguments.constant("fill_values"), channels)
+        bounds = [windows.locate(sample, shape) for sample, shape in enumerate(shapes.tolist())]
         return [
             cut_batch(
                 self.kernels,
                 batch.stream,
                 data,
-                np.array([start for start, _ in placed], np.int64),
-                np.array([extent for _, extent in placed], np.int64),
-                policy=policy_of(arguments.constant("out_of_bounds_policy")),
+                np.array([start for start, _ in bounds], np.int64),
+                np.array([extent for _, extent in bounds], np.int64),
+                policy=canonical_policy(arguments.constant("out_of_bounds_policy")),
                 fill=arguments.constant("fill_values"),
                 channel_axis=channel_axis,
                 dtype=output_dtype(self.node),

@@ -1,4 +1,4 @@
-"""The arguments that say which window an operator crops: declared, resolved and checked once for all of them."""
+"""Arguments that define the window to crop, and their resolution for all operators that crop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CROP_ARGUMENTS = (
     Argument(
         "crop",
         Kind.FLOATS,
-        "Extents of the window in pixels: (height, width) or (depth, height, width); 0 keeps the whole axis.",
+        "Extents of the window in pixels: (height, width) or (depth, height, width). 0 means the whole axis.",
         per_sample=True,
     ),
     Argument("crop_d", Kind.FLOAT, "Depth of the window in voxels; needs crop_h and crop_w.", 0.0, per_sample=True),
@@ -27,16 +27,20 @@ CROP_ARGUMENTS = (
     Argument(
         "crop_pos_x",
         Kind.FLOAT,
-        "Where the window lies horizontally, from 0 (left) to 1 (right): it begins at crop_pos_x * (W - crop_w).",
+        "Horizontal position of the window, from 0 (left) to 1 (right): it starts at crop_pos_x * (W - crop_w).",
         0.5,
         per_sample=True,
     ),
-    Argument("crop_pos_y", Kind.FLOAT, "The same vertically, from 0 (top) to 1 (bottom).", 0.5, per_sample=True),
-    Argument("crop_pos_z", Kind.FLOAT, "The same along the depth, from 0 (front) to 1 (back).", 0.5, per_sample=True),
+    Argument(
+        "crop_pos_y", Kind.FLOAT, "Vertical position of the window, from 0 (top) to 1 (bottom).", 0.5, per_sample=True
+    ),
+    Argument(
+        "crop_pos_z", Kind.FLOAT, "Position of the window in depth, from 0 (front) to 1 (back).", 0.5, per_sample=True
+    ),
     Argument(
         "rounding",
         Kind.STRING,
-        "How the first pixel of the window is rounded: 'round' to nearest, halves away from zero, or 'truncate'.",
+        "Rounding of the first pixel of the window: 'round' to nearest, halves away from zero, or 'truncate'.",
         "round",
         choices=("round", "truncate"),
     ),
@@ -50,38 +54,38 @@ class CropWindows:
     """The windows of a batch, by the arguments of `CROP_ARGUMENTS`.
 
     Args:
-        arguments: of the operator for this batch.
+        arguments: arguments of the operator for this batch.
         batch_size: number of samples.
-        layout: of the samples; contains H and W.
+        layout: layout of the samples; contains H and W.
 
     Raises:
-        ArgumentValueError: for arguments that don't go together, or positions outside 0 to 1.
+        ArgumentValueError: Arguments exclude each other, or a position isn't between 0 and 1.
     """
 
     def __init__(self, arguments: Arguments, batch_size: int, layout: str) -> None:
         self._axes = [(layout.index(letter), column) for column, letter in enumerate(_LETTERS) if letter in layout]
         sizes = _sizes(arguments, batch_size)
-        #: By sample and letter of `_LETTERS`; 0 keeps the whole axis.
+        #: By sample and letter of `_LETTERS`; 0 means the whole axis.
         self._sizes: list[list[int]] = np.maximum(np.trunc(sizes), 0).astype(np.int64).tolist()
         self._positions = _positions(arguments, batch_size)
         #: Whether every window is its whole sample.
         self.whole = not sizes.any()
         self._truncate = arguments.constant("rounding") == "truncate"
 
-    def place(self, sample: int, shape: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Return where a sample's window begins and its extents, along all axes. It may leave the sample."""
+    def locate(self, sample: int, shape: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return start and extents of a sample's window, along all axes. The window may exceed the sample."""
         start, extent = [0] * len(shape), list(shape)
         sizes, positions = self._sizes[sample], self._positions[sample]
         for axis, column in self._axes:
             if size := sizes[column]:
-                # A product of two float32 is exact in float64; DALI rounds it to float32, which decides ties.
+                # A product of two float32 is exact in float64. DALI rounds it to float32, which decides ties.
                 first = float(np.float32(positions[column] * (shape[axis] - size)))
                 start[axis] = int(first) if self._truncate else round_half_away(first)
                 extent[axis] = size
         return start, extent
 
     def extents(self, known: Extents | None) -> Extents | None:
-        """Return what is known of the windows' extents, given what is known of the samples'."""
+        """Return the known extents of the windows, given the known extents of the samples."""
         if known is None:
             return None
         result = list(known)
@@ -101,7 +105,7 @@ def _sizes(arguments: Arguments, batch_size: int) -> np.ndarray:
         crop = arguments.vectors("crop")
         if crop is None or crop.shape[1] not in (2, 3):
             count = 0 if crop is None else crop.shape[1]
-            raise ArgumentValueError(f"argument 'crop' needs 2 or 3 values (height and width), but has {count}")
+            raise ArgumentValueError(f"argument 'crop' needs 2 or 3 values ([depth,] height, width), but has {count}")
         sizes[:, 3 - crop.shape[1] :] = crop
     elif by_axis:
         for name in ("crop_h", "crop_w"):
@@ -113,7 +117,7 @@ def _sizes(arguments: Arguments, batch_size: int) -> np.ndarray:
                 sizes[:, column] = values
     if not np.isfinite(sizes).all():
         sample = int(np.argmax(~np.isfinite(sizes).all(axis=1)))
-        raise ArgumentValueError(f"the size of the window isn't a number for sample {sample}: {sizes[sample].tolist()}")
+        raise ArgumentValueError(f"the size of the window isn't finite for sample {sample}: {sizes[sample].tolist()}")
     return sizes
 
 

@@ -1,4 +1,4 @@
-"""Mirrors pictures, volumes and sequences."""
+"""Mirrors images, volumes and sequences."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["FLIP"]
 FLIP = register(
     OperatorSchema(
         name="flip",
-        doc="Mirrors samples along chosen dimensions.",
+        doc="Mirrors samples along the chosen dimensions.",
         inputs=(Input("data", f"Images, of one of the layouts {', '.join(FLIP_LAYOUTS)}; HWC without a layout."),),
         arguments=(
             Argument("horizontal", Kind.INT, "Nonzero swaps left and right.", 1, per_sample=True),
@@ -37,13 +37,13 @@ FLIP = register(
 )
 
 _ARGUMENTS = {"H": "vertical", "W": "horizontal", "D": "depthwise"}
-# OpenCV's code by (vertical, horizontal).
+# OpenCV's flip codes by (vertical, horizontal).
 _OPENCV = {(True, False): 0, (False, True): 1, (True, True): -1}
 _OPENCV_TYPES = (np.uint8, np.uint16, np.int16, np.int32, np.float32, np.float64)
 
 
 def _flips(arguments: Arguments, batch_size: int, layout: str) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return which axes of which samples run backwards, (N, ndim)."""
+    """Return a mask of the flipped axes of each sample, (N, ndim)."""
     flips = np.zeros((batch_size, len(layout)), np.bool_)
     for letter, name in _ARGUMENTS.items():
         if letter in layout:
@@ -62,7 +62,7 @@ class _State:
 
 @implements(FLIP, "cpu")
 class FlipCpu(SampleOperator[_State]):
-    """Hands samples on where nothing is flipped."""
+    """Passes a sample on if no axis is flipped."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         (data,) = inputs
@@ -84,20 +84,20 @@ class FlipCpu(SampleOperator[_State]):
         if state.opencv and data.flags.c_contiguous and data.dtype in _OPENCV_TYPES and 0 < data.shape[2] <= 4:
             cv2.flip(data, _OPENCV[flips[0], flips[1]], dst=out)
         else:
-            np.copyto(out, data[tuple([slice(None, None, -1 if backwards else 1) for backwards in flips])])
+            np.copyto(out, data[tuple([slice(None, None, -1 if flip else 1) for flip in flips])])
         return out
 
 
 @implements(FLIP, "gpu")
 class FlipGpu(GpuOperator):
-    """One launch a batch."""
+    """One launch per batch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         layout = choose_layout(data.layout(), data.ndim, FLIP_LAYOUTS)
         flips = _flips(batch.arguments(self.node), batch.size, layout)
         source = samples_of(data)
-        made, target = allocate(source.shapes, source.dtype, layout)
+        output, target = allocate(source.shapes, source.dtype, layout)
         start, step = np.where(flips, source.shapes - 1, 0), np.where(flips, -1, 1)
         strided_copy(self.kernels, batch.stream, source, target, start=start, step=step)
-        return [made]
+        return [output]

@@ -1,4 +1,4 @@
-"""The normalisation of crop_mirror_normalize: declared and resolved once for CPU and GPU."""
+"""Normalisation arguments of `crop_mirror_normalize`, and their resolution for CPU and GPU."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pipeline.tensors.cpu import Array
 __all__ = ["NORMALIZATION_ARGUMENTS", "for_channels", "gains_and_offsets", "padded_channels"]
 
 NORMALIZATION_ARGUMENTS = (
-    Argument("mean", Kind.FLOATS, "Subtracted from pixels: one value, or one a channel.", (0.0,), per_sample=True),
-    Argument("std", Kind.FLOATS, "Divides what is left: one value, or one a channel.", (1.0,), per_sample=True),
+    Argument("mean", Kind.FLOATS, "Subtracted from pixels: one value, or one per channel.", (0.0,), per_sample=True),
+    Argument("std", Kind.FLOATS, "Divides the difference: one value, or one per channel.", (1.0,), per_sample=True),
     Argument("scale", Kind.FLOAT, "Multiplies the result: (pixel - mean) / std * scale + shift.", 1.0),
     Argument("shift", Kind.FLOAT, "Added to the result.", 0.0),
-    Argument("pad_output", Kind.BOOL, "Add channels up to the next power of two; they hold fill values.", False),
+    Argument("pad_output", Kind.BOOL, "Add channels of fill values, up to the next power of two.", False),
 )
 
 
 def gains_and_offsets(arguments: Arguments) -> tuple[Array, Array]:
-    """Return the normalisation as pixel * gain + offset, of shape (batch, 1) or (batch, channels) each.
+    """Return gain and offset of the normalisation ``pixel * gain + offset``, (batch, 1) or (batch, channels) each.
 
     Raises:
-        ArgumentValueError: when a standard deviation is 0, or mean and std have different numbers of channels.
+        ArgumentValueError: A standard deviation is 0, or mean and std have different numbers of channels.
     """
     mean, std = arguments.vectors("mean"), arguments.vectors("std")
     assert mean is not None
@@ -41,10 +41,12 @@ def gains_and_offsets(arguments: Arguments) -> tuple[Array, Array]:
 
 
 def for_channels(values: Sequence[float], channels: int) -> Sequence[float]:
-    """Return the values of a picture's channels, one or all; as in DALI there may be some for padded channels, too.
+    """Return the values for the channels of an image: one for all, or one per channel.
+
+    As in DALI, there may be values for the channels that padding adds, too.
 
     Raises:
-        ArgumentValueError: for another number of values.
+        ArgumentValueError: There is another number of values.
     """
     if len(values) in (1, channels):
         return values
@@ -56,7 +58,7 @@ def for_channels(values: Sequence[float], channels: int) -> Sequence[float]:
 
 
 def padded_channels(channels: int, pad: bool) -> int:
-    """Return the channels of the output.
+    """Return the number of channels of the output.
 
     Example:
         >>> padded_channels(3, pad=True)

@@ -1,4 +1,4 @@
-"""Pads samples to the extents of the largest of the batch, to given extents, or to multiples."""
+"""Pads samples to the extents of the largest sample of the batch, to given extents, or to multiples."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ __all__ = ["PAD", "fill_in_units"]
 PAD = register(
     OperatorSchema(
         name="pad",
-        doc="""Pads samples behind their end, along chosen axes.
+        doc="""Pads samples at their end, along chosen axes.
 
-An axis gets the extent of the batch's largest sample, or the one that `shape` says, and at least its own.""",
+An axis gets the extent of the largest sample of the batch, or that of `shape` unless the sample is larger.""",
         inputs=(Input("data", "Samples of any shape."),),
         arguments=(
-            Argument("fill_value", Kind.FLOAT, "What stands in the padding.", 0.0, per_sample=True),
+            Argument("fill_value", Kind.FLOAT, "Value of the padding.", 0.0, per_sample=True),
             Argument("axes", Kind.INTS, "Axes to pad; all by default. Negative ones count from the end.", (), True),
-            Argument("axis_names", Kind.LAYOUT, "Instead of `axes`: letters of the layout."),
+            Argument("axis_names", Kind.LAYOUT, "Alternative to `axes`: letters of the layout."),
             Argument("shape", Kind.INTS, "Extents along these axes; -1 for the largest of the batch.", None, True),
-            Argument("align", Kind.INTS, "Extents become multiples of these, one or one an axis.", None, True),
+            Argument(
+                "align", Kind.INTS, "Round extents up to multiples: one for all axes or one per axis.", None, True
+            ),
         ),
         devices=("cpu", "gpu"),
     )
@@ -54,37 +56,37 @@ def _axes(arguments: Arguments, batch_size: int, layout: str, ndim: int) -> list
             if letter not in layout:
                 raise ArgumentValueError(f"the layout {layout!r} has no axis {letter!r}")
         rows = [np.array([layout.index(letter) for letter in names])] * batch_size
-    found = [[axis + ndim if axis < 0 else axis for axis in row.tolist()] or list(range(ndim)) for row in rows]
-    for row in found:
+    axes_by_sample = [[axis + ndim if axis < 0 else axis for axis in row.tolist()] or list(range(ndim)) for row in rows]
+    for row in axes_by_sample:
         if any(not 0 <= axis < ndim for axis in row) or len(set(row)) < len(row):
             raise ArgumentValueError(f"the axes {row} must be a subset of 0 to {ndim - 1} without repetitions")
-    return found
+    return axes_by_sample
 
 
 def padded_shapes(arguments: Arguments, shapes: npt.NDArray[np.int64], layout: str) -> npt.NDArray[np.int64]:
     """Return the shapes that samples are padded to.
 
     Args:
-        arguments: of the batch.
-        shapes: (N, ndim), of the samples.
-        layout: of the samples.
+        arguments: arguments of the batch.
+        shapes: shapes of the samples, (N, ndim).
+        layout: layout of the samples.
 
     Raises:
-        ArgumentValueError: for axes that are not there, and arguments of a wrong length.
+        ArgumentValueError: An axis doesn't exist, or an argument has a wrong length.
     """
     count, ndim = shapes.shape
     largest = shapes.max(axis=0)
     padded: npt.NDArray[np.int64] = shapes.copy()
-    wanted, aligned = arguments.rows("shape", np.int64), arguments.rows("align", np.int64)
+    minimum, aligned = arguments.rows("shape", np.int64), arguments.rows("align", np.int64)
     for sample, axes in enumerate(_axes(arguments, count, layout, ndim)):
         extents = largest[axes]
-        if wanted is not None and len(wanted[sample]):
-            given = _fit("shape", wanted[sample], len(axes))
-            extents = np.where(given > 0, np.maximum(given, shapes[sample, axes]), extents)
+        if minimum is not None and len(minimum[sample]):
+            least = _fit("shape", minimum[sample], len(axes))
+            extents = np.where(least > 0, np.maximum(least, shapes[sample, axes]), extents)
         if aligned is not None and len(aligned[sample]):
             align = _fit("align", aligned[sample], len(axes))
             if (align <= 0).any():
-                raise ArgumentValueError(f"argument 'align' must be positive: {align.tolist()}")
+                raise ArgumentValueError(f"argument 'align' must be positive, not {align.tolist()}")
             extents = -(-extents // align) * align
         padded[sample, axes] = extents
     return padded
@@ -97,7 +99,7 @@ def _fit(name: str, row: Array, length: int) -> Array:
 
 
 def fill_in_units(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Return fill values as samples hold them, still as float64: integers toward zero, bool as 0 and 1."""
+    """Return fill values as samples of a dtype hold them, but in float64: truncated for integers, 0 or 1 for bool."""
     if dtype.kind == "b":
         values = values != 0
     elif dtype.kind in "iu":
@@ -106,12 +108,12 @@ def fill_in_units(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Padding:
     shapes: npt.NDArray[np.int64]
     fill: Array
 
     @classmethod
-    def of(cls, arguments: Arguments, shapes: npt.NDArray[np.int64], layout: str) -> _Plan:
+    def from_arguments(cls, arguments: Arguments, shapes: npt.NDArray[np.int64], layout: str) -> _Padding:
         fill = arguments.scalars("fill_value", np.float32)
         assert fill is not None
         return cls(padded_shapes(arguments, shapes, layout), fill.astype(np.float64))
@@ -119,43 +121,43 @@ class _Plan:
 
 @implements(PAD, "cpu")
 class PadCpu(BatchOperator):
-    """A sample on each thread; needs the whole batch, to know its largest sample."""
+    """Pads one sample per thread; needs the whole batch to determine the largest sample."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         shapes = np.array(data.shape(), np.int64).reshape(len(data), data.ndim)
-        plan = _Plan.of(batch.arguments(self.node), shapes, data.layout())
+        padding = _Padding.from_arguments(batch.arguments(self.node), shapes, data.layout())
         samples, origin = data.samples, [0] * data.ndim
-        dense = bool((plan.shapes == plan.shapes[0]).all())
-        made: Any = (
-            np.empty((len(samples), *plan.shapes[0].tolist()), samples[0].dtype) if dense else [None] * len(samples)
+        dense = bool((padding.shapes == padding.shapes[0]).all())
+        output: Any = (
+            np.empty((len(samples), *padding.shapes[0].tolist()), samples[0].dtype) if dense else [None] * len(samples)
         )
 
         def pad(sample: int) -> None:
-            made[sample] = cut(
+            output[sample] = cut(
                 samples[sample],
                 origin,
-                plan.shapes[sample].tolist(),
+                padding.shapes[sample].tolist(),
                 policy="pad",
-                fill=(float(plan.fill[sample]),),
-                out=made[sample] if dense else None,
+                fill=(float(padding.fill[sample]),),
+                out=output[sample] if dense else None,
             )
 
         errors = batch.pool.run(pad, len(samples))
         if errors:
             raise errors[0][1]
-        return [TensorListCPU(made, data.layout())]
+        return [TensorListCPU(output, data.layout())]
 
 
 @implements(PAD, "gpu")
 class PadGpu(GpuOperator):
-    """One launch a batch."""
+    """One launch per batch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
-        plan = _Plan.of(batch.arguments(self.node), shape_table(data), data.layout())
+        padding = _Padding.from_arguments(batch.arguments(self.node), shape_table(data), data.layout())
         source = samples_of(data)
-        made, target = allocate(plan.shapes, source.dtype, data.layout())
-        fill = fill_in_units(plan.fill, source.dtype)[:, None]
+        output, target = allocate(padding.shapes, source.dtype, data.layout())
+        fill = fill_in_units(padding.fill, source.dtype)[:, None]
         strided_copy(self.kernels, batch.stream, source, target, fill=fill)
-        return [made]
+        return [output]

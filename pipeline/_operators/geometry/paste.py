@@ -1,4 +1,4 @@
-"""Pastes pictures on larger canvases."""
+"""Pastes images onto larger canvases."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = ["PASTE"]
 PASTE = register(
     OperatorSchema(
         name="paste",
-        doc="Pastes images on larger canvases, of one colour.",
+        doc="Pastes images onto larger canvases of one colour.",
         inputs=(Input("data", "Images, HWC."),),
         arguments=(
-            Argument("ratio", Kind.FLOAT, "Extents of the canvas over the image's; 1 or more.", REQUIRED, True),
+            Argument("ratio", Kind.FLOAT, "Ratio of the canvas' extents to the image's; 1 or more.", REQUIRED, True),
             Argument("fill_value", Kind.INTS, "Colour of the canvas: one value, or `n_channels`.", REQUIRED),
             Argument("n_channels", Kind.INT, "Channels of the colour.", 3),
-            Argument("paste_x", Kind.FLOAT, "Where the image lies, from 0 (left) to 1 (right).", 0.5, True),
-            Argument("paste_y", Kind.FLOAT, "Where the image lies, from 0 (top) to 1 (bottom).", 0.5, True),
-            Argument("min_canvas_size", Kind.FLOAT, "Extents of the canvas, at least, in pixels.", 0.0, True),
+            Argument("paste_x", Kind.FLOAT, "Horizontal position, from 0 (left) to 1 (right).", 0.5, True),
+            Argument("paste_y", Kind.FLOAT, "Vertical position, from 0 (top) to 1 (bottom).", 0.5, True),
+            Argument("min_canvas_size", Kind.FLOAT, "Smallest extent of the canvas in pixels.", 0.0, True),
         ),
         devices=("cpu", "gpu"),
     )
@@ -42,14 +42,14 @@ PASTE = register(
 
 @dataclass(frozen=True)
 class _Canvases:
-    """Windows of pictures that are larger than the pictures: their canvases.
+    """Canvases of a batch, as windows that are larger than the images.
 
     Attributes:
-        layout: of the pictures.
-        fill: the colour.
-        ratio: by sample, float32, as all below.
-        positions: (N, 2), downwards and to the right.
-        least: extent of the canvas.
+        layout: layout of the images.
+        fill: colour of the canvases.
+        ratio: ratios of the canvases' extents to the images', (N,) float32.
+        positions: vertical and horizontal positions, (N, 2) float32.
+        least: smallest extents of the canvases, (N,) float32.
     """
 
     layout: str
@@ -59,11 +59,11 @@ class _Canvases:
     least: Array
 
     @classmethod
-    def of(cls, arguments: Arguments, layout: str, ndim: int | None) -> _Canvases:
-        """Read the arguments of a batch.
+    def from_arguments(cls, arguments: Arguments, layout: str, ndim: int | None) -> _Canvases:
+        """Return the canvases of a batch.
 
         Raises:
-            ArgumentValueError: for values outside their ranges.
+            ArgumentValueError: Values are out of range.
         """
         fill, channels = arguments.constant("fill_value"), arguments.constant("n_channels")
         if len(fill) not in (1, channels):
@@ -81,8 +81,8 @@ class _Canvases:
             raise ArgumentValueError("arguments 'paste_x' and 'paste_y' must be between 0 and 1")
         return cls(choose_layout(layout, ndim, ("HWC",)), fill, ratio[:, 0], positions, least[:, 0])
 
-    def place(self, sample: int, shape: Sequence[int]) -> tuple[list[int], list[int]]:
-        """Return where the canvas begins, seen from the picture, and its extents."""
+    def locate(self, sample: int, shape: Sequence[int]) -> tuple[list[int], list[int]]:
+        """Return start (relative to the image) and extents of the canvas."""
         *size, channels = shape
         extents = np.array(size, np.float32)
         canvas = np.maximum(np.trunc(extents * self.ratio[sample]), np.trunc(self.least[sample]))
@@ -90,10 +90,10 @@ class _Canvases:
         return [*(-start).astype(int).tolist(), 0], [*canvas.astype(int).tolist(), channels]
 
     def colour(self, channels: int) -> tuple[int, ...]:
-        """Return the fill values for so many channels.
+        """Return the fill values for `channels` channels.
 
         Raises:
-            ArgumentValueError: when there are fewer.
+            ArgumentValueError: There are fewer fill values.
         """
         if len(self.fill) > 1 and len(self.fill) < channels:
             raise ArgumentValueError(
@@ -104,37 +104,37 @@ class _Canvases:
 
 @implements(PASTE, "cpu")
 class PasteCpu(SampleOperator[_Canvases]):
-    """Fills the canvas, then copies the picture."""
+    """Fills the canvas, then copies the image."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_Canvases, Sequence[OutputSpec]]:
         known = known_extents(batch, self.node, inputs)
         ndim = None if known is None else len(known)
-        canvases = _Canvases.of(batch.arguments(self.node), inputs[0].layout, ndim)
+        canvases = _Canvases.from_arguments(batch.arguments(self.node), inputs[0].layout, ndim)
         extents = None if known is None else (None, None, known[2])
         return canvases, [describe(canvases.layout, extents, inputs[0].dtype)]
 
     def run(self, state: _Canvases, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
-        (picture,) = inputs
-        start, extent = state.place(sample, picture.shape)
-        return cut(picture, start, extent, policy="pad", fill=state.colour(picture.shape[2]), out=out)
+        (image,) = inputs
+        start, extent = state.locate(sample, image.shape)
+        return cut(image, start, extent, policy="pad", fill=state.colour(image.shape[2]), out=out)
 
 
 @implements(PASTE, "gpu")
 class PasteGpu(GpuOperator):
-    """One launch a batch."""
+    """One launch per batch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
-        canvases = _Canvases.of(batch.arguments(self.node), data.layout(), data.ndim)
+        canvases = _Canvases.from_arguments(batch.arguments(self.node), data.layout(), data.ndim)
         shapes = shape_table(data)
-        placed = [canvases.place(sample, shape) for sample, shape in enumerate(shapes.tolist())]
+        located = [canvases.locate(sample, shape) for sample, shape in enumerate(shapes.tolist())]
         return [
             cut_batch(
                 self.kernels,
                 batch.stream,
                 data,
-                np.array([start for start, _ in placed], np.int64),
-                np.array([extent for _, extent in placed], np.int64),
+                np.array([start for start, _ in located], np.int64),
+                np.array([extent for _, extent in located], np.int64),
                 policy="pad",
                 fill=canvases.colour(int(shapes[:, 2].max())),
                 channel_axis=2,

@@ -1,4 +1,4 @@
-"""Random cropping windows, as data: for pictures that another operator cuts."""
+"""Draws random cropping windows, for images that another operator crops."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ RANDOM_CROP_GENERATOR = register(
         name="random_crop_generator",
         doc="""Draws cropping windows of random area and aspect ratio.
 
-Two int32 outputs: where the window begins (y, x), and its extents (height, width). Cut with
+The two int32 outputs are the first pixel of the window (y, x) and its extents (height, width). Crop with
 `fn.slice(images, start=anchor, shape=shape, axes=[0, 1])`.""",
-        inputs=(Input("shapes", "Shapes of the images, HW or HWC: integers, such as `images.shape()` gives."),),
+        inputs=(Input("shapes", "Shapes of the images, HW or HWC: integers, for example from `images.shape()`."),),
         arguments=RANDOM_CROP_ARGUMENTS,
         outputs=2,
     )
@@ -34,13 +34,13 @@ Two int32 outputs: where the window begins (y, x), and its extents (height, widt
 
 @implements(RANDOM_CROP_GENERATOR, "cpu")
 class RandomCropGenerator(BatchOperator):
-    """Chooses the windows of all pictures together."""
+    """Chooses the windows of all images together."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         samples = [np.asarray(sample) for sample in inputs[0].samples]
         if samples[0].dtype.kind not in "iu":
             raise ArgumentTypeError(f"the shapes must be integers, not {samples[0].dtype}")
-        message = "the shape of an image has 2 or 3 elements (HW or HWC), not {}"
+        message = "the shape of an image must have 2 or 3 elements (HW or HWC), not {}"
         fail(
             [
                 (sample, PipelineError(message.format(shape.tolist())))

@@ -1,4 +1,4 @@
-"""Cuts a random window and resizes it, in one step: the crop that networks are trained with on ImageNet."""
+"""Crops a random window and resizes it in one step, as for training on ImageNet."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ __all__ = ["RANDOM_RESIZED_CROP"]
 RANDOM_RESIZED_CROP = register(
     OperatorSchema(
         name="random_resized_crop",
-        doc="""Cuts a window of random area and aspect ratio, and resizes it.
+        doc="""Crops a window of random area and aspect ratio, and resizes it.
 
-Filters read across the window's border, where the image goes on. All frames of a sequence have one window.""",
+Filters read pixels beyond the border of the window if the image continues there. All frames of a sequence have the
+same window.""",
         inputs=(Input("data", "Images or sequences, HWC, CHW, FHWC, FCHW or CFHW; HWC without a layout."),),
         arguments=(
-            Argument("size", Kind.INTS, "Size of the output in pixels: (height, width), or one for both.", REQUIRED),
+            Argument(
+                "size", Kind.INTS, "Size of the output in pixels: (height, width), or one number for both.", REQUIRED
+            ),
             *RANDOM_CROP_ARGUMENTS,
             *FILTER_ARGUMENTS,
         ),
@@ -37,11 +40,11 @@ Filters read across the window's border, where the image goes on. All frames of 
 
 
 class RandomWindowGeometry:
-    """Regions that are drawn, for one size.
+    """Random regions, resized to one size.
 
     Args:
-        windows: of the batch.
-        size: of all outputs, (height, width).
+        windows: windows of the batch.
+        size: size of all outputs, (height, width).
     """
 
     drawn: ClassVar[bool] = True
@@ -51,10 +54,12 @@ class RandomWindowGeometry:
         self._size = size
 
     @classmethod
-    def of(cls, node: GraphNode, batch: Batch, axes: str) -> RandomWindowGeometry:
-        """Draw those of a batch of a node."""
+    def from_batch(cls, node: GraphNode, batch: Batch, axes: str) -> RandomWindowGeometry:
+        """Draw the regions of a batch."""
         if axes != "HW":
-            raise ArgumentValueError("volumes have no random windows: the layout must have H and W, and no D")
+            raise ArgumentValueError(
+                "random windows of volumes aren't supported: the layout must have H and W, but no D"
+            )
         size = node.argument("size")
         if len(size) not in (1, 2) or min(size) < 1:
             raise ArgumentValueError(f"argument 'size' must be one or two positive numbers of pixels, not {list(size)}")
@@ -69,10 +74,10 @@ class RandomWindowGeometry:
         """Return size and region of a sample, given the extents of its spatial axes.
 
         Raises:
-            PipelineError: when the sample is empty.
+            PipelineError: The sample is empty.
         """
         if 0 in extents:
-            raise PipelineError(f"can't resize an empty image, of {' x '.join(map(str, extents))}")
+            raise PipelineError(f"can't resize an empty image of {' x '.join(map(str, extents))}")
         y, x, height, width = self._windows.choose(sample, extents[0], extents[1])
         whole = [height, width] == list(extents)
         return Resized(self._size, (float(y), float(x)), (float(y + height), float(x + width)), whole)
@@ -81,7 +86,7 @@ class RandomWindowGeometry:
         """Return sizes and regions of all samples, given (N, 2) extents.
 
         Raises:
-            OperatorError: with the samples that are empty.
+            OperatorError: Samples are empty; the error lists them.
         """
         if not extents.all():
             return solve_each(self, extents)
@@ -92,13 +97,13 @@ class RandomWindowGeometry:
 
 @implements(RANDOM_RESIZED_CROP, "cpu")
 class RandomResizedCropCpu(ResizeCpu):
-    """A resize of a region."""
+    """Resizes regions."""
 
     geometry = RandomWindowGeometry
 
 
 @implements(RANDOM_RESIZED_CROP, "gpu")
 class RandomResizedCropGpu(ResizeGpu):
-    """A resize of a region."""
+    """Resizes regions."""
 
     geometry = RandomWindowGeometry

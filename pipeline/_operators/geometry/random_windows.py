@@ -1,4 +1,4 @@
-"""Random windows by area and aspect ratio, as for training on ImageNet: declared and drawn once for all operators."""
+"""Random windows by area and aspect ratio, as for training on ImageNet: arguments and drawing for all operators."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ RANDOM_CROP_ARGUMENTS = (
     Argument(
         "random_aspect_ratio",
         Kind.FLOATS,
-        "Range of the window's width / height, drawn uniformly in its logarithm.",
+        "Range of the window's width / height; its logarithm is distributed uniformly.",
         (3 / 4, 4 / 3),
     ),
     Argument(
         "num_attempts",
         Kind.INT,
-        "How often area and aspect ratio are drawn until a window, in whole pixels, fits the image and the range of "
-        "aspect ratios; then the largest window that does is taken.",
+        "Number of attempts to draw an area and an aspect ratio whose window, in whole pixels, fits the image and the "
+        "range of aspect ratios; if all fail, the largest window that fits is used.",
         10,
     ),
 )
@@ -42,17 +42,18 @@ _LESS, _MORE = 1 - 2**-23, 1 + 2**-23
 
 
 class RandomWindows:
-    """The random windows of a batch: numbers are drawn beforehand, windows chosen once pictures' sizes are known.
+    """The random windows of a batch.
 
-    Every sample uses up the same count of numbers, so the window of a sample depends on its position and its
-    picture, neither on the size of the batch nor on other pictures.
+    Random numbers are drawn when the object is created, windows are chosen when the sizes of the images are known.
+    Every sample consumes the same count of numbers. Therefore the window of a sample depends on its position and its
+    image, but neither on the size of the batch nor on other images.
 
     Args:
         node: an operator with `RANDOM_CROP_ARGUMENTS`.
-        batch: that is about to run.
+        batch: the batch.
 
     Raises:
-        ArgumentValueError: for ranges that are empty or no ranges.
+        ArgumentValueError: A range is invalid.
     """
 
     def __init__(self, node: GraphNode, batch: Batch) -> None:
@@ -65,25 +66,25 @@ class RandomWindows:
         drawn = batch.generator(node).random((batch.size, 2 * attempts + 2))
         area = np.maximum(low_area + drawn[:, :attempts] * (high_area - low_area), 0)
         ratio = np.exp(math.log(low_ratio) + drawn[:, attempts:-2] * (math.log(high_ratio) - math.log(low_ratio)))
-        # Heights and widths of the attempts, by sample, where the picture's area is 1; and where in what is left.
+        # Heights and widths of the attempts for images of area 1, and relative offsets in the room that is left.
         self._attempts = np.sqrt(area / ratio), np.sqrt(area * ratio)
-        self._places = drawn[:, -2:]
+        self._offsets = drawn[:, -2:]
 
-    #: Nothing is known of height and width of all windows beforehand.
+    #: Height and width of all windows, which aren't known beforehand.
     size = (None, None)
 
     @cached_property
     def _rows(self) -> list[tuple[list[float], list[float], list[float]]]:
-        return list(zip(*(table.tolist() for table in (*self._attempts, self._places)), strict=True))
+        return list(zip(*(table.tolist() for table in (*self._attempts, self._offsets)), strict=True))
 
     def choose(self, sample: int, height: int, width: int, given: Sequence[Array] = ()) -> tuple[int, int, int, int]:
-        """Return the window (y, x, height, width) of a sample, in pixels; nothing of a picture that has none.
+        """Return the window (y, x, height, width) of a sample, in pixels; an empty one for an empty image.
 
         Args:
-            sample: its position in the batch.
-            height: of its picture.
-            width: of its picture.
-            given: what other windows are chosen by, of these nothing.
+            sample: position in the batch.
+            height: height of the image.
+            width: width of the image.
+            given: inputs that define other kinds of windows; unused.
         """
         if height <= 0 or width <= 0:
             return 0, 0, 0, 0
@@ -99,17 +100,17 @@ class RandomWindows:
         return int(at_y * (height - h + 1)), int(at_x * (width - w + 1)), h, w
 
     def choose_all(self, heights: Sizes, widths: Sizes) -> Sizes:
-        """Return the windows of all samples, (N, 4): those of `choose`, for the price of one call.
+        """Return the windows of all samples, (N, 4), as `choose` returns them.
 
         Args:
-            heights: (N,) int64, of the pictures.
-            widths: (N,) int64.
+            heights: heights of the images, (N,) int64.
+            widths: widths of the images, (N,) int64.
         """
         low, high = self._ratios
         unit = np.sqrt(heights * widths)[:, None]
         tall, wide = (np.maximum(1, (attempts * unit + 0.5).astype(np.int64)) for attempts in self._attempts)
         ratio = wide / tall
-        fits = np.ones((len(heights), tall.shape[1] + 1), np.bool_)  # argmax needs a column where nothing was attempted
+        fits = np.ones((len(heights), tall.shape[1] + 1), np.bool_)  # argmax needs a column even without attempts
         fits[:, :-1] = (tall <= heights[:, None]) & (wide <= widths[:, None])
         fits[:, :-1] &= (low * _LESS <= ratio) & (ratio <= high * _MORE)
         first = np.argmax(fits, axis=1)
@@ -119,13 +120,13 @@ class RandomWindows:
         windows[rows, 2], windows[rows, 3] = tall[rows, first[rows]], wide[rows, first[rows]]
         for row in np.flatnonzero(~found & (heights > 0) & (widths > 0)).tolist():
             windows[row, 2:] = self._fitting(int(heights[row]), int(widths[row]))
-        windows[:, 0] = self._places[:, 0] * (heights - windows[:, 2] + 1)
-        windows[:, 1] = self._places[:, 1] * (widths - windows[:, 3] + 1)
+        windows[:, 0] = self._offsets[:, 0] * (heights - windows[:, 2] + 1)
+        windows[:, 1] = self._offsets[:, 1] * (widths - windows[:, 3] + 1)
         windows[(heights <= 0) | (widths <= 0)] = 0
         return windows
 
     def _fitting(self, height: int, width: int) -> tuple[int, int]:
-        """Return the largest window of an allowed aspect ratio, shrunk to the largest allowed area."""
+        """Return the size of the largest window of an allowed aspect ratio, shrunk to the largest allowed area."""
         low, high = self._ratios
         h, w = height, width
         if w > h * high:

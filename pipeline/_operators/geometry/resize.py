@@ -1,4 +1,4 @@
-"""Resizes pictures, volumes and sequences with DALI's filters."""
+"""Resizes images, volumes and sequences with DALI's filters."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from pipeline._operators.geometry.resize_arguments import (
     ResizedBatch,
     ResizeGeometry,
 )
-from pipeline._operators.geometry.resize_launches import Filters, resample_pictures, resample_volumes
+from pipeline._operators.geometry.resize_launches import Filters, resample_images, resample_volumes
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.types import INTERP_LINEAR, INTERP_TRIANGULAR, DALIInterpType
@@ -37,11 +37,11 @@ from pipeline.types import INTERP_LINEAR, INTERP_TRIANGULAR, DALIInterpType
 __all__ = ["FILTER_ARGUMENTS", "RESIZE", "ResizeCpu", "ResizeGpu"]
 
 FILTER_ARGUMENTS = (
-    Argument("interp_type", Kind.INTERP, "Filter for both directions.", INTERP_LINEAR, per_sample=True),
-    Argument("min_filter", Kind.INTERP, "Filter for axes that shrink, instead.", per_sample=True),
-    Argument("mag_filter", Kind.INTERP, "Filter for axes that grow, instead.", per_sample=True),
-    Argument("antialias", Kind.BOOL, "Widen filters by the scale along axes that shrink.", True),
-    Argument("dtype", Kind.DTYPE, "Dtype of the output: that of the input (the default) or FLOAT."),
+    Argument("interp_type", Kind.INTERP, "Filter for shrinking and growing axes.", INTERP_LINEAR, per_sample=True),
+    Argument("min_filter", Kind.INTERP, "Filter for axes that shrink; by default `interp_type`.", per_sample=True),
+    Argument("mag_filter", Kind.INTERP, "Filter for axes that grow; by default `interp_type`.", per_sample=True),
+    Argument("antialias", Kind.BOOL, "Widen filters in proportion to the scale along axes that shrink.", True),
+    Argument("dtype", Kind.DTYPE, "Dtype of the output: the input's (the default) or FLOAT."),
     Argument("minibatch_size", Kind.INT, "Accepted for compatibility.", 32),
     Argument("temp_buffer_hint", Kind.INT, "Accepted for compatibility.", 0),
 )
@@ -56,12 +56,14 @@ RESIZE = register(
         name="resize",
         doc="""Resizes images.
 
-Filters are widened where an image shrinks (`antialias`). Edge pixels repeat outside the image.""",
+Filters are widened along axes that shrink (`antialias`). Outside of the image its edge pixels are repeated.""",
         inputs=(Input("data", f"Images, of one of the layouts {', '.join(RESIZE_LAYOUTS)}; HWC without a layout."),),
         arguments=(
             *RESIZE_ARGUMENTS,
             *FILTER_ARGUMENTS,
-            Argument("save_attrs", Kind.BOOL, "Add a second output: the input's extents along the axes.", False),
+            Argument(
+                "save_attrs", Kind.BOOL, "Add a second output: extents of the input along the spatial axes.", False
+            ),
             Argument("image_type", Kind.IMAGE_TYPE, "Deprecated and ignored."),
         ),
         devices=("cpu", "gpu"),
@@ -72,10 +74,10 @@ Filters are widened where an image shrinks (`antialias`). Edge pixels repeat out
 
 @dataclass(frozen=True)
 class _Axes:
-    """Where the spatial axes lie in a layout: others before them, and maybe channels behind.
+    """Position of the spatial axes in a layout. Channels may follow them.
 
     Attributes:
-        first: the first spatial axis.
+        first: first spatial axis.
         letters: "HW" or "DHW".
     """
 
@@ -83,7 +85,7 @@ class _Axes:
     letters: str
 
     @classmethod
-    def of(cls, layout: str) -> _Axes:
+    def from_layout(cls, layout: str) -> _Axes:
         letters = "DHW" if "D" in layout else "HW"
         return cls(layout.index(letters), letters)
 
@@ -99,36 +101,36 @@ class _Axes:
 
 
 def _geometries(node: GraphNode, kind: type[Geometry]) -> Remembered[Geometry]:
-    """Return the geometries of batches, by the spatial axes."""
-    return Remembered(node, lambda batch, axes: kind.of(node, batch, axes), drawn=kind.drawn)
+    """Return a cache of the geometries of batches, by spatial axes."""
+    return Remembered(node, lambda batch, axes: kind.from_batch(node, batch, axes), drawn=kind.drawn)
 
 
 def _filters(node: GraphNode) -> Remembered[tuple[list[int], list[int]]]:
-    """Return the filters of each sample of batches, for axes that shrink and that grow."""
+    """Return a cache of the filters of each sample, for axes that shrink and axes that grow."""
     names = ("interp_type", "min_filter", "mag_filter")
     return Remembered(node, lambda batch: _read_filters(batch.arguments(node), names), names)
 
 
 def _read_filters(arguments: Arguments, names: Sequence[str]) -> tuple[list[int], list[int]]:
     common, lower, upper = (arguments.scalars(name, np.int64) for name in names)
-    chosen = []
+    filters = []
     for own in (lower, upper):
         values = common if own is None else own
         assert values is not None
         codes = values.tolist()
         for sample, code in enumerate(codes):
             if not 0 <= code < len(DALIInterpType):
-                raise ArgumentValueError(f"unknown interpolation {code} (sample {sample})")
-        chosen.append(codes)
-    return chosen[0], chosen[1]
+                raise ArgumentValueError(f"unknown interpolation type {code} for sample {sample}")
+        filters.append(codes)
+    return filters[0], filters[1]
 
 
-def _check_dtype(wanted: np.dtype[Any] | None, given: np.dtype[Any]) -> np.dtype[Any]:
-    if wanted is not None and wanted not in (given, np.float32):
-        raise ArgumentValueError(f"argument 'dtype' must be the input's, {given}, or FLOAT, not {wanted}")
-    if given.kind not in "iuf":
-        raise ArgumentValueError(f"samples of dtype {given} can't be resized")
-    return wanted or given
+def _check_dtype(dtype: np.dtype[Any] | None, source: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype is not None and dtype not in (source, np.float32):
+        raise ArgumentValueError(f"argument 'dtype' must be the input's, {source}, or FLOAT, not {dtype}")
+    if source.kind not in "iuf":
+        raise ArgumentValueError(f"samples of dtype {source} can't be resized")
+    return dtype or source
 
 
 @dataclass(frozen=True)
@@ -144,9 +146,9 @@ class _State:
 
 @implements(RESIZE, "cpu")
 class ResizeCpu(SampleOperator[_State]):
-    """Resizes straight into the batch."""
+    """Writes straight to the memory of the batch."""
 
-    #: What computes sizes and regions.
+    #: Class that computes sizes and regions.
     geometry: ClassVar[type[Geometry]] = ResizeGeometry
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
@@ -158,9 +160,10 @@ class ResizeCpu(SampleOperator[_State]):
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(data.layout, None if known is None else len(known), RESIZE_LAYOUTS)
-        axes = _Axes.of(layout)
-        wanted = output_dtype(self.node)
-        dtype = wanted if data.dtype is None else _check_dtype(wanted, data.dtype)
+        axes = _Axes.from_layout(layout)
+        dtype = output_dtype(self.node)
+        if data.dtype is not None:
+            dtype = _check_dtype(dtype, data.dtype)
         geometry = self._geometries.of(batch, axes.letters)
         lower, upper = self._filters.of(batch)
         attributes = self.node.argument("save_attrs")
@@ -170,14 +173,14 @@ class ResizeCpu(SampleOperator[_State]):
             specs.append(describe("", (len(axes.letters),), np.dtype(np.int32)))
         return state, specs
 
-    def plan(self, batch: Batch, extents: npt.NDArray[np.int64]) -> ResizedBatch | None:
-        """Return how to resize uint8 pictures of (N, 2) extents to uint8 ones of one size, with the linear filter.
+    def resolve(self, batch: Batch, extents: npt.NDArray[np.int64]) -> ResizedBatch | None:
+        """Return sizes and regions to resize uint8 images of (N, 2) extents to one size with the linear filter.
 
         Returns:
-            None where that isn't what is asked for.
+            None if the arguments ask for anything else than uint8 images of one size with the linear filter.
 
         Raises:
-            PipelineError: for arguments that don't fit.
+            PipelineError: Arguments are invalid.
         """
         lower, upper = self._filters.of(batch)
         geometry = self._geometries.of(batch, "HW")
@@ -198,7 +201,7 @@ class ResizeCpu(SampleOperator[_State]):
         }
         if axes.first == 0 and len(extents) == 2:
             options["planar"] = self.inner
-            made = _resize_plane(image, resized, dtype, out, options)
+            result = _resize_plane(image, resized, dtype, out, options)
         else:
             if out is None:
                 out = np.empty(axes.resized(image.shape, resized.size), dtype)
@@ -207,8 +210,8 @@ class ResizeCpu(SampleOperator[_State]):
                     _resize_plane(image[index], resized, dtype, out[index], options)
                 else:
                     _resize_volume(image[index], resized, out[index], options)
-            made = out
-        return (made, np.array(extents, np.int32)) if state.attributes else made
+            result = out
+        return (result, np.array(extents, np.int32)) if state.attributes else result
 
 
 def _known_size(known: Extents | None, ndim: int, axes: _Axes, geometry: Geometry) -> Extents | None:
@@ -229,7 +232,7 @@ def _resize_plane(
 
 
 def _resize_volume(volume: Array, resized: Resized, out: Array, options: dict[str, Any]) -> None:
-    """Resize each slice, and then along the depth, as a picture one pixel wide whose channels are whole slices."""
+    """Resize each slice, then the depth, as an image one pixel wide whose channels are whole slices."""
     depth, height, width = resized.size
     between = np.empty((volume.shape[0], height, width, *volume.shape[3:]), np.float32)
     plane = Resized((height, width), resized.low[1:], resized.high[1:], resized.whole)
@@ -237,15 +240,15 @@ def _resize_volume(volume: Array, resized: Resized, out: Array, options: dict[st
         _resize_plane(volume[index], plane, between.dtype, between[index], options)
     column = between.reshape(between.shape[0], 1, -1)
     region = (resized.low[0], 0.0, resized.high[0], 1.0)
-    made = imaging.resize(column, (depth, 1), region=region, dtype=out.dtype, **options)
-    np.copyto(out, made.reshape(out.shape))
+    resized_column = imaging.resize(column, (depth, 1), region=region, dtype=out.dtype, **options)
+    np.copyto(out, resized_column.reshape(out.shape))
 
 
 @implements(RESIZE, "gpu")
 class ResizeGpu(GpuOperator):
-    """One launch a batch along each axis."""
+    """One launch per batch and axis."""
 
-    #: What computes sizes and regions.
+    #: Class that computes sizes and regions.
     geometry: ClassVar[type[Geometry]] = ResizeGeometry
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
@@ -256,34 +259,34 @@ class ResizeGpu(GpuOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         layout = choose_layout(data.layout(), data.ndim, RESIZE_LAYOUTS)
-        axes = _Axes.of(layout)
+        axes = _Axes.from_layout(layout)
         source = samples_of(data)
-        solved, filters = self.plan(batch, axes.letters, source.shapes[:, axes.first : axes.end])
+        solved, filters = self.resolve(batch, axes.letters, source.shapes[:, axes.first : axes.end])
         shapes = source.shapes.copy()
         shapes[:, axes.first : axes.end] = solved.size
-        made, target = allocate(shapes, self.dtype_of(source.dtype), layout)
-        resize = resample_pictures if axes.letters == "HW" else resample_volumes
+        output, target = allocate(shapes, self.dtype_of(source.dtype), layout)
+        resize = resample_images if axes.letters == "HW" else resample_volumes
         resize(self.kernels, batch.stream, source, target, axes.first, solved.low, solved.high, filters)
-        outputs: list[Any] = [made]
+        outputs: list[Any] = [output]
         if self.node.argument("save_attrs"):
             extents = source.shapes[:, axes.first : axes.end].astype(np.int32)
             outputs.append(upload(batch, TensorListCPU(extents)))
         return outputs
 
-    def plan(self, batch: Batch, axes: str, extents: npt.NDArray[np.int64]) -> tuple[ResizedBatch, Filters]:
-        """Return how to resize samples of (N, axes) extents along the axes "HW" or "DHW".
+    def resolve(self, batch: Batch, axes: str, extents: npt.NDArray[np.int64]) -> tuple[ResizedBatch, Filters]:
+        """Return sizes, regions and filters for samples of (N, axes) extents along the axes "HW" or "DHW".
 
         Raises:
-            OperatorError: with the samples that can't be resized.
+            OperatorError: Samples can't be resized; the error lists them.
         """
         solved = self._geometries.of(batch, axes).solve_all(extents)
         lower, upper = self._filters.of(batch)
         return solved, Filters(np.array(lower), np.array(upper), self.node.argument("antialias"))
 
-    def dtype_of(self, given: np.dtype[Any]) -> np.dtype[Any]:
-        """Return the dtype of the output, given the input's.
+    def dtype_of(self, source: np.dtype[Any]) -> np.dtype[Any]:
+        """Return the dtype of the output for a dtype of the input.
 
         Raises:
-            ArgumentValueError: for an input that can't be resized, or not to the dtype that was asked for.
+            ArgumentValueError: The input can't be resized, or not to the requested dtype.
         """
-        return _check_dtype(output_dtype(self.node), given)
+        return _check_dtype(output_dtype(self.node), source)

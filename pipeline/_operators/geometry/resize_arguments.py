@@ -1,4 +1,4 @@
-"""The arguments of resizing: which size and which region, in DALI's terms, for any number of spatial axes."""
+"""Arguments for sizes and regions of resizing, for any number of spatial axes."""
 
 from __future__ import annotations
 
@@ -28,57 +28,57 @@ RESIZE_ARGUMENTS = (
     Argument(
         "size",
         Kind.FLOATS,
-        "Size of the output in pixels, (height, width) or (depth, height, width); 0 leaves an axis to `mode`, a "
-        "negative number flips it.",
+        "Size of the output in pixels, (height, width) or (depth, height, width); `mode` sets axes "
+        "of size 0; a negative number flips an axis.",
         per_sample=True,
     ),
-    Argument("resize_x", Kind.FLOAT, "Width of the output in pixels; 0 leaves it to `mode`.", 0.0, per_sample=True),
-    Argument("resize_y", Kind.FLOAT, "Height of the output in pixels; 0 leaves it to `mode`.", 0.0, per_sample=True),
-    Argument("resize_z", Kind.FLOAT, "Depth of the output in voxels; 0 leaves it to `mode`.", 0.0, per_sample=True),
+    Argument("resize_x", Kind.FLOAT, "Width of the output in pixels; if 0, `mode` sets it.", 0.0, per_sample=True),
+    Argument("resize_y", Kind.FLOAT, "Height of the output in pixels; if 0, `mode` sets it.", 0.0, per_sample=True),
+    Argument("resize_z", Kind.FLOAT, "Depth of the output in voxels; if 0, `mode` sets it.", 0.0, per_sample=True),
     Argument(
-        "resize_shorter", Kind.FLOAT, "Length of the output's shorter side in pixels; keeps the aspect ratio.", 0.0,
+        "resize_shorter", Kind.FLOAT, "Shorter side of the output in pixels; keeps the aspect ratio.", 0.0,
         per_sample=True,
     ),
     Argument(
-        "resize_longer", Kind.FLOAT, "Length of the output's longer side in pixels; keeps the aspect ratio.", 0.0,
+        "resize_longer", Kind.FLOAT, "Longer side of the output in pixels; keeps the aspect ratio.", 0.0,
         per_sample=True,
     ),
-    Argument("max_size", Kind.FLOATS, "Largest size of the output in pixels: one for all axes, or one each."),
+    Argument("max_size", Kind.FLOATS, "Largest size of the output in pixels: one for all axes, or one per axis."),
     Argument(
         "mode",
         Kind.STRING,
-        "'default' scales axes without a size by the geometric mean of the others' factors, 'stretch' keeps them; "
-        "'not_larger' and 'not_smaller' keep the aspect ratio and take the smallest or the largest factor.",
+        "'default' scales axes without a size by the geometric mean of the other axes' factors; 'stretch' keeps their "
+        "size; 'not_larger' and 'not_smaller' keep the aspect ratio and use the smallest or the largest factor.",
         "default",
         choices=("default", "stretch", "not_larger", "not_smaller"),
     ),
     Argument(
         "subpixel_scale",
         Kind.BOOL,
-        "Where the output's size was rounded, shift the borders of the input's region so that the scale stays exact.",
+        "If the output's size was rounded, adapt the region of the input so that the scale stays exact.",
         True,
     ),
     Argument(
-        "roi_start", Kind.FLOATS, "Where the region to resize begins, in pixels, in the order of `size`.",
+        "roi_start", Kind.FLOATS, "Start of the region to resize, in pixels, in the order of `size`.",
         per_sample=True,
     ),
-    Argument("roi_end", Kind.FLOATS, "Where the region ends; before its start flips the axis.", per_sample=True),
-    Argument("roi_relative", Kind.BOOL, "The region is given in fractions of the input's extents.", False),
+    Argument("roi_end", Kind.FLOATS, "End of the region; an end before the start flips the axis.", per_sample=True),
+    Argument("roi_relative", Kind.BOOL, "`roi_start` and `roi_end` are fractions of the input's extents.", False),
 )  # fmt: skip
 
 
-# A size below this counts as this where the region is adapted to the rounded size, as in DALI.
-_LEAST = 0.1
+# Smallest size to which a region is adapted, as in DALI.
+_MIN_SIZE = 0.1
 
 
 class Resized(NamedTuple):
-    """How to resize one sample, by spatial axis.
+    """Size and region to resize one sample, by spatial axis.
 
     Attributes:
-        size: of the output.
-        low: where the input's region begins, in pixels; after `high` flips.
-        high: where it ends.
-        whole: whether the region is just the whole input.
+        size: size of the output.
+        low: start of the input's region in pixels. A start behind the end flips the axis.
+        high: end of the region.
+        whole: whether the region is exactly the whole input.
     """
 
     size: tuple[int, ...]
@@ -88,12 +88,12 @@ class Resized(NamedTuple):
 
 
 class ResizedBatch(NamedTuple):
-    """How to resize the samples of a batch: the columns of `Resized`.
+    """Sizes and regions to resize the samples of a batch: the columns of `Resized`.
 
     Attributes:
-        size: (N, axes) int64.
-        low: (N, axes) float64.
-        high: (N, axes) float64.
+        size: sizes of the outputs, (N, axes) int64.
+        low: starts of the regions, (N, axes) float64.
+        high: ends of the regions, (N, axes) float64.
     """
 
     size: npt.NDArray[np.int64]
@@ -102,35 +102,35 @@ class ResizedBatch(NamedTuple):
 
 
 class Geometry(Protocol):
-    """Computes sizes and regions of a batch. Nothing changes it, so that it may serve further batches."""
+    """Computes sizes and regions of a batch. Immutable, so that other batches can reuse it."""
 
-    #: Whether it depends on random numbers.
+    #: Whether the geometry depends on random numbers.
     drawn: ClassVar[bool]
 
     @classmethod
-    def of(cls, node: GraphNode, batch: Batch, axes: str) -> Geometry:
-        """Make that of a batch of a node, whose spatial axes are "HW" or "DHW"."""
+    def from_batch(cls, node: GraphNode, batch: Batch, axes: str) -> Geometry:
+        """Return the geometry of a batch whose spatial axes are "HW" or "DHW"."""
 
     @property
     def fixed_size(self) -> tuple[int, ...] | None:
-        """The size of all outputs, where it depends on no input."""
+        """The size of all outputs, or None if it depends on the inputs."""
 
     def solve(self, sample: int, extents: Sequence[int]) -> Resized:
         """Return size and region of a sample, given the extents of its spatial axes."""
 
     def solve_all(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
-        """Return sizes and regions of all samples, given (N, axes) extents: what `solve` returns for each.
+        """Return sizes and regions of all samples, given (N, axes) extents, as `solve` returns them.
 
         Raises:
-            OperatorError: with the samples that can't be resized.
+            OperatorError: Samples can't be resized; the error lists them.
         """
 
 
 def solve_each(geometry: Geometry, extents: npt.NDArray[np.int64]) -> ResizedBatch:
-    """Solve for one sample after the other.
+    """Return sizes and regions of all samples by solving for each.
 
     Raises:
-        OperatorError: with the samples that can't be resized.
+        OperatorError: Samples can't be resized; the error lists them.
     """
     solved: list[Resized] = []
     failures: list[tuple[int, PipelineError]] = []
@@ -147,15 +147,15 @@ def solve_each(geometry: Geometry, extents: npt.NDArray[np.int64]) -> ResizedBat
 class ResizeGeometry:
     """Sizes and regions of a batch, by the arguments of `RESIZE_ARGUMENTS`.
 
-    As in DALI, arguments are float32: that decides where a size like 0.9 * 45 is rounded to.
+    As in DALI, arguments are float32, which decides how a size like 0.9 * 45 is rounded.
 
     Args:
-        arguments: of the operator for this batch.
+        arguments: arguments of the operator for this batch.
         batch_size: number of samples.
         axes: letters of the spatial axes, "HW" or "DHW".
 
     Raises:
-        ArgumentValueError: for arguments that exclude or miss each other, or are no numbers.
+        ArgumentValueError: Arguments exclude each other, are missing, or aren't finite.
     """
 
     drawn: ClassVar[bool] = False
@@ -172,44 +172,44 @@ class ResizeGeometry:
         self._sizes: list[list[float]] = sizes.tolist()
         self._largest = self._read_largest(arguments)
         self._region = self._read_region(arguments)
-        #: Sizes that are the outputs' as they are, by sample: most often all are, and one sample more costs nothing.
+        #: By sample: the size of the output if no computation is needed, which is the most frequent case.
         self._plain: list[tuple[int, ...] | None] = [None] * batch_size
-        #: The same as a table, where all are.
+        #: The same as a table, if no sample needs a computation.
         self._plain_sizes: npt.NDArray[np.int64] | None = None
         if self._mode in ("default", "stretch") and self._largest is None and self._region is None:
             plain = (sizes >= 1).all(axis=1) & (sizes == np.trunc(sizes)).all(axis=1)
             self._plain = [
-                tuple(map(int, size)) if whole else None
-                for size, whole in zip(self._sizes, plain.tolist(), strict=True)
+                tuple(map(int, size)) if is_plain else None
+                for size, is_plain in zip(self._sizes, plain.tolist(), strict=True)
             ]
             if plain.all():
                 self._plain_sizes = sizes.astype(np.int64)
 
     @classmethod
-    def of(cls, node: GraphNode, batch: Batch, axes: str) -> ResizeGeometry:
-        """Make that of a batch of a node."""
+    def from_batch(cls, node: GraphNode, batch: Batch, axes: str) -> ResizeGeometry:
+        """Return the geometry of a batch."""
         return cls(batch.arguments(node), batch.size, axes)
 
     @cached_property
     def fixed_size(self) -> tuple[int, ...] | None:
-        """The size of all outputs, where it depends on no input."""
+        """The size of all outputs, or None if it depends on the inputs."""
         first = self._sizes[0]
         if self._mode not in ("default", "stretch") or 0 in first or any(size != first for size in self._sizes):
             return None
-        return tuple(map(_whole, self._limited([abs(size) for size in first])))
+        return tuple(map(_to_pixels, self._limited([abs(size) for size in first])))
 
     def solve(self, sample: int, extents: Sequence[int]) -> Resized:
         """Return size and region of a sample, given the extents of its spatial axes.
 
         Raises:
-            PipelineError: when the sample is empty.
+            PipelineError: The sample is empty.
         """
         if 0 in extents:
-            raise PipelineError(f"can't resize an empty image, of {' x '.join(map(str, extents))}")
+            raise PipelineError(f"can't resize an empty image of {' x '.join(map(str, extents))}")
         plain = self._plain[sample]
         if plain is not None:
             return Resized(plain, (0.0,) * len(plain), tuple(map(float, extents)), True)
-        asked = self._sizes[sample]
+        requested = self._sizes[sample]
         if self._region is None:
             low, high = [0.0] * len(extents), [float(extent) for extent in extents]
             lengths = high
@@ -219,17 +219,18 @@ class ResizeGeometry:
             low = [_single(start * factor) for start, factor in zip(starts[sample], factors, strict=True)]
             high = [_single(end * factor) for end, factor in zip(ends[sample], factors, strict=True)]
             lengths = [_single(abs(end - start)) for start, end in zip(low, high, strict=True)]
-        exact = self._scaled([abs(size) for size in asked], lengths)
-        size = tuple(map(_whole, exact))
+        exact = self._scaled([abs(size) for size in requested], lengths)
+        size = tuple(map(_to_pixels, exact))
         whole = self._region is None
-        for axis, (wanted, count) in enumerate(zip(exact, size, strict=True)):
-            if self._subpixel and wanted != count and wanted > 0:
-                centre, half = (low[axis] + high[axis]) / 2, (high[axis] - low[axis]) / 2 * count / max(wanted, _LEAST)
+        for axis, (unrounded, count) in enumerate(zip(exact, size, strict=True)):
+            if self._subpixel and unrounded != count and unrounded > 0:
+                centre = (low[axis] + high[axis]) / 2
+                half = (high[axis] - low[axis]) / 2 * count / max(unrounded, _MIN_SIZE)
                 low[axis], high[axis] = centre - half, centre + half
                 whole = False
-            # In DALI, a region that runs backwards doesn't flip an axis of which no size was asked for.
-            unasked = asked[axis] == 0 and (self._mode in ("default", "stretch") or not any(asked))
-            if asked[axis] < 0 or (unasked and low[axis] > high[axis]):
+            # In DALI, a region whose start is behind its end doesn't flip an axis without a size.
+            unspecified = requested[axis] == 0 and (self._mode in ("default", "stretch") or not any(requested))
+            if requested[axis] < 0 or (unspecified and low[axis] > high[axis]):
                 low[axis], high[axis] = high[axis], low[axis]
                 whole = False
         return Resized(size, tuple(low), tuple(high), whole)
@@ -238,33 +239,33 @@ class ResizeGeometry:
         """Return sizes and regions of all samples, given (N, axes) extents.
 
         Raises:
-            OperatorError: with the samples that are empty.
+            OperatorError: Samples are empty; the error lists them.
         """
         if self._plain_sizes is None or not extents.all():
             return solve_each(self, extents)
         high = extents.astype(np.float64)
         return ResizedBatch(self._plain_sizes, np.zeros_like(high), high)
 
-    def _scaled(self, asked: list[float], lengths: Sequence[float]) -> list[float]:
-        """Return the size before rounding; `asked` is 0 where the mode decides."""
-        scales = [_single(size / length) for size, length in zip(asked, lengths, strict=True) if size and length]
+    def _scaled(self, requested: list[float], lengths: Sequence[float]) -> list[float]:
+        """Return the size before rounding; `requested` is 0 for axes that the mode scales."""
+        scales = [_single(size / length) for size, length in zip(requested, lengths, strict=True) if size and length]
         if self._mode in ("not_larger", "not_smaller"):
             scale = (min if self._mode == "not_larger" else max)(scales, default=1.0)
-            wanted = asked
+            sizes = requested
             if self._largest is not None:
                 limits = [
                     _single(limit / length) for limit, length in zip(self._largest, lengths, strict=True) if length
                 ]
                 if min(limits, default=scale) < scale:
-                    scale, wanted = min(limits), list(self._largest)
-            # The axis that decides gets exactly what was asked for, whatever division and multiplication make of it.
+                    scale, sizes = min(limits), list(self._largest)
+            # The axis that determines the scale gets exactly the requested size, without rounding errors.
             return [
                 size if length and _single(size / length) == scale else _single(length * scale)
-                for size, length in zip(wanted, lengths, strict=True)
+                for size, length in zip(sizes, lengths, strict=True)
             ]
-        # The geometric mean, as in DALI; for one axis given, it keeps the aspect ratio.
+        # The geometric mean, as in DALI. If only one axis has a size, it keeps the aspect ratio.
         scale = _single(math.prod(scales) ** (1 / len(scales))) if scales and self._mode == "default" else 1.0
-        return self._limited([size or _single(length * scale) for size, length in zip(asked, lengths, strict=True)])
+        return self._limited([size or _single(length * scale) for size, length in zip(requested, lengths, strict=True)])
 
     def _limited(self, sizes: list[float]) -> list[float]:
         if self._largest is None:
@@ -275,10 +276,10 @@ class ResizeGeometry:
         names = [name for name in ("size", "resize_shorter", "resize_longer") if arguments.given(name)]
         by_axis = [name for name in _AXIS_ARGUMENTS.values() if arguments.given(name)]
         if len(names) + bool(by_axis) != 1:
-            given = ", ".join(map(repr, names + by_axis)) or "none of them"
+            passed = ", ".join(map(repr, names + by_axis)) or "none of them"
             raise ArgumentValueError(
-                f"exactly one of 'size', 'resize_shorter', 'resize_longer' and 'resize_x', 'resize_y', 'resize_z' "
-                f"must define the size; given: {given}"
+                "exactly one of 'size', 'resize_shorter', 'resize_longer' and ('resize_x', 'resize_y', 'resize_z') "
+                f"must define the size, but the arguments are: {passed}"
             )
         if names == ["size"]:
             sizes = arguments.vectors("size", len(self._axes), np.float32)
@@ -317,9 +318,9 @@ class ResizeGeometry:
 
 
 def _single(value: float) -> float:
-    """Round to float32, in which DALI computes sizes: it decides how much a region is adapted to the rounded size."""
+    """Round to float32, in which DALI computes sizes; this affects how a region is adapted to the rounded size."""
     return float(np.float32(value))
 
 
-def _whole(size: float) -> int:
+def _to_pixels(size: float) -> int:
     return max(1, round_half_away(size))

@@ -1,4 +1,4 @@
-"""Resizes, crops and mirrors in one go: only what the crop keeps is computed."""
+"""Resizes, crops and mirrors in one step; computes only the pixels that the crop keeps."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def _declare(name: str, doc: str, antialias: bool) -> OperatorSchema:
         for each in FILTER_ARGUMENTS
     )
     mirror = Argument(
-        "mirror", Kind.INT, "Sum of 1 to flip the width, 2 the height and 4 the depth.", 0, per_sample=True
+        "mirror", Kind.INT, "Sum of 1 (flip the width), 2 (flip the height) and 4 (flip the depth).", 0, per_sample=True
     )
     return register(
         OperatorSchema(
             name,
-            f"{doc}\n\nA window that leaves the resized image repeats its edge.",
+            f"{doc}\n\nA window that exceeds the resized image repeats its edge.",
             (Input("data", "Images, volumes or sequences, as for `resize`."),),
             (*RESIZE_ARGUMENTS, *filters, *CROP_ARGUMENTS, mirror),
             devices=("cpu", "gpu"),
@@ -46,16 +46,16 @@ def _declare(name: str, doc: str, antialias: bool) -> OperatorSchema:
     )
 
 
-RESIZE_CROP_MIRROR = _declare(
-    "resize_crop_mirror", "Makes what `resize`, `crop` and `flip` make one after the other, in one step.", True
-)
+RESIZE_CROP_MIRROR = _declare("resize_crop_mirror", "Computes `resize`, `crop` and `flip` in one step.", True)
 FAST_RESIZE_CROP_MIRROR = _declare(
-    "fast_resize_crop_mirror", "Is `resize_crop_mirror` without antialiasing by default. Deprecated in DALI.", False
+    "fast_resize_crop_mirror",
+    "Computes `resize_crop_mirror`, by default without antialiasing. Deprecated in DALI.",
+    False,
 )
 
 
 class CroppedGeometry(ResizeGeometry):
-    """Sizes and regions of windows of resized samples. Arguments as in `ResizeGeometry`."""
+    """Sizes and regions of windows of resized samples; arguments as in `ResizeGeometry`."""
 
     def __init__(self, arguments: Arguments, batch_size: int, axes: str) -> None:
         super().__init__(arguments, batch_size, axes)
@@ -73,18 +73,18 @@ class CroppedGeometry(ResizeGeometry):
         return size if len(size) == len(known) else None
 
     def solve(self, sample: int, extents: Sequence[int]) -> Resized:
-        whole = super().solve(sample, extents)
-        start, size = self._windows.place(sample, whole.size)
+        resized = super().solve(sample, extents)
+        start, size = self._windows.locate(sample, resized.size)
         low, high = [], []
         for axis, letter in enumerate(self._axes):
-            step = (whole.high[axis] - whole.low[axis]) / whole.size[axis]
-            begin = whole.low[axis] + start[axis] * step
+            step = (resized.high[axis] - resized.low[axis]) / resized.size[axis]
+            begin = resized.low[axis] + start[axis] * step
             end = begin + size[axis] * step
             if self._mirror[sample] & _BITS[letter]:
                 begin, end = end, begin
             low.append(begin)
             high.append(end)
-        unchanged = whole.whole and tuple(size) == whole.size and not self._mirror[sample]
+        unchanged = resized.whole and tuple(size) == resized.size and not self._mirror[sample]
         return Resized(tuple(size), tuple(low), tuple(high), unchanged)
 
     def solve_all(self, extents: npt.NDArray[np.int64]) -> ResizedBatch:
@@ -95,7 +95,7 @@ class CroppedGeometry(ResizeGeometry):
 @implements(RESIZE_CROP_MIRROR, "cpu")
 @implements(FAST_RESIZE_CROP_MIRROR, "cpu")
 class ResizeCropMirrorCpu(ResizeCpu):
-    """A resize of a region."""
+    """Resizes regions."""
 
     geometry = CroppedGeometry
 
@@ -103,6 +103,6 @@ class ResizeCropMirrorCpu(ResizeCpu):
 @implements(RESIZE_CROP_MIRROR, "gpu")
 @implements(FAST_RESIZE_CROP_MIRROR, "gpu")
 class ResizeCropMirrorGpu(ResizeGpu):
-    """A resize of a region."""
+    """Resizes regions."""
 
     geometry = CroppedGeometry

@@ -1,4 +1,4 @@
-"""Resizing on the GPU: batches of any layout as pictures (height, width, channels), which the kernel knows."""
+"""Resizes batches on the GPU. Samples of any layout are split into images (height, width, channels) for the kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from pipeline._kernels import KernelContext, Samples, resample
 from pipeline._kernels.samples import contiguous_strides
 
-__all__ = ["Filters", "frames", "resample_pictures", "resample_volumes"]
+__all__ = ["Filters", "frames", "resample_images", "resample_volumes"]
 
 _Table = npt.NDArray[np.float64]
 
@@ -21,8 +21,8 @@ class Filters:
     """Filters of a batch, by sample.
 
     Attributes:
-        lower: `DALIInterpType` for axes that shrink.
-        upper: the same for axes that grow.
+        lower: `DALIInterpType` for axes that shrink, (N,).
+        upper: `DALIInterpType` for axes that grow, (N,).
         antialias: whether filters are widened along axes that shrink.
     """
 
@@ -30,15 +30,17 @@ class Filters:
     upper: npt.NDArray[np.int64]
     antialias: bool
 
-    def of(self, owners: npt.NDArray[np.int64]) -> dict[str, Any]:
-        """Return the options of `resample` for pictures that belong to these samples."""
+    def options(self, owners: npt.NDArray[np.int64]) -> dict[str, Any]:
+        """Return the options of `resample` for images that belong to these samples."""
         return {"min_filter": self.lower[owners], "mag_filter": self.upper[owners], "antialias": self.antialias}
 
 
 def frames(samples: Samples, leading: int) -> tuple[Samples, npt.NDArray[np.int64]]:
-    """Return each position of the leading axes as a sample of its own, and the sample that each one belongs to.
+    """Split samples along their leading axes.
 
-    What is left of two dimensions gets a third, of one channel.
+    Returns:
+        The frames, and the index of the sample that each frame belongs to. Frames of two dimensions get a third with
+        one channel.
     """
     counts = np.prod(samples.shapes[:, :leading], axis=1, dtype=np.int64)
     owners = np.repeat(np.arange(len(samples)), counts)
@@ -55,7 +57,7 @@ def frames(samples: Samples, leading: int) -> tuple[Samples, npt.NDArray[np.int6
     return Samples(pointers, shapes, strides, samples.dtype), owners
 
 
-def resample_pictures(
+def resample_images(
     kernels: KernelContext,
     stream: Any,
     source: Samples,
@@ -68,19 +70,19 @@ def resample_pictures(
     """Resize axes `first` (height) and `first + 1` (width) of a batch.
 
     Args:
-        kernels: of the batch's device.
-        stream: to enqueue on.
-        source: the batch; any strides.
+        kernels: kernels of the batch's device.
+        stream: stream to enqueue on.
+        source: the batch, with any strides.
         target: the resized batch; contiguous.
-        first: axes before the height, each position of which is a picture of its own.
-        low: (N, 2), where regions begin.
-        high: (N, 2), where they end.
-        filters: of the samples.
+        first: number of axes before the height; each position along them is a separate image.
+        low: starts of the regions, (N, 2).
+        high: ends of the regions, (N, 2).
+        filters: filters of the samples.
     """
-    pictures, owners = frames(source, first)
+    images, owners = frames(source, first)
     results, _ = frames(target, first)
     roi = np.concatenate([low, high], axis=1)[owners]
-    resample(kernels, stream, pictures, results, roi=roi, **filters.of(owners))
+    resample(kernels, stream, images, results, roi=roi, **filters.options(owners))
 
 
 def resample_volumes(
@@ -93,32 +95,32 @@ def resample_volumes(
     high: _Table,
     filters: Filters,
 ) -> None:
-    """Resize axes `first` (depth) to `first + 2` of a batch; arguments as in `resample_pictures`.
+    """Resize axes `first` (depth) to `first + 2` of a batch; arguments as in `resample_images`.
 
-    Slices go first, into float32; then the depth, as pictures one pixel wide whose channels are whole slices.
+    The slices are resized to float32, then the depth, as images one pixel wide whose channels are whole slices.
     """
     import cupy
 
     slices, owners = frames(source, first + 1)
-    wanted, volume_owners = frames(target, first)
+    volumes, volume_owners = frames(target, first)
     depths = frames(source, first)[0].shapes[:, 0]
-    shapes = np.repeat(wanted.shapes[:, 1:3], depths, axis=0)
+    shapes = np.repeat(volumes.shapes[:, 1:3], depths, axis=0)
     shapes = np.concatenate([shapes, slices.shapes[:, 2:]], axis=1)
     sizes = np.prod(shapes, axis=1)
     float32 = np.dtype(np.float32)
     between = cupy.empty(int(sizes.sum()), float32)
     pointers = int(between.data.ptr) + (np.cumsum(sizes) - sizes) * float32.itemsize
     roi = np.concatenate([low[:, 1:], high[:, 1:]], axis=1)[owners]
-    resample(kernels, stream, slices, _contiguous(pointers, shapes, float32), roi=roi, **filters.of(owners))
+    resample(kernels, stream, slices, _contiguous(pointers, shapes, float32), roi=roi, **filters.options(owners))
 
     heads = np.cumsum(depths) - depths  # the first slice of each volume
-    once = np.ones_like(depths)
-    columns = _contiguous(pointers[heads], np.stack([depths, once, sizes[heads]], axis=1), float32)
-    made = np.stack([wanted.shapes[:, 0], once, sizes[heads]], axis=1)
-    results = _contiguous(wanted.pointers, made, target.dtype)
-    zeros = np.zeros(len(once))
+    ones = np.ones_like(depths)
+    columns = _contiguous(pointers[heads], np.stack([depths, ones, sizes[heads]], axis=1), float32)
+    resized_shapes = np.stack([volumes.shapes[:, 0], ones, sizes[heads]], axis=1)
+    results = _contiguous(volumes.pointers, resized_shapes, target.dtype)
+    zeros = np.zeros(len(ones))
     roi = np.stack([low[volume_owners, 0], zeros, high[volume_owners, 0], zeros + 1], axis=1)
-    resample(kernels, stream, columns, results, roi=roi, **filters.of(volume_owners))
+    resample(kernels, stream, columns, results, roi=roi, **filters.options(volume_owners))
 
 
 def _contiguous(pointers: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], dtype: np.dtype[Any]) -> Samples:

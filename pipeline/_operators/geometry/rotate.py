@@ -1,4 +1,4 @@
-"""Rotates pictures about their centre."""
+"""Rotates images about their centre."""
 
 from __future__ import annotations
 
@@ -21,24 +21,26 @@ __all__ = ["ROTATE"]
 ROTATE = register(
     OperatorSchema(
         name="rotate",
-        doc="Rotates images, volumes or sequences about their centre. The output is as large as it has to be.",
+        doc="Rotates images, volumes or sequences about their centre. By default the output holds all pixels.",
         inputs=(Input("data", f"Images, of one of the layouts {', '.join(WARP_LAYOUTS)}; HWC without a layout."),),
         arguments=(
-            Argument("angle", Kind.FLOAT, "In degrees, counter-clockwise; about `axis` in space.", REQUIRED, True),
-            Argument("axis", Kind.FLOATS, "For volumes: three values, of any length but zero.", per_sample=True),
-            Argument("keep_size", Kind.BOOL, "The output is as large as the input.", False),
+            Argument(
+                "angle", Kind.FLOAT, "Angle in degrees, counter-clockwise; about `axis` for volumes.", REQUIRED, True
+            ),
+            Argument("axis", Kind.FLOATS, "Rotation axis of volumes: three values, not all zero.", per_sample=True),
+            Argument("keep_size", Kind.BOOL, "Keep the size of the input.", False),
             *WARP_ARGUMENTS,
         ),
         devices=("cpu", "gpu"),
     )
 )
 
-# An extent that is larger than a whole number by less than this, in pixels, is that number.
+# An extent that exceeds an integer by less than this, in pixels, is rounded down to it.
 _SLACK = 1e-2
 
 
 class _Rotations(Warps):
-    """By `angle`."""
+    """Rotations by `angle`."""
 
     def __init__(self, batch: Batch, node: GraphNode, layout: str) -> None:
         arguments = batch.arguments(node)
@@ -64,8 +66,9 @@ class _Rotations(Warps):
     def default_size(self, sample: int, spatial: Sequence[int]) -> tuple[int, ...]:
         """Return the extents of the smallest canvas that holds the whole result.
 
-        An extent is even or odd as the source's is along the axis that contributes most, so that pixels of rotations
-        by multiples of 90 degrees stay pixels. The frames of a sequence share one canvas, odd where most of them are.
+        Each extent has the parity of the source's extent along the axis that contributes most, so that rotations by
+        multiples of 90 degrees map pixels to pixels. The frames of a sequence share one canvas; the majority of frames
+        determines its parity.
         """
         if self._keep_size:
             return tuple(spatial)
@@ -77,16 +80,16 @@ class _Rotations(Warps):
         size += (size - odd) % 2
         return tuple(size[::-1].tolist())
 
-    def matrices(self, sample: int, spatial: Sequence[int], size: Sequence[int], given: Array | None) -> Array:
+    def matrices(self, sample: int, spatial: Sequence[int], size: Sequence[int], matrix: Array | None) -> Array:
         linear = self._linear[sample]
         offset = np.array(spatial[::-1]) / 2 - linear @ (np.array(size[::-1]) / 2)
-        matrix: Array = np.concatenate([linear, offset[:, None]], axis=1)
-        return matrix
+        rotation: Array = np.concatenate([linear, offset[:, None]], axis=1)
+        return rotation
 
 
 @implements(ROTATE, "cpu")
 class RotateCpu(WarpCpu):
-    """By `angle`."""
+    """Rotates by `angle`."""
 
     def warps(self, batch: Batch, layout: str) -> Warps:
         return _Rotations(batch, self.node, layout)
@@ -94,7 +97,7 @@ class RotateCpu(WarpCpu):
 
 @implements(ROTATE, "gpu")
 class RotateGpu(WarpGpu):
-    """By `angle`."""
+    """Rotates by `angle`."""
 
     def warps(self, batch: Batch, layout: str) -> Warps:
         return _Rotations(batch, self.node, layout)

@@ -18,12 +18,12 @@ from pipeline._operator_api.output_specs import describe, known_extents
 from pipeline._operators.geometry.slice_arguments import SLICE_ARGUMENTS, Positional, SliceWindows, positional
 from pipeline._operators.geometry.windows import (
     BORDER_POLICIES,
+    canonical_policy,
+    check_fill_values,
     cut,
     cut_batch,
     fill_argument,
-    fill_values,
     policy_argument,
-    policy_of,
 )
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 from pipeline.tensors.cpu import Array, TensorListCPU
@@ -35,18 +35,23 @@ SLICE = register(
         name="slice",
         doc="""Slices samples along chosen axes.
 
-The window is given by named arguments, or by two more inputs: where it begins and its shape. Relative values are
-multiplied by the axis' extent and only then rounded.""",
+Named arguments define the window, or two more inputs: its anchor (first elements) and its shape. Relative values are
+multiplied by the extent of the axis before they are rounded.""",
         inputs=(
             Input("data", "Samples of any shape."),
-            Input("anchor", "Where windows begin: one number an axis, a fraction if float.", True, any_device=True),
-            Input("shape_input", "Extents of windows: one number an axis, a fraction if float.", True, any_device=True),
+            Input(
+                "anchor",
+                "First elements of the windows: one number per axis, a fraction if float.",
+                True,
+                any_device=True,
+            ),
+            Input("shape_input", "Extents of the windows, likewise.", True, any_device=True),
         ),
         arguments=(
             *SLICE_ARGUMENTS,
             policy_argument(BORDER_POLICIES),
             fill_argument(),
-            *dtype_arguments("Dtype of the output; by default the input's. Floats become integers toward zero."),
+            *dtype_arguments("Dtype of the output; by default the input's. Floats are truncated to integers."),
         ),
         devices=("cpu", "gpu"),
     )
@@ -66,20 +71,20 @@ class _State:
 def _channel_axis(layout: str, fill: Sequence[float]) -> int | None:
     if len(fill) > 1 and "C" not in layout:
         raise ArgumentValueError(
-            f"argument 'fill_values' has {len(fill)} values, and the layout {layout!r} has no channels"
+            f"argument 'fill_values' has {len(fill)} values, but the layout {layout!r} has no channels"
         )
     return layout.index("C") if "C" in layout else None
 
 
 def _check_inputs(count: int) -> bool:
     if count == 2:
-        raise ArgumentTypeError("the anchor needs a shape as the third input")
+        raise ArgumentTypeError("the anchor input needs a shape as the third input")
     return count == 3
 
 
 @implements(SLICE, "cpu")
 class SliceCpu(SampleOperator[_State]):
-    """A view of the sample where the window lies inside and nothing is converted."""
+    """Returns a view of the sample if the window lies inside and no conversion is needed."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         arguments = batch.arguments(self.node)
@@ -91,7 +96,7 @@ class SliceCpu(SampleOperator[_State]):
         dtype = output_dtype(self.node)
         state = _State(
             windows,
-            policy_of(arguments.constant("out_of_bounds_policy")),
+            canonical_policy(arguments.constant("out_of_bounds_policy")),
             fill,
             _channel_axis(windows.layout, fill),
             dtype,
@@ -102,11 +107,11 @@ class SliceCpu(SampleOperator[_State]):
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         data = inputs[0]
-        given = positional(inputs[1], inputs[2], state.normalized) if len(inputs) == 3 else None
-        start, extent = state.windows.place(sample, data.shape, given)
+        bounds = positional(inputs[1], inputs[2], state.normalized) if len(inputs) == 3 else None
+        start, extent = state.windows.locate(sample, data.shape, bounds)
         if len(state.fill) > 1:
             assert state.channel_axis is not None
-            fill_values(state.fill, extent[state.channel_axis])
+            check_fill_values(state.fill, extent[state.channel_axis])
         return cut(
             data,
             start,
@@ -121,18 +126,18 @@ class SliceCpu(SampleOperator[_State]):
 
 @implements(SLICE, "gpu")
 class SliceGpu(GpuOperator):
-    """One launch a batch."""
+    """One launch per batch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data, *bounds = inputs
         arguments = batch.arguments(self.node)
         windows = SliceWindows(arguments, batch.size, data.layout(), data.ndim, _check_inputs(len(inputs)))
-        starts, extents = self._place(windows, shape_table(data).tolist(), bounds)
+        starts, extents = self._locate(windows, shape_table(data).tolist(), bounds)
         fill = arguments.constant("fill_values")
         channel_axis = _channel_axis(windows.layout, fill)
         if len(fill) > 1:
             for channels in set(extents[:, channel_axis].tolist()):
-                fill_values(fill, channels)
+                check_fill_values(fill, channels)
         return [
             cut_batch(
                 self.kernels,
@@ -140,7 +145,7 @@ class SliceGpu(GpuOperator):
                 data,
                 starts,
                 extents,
-                policy=policy_of(arguments.constant("out_of_bounds_policy")),
+                policy=canonical_policy(arguments.constant("out_of_bounds_policy")),
                 fill=fill,
                 channel_axis=channel_axis,
                 dtype=output_dtype(self.node),
@@ -148,21 +153,21 @@ class SliceGpu(GpuOperator):
             )
         ]
 
-    def _place(self, windows: SliceWindows, shapes: list[list[int]], bounds: Sequence[Any]) -> tuple[Array, Array]:
-        for bound in bounds:
+    def _locate(self, windows: SliceWindows, shapes: list[list[int]], inputs: Sequence[Any]) -> tuple[Array, Array]:
+        for bound in inputs:
             if not isinstance(bound, TensorListCPU):
                 raise ArgumentTypeError("the anchor and shape inputs must be on the CPU: add .cpu()")
         normalized = self.node.argument("normalized_anchor"), self.node.argument("normalized_shape")
-        placed: list[tuple[list[int], list[int]]] = []
+        located: list[tuple[list[int], list[int]]] = []
         failures: list[tuple[int, PipelineError]] = []
         for sample, shape in enumerate(shapes):
-            given: Positional | None = None
-            if bounds:
-                given = positional(bounds[0].samples[sample], bounds[1].samples[sample], normalized)
+            bounds: Positional | None = None
+            if inputs:
+                bounds = positional(inputs[0].samples[sample], inputs[1].samples[sample], normalized)
             try:
-                placed.append(windows.place(sample, shape, given))
+                located.append(windows.locate(sample, shape, bounds))
             except PipelineError as error:
                 failures.append((sample, error))
         fail(failures)
-        starts, extents = (np.array(column, np.int64) for column in zip(*placed, strict=True))
+        starts, extents = (np.array(column, np.int64) for column in zip(*located, strict=True))
         return starts, extents

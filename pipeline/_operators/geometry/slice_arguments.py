@@ -1,4 +1,4 @@
-"""The arguments of `slice`: which axes, and from where to where, absolute or relative."""
+"""Arguments of `slice`: axes, and absolute or relative bounds."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ __all__ = ["SLICE_ARGUMENTS", "SliceWindows", "positional"]
 
 SLICE_ARGUMENTS = (
     Argument(
-        "axes", Kind.INTS, "Axes that are sliced, in the order of the other arguments; negative ones count from the "
-        "last. By default `axis_names` says which.", per_sample=True,
+        "axes", Kind.INTS, "Axes to slice, in the order of the other arguments; negative ones count from the last. By "
+        "default `axis_names` defines them.", per_sample=True,
     ),
-    Argument("axis_names", Kind.STRING, "The same as letters of the layout; all axes if empty.", "WH"),
+    Argument("axis_names", Kind.STRING, "Axes to slice, as letters of the layout; all axes if empty.", "WH"),
     Argument("start", Kind.INTS, "First element along each axis.", per_sample=True),
     Argument("end", Kind.INTS, "Element after the last along each axis.", per_sample=True),
     Argument("shape", Kind.INTS, "Extent along each axis.", per_sample=True),
-    Argument("rel_start", Kind.FLOATS, "Like start, as a fraction of the axis' extent.", per_sample=True),
-    Argument("rel_end", Kind.FLOATS, "Like end, as a fraction of the axis' extent.", per_sample=True),
-    Argument("rel_shape", Kind.FLOATS, "Like shape, as a fraction of the axis' extent.", per_sample=True),
-    Argument("normalized_anchor", Kind.BOOL, "Whether a float anchor input is a fraction of the extent.", True),
-    Argument("normalized_shape", Kind.BOOL, "Whether a float shape input is a fraction of the extent.", True),
+    Argument("rel_start", Kind.FLOATS, "Like `start`, as a fraction of the extent.", per_sample=True),
+    Argument("rel_end", Kind.FLOATS, "Like `end`, as a fraction of the extent.", per_sample=True),
+    Argument("rel_shape", Kind.FLOATS, "Like `shape`, as a fraction of the extent.", per_sample=True),
+    Argument("normalized_anchor", Kind.BOOL, "The anchor input, if float, is a fraction of the extent.", True),
+    Argument("normalized_shape", Kind.BOOL, "The shape input, if float, is a fraction of the extent.", True),
 )  # fmt: skip
 
-# What an empty layout stands for, by number of dimensions.
+# Meaning of an empty layout, by number of dimensions.
 _IMPLIED_LAYOUTS = {2: "HW", 3: "HWC", 4: "DHWC"}
 
 _Rows = Sequence[Sequence[float]]
@@ -40,7 +40,7 @@ _Rows = Sequence[Sequence[float]]
 
 @dataclass(frozen=True)
 class _Bound:
-    """Where slices begin or end: values by sample and axis; `rows` is None where the axis itself decides."""
+    """Bounds of slices: values by sample and axis. If `rows` is None, slices extend to the end of the axis."""
 
     name: str
     rows: _Rows | None
@@ -48,7 +48,7 @@ class _Bound:
     from_start: bool = False
 
     def value(self, sample: int, position: int, extent: int, *, exact: bool = False) -> float:
-        """Return the bound in elements, not rounded to one yet; fractions are multiplied in float32 unless `exact`."""
+        """Return the bound in elements before rounding; fractions are multiplied in float32 unless `exact`."""
         assert self.rows is not None
         row = self.rows[sample]
         value = row[position] if len(row) > 1 else row[0]
@@ -58,7 +58,7 @@ class _Bound:
 
 
 class Positional(NamedTuple):
-    """Anchor and shape that came as inputs, for one sample: values by axis, and which are fractions."""
+    """Anchor and shape inputs of one sample, by axis, and whether anchor and shape are fractions."""
 
     anchor: list[float]
     shape: list[float]
@@ -66,7 +66,7 @@ class Positional(NamedTuple):
 
 
 def positional(anchor: Array, shape: Array, normalized: tuple[bool, bool]) -> Positional:
-    """Read the anchor and shape inputs of a sample."""
+    """Return the anchor and shape inputs of a sample."""
     floats = anchor.dtype.kind == "f", shape.dtype.kind == "f"
     fractions = floats[0] and normalized[0], floats[1] and normalized[1]
     return Positional(anchor.ravel().tolist(), shape.ravel().tolist(), fractions)
@@ -76,14 +76,14 @@ class SliceWindows:
     """The windows of a batch, by the arguments of `SLICE_ARGUMENTS`.
 
     Args:
-        arguments: of the operator for this batch.
+        arguments: arguments of the operator for this batch.
         batch_size: number of samples.
-        layout: of the samples, maybe empty.
-        ndim: number of dimensions, when it is known.
-        with_inputs: whether anchor and shape come as inputs.
+        layout: layout of the samples, possibly empty.
+        ndim: number of dimensions if it is known.
+        with_inputs: whether anchor and shape are inputs.
 
     Raises:
-        ArgumentValueError: for arguments that exclude each other, or axes that aren't there.
+        ArgumentValueError: Arguments exclude each other, or an axis doesn't exist.
     """
 
     def __init__(self, arguments: Arguments, batch_size: int, layout: str, ndim: int | None, with_inputs: bool) -> None:
@@ -94,30 +94,30 @@ class SliceWindows:
         if with_inputs and named:
             raise ArgumentValueError(f"argument {named[0]!r} can't be used together with the anchor and shape inputs")
         if not with_inputs and not named:
-            raise ArgumentValueError("the slice isn't defined: pass start, end, shape, rel_* or two more inputs")
+            raise ArgumentValueError("the slice isn't defined: pass start, end, shape or rel_*, or two more inputs")
         self._begin = _bound(arguments, ("start", "rel_start"))
         self._end = _bound(arguments, ("end", "rel_end", "shape", "rel_shape"))
         self._check_lengths(batch_size)
 
-    def place(self, sample: int, shape: Sequence[int], given: Positional | None) -> tuple[list[int], list[int]]:
-        """Return where a sample's window begins and its extents, along all axes. It may leave the sample.
+    def locate(self, sample: int, shape: Sequence[int], bounds: Positional | None) -> tuple[list[int], list[int]]:
+        """Return start and extents of a sample's window, along all axes. The window may exceed the sample.
 
         Raises:
-            PipelineError: for a window that ends before it begins, or a wrong number of values.
+            PipelineError: The window ends before it begins, or the number of values is wrong.
         """
         if len(shape) != self.ndim:
-            raise PipelineError(f"the sample has {len(shape)} dimensions, but {self.ndim} were expected")
+            raise PipelineError(f"the sample has {len(shape)} dimensions, but {self.ndim} are expected")
         axes = self._axes[sample]
-        if given is not None and not len(given.anchor) == len(given.shape) == len(axes):
+        if bounds is not None and not len(bounds.anchor) == len(bounds.shape) == len(axes):
             raise PipelineError(
-                f"{len(axes)} axes are sliced, but the anchor has {len(given.anchor)} values and the shape "
-                f"{len(given.shape)}"
+                f"{len(axes)} axes are sliced, but the anchor has {len(bounds.anchor)} values and the shape has "
+                f"{len(bounds.shape)}"
             )
         start, extent = [0] * len(shape), list(shape)
         for position, axis in enumerate(axes):
             size = shape[axis]
             low, high = (
-                self._from_arguments(sample, position, size) if given is None else _from_inputs(given, position, size)
+                self._from_arguments(sample, position, size) if bounds is None else _from_inputs(bounds, position, size)
             )
             first, last = round_half_away(low), round_half_away(high)
             if last < first:
@@ -126,7 +126,7 @@ class SliceWindows:
         return start, extent
 
     def unsliced(self, known: Sequence[int | None]) -> list[int | None]:
-        """Return what is known of the windows' extents: those of axes that aren't sliced."""
+        """Return the known extents of the windows: those of axes that aren't sliced."""
         sliced = {axis for axes in self._axes for axis in axes}
         return [None if axis in sliced else extent for axis, extent in enumerate(known)]
 
@@ -138,14 +138,14 @@ class SliceWindows:
         if not self._end.from_start:
             return low, high
         if self._begin.relative and self._end.relative and high >= 0:
-            # DALI rounds the products for each bound to float32, but not for the end that is the sum of two.
+            # DALI rounds the product for each bound to float32, but not the products whose sum is the end.
             end = self._begin.value(sample, position, size, exact=True)
             return low, max(low, end + self._end.value(sample, position, size, exact=True))
         return low, low + high
 
     def _find_axes(self, arguments: Arguments, batch_size: int) -> list[list[int]]:
-        given = arguments.rows("axes", np.int64)
-        if given is None:
+        rows = arguments.rows("axes", np.int64)
+        if rows is None:
             names = arguments.constant("axis_names")
             missing = [name for name in names if name not in self.layout]
             if missing:
@@ -157,14 +157,14 @@ class SliceWindows:
         if arguments.given("axis_names"):
             raise ArgumentValueError("arguments 'axes' and 'axis_names' can't be used together")
         if arguments.per_sample("axes"):
-            return [self._check_axes(row.tolist()) for row in given]
-        return [self._check_axes(given[0].tolist() or list(range(self.ndim)))] * batch_size
+            return [self._check_axes(row.tolist()) for row in rows]
+        return [self._check_axes(rows[0].tolist() or list(range(self.ndim)))] * batch_size
 
     def _check_axes(self, axes: Sequence[int]) -> list[int]:
-        found = [axis + self.ndim if axis < 0 else axis for axis in axes]
-        if any(not 0 <= axis < self.ndim for axis in found) or len(set(found)) < len(found):
+        positive = [axis + self.ndim if axis < 0 else axis for axis in axes]
+        if any(not 0 <= axis < self.ndim for axis in positive) or len(set(positive)) < len(positive):
             raise ArgumentValueError(f"axes {list(axes)} aren't different axes of {self.ndim} dimensions")
-        return found
+        return positive
 
     def _check_lengths(self, batch_size: int) -> None:
         for bound in (self._begin, self._end):
@@ -182,18 +182,18 @@ _NAMES = ("start", "rel_start", "end", "rel_end", "shape", "rel_shape")
 
 
 def _bound(arguments: Arguments, names: Sequence[str]) -> _Bound:
-    given = [name for name in names if arguments.given(name)]
-    if len(given) > 1:
-        raise ArgumentValueError(f"arguments {given[0]!r} and {given[1]!r} can't be used together")
-    if not given:
+    passed = [name for name in names if arguments.given(name)]
+    if len(passed) > 1:
+        raise ArgumentValueError(f"arguments {passed[0]!r} and {passed[1]!r} can't be used together")
+    if not passed:
         return _Bound(names[0], None)
-    (name,) = given
+    (name,) = passed
     rows = arguments.rows(name, np.float32 if name.startswith("rel_") else np.int64)
     assert rows is not None
     values: _Rows = [row.tolist() for row in rows] if arguments.per_sample(name) else [rows[0].tolist()] * len(rows)
     return _Bound(name, values, name.startswith("rel_"), name.endswith("shape"))
 
 
-def _from_inputs(given: Positional, position: int, size: int) -> tuple[float, float]:
-    low = given.anchor[position] * (size if given.fractions[0] else 1)
-    return low, low + given.shape[position] * (size if given.fractions[1] else 1)
+def _from_inputs(bounds: Positional, position: int, size: int) -> tuple[float, float]:
+    low = bounds.anchor[position] * (size if bounds.fractions[0] else 1)
+    return low, low + bounds.shape[position] * (size if bounds.fractions[1] else 1)

@@ -22,15 +22,24 @@ WARP_AFFINE = register(
         name="warp_affine",
         doc="""Warps images, volumes or sequences by affine transforms.
 
-The product of the matrix and (x, y, 1) is the place in the input of which the output shows the value at (x, y). Places
-count from the outer corner of the first pixel, whose centre is at (0.5, 0.5).""",
+The output at (x, y) is the input at the position matrix * (x, y, 1). Positions are relative to the outer corner of the
+first pixel, whose centre is at (0.5, 0.5).""",
         inputs=(
             Input("data", f"Images, of one of the layouts {', '.join(WARP_LAYOUTS)}; HWC without a layout."),
-            Input("mtx", "Instead of `matrix`: float32 of shape (2, 3), in space (3, 4).", True, any_device=True),
+            Input(
+                "mtx", "Alternative to `matrix`: float32 of shape (2, 3); (3, 4) for volumes.", True, any_device=True
+            ),
         ),
         arguments=(
-            Argument("matrix", Kind.FLOATS, "The transform, row by row: 6 values, in space 12.", (), per_sample=True),
-            Argument("inverse_map", Kind.BOOL, "The transform goes from the output to the input; False inverts.", True),
+            Argument(
+                "matrix", Kind.FLOATS, "The transform, row by row: 6 values; 12 for volumes.", (), per_sample=True
+            ),
+            Argument(
+                "inverse_map",
+                Kind.BOOL,
+                "The transform maps the output to the input; False: the input to the output.",
+                True,
+            ),
             *WARP_ARGUMENTS,
         ),
         devices=("cpu", "gpu"),
@@ -39,7 +48,7 @@ count from the outer corner of the first pixel, whose centre is at (0.5, 0.5).""
 
 
 class _AffineWarps(Warps):
-    """By the matrices that are given."""
+    """Warps by `matrix` or the second input."""
 
     def __init__(self, arguments: Arguments, layout: str, batch_size: int) -> None:
         super().__init__(arguments, layout, batch_size)
@@ -53,10 +62,10 @@ class _AffineWarps(Warps):
     def default_size(self, sample: int, spatial: Sequence[int]) -> tuple[int, ...]:
         return tuple(spatial)
 
-    def matrices(self, sample: int, spatial: Sequence[int], size: Sequence[int], given: Array | None) -> Array:
+    def matrices(self, sample: int, spatial: Sequence[int], size: Sequence[int], matrix: Array | None) -> Array:
         assert self._rows is not None
         shape = (self.ndim, self.ndim + 1)
-        if given is None:
+        if matrix is None:
             row = self._rows[sample]
             if len(row) != shape[0] * shape[1]:
                 raise ArgumentValueError(
@@ -64,10 +73,8 @@ class _AffineWarps(Warps):
                     + ("; or pass the matrix as the second input" if not len(row) else "")
                 )
             matrix = row.reshape(shape)
-        elif given.shape[-2:] != shape or given.ndim > 2 + self.sequence:
-            raise ArgumentValueError(f"the second input must have shape {shape}, not {given.shape}")
-        else:
-            matrix = given
+        elif matrix.shape[-2:] != shape or matrix.ndim > 2 + self.sequence:
+            raise ArgumentValueError(f"the second input must have shape {shape}, not {matrix.shape}")
         matrix = matrix.astype(np.float64)
         if self._inverse:
             return matrix
@@ -79,7 +86,7 @@ class _AffineWarps(Warps):
 
 @implements(WARP_AFFINE, "cpu")
 class WarpAffineCpu(WarpCpu):
-    """By the matrices that are given."""
+    """Warps by `matrix` or the second input."""
 
     def warps(self, batch: Batch, layout: str) -> Warps:
         return _AffineWarps(batch.arguments(self.node), layout, batch.size)
@@ -87,7 +94,7 @@ class WarpAffineCpu(WarpCpu):
 
 @implements(WARP_AFFINE, "gpu")
 class WarpAffineGpu(WarpGpu):
-    """By the matrices that are given."""
+    """Warps by `matrix` or the second input."""
 
     def warps(self, batch: Batch, layout: str) -> Warps:
         return _AffineWarps(batch.arguments(self.node), layout, batch.size)

@@ -1,4 +1,4 @@
-"""What warps share: layouts, arguments, and how they run on the CPU and the GPU."""
+"""Shared code of `warp_affine` and `rotate`: layouts, arguments, and implementations for CPU and GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pipeline._declaration.schema import Argument, Kind
 from pipeline._imaging.warp import prepare_fill
-from pipeline._imaging.warp import warp_affine as warp_picture
+from pipeline._imaging.warp import warp_affine as warp_image
 from pipeline._kernels.warp import warp_affine as warp_batch
 from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
@@ -30,10 +30,12 @@ __all__ = ["WARP_ARGUMENTS", "WARP_LAYOUTS", "WarpCpu", "WarpGpu", "Warps"]
 
 WARP_LAYOUTS = ("HWC", "FHWC", "DHWC", "FDHWC")
 WARP_ARGUMENTS = (
-    Argument("size", Kind.FLOATS, "Extents of the output, rounded; height before width.", (), per_sample=True),
-    Argument("fill_value", Kind.FLOAT, "What stands outside; by default the pixels on the border are repeated."),
     Argument(
-        "interp_type", Kind.INTERP, "INTERP_LINEAR or INTERP_NN, the nearest pixel.", DALIInterpType.INTERP_LINEAR
+        "size", Kind.FLOATS, "Extents of the output, which are rounded; height before width.", (), per_sample=True
+    ),
+    Argument("fill_value", Kind.FLOAT, "Value outside of the input; by default border pixels are repeated."),
+    Argument(
+        "interp_type", Kind.INTERP, "INTERP_LINEAR, or INTERP_NN for the nearest pixel.", DALIInterpType.INTERP_LINEAR
     ),
     *dtype_arguments("Dtype of the output; by default the input's.")[:2],
 )
@@ -43,19 +45,19 @@ class Warps(ABC):
     """The warps of a batch.
 
     Args:
-        arguments: of the batch.
-        layout: of the samples, one of `WARP_LAYOUTS`.
+        arguments: arguments of the batch.
+        layout: layout of the samples, one of `WARP_LAYOUTS`.
         batch_size: number of samples.
 
     Raises:
-        ArgumentValueError: for filters and sizes that warps don't have.
+        ArgumentValueError: The filter or a size isn't supported.
     """
 
     def __init__(self, arguments: Arguments, layout: str, batch_size: int) -> None:
         self.layout = layout
         self.batch_size = batch_size
         self.sequence = layout[0] == "F"
-        #: Spatial axes.
+        #: Number of spatial axes.
         self.ndim = len(layout) - 1 - self.sequence
         self.fill: float | None = arguments.constant("fill_value")
         interp = arguments.constant("interp_type")
@@ -68,7 +70,7 @@ class Warps(ABC):
         if len(row) not in (0, self.ndim):
             raise ArgumentValueError(f"argument 'size' needs {self.ndim} values, but has {len(row)}")
         if not (row > 0).all():
-            raise ArgumentValueError(f"argument 'size' must be positive: {row.tolist()}")
+            raise ArgumentValueError(f"argument 'size' must be positive, not {row.tolist()}")
         return tuple(max(1, round_half_away(extent)) for extent in row.tolist())
 
     def size(self, sample: int, spatial: Sequence[int]) -> tuple[int, ...]:
@@ -76,7 +78,7 @@ class Warps(ABC):
         return self._sizes[sample] or self.default_size(sample, spatial)
 
     def extents(self, known: Extents | None) -> Extents | None:
-        """Return what is known of the output's shapes, given what is known of the samples'."""
+        """Return the known extents of the output, given the known extents of the samples."""
         if known is None:
             return None
         spatial: Sequence[int | None] = [None] * self.ndim
@@ -87,42 +89,42 @@ class Warps(ABC):
     @property
     @abstractmethod
     def keeps_size(self) -> bool:
-        """Whether outputs are as large as their inputs, where no size is given."""
+        """Whether outputs without an explicit size are as large as their inputs."""
 
     @abstractmethod
     def default_size(self, sample: int, spatial: Sequence[int]) -> tuple[int, ...]:
-        """Return the extents of a sample's output where no size is given."""
+        """Return the extents of a sample's output if there is no explicit size."""
 
     @abstractmethod
-    def matrices(self, sample: int, spatial: Sequence[int], size: Sequence[int], given: Array | None) -> Array:
-        """Return a sample's matrix from the output to the source, or one for each frame.
+    def matrices(self, sample: int, spatial: Sequence[int], size: Sequence[int], matrix: Array | None) -> Array:
+        """Return a sample's matrix from the output to the source, or one matrix for each frame.
 
         Args:
             sample: position in the batch.
             spatial: extents of the sample.
             size: extents of its output.
-            given: what the operator's second input holds for it, if there is one.
+            matrix: the sample's value of the second input, if there is one.
         """
 
-    def for_frames(self, sample: int, shape: Sequence[int], given: Array | None) -> tuple[tuple[int, ...], Array]:
-        """Return the extents of a sample's output, and matrices: one for each frame, (F, n, n + 1)."""
+    def for_frames(self, sample: int, shape: Sequence[int], matrix: Array | None) -> tuple[tuple[int, ...], Array]:
+        """Return the extents of a sample's output, and one matrix for each frame, (F, n, n + 1)."""
         spatial = shape[self.sequence : -1]
         size = self.size(sample, spatial)
-        matrices = self.matrices(sample, spatial, size, given)
+        matrices = self.matrices(sample, spatial, size, matrix)
         count = shape[0] if self.sequence else 1
         if matrices.ndim == 3 and len(matrices) != count:
-            raise ArgumentValueError(f"there are {len(matrices)} matrices for {count} frames")
+            raise ArgumentValueError(f"the second input has {len(matrices)} matrices for {count} frames")
         if matrices.ndim == 2 and count == 1:
-            return size, matrices[None]  # np.broadcast_to takes longer than all the rest
+            return size, matrices[None]  # np.broadcast_to would take longer than everything else
         return size, np.broadcast_to(matrices, (count, *matrices.shape[-2:]))
 
 
 class WarpCpu(SampleOperator[Warps]):
-    """A sample at a time, its frames one after the other."""
+    """Warps the frames of a sample one after the other."""
 
     @abstractmethod
     def warps(self, batch: Batch, layout: str) -> Warps:
-        """Read the arguments of a batch."""
+        """Return the warps of a batch."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[Warps, Sequence[OutputSpec]]:
         known = known_extents(batch, self.node, inputs)
@@ -137,43 +139,45 @@ class WarpCpu(SampleOperator[Warps]):
             shape = (*data.shape[: state.sequence], *size, data.shape[-1])
             out = np.empty(shape, output_dtype(self.node) or data.dtype)
         pairs = zip(data, out, strict=True) if state.sequence else [(data, out)]
-        for (picture, target), matrix in zip(pairs, matrices, strict=True):
-            warp_picture(picture, matrix, size, nearest=state.nearest, fill=state.fill, dtype=target.dtype, out=target)
+        for (image, target), matrix in zip(pairs, matrices, strict=True):
+            warp_image(image, matrix, size, nearest=state.nearest, fill=state.fill, dtype=target.dtype, out=target)
         return out
 
 
 class WarpGpu(GpuOperator):
-    """One launch a batch."""
+    """One launch per batch."""
 
     @abstractmethod
     def warps(self, batch: Batch, layout: str) -> Warps:
-        """Read the arguments of a batch."""
+        """Return the warps of a batch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = inputs[0]
         layout = choose_layout(data.layout(), data.ndim, WARP_LAYOUTS)
         warps = self.warps(batch, layout)
-        given = _on_host(inputs[1], batch) if len(inputs) > 1 else [None] * batch.size
+        inputs_on_host = _on_host(inputs[1], batch) if len(inputs) > 1 else [None] * batch.size
         shapes, matrices = shape_table(data), []
         results = shapes.copy()
         failures: list[tuple[int, PipelineError]] = []
         for sample, shape in enumerate(shapes.tolist()):
             try:
-                results[sample, warps.sequence : -1], made = warps.for_frames(sample, shape, given[sample])
-                matrices.append(made)
+                results[sample, warps.sequence : -1], of_frames = warps.for_frames(
+                    sample, shape, inputs_on_host[sample]
+                )
+                matrices.append(of_frames)
             except PipelineError as error:
                 failures.append((sample, error))
         fail(failures)
         source = samples_of(data)
         output, target = allocate(results, output_dtype(self.node) or source.dtype, layout)
         fill = prepare_fill(warps.fill, source.dtype, target.dtype, warps.nearest)
-        pictures, _ = frames(source, int(warps.sequence))
-        wanted, _ = frames(target, int(warps.sequence))
+        images, _ = frames(source, int(warps.sequence))
+        targets, _ = frames(target, int(warps.sequence))
         table: npt.NDArray[np.float64] = np.concatenate(matrices).astype(np.float64)
-        warp_batch(self.kernels, batch.stream, pictures, wanted, table, nearest=warps.nearest, fill=fill)
+        warp_batch(self.kernels, batch.stream, images, targets, table, nearest=warps.nearest, fill=fill)
         return [output]
 
 
 def _on_host(data: Any, batch: Batch) -> Sequence[Array]:
-    """Return matrices on the CPU; those on the GPU are waited for."""
+    """Return the matrices on the CPU; wait for those on the GPU."""
     return [sample.get(stream=batch.stream) if hasattr(sample, "get") else sample for sample in data.samples]

@@ -1,4 +1,4 @@
-"""Cutting windows out of arrays: policies for what lies outside, fill values and conversion, on CPU and GPU."""
+"""Cuts windows out of arrays on CPU and GPU: out-of-bounds policies, fill values and conversion."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from pipeline.tensors.gpu import TensorListGPU
 __all__ = [
     "BORDER_POLICIES",
     "POLICIES",
+    "canonical_policy",
+    "check_fill_values",
     "cut",
     "cut_batch",
     "fill_argument",
-    "fill_values",
     "inside",
-    "leaves",
+    "out_of_bounds_error",
     "policy_argument",
-    "policy_of",
     "round_half_away",
-    "saturated",
+    "saturate",
     "trim",
 ]
 
-#: What may be asked for where a window leaves the picture; names that mean the same map to one.
+#: Policies for windows that exceed the image. Synonyms have the same value.
 POLICIES = {"error": "error", "pad": "pad", "constant": "pad", "trim_to_shape": "trim_to_shape"}
-#: Those of `slice`, which also repeats the picture in several ways.
+#: Policies of `slice`, which can also repeat the image.
 BORDER_POLICIES = {
     **POLICIES,
     "edge": "edge",
@@ -47,36 +47,39 @@ BORDER_POLICIES = {
 
 
 def policy_argument(policies: dict[str, str]) -> Argument:
-    """Declare the argument that says what happens where a window leaves the data."""
+    """Return the argument that selects the policy for windows that exceed the data."""
     doc = (
-        "Where the window leaves the data: 'error' refuses it, 'pad' (or 'constant') fills it with `fill_values`, "
-        "'trim_to_shape' cuts the window off"
+        "Policy for windows that exceed the data: 'error' raises an error, 'pad' (or 'constant') uses `fill_values` "
+        "outside, 'trim_to_shape' cuts the window off"
     )
     if "edge" in policies:
         doc += (
-            "; 'edge' (or 'clamp') repeats the last element, 'reflect' (or 'reflect_1001') mirrors with it, "
-            "'reflect_101' mirrors without it, and 'wrap' begins again at the other end"
+            "; 'edge' (or 'clamp') repeats the last element, 'reflect' (or 'reflect_1001') mirrors the data including "
+            "the last element, 'reflect_101' mirrors the data without it, and 'wrap' continues at the other end"
         )
     return Argument("out_of_bounds_policy", Kind.STRING, doc + ".", "error", choices=tuple(policies))
 
 
 def fill_argument() -> Argument:
-    """Declare the argument that says what stands where a window leaves the data."""
+    """Return the argument for the values outside of the data."""
     return Argument(
-        "fill_values", Kind.FLOATS, "What stands outside, one value or one a channel, in units of the output.", (0.0,)
+        "fill_values",
+        Kind.FLOATS,
+        "Values outside of the data: one for all channels or one per channel, in units of the output.",
+        (0.0,),
     )
 
 
-def policy_of(name: str) -> str:
-    """Return what a policy is called here."""
+def canonical_policy(name: str) -> str:
+    """Return the name that stands for a policy and its synonyms."""
     return BORDER_POLICIES[name]
 
 
-def fill_values(values: Sequence[float], channels: int) -> tuple[float, ...]:
-    """Check that there is one fill value, or one a channel.
+def check_fill_values(values: Sequence[float], channels: int) -> tuple[float, ...]:
+    """Return the fill values: one for all channels, or one per channel.
 
     Raises:
-        ArgumentValueError: otherwise.
+        ArgumentValueError: There is another number of values.
     """
     if len(values) not in (1, channels):
         raise ArgumentValueError(
@@ -91,33 +94,33 @@ def round_half_away(value: float) -> int:
 
 
 def inside(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> bool:
-    """Tell whether a window lies inside."""
+    """Return whether a window lies inside."""
     for first, count, limit in zip(start, extent, shape, strict=True):
         if first < 0 or first + count > limit:
             return False
     return True
 
 
-def leaves(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> PipelineError:
-    """Make the error of a window that leaves the data under the policy 'error'."""
+def out_of_bounds_error(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> PipelineError:
+    """Return the error for a window that exceeds the data under the policy 'error'."""
     return PipelineError(
-        f"the window from {tuple(start)} of shape {tuple(extent)} leaves the data of shape {tuple(shape)}; "
-        "out_of_bounds_policy='pad' or 'trim_to_shape' allow this"
+        f"the window from {tuple(start)} of shape {tuple(extent)} exceeds the data of shape {tuple(shape)}; "
+        "use out_of_bounds_policy='pad' or 'trim_to_shape' to allow this"
     )
 
 
 def trim(start: Sequence[int], extent: Sequence[int], shape: Sequence[int]) -> tuple[list[int], list[int]]:
-    """Return the part of a window that lies inside."""
+    """Return start and extents of the portion of a window that lies inside."""
     low = [min(max(first, 0), limit) for first, limit in zip(start, shape, strict=True)]
     high = [min(max(first + count, 0), limit) for first, count, limit in zip(start, extent, shape, strict=True)]
     return low, [max(end - begin, 0) for begin, end in zip(low, high, strict=True)]
 
 
-def saturated(array: Array, dtype: np.dtype[Any], out: Array | None = None) -> Array:
-    """Convert as DALI's crop and slice do: toward zero from floats to integers, saturating everything else.
+def saturate(array: Array, dtype: np.dtype[Any], out: Array | None = None) -> Array:
+    """Convert as DALI's crop and slice do: floats to integers toward zero, with saturation.
 
     Example:
-        >>> saturated(np.array([1.5, -0.5, 300.0]), np.dtype(np.uint8))
+        >>> saturate(np.array([1.5, -0.5, 300.0]), np.dtype(np.uint8))
         array([  1,   0, 255], dtype=uint8)
     """
     if array.dtype.kind == "f" and dtype.kind in "iu":
@@ -138,46 +141,46 @@ def cut(
     dtype: np.dtype[Any] | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Cut a window out of a sample; a view where nothing has to be written.
+    """Cut a window out of a sample. Return a view if the window lies inside and there is no conversion and no `out`.
 
     Args:
         array: the sample.
         start: first element of the window, by axis.
-        extent: of the window, by axis.
+        extent: extents of the window, by axis.
         policy: a value of `BORDER_POLICIES`.
-        fill: for the policy "pad": one value, or one along `channel_axis`, in units of the output.
-        channel_axis: the axis of channels.
-        dtype: of the result; by default the sample's.
-        out: where to write.
+        fill: fill values for the policy "pad": one value, or one per element of `channel_axis`, in units of the output.
+        channel_axis: axis of the channels.
+        dtype: dtype of the result; by default the sample's.
+        out: array to write to.
 
     Raises:
-        PipelineError: when the window leaves the sample under the policy "error".
+        PipelineError: The window exceeds the sample under the policy "error".
     """
     if not inside(start, extent, array.shape):
         if policy == "error":
-            raise leaves(start, extent, array.shape)
+            raise out_of_bounds_error(start, extent, array.shape)
         if policy in _BORDERS:
-            picked = [
+            indices = [
                 _BORDERS[policy](np.arange(first, first + count), limit)
                 for first, count, limit in zip(start, extent, array.shape, strict=True)
             ]
-            array, start = array[np.ix_(*picked)], [0] * array.ndim
+            array, start = array[np.ix_(*indices)], [0] * array.ndim
         elif policy == "trim_to_shape":
             start, extent = trim(start, extent, array.shape)
         else:
-            # Converted before it is padded, because fill values are in units of the output.
+            # Convert before padding, because fill values are in units of the output.
             low, size = trim(start, extent, array.shape)
-            part = array[tuple(slice(first, first + count) for first, count in zip(low, size, strict=True))]
-            if dtype is not None and dtype != part.dtype:
-                part = saturated(part, dtype)
+            common = array[tuple(slice(first, first + count) for first, count in zip(low, size, strict=True))]
+            if dtype is not None and dtype != common.dtype:
+                common = saturate(common, dtype)
             moved = [first - begin for first, begin in zip(start, low, strict=True)]
-            return extract(part, moved, extent, policy="pad", fill=fill, channel_axis=channel_axis, out=out)
-    found: Array = array[tuple([slice(first, first + count) for first, count in zip(start, extent, strict=True)])]
-    if dtype is not None and dtype != found.dtype:
-        return saturated(found, dtype, out)
+            return extract(common, moved, extent, policy="pad", fill=fill, channel_axis=channel_axis, out=out)
+    window: Array = array[tuple([slice(first, first + count) for first, count in zip(start, extent, strict=True)])]
+    if dtype is not None and dtype != window.dtype:
+        return saturate(window, dtype, out)
     if out is None:
-        return found
-    np.copyto(out, found)
+        return window
+    np.copyto(out, window)
     return out
 
 
@@ -195,7 +198,7 @@ def _reflect_101(index: Array, extent: int) -> Array:
     return reflected
 
 
-#: Which element stands at positions outside, for an axis of some extent.
+#: Functions from positions outside to the elements that they repeat, for an axis of a given extent.
 _BORDERS: dict[str, Callable[[Array, int], Array]] = {
     "edge": lambda index, extent: np.clip(index, 0, extent - 1),
     "reflect_1001": _reflect_1001,
@@ -217,22 +220,22 @@ def cut_batch(
     dtype: np.dtype[Any] | None = None,
     layout: str = "",
 ) -> TensorListGPU:
-    """Cut windows out of a batch on the GPU, in one launch (three where floats become integers).
+    """Cut windows out of a batch on the GPU, in one launch (three if floats become integers).
 
     Args:
-        kernels: of the batch's device.
-        stream: to enqueue on.
+        kernels: kernels of the batch's device.
+        stream: stream to enqueue on.
         data: the batch.
-        starts: (N, ndim).
-        extents: (N, ndim).
-        policy: as in `cut`; only "error", "pad" and "trim_to_shape" where windows leave their samples.
+        starts: first elements of the windows, (N, ndim).
+        extents: extents of the windows, (N, ndim).
+        policy: as in `cut`, but only "error", "pad" and "trim_to_shape" if windows exceed their samples.
         fill: as in `cut`.
         channel_axis: as in `cut`.
         dtype: as in `cut`.
-        layout: of the result.
+        layout: layout of the result.
 
     Raises:
-        OperatorError: with the samples that failed.
+        OperatorError: Samples failed; the error lists them.
     """
     source = samples_of(data)
     shapes = source.shapes
@@ -240,12 +243,15 @@ def cut_batch(
     if outside.any():
         if policy in _BORDERS:
             raise ArgumentValueError(
-                f"out_of_bounds_policy={policy!r} isn't supported on the GPU yet: use it on the CPU, or use 'pad'"
+                f"out_of_bounds_policy={policy!r} isn't supported on the GPU yet; use the CPU or 'pad'"
             )
         if policy == "error":
             fail(
                 [
-                    (index, leaves(starts[index].tolist(), extents[index].tolist(), shapes[index].tolist()))
+                    (
+                        index,
+                        out_of_bounds_error(starts[index].tolist(), extents[index].tolist(), shapes[index].tolist()),
+                    )
                     for index in np.flatnonzero(outside).tolist()
                 ]
             )
@@ -257,31 +263,31 @@ def cut_batch(
     padding = np.asarray(fill if len(fill) > 1 else fill[0], np.float64) if policy == "pad" else None
     axis = channel_axis if len(fill) > 1 else None
     if target != source.dtype and (target == np.float16 or (source.dtype.kind == "f" and target.kind in "iu")):
-        # The kernel rounds to nearest and lets float16 overflow, so windows are cut in floats, which are then prepared.
+        # The kernel rounds to nearest and lets float16 overflow: cut floats first and limit them before the conversion.
         between = np.dtype(np.float32) if target == np.float16 else source.dtype
-        flat, described = _flat(extents, between)
-        strided_copy(kernels, stream, source, described, start=starts, channel_axis=axis, fill=padding)
-        _prepare(flat, target)
-        source, starts, padding = described, np.zeros_like(starts), None
-    made, result = allocate(extents, target, layout)
+        buffer, windows = _allocate_scratch(extents, between)
+        strided_copy(kernels, stream, source, windows, start=starts, channel_axis=axis, fill=padding)
+        _limit(buffer, target)
+        source, starts, padding = windows, np.zeros_like(starts), None
+    output, result = allocate(extents, target, layout)
     strided_copy(kernels, stream, source, result, start=starts, channel_axis=axis, fill=padding)
-    return made
+    return output
 
 
-def _flat(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any]) -> tuple[Any, Samples]:
-    """Return one buffer for a batch that is only needed for a moment, and what it holds."""
+def _allocate_scratch(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any]) -> tuple[Any, Samples]:
+    """Return a scratch buffer for a batch, and the samples in it."""
     import cupy
 
     _, size = Samples.packed(0, shapes, dtype)
-    flat = cupy.empty(max(1, size // dtype.itemsize), dtype)
-    return flat, Samples.packed(int(flat.data.ptr), shapes, dtype)[0]
+    buffer = cupy.empty(max(1, size // dtype.itemsize), dtype)
+    return buffer, Samples.packed(int(buffer.data.ptr), shapes, dtype)[0]
 
 
-def _prepare(flat: Any, target: np.dtype[Any]) -> None:
-    """Do what `saturated` does before its conversion."""
+def _limit(buffer: Any, target: np.dtype[Any]) -> None:
+    """Truncate or clip values in place, as `saturate` does before it converts them."""
     import cupy
 
     if target == np.float16:
-        cupy.clip(flat, -65504, 65504, out=flat)
+        cupy.clip(buffer, -65504, 65504, out=buffer)
     else:
-        cupy.trunc(flat, out=flat)
+        cupy.trunc(buffer, out=buffer)

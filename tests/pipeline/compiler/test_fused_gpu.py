@@ -114,5 +114,5 @@ def test_errors_name_operator_and_sample() -> None:
         images = fn.resize(fn.decoders.image(encoded, device="mixed"), size=(20, 20))
         return fn.crop_mirror_normalize(images, crop=(21, 20))
 
-    with pytest.raises(OperatorError, match=r"crop_mirror_normalize failed for sample 0.*leaves"):
+    with pytest.raises(OperatorError, match=r"crop_mirror_normalize failed for sample 0.*exceeds"):
         run(too_large, files())

@@ -1,4 +1,4 @@
-"""Windows that keep boxes: what holds for every one, and distributions beside NVIDIA DALI's."""
+"""Windows that keep boxes: properties of every window, and distributions compared with NVIDIA DALI's."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_windows_overlap_by_the_threshold(kind: str, every: bool) -> None:
 def test_distributions_are_those_of_dali(boxes: Array, arguments: dict[str, Any]) -> None:
     count = 800
     ours, theirs = (
-        np.concatenate([np.stack(part) for part in crops(run, boxes, count, **arguments)[:2]], axis=1)
+        np.concatenate([np.stack(output) for output in crops(run, boxes, count, **arguments)[:2]], axis=1)
         for run in (run_ours, run_dali)
     )
     for column in range(4):
@@ -107,7 +107,7 @@ def test_a_sample_does_not_depend_on_the_others() -> None:
         return run_ours(lambda fn, types, x: fn.random_bbox_crop(x, **arguments), list(boxes))
 
     few = BOXES.astype(np.float32)
-    hard = np.array([[0.5, 0.5, 0.9, 0.6]], np.float32)  # others are drawn more often than it takes for `few`
+    hard = np.array([[0.5, 0.5, 0.9, 0.6]], np.float32)  # its windows are drawn more often than those of `few`
     for alone, together in zip(draw(few, few), draw(few, few, hard), strict=True):
         for sample in range(2):
             assert np.array_equal(alone.samples[sample], together.samples[sample])
@@ -146,11 +146,11 @@ def test_volumes_and_samples_without_boxes() -> None:
     ("arguments", "match"),
     [
         ({"crop_shape": [50, 60]}, "needs 'input_shape'"),
-        ({"ltrb": False, **WIDE}, "must lie within the picture"),
+        ({"ltrb": False, **WIDE}, "must lie within the image"),
         ({"bbox_layout": "xyXW"}, "'bbox_layout' must name"),
         ({"scaling": [0.9, 0.5]}, "'scaling' must be a range"),
         ({"aspect_ratio": [2.0, 1.0]}, "'aspect_ratio' must be ranges"),
-        ({"crop_shape": [5, 5], "input_shape": [9, 9], "scaling": [0.5, 1.0]}, "exclude each other"),
+        ({"crop_shape": [5, 5], "input_shape": [9, 9], "scaling": [0.5, 1.0]}, "can't be used together"),
     ],
 )
 def test_what_is_refused(arguments: dict[str, Any], match: str) -> None:

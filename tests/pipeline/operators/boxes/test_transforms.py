@@ -1,4 +1,4 @@
-"""Transforms: float32 matrices, computed here in float64 and rounded once, so they differ by a few roundings."""
+"""Transforms: float32 matrices, computed in float64 and rounded once, so that DALI's differ by a few roundings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.pipeline.operators.both import compare, refused_by_both, run_ours
 
-TOLERANCE = 2e-4  # of values up to some hundreds: DALI rounds every product and sum to float32
+TOLERANCE = 2e-4  # of values up to a few hundred: DALI rounds every product and sum to float32
 
 
 def matrices(ndim: int = 2, count: int = 2, frames: int | None = None) -> list[np.ndarray[Any, Any]]:

@@ -1,4 +1,4 @@
-"""Equalization against NVIDIA DALI, and the maps that automatic augmentation uses against their definitions."""
+"""Equalization compared with NVIDIA DALI, and the maps of automatic augmentation with their definitions."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ EXTENTS = {"F": 3, "C": 3}
 
 def batch(layout: str) -> list[Array]:
     shapes = [[EXTENTS.get(letter, 10 + 7 * number + 3 * (letter == "W")) for letter in layout] for number in range(3)]
-    made = pictures(*map(tuple, shapes), high=180)
-    made[1][:] //= 40
-    made[2][:] = 77
-    return made
+    images = pictures(*map(tuple, shapes), high=180)
+    images[1][:] //= 40
+    images[2][:] = 77
+    return images
 
 
 @pytest.mark.parity
@@ -49,25 +49,25 @@ def test_what_equalize_refuses(dtype: str, layout: str, match: str) -> None:
 )
 def test_maps_of_a_parameter(operation: str, parameters: list[int], expected: Any) -> None:
     feed = pictures((9, 8, 3), (4, 300, 3), (1, 1, 3))
-    given = [np.array(parameter, np.int32) for parameter in parameters]
+    arrays = [np.array(parameter, np.int32) for parameter in parameters]
 
     def graph(fn: Any, types: Any, x: Any, parameter: Any) -> Any:
         return apply_operator("byte_map", (x[:, ::-1],), {"operation": operation, "parameter": parameter})
 
-    (made,) = run_ours(graph, feed, given, layouts=["HWC"])
-    for picture, parameter, result in zip(feed, parameters, made.samples, strict=True):
-        assert np.array_equal(result, expected(picture[:, ::-1].astype(np.int64), parameter).astype(np.uint8))
+    (output,) = run_ours(graph, feed, arrays, layouts=["HWC"])
+    for image, parameter, result in zip(feed, parameters, output.samples, strict=True):
+        assert np.array_equal(result, expected(image[:, ::-1].astype(np.int64), parameter).astype(np.uint8))
 
 
 def test_counts_of_tall_pictures_add_up() -> None:
-    picture = np.zeros((5, 1 << 22, 1), np.uint8)
-    picture[:3] = 9
-    assert histograms(picture)[0, [0, 9]].tolist() == [2 << 22, 3 << 22]
+    image = np.zeros((5, 1 << 22, 1), np.uint8)
+    image[:3] = 9
+    assert histograms(image)[0, [0, 9]].tolist() == [2 << 22, 3 << 22]
 
 
 def test_tables_of_channels_on_any_memory() -> None:
-    picture = pictures((7, 6, 3))[0]
+    image = pictures((7, 6, 3))[0]
     tables = pictures((3, 256))[0]
-    expected = np.stack([tables[channel][picture[..., channel]] for channel in range(3)], axis=-1)
-    for view, target in ((picture, expected), (picture.transpose(1, 0, 2), expected.transpose(1, 0, 2))):
+    expected = np.stack([tables[channel][image[..., channel]] for channel in range(3)], axis=-1)
+    for view, target in ((image, expected), (image.transpose(1, 0, 2), expected.transpose(1, 0, 2))):
         assert np.array_equal(look_up(view, tables, np.empty(view.shape, np.uint8)), target)

@@ -1,7 +1,7 @@
-"""Brightness, contrast, hue, saturation and colour spaces beside DALI.
+"""Brightness, contrast, hue, saturation and colour spaces compared with DALI.
 
-DALI computes in float32, as we do, but in another order: rounded results differ by 1 at most, real ones by a few
-units in the last place of the largest intermediate. INT32 holds more digits than float32: relative 1e-6 of the range.
+DALI computes in float32, as we do, but in a different order: integers differ by at most 1, floats by a few units in
+the last place of the largest intermediate. INT32 has more digits than float32: relative 1e-6 of the range.
 """
 
 from __future__ import annotations
@@ -74,9 +74,11 @@ def test_twists(operator: str, arguments: dict[str, Any], source: str) -> None:
         chosen = dict(arguments)
         if target is not None:
             chosen["dtype"] = NAMES[target]
-        made = target or ("uint8" if operator == "hsv" else source)
-        # A float16 of up to 65504 has steps of 32; int32 samples reach beyond.
-        allowed = 64.0 if (source, made) in (("int32", "float16"), ("int16", "float16")) else tolerance(source, made)
+        result = target or ("uint8" if operator == "hsv" else source)
+        # Steps of float16 near its maximum of 65504 are 32; int32 samples exceed this maximum.
+        allowed = (
+            64.0 if (source, result) in (("int32", "float16"), ("int16", "float16")) else tolerance(source, result)
+        )
         compare(
             lambda fn, types, x, a=chosen: getattr(fn, operator)(x, **resolved(types, a)),
             feed,
@@ -127,8 +129,8 @@ def test_brightness_takes_any_channels_and_rounds_ties_away_from_zero(arguments:
 
 def test_empty_pictures() -> None:
     for operator in ("brightness", "hue"):
-        (made,) = run_ours(lambda fn, _, x, o=operator: getattr(fn, o)(x), [np.zeros((0, 4, 3), np.uint8)])
-        assert made.samples[0].shape == (0, 4, 3)
+        (output,) = run_ours(lambda fn, _, x, o=operator: getattr(fn, o)(x), [np.zeros((0, 4, 3), np.uint8)])
+        assert output.samples[0].shape == (0, 4, 3)
 
 
 @pytest.mark.parity
@@ -156,10 +158,10 @@ SPACES = ("RGB", "BGR", "GRAY", "YCbCr")
 @pytest.mark.parametrize("target", SPACES)
 def test_color_spaces(source: str, target: str) -> None:
     channels = 1 if source == "GRAY" else 3
-    if source == target:  # DALI refuses
+    if source == target:  # DALI refuses this
         feed = pictures((4, 5, channels))
-        (made,) = run_ours(lambda fn, types, x: convert(fn, types, x, source, target), feed, layouts=["HWC"])
-        assert np.array_equal(made.samples[0], feed[0])
+        (output,) = run_ours(lambda fn, types, x: convert(fn, types, x, source, target), feed, layouts=["HWC"])
+        assert np.array_equal(output.samples[0], feed[0])
         return
     for layout in ("HWC", "FHWC", "DHWC", "FDHWC"):
         shapes = [(2, 3, 17, 9, channels)[-len(layout) :], (1, 2, 8, 30, channels)[-len(layout) :]]

@@ -1,6 +1,6 @@
-"""Changes of colour, and blurs, on the GPU against the CPU.
+"""Colour operators and blurs on the GPU compared with the CPU.
 
-Both compute in float32, in another order: rounding differs by 1.
+Both compute in float32 but in different orders, so rounding differs by 1.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.gpu
 
 LINEAR_DTYPES = ("uint8", "int16", "int32", "float32")
 LAYOUTS = ("HWC", "FHWC", "DHWC")
-# Sums of float32 around 300, and float16 around 300.
+# Tolerances for sums of float32 around 300, and for float16 around 300.
 NEAR = {"u": 1, "i": 1, "f": 1e-3}
 HALF = {"f": 0.5}
 

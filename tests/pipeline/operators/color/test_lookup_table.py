@@ -1,4 +1,4 @@
-"""Tables of values by whole numbers: exact."""
+"""`fn.lookup_table` equals DALI's exactly."""
 
 from __future__ import annotations
 

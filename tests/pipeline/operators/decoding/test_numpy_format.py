@@ -89,7 +89,7 @@ def test_readers_refused_by_both(arguments: dict[str, Any], match: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "match"),
     [
-        ({"roi_start": [1], "roi_end": [5]}, "leaves the data"),
+        ({"roi_start": [1], "roi_end": [5]}, "exceeds the data"),
         ({"roi_start": [1], "rel_roi_start": [0.5]}, "can't be used together"),
     ],
 )

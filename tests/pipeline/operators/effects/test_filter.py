@@ -1,4 +1,4 @@
-"""fn.filter against NVIDIA DALI: both use OpenCV, so all is exact but sums of float32."""
+"""`fn.filter` compared with NVIDIA DALI: both use OpenCV, so all results are exact except sums of float32."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_borders(border: str, mode: str) -> None:
 
     def graph(fn: Any, types: Any, x: Any, window: Any, fill: Any) -> Any:
         more = (fill,) if border == "constant" else ()
-        made = fn.filter(x, window, *more, border=border, mode=mode, anchor=[1, 0] if mode == "same" else None)
-        return made, fill
+        output = fn.filter(x, window, *more, border=border, mode=mode, anchor=[1, 0] if mode == "same" else None)
+        return output, fill
 
     for shapes in (((3, 3), (2, 5), (4, 1)), ((5, 5), (5, 5), (9, 7))):
         compare(graph, batch("HWC"), windows(*shapes), fills, layouts=["HWC"])
-    if mode == "same":  # pictures smaller than the window
+    if mode == "same":  # images smaller than the window
         compare(graph, batch("HWC", first=2), windows((5, 9), (9, 5), (7, 7)), fills, layouts=["HWC"])
 
 
@@ -58,7 +58,7 @@ def test_dtypes(dtype: str) -> None:
 
 
 def test_what_is_refused() -> None:
-    picture, window = batch("HWC")[:1], windows((3, 3))
+    image, window = batch("HWC")[:1], windows((3, 3))
     calls: list[tuple[Any, str]] = [
         (lambda fn, types, x, w: fn.filter(x, w, anchor=3), "outside of the window"),
         (lambda fn, types, x, w: fn.filter(x, w, dtype=types.INT16), "must be FLOAT or"),
@@ -68,4 +68,4 @@ def test_what_is_refused() -> None:
         (lambda fn, types, x, w: fn.filter(x, w, border="mirror"), "border"),
     ]
     for graph, match in calls:
-        refused_by_both(graph, picture, window, layouts=["HWC"], match=match)
+        refused_by_both(graph, image, window, layouts=["HWC"], match=match)

@@ -1,8 +1,8 @@
-"""Gaussian blur beside DALI. Sums of float32 in another order: 1 of 255 for bytes, relative 1e-6 otherwise.
+"""Gaussian blur compared with DALI. Float32 sums in a different order: 1 of 255 for bytes, relative 1e-6 otherwise.
 
-Along a single axis DALI's result for FLOAT16 samples of 0 to 100, also as FLOAT, is off the exact sum (in float64) by
-up to 0.045. Why isn't known: rounding to FLOAT16 between the axes doesn't reproduce it. Ours is that of the same
-samples as FLOAT, which a test asserts.
+Along a single axis DALI's result for FLOAT16 samples of 0 to 100, also as FLOAT, differs from the exact sum in float64
+by up to 0.045. The reason is unknown: rounding to FLOAT16 between the axes doesn't reproduce it. Our result equals that
+of the same samples as FLOAT, which a test asserts.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ def test_dtypes(dtype: str) -> None:
 
 def test_float16_is_summed_in_float32() -> None:
     feed = pictures(*RAGGED, dtype="float16", high=100)
-    (made,), (expected,) = (
+    (output,), (expected,) = (
         run_ours(lambda fn, types, x: fn.gaussian_blur(x, sigma=1.2, dtype=types.FLOAT), samples, layouts=["HWC"])
         for samples in (feed, [sample.astype(np.float32) for sample in feed])
     )
-    assert all(np.array_equal(ours, exact) for ours, exact in zip(made.samples, expected.samples, strict=True))
+    assert all(np.array_equal(ours, exact) for ours, exact in zip(output.samples, expected.samples, strict=True))
 
 
 @pytest.mark.parity
@@ -132,7 +132,7 @@ def test_refusals_of_samples() -> None:
 
 
 def test_empty_pictures() -> None:
-    (made,) = run_ours(
+    (output,) = run_ours(
         lambda fn, _, x: fn.gaussian_blur(x, sigma=1.0), [np.zeros((0, 4, 3), np.uint8)], layouts=["HWC"]
     )
-    assert made.samples[0].shape == (0, 4, 3)
+    assert output.samples[0].shape == (0, 4, 3)

@@ -1,7 +1,7 @@
-"""Noise: exact where nothing is random, as DALI; distributions by chi-squared and Kolmogorov-Smirnov tests.
+"""Noise: equal to DALI's if nothing is random; distributions by chi-squared and Kolmogorov-Smirnov tests.
 
-DALI leaves two things open, where we follow its documentation: `shot` with a factor of 0 hands samples on (DALI's CPU
-version makes zeros), and values of salt beyond the dtype are clamped (DALI's wrap around).
+We follow DALI's documentation where its behaviour differs: `shot` with a factor of 0 passes samples on (DALI's CPU
+version returns zeros), and values of salt beyond the dtype are clamped (DALI's wrap around).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def noisy(operator: str, **arguments: Any) -> Any:
 
 
 def one(graph: Any, feed: list[Any], **options: Any) -> Any:
-    (made,) = run_ours(graph, feed, **options)
-    return made.samples[0]
+    (output,) = run_ours(graph, feed, **options)
+    return output.samples[0]
 
 
 def chi_squared(counts: Any, expected: Any) -> None:
-    """Assert that counts are as expected, at five standard deviations of the statistic."""
+    """Assert that counts are as expected, within five standard deviations of the statistic."""
     degrees = len(counts) - 1
     statistic = float(((counts - expected) ** 2 / expected).sum())
     assert statistic < degrees + 5 * math.sqrt(2 * degrees) + 10, statistic
@@ -79,15 +79,15 @@ def test_moments_are_those_of_dali() -> None:
     feed = [np.full((100, 100, 3), 120, np.uint8)]
     for graph in (noisy("gaussian", stddev=11.0), noisy("shot", factor=3.0), noisy("salt_and_pepper", prob=0.2)):
         (theirs,) = run_dali(graph, feed, layouts=["HWC"])
-        ours, their = (made.astype(float) for made in (one(graph, feed, layouts=["HWC"]), theirs.samples[0]))
+        ours, their = (output.astype(float) for output in (one(graph, feed, layouts=["HWC"]), theirs.samples[0]))
         assert abs(ours.mean() - their.mean()) < 8 * their.std() / 100
         assert 0.95 < ours.std() / their.std() < 1.05
 
 
 def test_shares_of_salt_and_pepper() -> None:
-    made = one(noisy("salt_and_pepper", prob=0.3, salt_vs_pepper=0.2), [np.full((COUNT, 3), 7, np.uint8)])
-    assert (made == made[:, :1]).all()
-    counts = np.array([(made[:, 0] == value).sum() for value in (0, 7, 255)])
+    noisy_sample = one(noisy("salt_and_pepper", prob=0.3, salt_vs_pepper=0.2), [np.full((COUNT, 3), 7, np.uint8)])
+    assert (noisy_sample == noisy_sample[:, :1]).all()
+    counts = np.array([(noisy_sample[:, 0] == value).sum() for value in (0, 7, 255)])
     assert counts.sum() == COUNT
     chi_squared(counts, np.array([0.24, 0.7, 0.06]) * COUNT)
 
@@ -99,22 +99,22 @@ def test_channels_share_their_fate_or_do_not(layout: str | None, axis: int) -> N
     for run in (run_ours, run_dali):
         for alone in (False, True):
             (output,) = run(noisy("salt_and_pepper", prob=0.5, per_channel=alone), feed, layouts=[layout])
-            made = output.samples[0]
-            shared = (made == made.take([0], axis=axis)).all()
+            noisy_sample = output.samples[0]
+            shared = (noisy_sample == noisy_sample.take([0], axis=axis)).all()
             assert shared == (not alone)
-            assert set(np.unique(made)) == {0, 100, 255}
+            assert set(np.unique(noisy_sample)) == {0, 100, 255}
 
 
 def test_arguments_per_sample() -> None:
     feed = [np.full(COUNT, 100, np.float32)] * 2
-    (made,) = run_ours(
+    (output,) = run_ours(
         lambda fn, _, x, m, s: fn.noise.gaussian(x, mean=m, stddev=s),
         feed,
         [np.float32(0), np.float32(50)],
         [np.float32(1), np.float32(5)],
     )
-    assert [round(float(sample.mean())) for sample in made.samples] == [100, 150]
-    assert [round(float(sample.std())) for sample in made.samples] == [1, 5]
+    assert [round(float(sample.mean())) for sample in output.samples] == [100, 150]
+    assert [round(float(sample.std())) for sample in output.samples] == [1, 5]
 
 
 @pytest.mark.parametrize("operator", NOISES)
@@ -144,8 +144,8 @@ def test_salt_beyond_the_dtype_is_clamped() -> None:
 @pytest.mark.parametrize("operator", NOISES)
 def test_scalars_and_empty_samples(operator: str) -> None:
     for feed in ([np.float32(1)] * 2, [np.zeros((0, 3), np.float32)]):
-        (made,) = run_ours(noisy(operator), feed)
-        assert made.samples[0].shape == np.shape(feed[0])
+        (output,) = run_ours(noisy(operator), feed)
+        assert output.samples[0].shape == np.shape(feed[0])
 
 
 @pytest.mark.parity

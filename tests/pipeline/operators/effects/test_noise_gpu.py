@@ -1,4 +1,4 @@
-"""Noise on the GPU: deterministic settings equal the CPU's, drawn ones have its moments and repeat."""
+"""Noise on the GPU: deterministic settings equal the CPU; random noise has the same moments and is reproducible."""
 
 from __future__ import annotations
 
@@ -70,6 +70,6 @@ def test_noise_repeats() -> None:
 def test_channels_share_their_fate() -> None:
     feed = [np.full((40, 30, 3), 100, np.uint8)]
     for layout, axis in (("HWC", 2), ("CHW", 0), (None, 2)):
-        _, (made,) = both("salt_and_pepper", feed, layout, prob=0.5)
-        assert (made == made.take([0], axis=axis)).all()
-        assert len(np.unique(made)) == 3
+        _, (noisy_sample,) = both("salt_and_pepper", feed, layout, prob=0.5)
+        assert (noisy_sample == noisy_sample.take([0], axis=axis)).all()
+        assert len(np.unique(noisy_sample)) == 3

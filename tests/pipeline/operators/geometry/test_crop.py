@@ -1,4 +1,4 @@
-"""Crop: exact."""
+"""`fn.crop` equals DALI's exactly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pipeline.errors import OperatorError
 from tests.pipeline.operators.both import RAGGED, compare, pictures, refused_by_both, run_ours
 
-# DALI takes layouts of 5 dimensions, too, and then refuses the data; they work here.
+# DALI accepts layouts of 5 dimensions, too, but then refuses the data; here they work.
 LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW")
 
 
@@ -35,7 +35,7 @@ def test_layouts_and_policies(layout: str | None, policy: str) -> None:
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_windows(data: st.DataObject) -> None:
-    """Sizes, positions and rounding by sample, also where windows leave the picture."""
+    """Sizes, positions and rounding differ by sample, and windows may exceed the image."""
     shapes = [(data.draw(st.integers(1, 12)), data.draw(st.integers(1, 12)), 3) for _ in range(2)]
     arguments: dict[str, Any] = {
         "out_of_bounds_policy": data.draw(st.sampled_from(["pad", "constant", "trim_to_shape"])),
@@ -43,20 +43,20 @@ def test_windows(data: st.DataObject) -> None:
         "fill_values": data.draw(st.sampled_from([[9.0], [1.0, 2.0, 250.0]])),
     }
     sizes = [[np.float32(data.draw(st.integers(0, 30)) / 2) for _ in shapes] for _ in range(2)]
-    places = [[np.float32(data.draw(st.integers(0, 8)) / 8) for _ in shapes] for _ in range(2)]
+    positions = [[np.float32(data.draw(st.integers(0, 8)) / 8) for _ in shapes] for _ in range(2)]
     compare(
         lambda fn, _, x, h, w, py, px: fn.crop(x, crop_h=h, crop_w=w, crop_pos_y=py, crop_pos_x=px, **arguments),
         pictures(*shapes),
         *sizes,
-        *places,
+        *positions,
         layouts=["HWC"],
     )
 
 
 def test_sequences_of_volumes() -> None:
     feed = pictures(shape_of("FDHWC", 9, 7))
-    (made,) = run_ours(lambda fn, _, x: fn.crop(x, crop=[2, 4, 3], crop_pos_z=1.0), feed, layouts=["FDHWC"])
-    assert np.array_equal(made.samples[0], feed[0][:, 2:, 3:7, 2:5])
+    (output,) = run_ours(lambda fn, _, x: fn.crop(x, crop=[2, 4, 3], crop_pos_z=1.0), feed, layouts=["FDHWC"])
+    assert np.array_equal(output.samples[0], feed[0][:, 2:, 3:7, 2:5])
 
 
 @pytest.mark.parity
@@ -71,7 +71,7 @@ def test_depth() -> None:
 @pytest.mark.parametrize("source", ["uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64"])
 @pytest.mark.parametrize("target", ["UINT8", "FLOAT16", "FLOAT"])
 def test_dtypes(source: str, target: str) -> None:
-    """Floats become integers toward zero, everything saturates."""
+    """Floats are truncated to integers, and all values saturate."""
     low, high = (-400.0, 400.0) if np.dtype(source).kind in "f" or source[0] == "i" else (0.0, 255.0)
     if source == "int8":
         low, high = -128.0, 127.0
@@ -96,7 +96,7 @@ def test_float16_saturates() -> None:
         ({"crop_w": 3}, "'crop_w' also needs 'crop_h'"),
         ({"crop_h": 3}, "'crop_h' also needs 'crop_w'"),
         ({"crop": [3, 3], "crop_pos_x": 1.5}, r"'crop_pos_x' must be between 0 and 1, not 1.5 for sample 0"),
-        ({"crop": [99, 3]}, r"sample 0: .*leaves the data of shape \(17, 23, 3\)"),
+        ({"crop": [99, 3]}, r"sample 0: .*exceeds the data of shape \(17, 23, 3\)"),
         ({"crop": [3, 3], "rounding": "up"}, "'rounding' must be one of"),
         ({"crop": [99, 3], "out_of_bounds_policy": "nothing"}, "'out_of_bounds_policy' must be one of"),
         ({"crop": [3, 3], "fill_values": [1.0, 2.0], "out_of_bounds_policy": "pad"}, "has 2 values, but needs 1 or"),
@@ -126,6 +126,6 @@ def test_a_window_that_lies_inside_is_a_view() -> None:
     with pipeline.Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
         data = fn.external_source(name="x", layout="HWC", no_copy=True)
         pipe.set_outputs(fn.crop(data, crop=[4, 0]))
-    (made,) = pipe.run(x=feed)
-    assert all(np.shares_memory(made.at(index), picture) for index, picture in enumerate(feed))
+    (output,) = pipe.run(x=feed)
+    assert all(np.shares_memory(output.at(index), image) for index, image in enumerate(feed))
     pipe.close()

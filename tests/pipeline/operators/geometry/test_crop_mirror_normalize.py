@@ -1,7 +1,7 @@
-"""crop_mirror_normalize: integers exact, floats within the rounding of one multiplication and addition.
+"""crop_mirror_normalize: integers are exact, floats within the rounding of one multiplication and addition.
 
-DALI computes (pixel - m) * s, we compute pixel * s + b: both round to float32, so they differ by some 1e-7 of the
-largest intermediate. FLOAT16 may fall to the other neighbour: one unit in the last of its 11 bits.
+DALI computes (pixel - m) * s, we compute pixel * s + b: both round to float32, so they differ by about 1e-7 of the
+largest intermediate. FLOAT16 may round to the other neighbour: one unit in the last of its 11 bits.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def test_input_dtypes(dtype: str) -> None:
 @pytest.mark.parametrize("source", ["uint8", "float32"])
 @pytest.mark.parametrize("target", ["FLOAT", "FLOAT16", "INT8", "UINT8"])
 def test_output_dtypes(source: str, target: str) -> None:
-    """Integers are rounded and saturated; the picture has ties at .5."""
+    """Integers are rounded and saturated; the image has ties at .5."""
     feed = pictures(*RAGGED, dtype=source)
     arguments = {"mean": [100.0, 30.0, 60.0], "std": [2.0, 1.0, 0.5], "scale": 0.5, "shift": 1.5, "mirror": 1}
     tolerance = 0.25 if target == "FLOAT16" else 1e-5 if target == "FLOAT" else 0
     if target in ("INT8", "UINT8") and source == "float32":
-        tolerance = 1  # a tie for one rounding is none for the other
+        tolerance = 1  # a value that is a tie in one implementation may not be a tie in the other
     compare(
         lambda fn, types, x: fn.crop_mirror_normalize(x, dtype=getattr(types, target), **arguments),
         feed,
@@ -101,7 +101,7 @@ def test_arguments_per_sample(data: st.DataObject) -> None:
     mirror = [np.int32(draw(st.integers(0, 2))) for _ in shapes]
     mean = [np.array([draw(st.integers(0, 99)) for _ in range(3)], np.float32) for _ in shapes]
     std = [np.array([draw(st.integers(1, 99)) for _ in range(3)], np.float32) for _ in shapes]
-    place = [np.float32(draw(st.integers(0, 8)) / 8) for _ in shapes]
+    position = [np.float32(draw(st.integers(0, 8)) / 8) for _ in shapes]
     arguments: dict[str, Any] = {
         "crop_w": draw(st.integers(1, 14)),
         "crop_h": draw(st.integers(1, 14)),
@@ -110,14 +110,14 @@ def test_arguments_per_sample(data: st.DataObject) -> None:
         "output_layout": draw(st.sampled_from(["CHW", "HWC"])),
     }
     compare(
-        lambda fn, _, x, mirror, mean, std, place: fn.crop_mirror_normalize(
-            x, mirror=mirror, mean=mean, std=std, crop_pos_x=place, **arguments
+        lambda fn, _, x, mirror, mean, std, position: fn.crop_mirror_normalize(
+            x, mirror=mirror, mean=mean, std=std, crop_pos_x=position, **arguments
         ),
         pictures(*shapes),
         mirror,
         mean,
         std,
-        place,
+        position,
         layouts=["HWC"],
         tolerance=4e-5,
     )
@@ -145,7 +145,7 @@ def test_channels_are_padded_to_a_power_of_two(channels: int, policy: str, outpu
         ({"output_layout": "CH"}, "isn't a permutation of the input's layout 'HWC'"),
         ({"output_layout": "NCHW"}, "isn't a permutation"),
         ({"dtype": 6}, "'dtype' must be FLOAT, FLOAT16, INT8 or UINT8"),
-        ({"crop": [99, 99]}, "leaves the data"),
+        ({"crop": [99, 99]}, "exceeds the data"),
         ({"out_of_bounds_policy": "edge"}, "'out_of_bounds_policy' must be one of"),
         ({"pad_output": True, "out_of_bounds_policy": "pad", "fill_values": [1.0, 2.0, 3.0]}, "as many as channels: 4"),
     ],
@@ -159,12 +159,15 @@ def test_refusals(arguments: dict[str, Any], match: str) -> None:
 @pytest.mark.parity
 def test_a_sequence_needs_an_output_layout() -> None:
     refused_by_both(
-        lambda fn, _, x: fn.crop_mirror_normalize(x), pictures((2, 4, 4, 3)), layouts=["FHWC"], match="no permutation"
+        lambda fn, _, x: fn.crop_mirror_normalize(x),
+        pictures((2, 4, 4, 3)),
+        layouts=["FHWC"],
+        match="isn't a permutation",
     )
 
 
 def test_a_deviation_of_zero_is_refused() -> None:
-    """DALI gives infinities."""
+    """DALI returns infinities."""
     with pytest.raises(OperatorError, match="'std' is 0 for sample 0"):
         run_ours(lambda fn, _, x: fn.crop_mirror_normalize(x, std=0.0), pictures((4, 4, 3)), layouts=["HWC"])
 
@@ -175,7 +178,7 @@ def test_the_output_is_one_array_when_sizes_are_known() -> None:
 
     with pipeline.Pipeline(batch_size=3, num_threads=2, device_id=None) as pipe:
         pipe.set_outputs(fn.crop_mirror_normalize(fn.external_source(name="x"), crop=[8, 9], mirror=1))
-    (made,) = pipe.run(x=pictures(*RAGGED))
-    assert made.dense is not None
-    assert made.dense.shape == (3, 3, 8, 9)
+    (output,) = pipe.run(x=pictures(*RAGGED))
+    assert output.dense is not None
+    assert output.dense.shape == (3, 3, 8, 9)
     pipe.close()

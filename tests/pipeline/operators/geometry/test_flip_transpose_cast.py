@@ -1,4 +1,4 @@
-"""Flip, transpose, cast, copy and shapes: all exact."""
+"""`flip`, `transpose`, `cast`, `copy` and `shapes` equal DALI's exactly."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def test_flip_dtypes_and_arguments_per_sample(dtype: str) -> None:
 
 
 def test_flip_without_layout_takes_pictures_and_sequences() -> None:
-    (picture,) = run_ours(lambda fn, _, x: fn.flip(x), pictures((4, 5, 3)))
+    (image,) = run_ours(lambda fn, _, x: fn.flip(x), pictures((4, 5, 3)))
     (sequence,) = run_ours(lambda fn, _, x: fn.flip(x), pictures((2, 4, 5, 3)))
-    assert (picture.layout, sequence.layout) == ("HWC", "FHWC")
+    assert (image.layout, sequence.layout) == ("HWC", "FHWC")
 
 
 @pytest.mark.parity
@@ -71,7 +71,7 @@ def test_transpose(data: st.DataObject) -> None:
 def test_transpose_between_pixels_and_planes(channels: int, dtype: str) -> None:
     feed = pictures((6, 7, channels), (9, 4, channels), dtype=dtype)
     compare(lambda fn, _, x: fn.transpose(x, perm=[2, 0, 1]), feed, layouts=["HWC"])
-    planes = [np.ascontiguousarray(picture.transpose(2, 0, 1)) for picture in feed]
+    planes = [np.ascontiguousarray(image.transpose(2, 0, 1)) for image in feed]
     compare(lambda fn, _, x: fn.transpose(x, perm=[1, 2, 0]), planes, layouts=["CHW"])
 
 
@@ -106,7 +106,7 @@ def test_cast_between_all_dtypes(source: str) -> None:
         values = np.clip(EDGES, *_limits(source)).astype(source)
     for name in (*names, "FLOAT16", "FLOAT", "FLOAT64", "BOOL"):
         if name == "BOOL" and source in ("float16", "float32", "float64"):
-            continue  # below
+            continue  # see test_cast_to_bool_asks_whether_the_rounded_value_is_zero
         compare(lambda fn, types, x, n=name: fn.cast(x, dtype=getattr(types, n)), [values], layouts=["W"])
 
 
@@ -126,8 +126,8 @@ def _limits(dtype: str) -> tuple[float, float]:
 
 def test_cast_to_bool_asks_whether_the_rounded_value_is_zero() -> None:
     values = [np.array([0, 0.25, 0.5, -0.75, 3], np.float32)]
-    (made,) = run_ours(lambda fn, types, x: fn.cast(x, dtype=types.BOOL), values)
-    assert made.samples[0].tolist() == [False, False, True, True, True]
+    (output,) = run_ours(lambda fn, types, x: fn.cast(x, dtype=types.BOOL), values)
+    assert output.samples[0].tolist() == [False, False, True, True, True]
 
 
 def test_cast_needs_a_dtype() -> None:

@@ -1,4 +1,4 @@
-"""Pad, paste and erase on the GPU against their CPU implementations, over ragged batches: exact."""
+"""Pad, paste, erase and warps on the GPU compared with their CPU implementations, for ragged batches."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def feed_of(layout: str, dtype: str) -> list[Any]:
     return pictures(*shapes, dtype=dtype, high=100)
 
 
-def same(make: Callable[..., Any], feed: list[Any], *values: Any, layout: str | None, tolerance: float = 0.0) -> None:
-    """Assert that an operator makes the same on both devices; `make` takes fn, types, the data and arguments."""
+def same(graph: Callable[..., Any], feed: list[Any], *values: Any, layout: str | None, tolerance: float = 0.0) -> None:
+    """Assert that a graph has equal results on both devices; it takes fn, types, the data and arguments."""
     layouts = [layout]
-    here = run_ours(make, feed, *values, layouts=layouts)
+    here = run_ours(graph, feed, *values, layouts=layouts)
     there = run_ours(
-        lambda fn, types, x, *more: make(fn, types, x.gpu(), *more).cpu(), feed, *values, layouts=layouts, device_id=0
+        lambda fn, types, x, *more: graph(fn, types, x.gpu(), *more).cpu(), feed, *values, layouts=layouts, device_id=0
     )
     assert here[0].layout == there[0].layout
     for ours, theirs in zip(here[0].samples, there[0].samples, strict=True):
@@ -89,7 +89,7 @@ def test_erase_per_sample(layout: str) -> None:
 
 
 AXIS = {"axis": [1, 2, 3]}
-#: The CPU adds in another order, so rounded values may differ by 1.
+#: The CPU adds in a different order, so rounded values may differ by 1.
 WARPED = {"f": 2e-2, "u": 1.0, "i": 1.0}
 
 

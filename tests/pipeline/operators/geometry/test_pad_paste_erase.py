@@ -1,4 +1,4 @@
-"""Pad, paste and erase move data: exact."""
+"""`pad`, `paste` and `erase` move data, so they equal DALI's exactly."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ def test_pad_refuses(arguments: dict[str, Any], match: str) -> None:
 
 
 def test_fill_values_saturate() -> None:
-    (made,) = run_ours(lambda fn, _, x: fn.pad(x, fill_value=300), pictures((1,), (2,)))
-    assert made.samples[0][1] == 255
+    (output,) = run_ours(lambda fn, _, x: fn.pad(x, fill_value=300), pictures((1,), (2,)))
+    assert output.samples[0][1] == 255
 
 
 @pytest.mark.parity
@@ -165,7 +165,7 @@ def test_erase(arguments: dict[str, Any]) -> None:
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("dtype", [dtype for dtype in ALL if dtype not in ("bool", "float64")])  # DALI refuses these
+@pytest.mark.parametrize("dtype", [dtype for dtype in ALL if dtype not in ("bool", "float64")])  # DALI refuses those
 def test_erase_dtypes(dtype: str) -> None:
     feed = pictures(*RAGGED, dtype=dtype, high=100)
     compare(lambda fn, _, x: fn.erase(x, anchor=[1, 2], shape=[3, 4], fill_value=3.75), feed, layouts=["HWC"])

@@ -1,4 +1,4 @@
-"""Random windows: the distribution against its definition and DALI's, seeds, independence of the batch's size."""
+"""Random windows: distributions compared with their definition and with DALI's, seeds, and batch sizes."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def draw(
 
 
 def distance(ours: Array, theirs: Array) -> float:
-    """Kolmogorov and Smirnov's: the largest difference of the two distribution functions."""
+    """Return the Kolmogorov-Smirnov distance: the largest difference of the two distribution functions."""
     values = np.sort(np.concatenate([ours, theirs]))
     first, second = (np.searchsorted(np.sort(sample), values, side="right") / len(sample) for sample in (ours, theirs))
     return float(np.abs(first - second).max())
 
 
-#: A distance that equal distributions exceed once in a million pairs of COUNT draws.
+#: A distance that pairs of COUNT draws of equal distributions exceed once in a million.
 LIMIT = 2.7 * (2 / COUNT) ** 0.5
 
 
@@ -87,7 +87,7 @@ def test_windows_are_distributed_as_in_dali(size: tuple[int, int], arguments: di
     ],
 )
 def test_whole_pixels_are_distributed_as_in_dali(size: tuple[int, int], area: list[float], ratio: list[float]) -> None:
-    """Few pixels, so that rounding and what is refused afterwards decide. A chi-squared test of all windows."""
+    """With few pixels, rounding and rejection determine the distribution. Chi-squared test of all windows."""
     count = 12000
     ours, theirs = (
         draw(*size, count, dali=dali, random_area=area, random_aspect_ratio=ratio)[:, 2:] for dali in (False, True)
@@ -166,7 +166,7 @@ def test_batches_differ() -> None:
 
 
 def test_the_decoder_cuts_the_generators_windows() -> None:
-    """With the same seed, also for pictures that EXIF turns."""
+    """With the same seed, also for images that EXIF rotates."""
     feed = [np.frombuffer(pillow(smooth(40, 50 + index), "JPEG"), np.uint8) for index in range(4)]
     feed += [np.frombuffer(with_orientation(smooth(40, 50), "JPEG", 6), np.uint8)]
     arguments = {"random_area": [0.1, 0.6], "seed": 11}
@@ -194,31 +194,31 @@ def test_a_resized_crop_is_a_resize_of_the_generators_window(arguments: dict[str
         resized = fn.resize(x, size=[9, 12], roi_start=begin, roi_end=begin + extent, **arguments)
         return fn.random_resized_crop(x, size=[9, 12], seed=11, **arguments), resized
 
-    made, expected = run_ours(graph, feed, layouts=["HWC"])
-    assert made.layout == "HWC"
-    for sample, other in zip(made.samples, expected.samples, strict=True):
+    output, expected = run_ours(graph, feed, layouts=["HWC"])
+    assert output.layout == "HWC"
+    for sample, other in zip(output.samples, expected.samples, strict=True):
         np.testing.assert_array_equal(sample, other)
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("dali", [False, True])
 def test_a_resized_crop_reads_across_the_windows_border(dali: bool) -> None:
-    """Whichever window was drawn: the result is that of a region of the picture, not of pixels that were cut out."""
-    picture = np.random.default_rng(0).integers(0, 256, (12, 12, 3), np.uint8)
+    """For any window, the result is that of a region of the image, not of pixels that were cut out."""
+    image = np.random.default_rng(0).integers(0, 256, (12, 12, 3), np.uint8)
     arguments = {"size": 4, "random_area": [0.25, 0.25], "random_aspect_ratio": [1.0, 1.0]}
     run = run_dali if dali else run_ours
-    (made,) = run(lambda fn, _, x: fn.random_resized_crop(x, **arguments), [picture] * 5, layouts=["HWC"])
-    places = [(y, x) for y in range(7) for x in range(7)]
-    for sample in made.samples:
-        assert any(np.array_equal(sample, resize(picture, (4, 4), region=(y, x, y + 6, x + 6))) for y, x in places)
+    (output,) = run(lambda fn, _, x: fn.random_resized_crop(x, **arguments), [image] * 5, layouts=["HWC"])
+    corners = [(y, x) for y in range(7) for x in range(7)]
+    for sample in output.samples:
+        assert any(np.array_equal(sample, resize(image, (4, 4), region=(y, x, y + 6, x + 6))) for y, x in corners)
 
 
 def test_frames_of_a_sequence_have_one_window() -> None:
     frame = smooth(30, 40)
     feed = [np.stack([frame] * 3)]
-    (made,) = run_ours(lambda fn, _, x: fn.random_resized_crop(x, size=8), feed, layouts=["FHWC"])
-    assert made.samples[0].shape == (3, 8, 8, 3)
-    assert (made.samples[0] == made.samples[0][:1]).all()
+    (output,) = run_ours(lambda fn, _, x: fn.random_resized_crop(x, size=8), feed, layouts=["FHWC"])
+    assert output.samples[0].shape == (3, 8, 8, 3)
+    assert (output.samples[0] == output.samples[0][:1]).all()
 
 
 @pytest.mark.parametrize(

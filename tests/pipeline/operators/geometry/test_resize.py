@@ -1,7 +1,7 @@
-"""Resize: sizes exact; pixels of integers within 1, of floats within the rounding of float32 sums.
+"""`fn.resize`: sizes are exact, integers within 1, floats within the rounding of float32 sums.
 
-Both sum in float32, in different orders, so a sum near a half may be rounded to either side. Nearest neighbour picks
-pixels, and must be exact.
+Both implementations sum in float32, in different orders, so a sum near a half may be rounded either way. Nearest
+neighbour copies pixels, and must be exact.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ LAYOUTS = ("HWC", "CHW", "FHWC", "FCHW", "CFHW")
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16", "float32"])
 @pytest.mark.parametrize("antialias", [True, False])
 def test_filters(interp: our_types.DALIInterpType, dtype: str, antialias: bool) -> None:
-    """Smaller, larger, and smaller along one axis only.
+    """Sizes are smaller, larger, and smaller along one axis only.
 
-    Odd sizes become even: then no tap of a filter lies exactly on its border, where a rounding in DALI decides whether
-    it counts. That matters for the Gaussian, which isn't zero there: near its border, too, it differs by up to 0.007.
+    Odd sizes become even, so that no tap of a filter lies exactly on its border, where rounding in DALI decides whether
+    the tap counts. This matters for the Gaussian, which isn't zero there. Near its border, too, it differs by up to
+    0.007.
     """
     feed = pictures((17, 23, 3), (31, 13, 3), (21, 21, 3), dtype=dtype)
     tolerance: float = FLOATS if dtype == "float32" else INTEGERS
@@ -68,7 +69,7 @@ def test_volumes(layout: str) -> None:
 
 
 def fractions(low: int, high: int) -> st.SearchStrategy[float]:
-    """Numbers whose ratios don't come to lie on halves of pixels, where float32 in DALI decides."""
+    """Draw numbers whose ratios don't fall on halves of pixels, where DALI's float32 decides."""
     return st.integers(low * 4, high * 4).map(lambda number: number / 4.037)
 
 
@@ -114,12 +115,12 @@ def regions(draw: st.DrawFn) -> dict[str, Any]:
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(arguments=sizes(), region=regions(), interp=st.sampled_from([1, 2, 3, 4]))
 def test_sizes_and_regions(arguments: dict[str, Any], region: dict[str, Any], interp: int) -> None:
-    # Not Gaussian: whether its outermost taps count is a matter of a rounding, and they weigh 2 %.
+    # No Gaussian: rounding decides whether its outermost taps count, and they weigh 2 %.
     compare(
         lambda fn, types, x: fn.resize(x, interp_type=types.DALIInterpType(interp), **arguments, **region),
         pictures(*RAGGED, dtype="float32"),
         layouts=["HWC"],
-        tolerance=0.03,  # windows are float32 in DALI: positions differ by some 1e-6 of the picture's size
+        tolerance=0.03,  # windows are float32 in DALI: positions differ by about 1e-6 of the image's size
     )
 
 
@@ -155,7 +156,7 @@ def test_arguments_per_sample(data: st.DataObject) -> None:
 
 
 def test_filters_per_sample() -> None:
-    """DALI takes these only as tensors of a type of its own."""
+    """DALI accepts these only as tensors of a special type."""
     feed, codes = pictures(*RAGGED), [0, 2, 5]
     (mixed,) = run_ours(
         lambda fn, _, x, code: fn.resize(x, size=[9, 40], interp_type=code), feed, [np.int32(code) for code in codes],
@@ -187,7 +188,7 @@ def test_float_output_and_attributes() -> None:
 
 
 def test_an_output_keeps_its_place_with_attributes() -> None:
-    """With a size that is known, the first output is laid out beforehand; the second output mustn't disturb it."""
+    """With a known size, the first output is allocated beforehand; the second output must not change that."""
     image, shape = run_ours(
         lambda fn, _, x: fn.resize(x, size=[6, 8], save_attrs=True), pictures(*RAGGED), layouts=["HWC"]
     )
@@ -200,7 +201,7 @@ def test_an_output_keeps_its_place_with_attributes() -> None:
 @pytest.mark.parametrize("arguments", [{"mode": "default"}, {"mode": "not_smaller"}, {"mode": "not_larger"}], ids=str)
 @pytest.mark.parametrize("region", [False, True])
 def test_sizes_and_nearest_pixels_are_computed_as_in_dali(arguments: dict[str, Any], region: bool) -> None:
-    """In float32: that decides how a size is rounded, how far a region is adapted to it, and which pixel is nearest."""
+    """Float32 decides how a size is rounded, how a region is adapted to it, and which pixel is nearest."""
     rng = np.random.default_rng(4)
     feed = [
         np.arange(extents.prod(), dtype=np.float32).reshape(*extents, 1) for extents in rng.integers(1, 30, (400, 2))
@@ -224,7 +225,7 @@ def test_sizes_and_nearest_pixels_are_computed_as_in_dali(arguments: dict[str, A
 
 @pytest.mark.parity
 def test_a_crop_that_is_resized() -> None:
-    """Resizing reads a view with gaps between its rows."""
+    """Resize reads a view with gaps between the rows."""
     compare(
         lambda fn, _, x: fn.resize(fn.crop(x, crop=[9, 10]), size=[5, 21]),
         pictures(*RAGGED),
@@ -269,7 +270,7 @@ def test_refuses_sizes_that_are_no_numbers() -> None:
 
 @pytest.mark.parity
 def test_differs_in_few_pixels_of_a_photograph_like_picture() -> None:
-    """Within 1 is the bound; nearly all pixels are equal."""
+    """Pixels may differ by 1, but nearly all are equal."""
     feed = pictures((120, 160, 3))
     graph = lambda fn, _, x: fn.resize(x, size=[51, 77])  # noqa: E731
     (ours,), (theirs,) = run_ours(graph, feed, layouts=["HWC"]), run_dali(graph, feed, layouts=["HWC"])

@@ -1,4 +1,4 @@
-"""Resizing, cropping and mirroring in one step: the same as one after the other; tests/parity compares with DALI."""
+"""`resize_crop_mirror` equals `resize`, `crop` and `flip` in sequence. tests/parity compares it with DALI."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXTENTS = {"C": 3, "F": 2, "H": 11, "W": 14, "D": 9}
 @pytest.mark.parametrize("layout", ["HWC", "CHW", "FCHW", "CFHW"])
 @pytest.mark.parametrize("mirror", [0, 1, 2, 3])
 def test_like_one_after_the_other(layout: str, mirror: int) -> None:
-    """In layouts that don't begin with H, DALI flips other axes than those that it documents."""
+    """In layouts that don't begin with H, DALI doesn't flip the axes that it documents."""
 
     def graph(fn: Any, types: Any, x: Any) -> Any:
         arguments = {"size": [8, -9], "dtype": types.FLOAT, "interp_type": types.INTERP_CUBIC}
@@ -37,8 +37,8 @@ def test_windows_of_known_size_are_one_array() -> None:
         pipe.set_outputs(fn.resize_crop_mirror(data, resize_shorter=9, crop=[5, 6]))
     pipe.build()
     pipe.feed_input("x", pictures((11, 14, 3), (20, 9, 3)))
-    (made,) = pipe.run()
-    assert made.as_tensor().shape() == [2, 5, 6, 3]
+    (output,) = pipe.run()
+    assert output.as_tensor().shape() == [2, 5, 6, 3]
     pipe.close()
 
 

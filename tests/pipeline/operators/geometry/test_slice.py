@@ -1,4 +1,4 @@
-"""Slice: exact."""
+"""`fn.slice` equals DALI's exactly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BORDERS = ("pad", "constant", "edge", "clamp", "reflect", "reflect_1001", "refle
 
 @st.composite
 def windows(draw: st.DrawFn) -> dict[str, Any]:
-    """Named arguments for two axes: absolute and relative, with and without an end."""
+    """Draw named arguments for two axes: absolute and relative, with and without an end."""
     arguments: dict[str, Any] = {}
     begin = draw(st.sampled_from(["start", "rel_start", None]))
     end = draw(
@@ -55,12 +55,12 @@ def test_named_windows_and_policies(window: dict[str, Any], policy: str, data: s
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(data=st.data())
 def test_fractions_are_rounded_as_in_dali(data: st.DataObject) -> None:
-    """Any float32, also close to halves of pixels."""
+    """Holds for any float32, also close to halves of pixels."""
     size = data.draw(st.integers(2, 60))
     number = st.floats(0, 1, width=32)
     near_half = st.integers(0, 2 * size).map(lambda half: float(np.float32(half / 2 / size)))
     start = np.float32(data.draw(st.one_of(number, near_half)))
-    # Where the end is the start's equal in one precision and less in the other, DALI refuses the window.
+    # DALI refuses the window if the end equals the start in one precision and is less in the other.
     extent = np.float32(data.draw(st.one_of(number, near_half).filter(lambda value: value > 1e-3)))
     feed = [np.arange(size, dtype=np.uint8)]
     graph_of_inputs = lambda fn, _, x, a, s: fn.slice(x, a, s, axes=[0], out_of_bounds_policy="pad")  # noqa: E731
@@ -161,7 +161,7 @@ def test_output_dtypes(target: str, policy: str) -> None:
         ({"end": [1, 1], "shape": [1, 1]}, "'end' and 'shape' can't be used together"),
         ({"start": [5, 5], "end": [4, 4]}, "ends at 4, before it begins at 5"),
         ({"start": [5, 5], "shape": [-1, 4]}, "ends at 4, before it begins at 5"),
-        ({"start": [-1, 0]}, "leaves the data"),
+        ({"start": [-1, 0]}, "exceeds the data"),
         ({"start": [1, 1], "axes": [0, 0]}, "aren't different axes of 3"),
         ({"start": [1, 1], "axes": [0, 3]}, "aren't different axes of 3"),
         ({"start": [1, 1], "axes": [0, 1], "axis_names": "HW"}, "can't be used together"),

@@ -1,6 +1,6 @@
-"""Rotate and warp_affine: the nearest pixel is exact but for ties, interpolation differs by float32 positions.
+"""`rotate` and `warp_affine`: nearest pixels are exact except ties; interpolation differs by float32 positions.
 
-Positions of some tens of pixels are off by up to 1e-5 in float32, times differences of neighbours of up to 255.
+Positions of tens of pixels have an error of up to 1e-5 in float32, times differences of neighbours of up to 255.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ AXIS = {"axis": [1, 2, 3]}
 
 def matrices(ndim: int, count: int = 3, seed: int = 0) -> list[np.ndarray[Any, Any]]:
     generator = np.random.default_rng(seed)
-    made = generator.normal(size=(count, ndim, ndim + 1)).astype(np.float32)
-    made[..., -1] += 5
-    return list(made)
+    transforms = generator.normal(size=(count, ndim, ndim + 1)).astype(np.float32)
+    transforms[..., -1] += 5
+    return list(transforms)
 
 
 @pytest.mark.parity
@@ -89,12 +89,16 @@ def test_warp_layouts(layout: str, inverse: bool) -> None:
     ndim = 3 if "D" in layout else 2
     single = (np.eye(ndim, ndim + 1) + 0.2 * matrices(ndim, 1)[0]).astype(np.float32)
     for fill in ({}, {"fill_value": 3.0}):
-        given: dict[str, Any] = {"inverse_map": inverse, **fill}
+        arguments: dict[str, Any] = {"inverse_map": inverse, **fill}
         compare(
-            lambda fn, _, x, m, a=given: fn.warp_affine(x, m, **a), feed, [single], layouts=[layout], tolerance=FLOATS
+            lambda fn, _, x, m, a=arguments: fn.warp_affine(x, m, **a),
+            feed,
+            [single],
+            layouts=[layout],
+            tolerance=FLOATS,
         )
         compare(
-            lambda fn, _, x, a=given: fn.warp_affine(x, matrix=single.ravel().tolist(), **a),
+            lambda fn, _, x, a=arguments: fn.warp_affine(x, matrix=single.ravel().tolist(), **a),
             feed,
             layouts=[layout],
             tolerance=FLOATS,
@@ -118,10 +122,10 @@ def test_matrices_of_frames_and_arguments_per_sample() -> None:
 
 
 def test_sizes_are_rounded() -> None:
-    """As DALI documents; it does so for constants, and cuts the fraction off where a size is given per sample."""
+    """As DALI documents. DALI rounds constants, but truncates sizes that are given per sample."""
     sizes = [np.float32([9.5, 12.4]), np.float32([0.3, 5]), np.float32([30, 7.6])]
-    (made,) = run_ours(lambda fn, _, x, s: fn.rotate(x, angle=3, size=s), pictures(*RAGGED), sizes, layouts=["HWC"])
-    assert [sample.shape[:2] for sample in made.samples] == [(10, 12), (1, 5), (30, 8)]
+    (output,) = run_ours(lambda fn, _, x, s: fn.rotate(x, angle=3, size=s), pictures(*RAGGED), sizes, layouts=["HWC"])
+    assert [sample.shape[:2] for sample in output.samples] == [(10, 12), (1, 5), (30, 8)]
     compare(lambda fn, _, x: fn.rotate(x, angle=3, size=[9.5, 0.4]), pictures(*RAGGED), layouts=["HWC"], tolerance=1)
 
 

@@ -1,0 +1,75 @@
+"""Mirrors bounding boxes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operators.boxes.linear_maps import LinearMap, LinearMaps, LinearMapsCpu, LinearMapsGpu
+from pipeline.errors import ArgumentValueError
+
+__all__ = ["BB_FLIP"]
+
+BB_FLIP = register(
+    OperatorSchema(
+        name="bb_flip",
+        doc="Mirrors boxes whose coordinates are relative to the image, from 0 to 1.",
+        inputs=(Input("boxes", "FLOAT, of shape (..., 4): x, y, width, height, or left, top, right, bottom."),),
+        arguments=(
+            Argument("horizontal", Kind.INT, "Nonzero mirrors x.", 1, per_sample=True),
+            Argument("vertical", Kind.INT, "Nonzero mirrors y.", 0, per_sample=True),
+            Argument("ltrb", Kind.BOOL, "Boxes are left, top, right, bottom.", False),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+class _BoxFlips(LinearMaps):
+    """Maps of boxes as points of four coordinates."""
+
+    keeps_shape = True
+
+    def __init__(self, batch: Batch, node: GraphNode) -> None:
+        super().__init__(batch, node)
+        flips = [self._scalars(name) != 0 for name in ("horizontal", "vertical")]
+        self._matrices = np.tile(np.eye(4, dtype=np.float32), (batch.size, 1, 1))
+        self._offsets = np.zeros((batch.size, 4), np.float32)
+        for axis, flip in enumerate(flips):
+            low, high = axis, axis + 2
+            self._offsets[flip, low] = 1
+            self._matrices[flip, low, high] = -1
+            if node.argument("ltrb"):
+                self._matrices[flip, low, low] = self._matrices[flip, high, high] = 0
+                self._matrices[flip, high, low] = -1
+                self._offsets[flip, high] = 1
+            else:
+                self._matrices[flip, low, low] = -1
+
+    def points(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        count = math.prod(shape)
+        if not shape or (shape[-1] != 4 and (len(shape) > 1 or count % 4)):
+            raise ArgumentValueError(f"boxes need 4 coordinates, but the sample has shape {shape}")
+        return count // 4, 4
+
+    def for_sample(self, sample: int, shape: tuple[int, ...]) -> LinearMap:
+        return LinearMap(self._matrices[sample], self._offsets[sample])
+
+
+@implements(BB_FLIP, "cpu")
+class BoxFlipCpu(LinearMapsCpu):
+    """Flips boxes by linear maps."""
+
+    maps = _BoxFlips
+
+
+@implements(BB_FLIP, "gpu")
+class BoxFlipGpu(LinearMapsGpu):
+    """Flips boxes by linear maps."""
+
+    maps = _BoxFlips

@@ -1,4 +1,4 @@
-"""Describe, compile and run pipelines that load data, with operators in the tradition of NVIDIA DALI."""
+"""Describe, compile and run pipelines that load data, with the operators of NVIDIA DALI."""
 
 from pipeline import errors, fn, math, ops, tensors, types
 from pipeline._definition import Pipeline, pipeline_def

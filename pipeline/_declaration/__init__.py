@@ -1,1 +1,1 @@
-"""What an operator declares: its schema, and the registry of all operators."""
+"""Schemas of operators, and the registry of all operators."""

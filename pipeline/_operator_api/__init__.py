@@ -1,1 +1,1 @@
-"""What an implementation of an operator is given and what it returns. Contributors read this first."""
+"""The interface between operators and the executor: base classes, inputs and outputs. Contributors read this first."""

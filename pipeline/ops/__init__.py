@@ -1,4 +1,4 @@
-"""Operators as classes: made with their constant arguments, called with their inputs.
+"""Operators as classes, created with their constant arguments and called with their inputs.
 
 Example:
     >>> from pipeline import fn, ops

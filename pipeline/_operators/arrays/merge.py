@@ -11,7 +11,7 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.branch_batches import scattered
+from pipeline._operator_api.branch_batches import aligned_samples
 from pipeline._operator_api.operator import BatchOperator, OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe
 from pipeline.errors import ArgumentValueError
@@ -85,7 +85,7 @@ class MergeGpu(BatchOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         selected = _selected(batch, self.node)
-        branches = [scattered(batch, edge) for edge in self.node.inputs]
-        layouts = (batch.made[edge].layout() for edge in self.node.inputs if edge in batch.made)
+        branches = [aligned_samples(batch, edge) for edge in self.node.inputs]
+        layouts = (batch.outputs[edge].layout() for edge in self.node.inputs if edge in batch.outputs)
         samples = [branches[chosen][sample] for sample, chosen in enumerate(selected)]
         return [TensorListGPU(samples, next((layout for layout in layouts if layout), ""))]

@@ -55,7 +55,7 @@ def encoded_batch(data: TensorListCPU) -> EncodedBatch:
         except DecodeError as error:
             failures.append(SampleFailure(number, error))
     if failures:
-        raise OperatorError.of_samples(failures)
+        raise OperatorError.from_failures(failures)
     return EncodedBatch.of(rows)
 
 

@@ -44,7 +44,7 @@ def _check_dtype(dtype: np.dtype[Any] | None) -> None:
         raise ArgumentTypeError(f"a path must be an array of uint8 or int8, not {dtype}")
 
 
-class FilesRead(BatchOperator):
+class BatchFileRead(BatchOperator):
     """A few calls a batch, into memory that batches share."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
@@ -57,7 +57,7 @@ class FilesRead(BatchOperator):
         files = BatchOfFiles(PathTable.of_samples(paths, _SCHEME.encode()), self._buffers)
         files.read_all(batch.pool)
         if files.failures:
-            raise OperatorError.of_samples(files.failures)
+            raise OperatorError.from_failures(files.failures)
         return [files.batch()]
 
 
@@ -65,7 +65,7 @@ class FilesRead(BatchOperator):
 class FileRead(SampleOperator[None]):
     """One read call a file, into memory of its size: beside what decodes it, which finds it in the core's cache."""
 
-    whole = FilesRead
+    batch_operator = BatchFileRead
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         _check_dtype(inputs[0].dtype)

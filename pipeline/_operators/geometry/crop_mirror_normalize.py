@@ -18,7 +18,7 @@ from pipeline._kernels import strided_copy
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline._operator_api.layouts import CROP_LAYOUTS, choose_layout
-from pipeline._operator_api.memoize import Remembered
+from pipeline._operator_api.memoize import ArgumentCache
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from pipeline._operator_api.output_specs import Extents, describe, known_extents
@@ -148,15 +148,15 @@ class _Constants:
 
     def __init__(self, node: GraphNode) -> None:
         #: By the layout of the input.
-        self.plans = Remembered(node, lambda _, layout: _Plan.of(node, layout), ())
+        self.plans = ArgumentCache(node, lambda _, layout: _Plan.of(node, layout), ())
         crop = [argument.name for argument in CROP_ARGUMENTS]
-        self.windows = Remembered(
+        self.windows = ArgumentCache(
             node, lambda batch, layout: CropWindows(batch.arguments(node), batch.size, layout), crop
         )
         names = [argument.name for argument in NORMALIZATION_ARGUMENTS]
-        self.tables = Remembered(node, lambda batch: gains_and_offsets(batch.arguments(node)), names)
+        self.tables = ArgumentCache(node, lambda batch: gains_and_offsets(batch.arguments(node)), names)
         #: The same as lists.
-        self.rows = Remembered(
+        self.rows = ArgumentCache(
             node, lambda batch: tuple(table.tolist() for table in gains_and_offsets(batch.arguments(node))), names
         )
 
@@ -196,11 +196,11 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         arguments = batch.arguments(self.node)
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(inputs[0].layout, None if known is None else len(known), CROP_LAYOUTS)
-        plan = self._constants.plans.of(batch, layout)
-        windows = self._constants.windows.of(batch, layout)
+        plan = self._constants.plans.get(batch, layout)
+        windows = self._constants.windows.get(batch, layout)
         mirror = arguments.scalars("mirror")
         assert mirror is not None
-        gains, offsets = self._constants.rows.of(batch)
+        gains, offsets = self._constants.rows.get(batch)
         state = _State(plan, windows, (mirror != 0).tolist(), gains, offsets)
         return state, [describe(plan.output_layout, plan.extents(windows, known), plan.dtype)]
 
@@ -213,9 +213,9 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         Raises:
             PipelineError: for arguments that don't fit.
         """
-        plan = self._constants.plans.of(batch, "HWC")
+        plan = self._constants.plans.get(batch, "HWC")
         plain = plan.takes_apart and plan.dtype == np.float32 and not plan.pad and len(plan.fill) == 1
-        if not plain or not self._constants.windows.of(batch, "HWC").whole:
+        if not plain or not self._constants.windows.get(batch, "HWC").whole:
             return None
         arguments = batch.arguments(self.node)
         mirror = arguments.scalars("mirror")
@@ -224,7 +224,7 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         rows = (1 if constant else batch.size, channels)
         scale, bias = (
             np.broadcast_to(_table(values, channels, channels, constant), rows)
-            for values in self._constants.tables.of(batch)
+            for values in self._constants.tables.get(batch)
         )
         return Normalized(mirror != 0, scale.astype(np.float32), bias.astype(np.float32))
 
@@ -332,11 +332,11 @@ class CropMirrorNormalizeGpu(GpuOperator):
             OperatorError: with the samples whose windows leave them, where that is forbidden.
         """
         arguments = batch.arguments(self.node)
-        plan = self._constants.plans.of(batch, choose_layout(layout, shapes.shape[1], CROP_LAYOUTS))
-        starts, extents = self._windows(plan, self._constants.windows.of(batch, plan.layout), shapes)
+        plan = self._constants.plans.get(batch, choose_layout(layout, shapes.shape[1], CROP_LAYOUTS))
+        starts, extents = self._windows(plan, self._constants.windows.get(batch, plan.layout), shapes)
         mirror = arguments.scalars("mirror")
         assert mirror is not None
-        gains, offsets = self._constants.tables.of(batch)
+        gains, offsets = self._constants.tables.get(batch)
         channels = int(shapes[:, plan.channel_axis].max())
         padded = padded_channels(channels, plan.pad)
         constant = not (arguments.per_sample("mean") or arguments.per_sample("std"))

@@ -12,14 +12,14 @@ import pytest
 from pipeline import Pipeline, errors, fn
 from pipeline._compiler.plan import BatchStep, make_plan
 from pipeline._declaration import registry
-from pipeline._operators.decoding.io_file_read import FileRead, FilesRead
+from pipeline._operators.decoding.io_file_read import BatchFileRead, FileRead
 
 
 def path_of(path: Path | str) -> np.ndarray:
     return np.frombuffer(os.fsencode(str(path)), np.uint8)
 
 
-@pytest.fixture(params=[FileRead, FilesRead])
+@pytest.fixture(params=[FileRead, BatchFileRead])
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type:
     """Runs a test with the form for samples and with the one for batches."""
     monkeypatch.setattr(registry, "_IMPLEMENTATIONS", dict(registry._IMPLEMENTATIONS))

@@ -66,7 +66,7 @@ def test_nodes_of_another_pipeline_are_refused_where_the_pipeline_has_some_of_it
         (
             lambda: fn.random.uniform(dtype="float"),
             errors.ArgumentTypeError,
-            "must be DALIDataType, such as types.FLOAT",
+            "DALIDataType, such as types.FLOAT",
         ),
         (lambda: fn.random.coin_flip(probability=[0.5]), errors.ArgumentTypeError, "'probability' must be float"),
         (lambda: fn.random.coin_flip(device="tpu"), errors.ArgumentValueError, "device must be one of cpu"),

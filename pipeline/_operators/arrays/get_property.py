@@ -26,8 +26,8 @@ GET_PROPERTY = register(
             Argument(
                 "key",
                 Kind.STRING,
-                '"layout": names of the dimensions; "source_info": origin of the sample in the data set of its reader, or '
-                "empty.",
+                '"layout": names of the dimensions; "source_info": origin of the sample in the data set of its reader, '
+                "or empty.",
                 REQUIRED,
                 choices=("layout", "source_info"),
             ),

@@ -32,8 +32,8 @@ def flat_bytes(sample: Array) -> npt.NDArray[np.uint8]:
         return sample
     if sample.ndim > 2 or (sample.ndim == 2 and min(sample.shape) > 1):
         raise DecodeError(
-            f"the bytes of a file are needed, but this is an array of {sample.dtype} of shape {sample.shape}, which looks "
-            "like decoded pixels: pass the content of the file, such as path.read_bytes(), or, for pixels, leave the "
+            f"the bytes of a file are needed, but this is an array of {sample.dtype} of shape {sample.shape}, like "
+            "decoded pixels: pass the content of the file, such as path.read_bytes(), or, for pixels, leave the "
             "decoder out of the pipeline"
         )
     return np.ascontiguousarray(sample).reshape(-1).view(np.uint8)

@@ -32,8 +32,8 @@ DECODER_ARGUMENTS = (
     Argument(
         "hw_decoder_load",
         Kind.FLOAT,
-        "0 disables the JPEG engine of the GPU. With other values, the engine, if there is one, decodes all baseline JPEGs "
-        "without EXIF rotation, and CUDA decodes the others.",
+        "0 disables the JPEG engine of the GPU. With other values, the engine, if there is one, decodes all baseline "
+        "JPEGs without EXIF rotation, and CUDA decodes the others.",
         0.65,
     ),
     _ignored("affine", Kind.BOOL),

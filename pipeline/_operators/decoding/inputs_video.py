@@ -46,7 +46,7 @@ VIDEO_INPUT, EXPERIMENTAL_VIDEO_INPUT = (
                 Argument(
                     "no_copy",
                     Kind.BOOL,
-                    "Read the fed memory in place, without a copy; it must not change before it is decoded.",
+                    "Read the fed memory in place; it must not change until then.",
                     False,
                 ),
                 Argument("blocking", Kind.BOOL, "Wait until another thread feeds data.", False),

@@ -29,7 +29,7 @@ FILE_READ = register(
         name="io.file.read",
         doc="""Reads files on the threads of the CPU stage.
 
-A path is a 1-D array of its bytes: `np.frombuffer(os.fsencode(path), np.uint8)`. The output is the bytes of the file.""",
+A path is a 1-D array of its bytes: `np.frombuffer(os.fsencode(path), np.uint8)`. The output is the file's bytes.""",
         inputs=(Input("filepaths", "Paths, as 1-D uint8 or int8 arrays of their bytes."),),
         arguments=(
             Argument("dont_use_mmap", Kind.BOOL, "Accepted for compatibility; files are never memory-mapped.", False),

@@ -31,12 +31,10 @@ _LENGTHS = {b"\1\0": 2, b"\2\0": 4}
 NUMPY = register(
     OperatorSchema(
         name="decoders.numpy",
-        doc="Decodes arrays in the format of .npy files. Files with Python objects are rejected, so no code in them runs.",
+        doc="Decodes arrays in the format of .npy files. It rejects Python objects, so no code in a file runs.",
         inputs=(Input("encoded", "Contents of .npy files, 1-D uint8."),),
         arguments=(
-            Argument(
-                "dtype", Kind.DTYPE, "Dtype of the output, converted as by `fn.cast`; by default that of the file."
-            ),
+            Argument("dtype", Kind.DTYPE, "Dtype of the output, as by `fn.cast`; by default that of the file."),
         ),
     )
 )

@@ -31,7 +31,7 @@ PEEK_IMAGE_SHAPE = register(
             Argument(
                 "image_type",
                 Kind.IMAGE_TYPE,
-                "Colour model of the decoded image, which determines the number of channels.",
+                "Colour model of the decoded image, for the channels.",
                 RGB,
             ),
             Argument("adjust_orientation", Kind.BOOL, "Return height and width after the EXIF rotation.", True),

@@ -41,9 +41,7 @@ _ARGUMENTS = (
     Argument("frames", Kind.INTS, "Numbers of frames, in any order, with repetitions.", None, per_sample=True),
     Argument("start_frame", Kind.INT, "First frame of a range; by default 0.", None, per_sample=True),
     Argument("end_frame", Kind.INT, "Frame after the last frame of a range.", None, per_sample=True),
-    Argument(
-        "sequence_length", Kind.INT, "Number of frames of a range, instead of `end_frame`.", None, per_sample=True
-    ),
+    Argument("sequence_length", Kind.INT, "Length of a range, instead of `end_frame`.", None, per_sample=True),
     Argument("stride", Kind.INT, "Distance between frames of a range; by default 1.", None, per_sample=True),
     Argument(
         "pad_mode",
@@ -54,9 +52,7 @@ _ARGUMENTS = (
         "constant",
         choices=PAD_MODES,
     ),
-    Argument(
-        "fill_value", Kind.INTS, "Colour for pad_mode='constant': one value for each channel, or one for all.", (0,)
-    ),
+    Argument("fill_value", Kind.INTS, "Colour for 'constant': one value per channel, or one for all.", (0,)),
     Argument("build_index", Kind.BOOL, "Accepted for compatibility; the index is always built.", True),
     Argument("affine", Kind.BOOL, "Accepted for compatibility; see `set_affinity` of the pipeline.", True),
 )

@@ -1,1 +1,1 @@
-"""Operators that run or take in the user's code and data."""
+"""Operators that run code of the user, or read data from it."""

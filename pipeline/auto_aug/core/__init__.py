@@ -1,4 +1,4 @@
-"""What automatic augmentations are made of: operations with a magnitude, policies, and the choice between them."""
+"""Building blocks of automatic augmentation: operations with a magnitude, policies, and the choice of operations."""
 
 from pipeline.auto_aug.core.augmentation import Augmentation, augmentation
 from pipeline.auto_aug.core.choice import select

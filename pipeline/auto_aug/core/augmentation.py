@@ -24,7 +24,7 @@ class _Unchanged:
 
 
 class Augmentation:
-    """An operation on a batch, with a parameter derived from a magnitude. Use the decorator `augmentation` to create one.
+    """An operation on a batch, with a parameter derived from a magnitude. The decorator `augmentation` creates it.
 
     Args:
         op: function of the batch and the parameter.

@@ -37,7 +37,7 @@ def signed_bin(
     """Combine a magnitude bin and a sign, so that all operations that a sample may select share the sign.
 
     Args:
-        magnitude_bin: index of the bin, from 0 to below the number of bins: one for all samples, or a batch of integers.
+        magnitude_bin: index of the bin, from 0 to below the number of bins: a number, or a batch of integers.
         random_sign: batch of 0 and 1, where 1 negates; by default it is drawn.
         seed: seed of the drawn signs.
         shape: shape of the drawn signs; by default scalars.

@@ -1,4 +1,4 @@
-"""Old names of operators."""
+"""Deprecated names of operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What depends on constant arguments is made once a size of batches; everything else for each batch."""
+"""Values from constant arguments are computed once per batch size; other values for each batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`io.file.read` for whole batches: where it is used, and that it does what it does for samples."""
+"""The batch version of `io.file.read`: its use, and the same results as the sample version."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def path_of(path: Path | str) -> np.ndarray:
 
 @pytest.fixture(params=[FileRead, BatchFileRead])
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type:
-    """Runs a test with the form for samples and with the one for batches."""
+    """Run a test with the sample version and the batch version."""
     monkeypatch.setattr(registry, "_IMPLEMENTATIONS", dict(registry._IMPLEMENTATIONS))
     registry._IMPLEMENTATIONS["io.file.read", "cpu"] = request.param
     return request.param

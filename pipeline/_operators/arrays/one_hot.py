@@ -112,17 +112,17 @@ class OneHotCpu(BatchOperator):
         coding = _Coding.from_arguments(self.node, data)
         shapes = [tuple(coding.shape(shape)) for shape in data.shape()]
         owner: Any = None
-        made: Any = [np.empty(0)] * batch.size
+        result: Any = [np.empty(0)] * batch.size
         if len(set(shapes)) == 1:
-            made, owner = batch.allocate(Edge(self.node.index), (batch.size, *shapes[0]), coding.dtype)
-        if not isinstance(made, list) and made.nbytes <= _SMALL:
+            result, owner = batch.allocate(Edge(self.node.index), (batch.size, *shapes[0]), coding.dtype)
+        if not isinstance(result, list) and result.nbytes <= _SMALL:
             numbers = np.stack(data.samples)
             batched = replace(coding, axis=coding.axis + 1, scalar=False)
-            made[...] = batched.encode(numbers.reshape(batch.size) if coding.scalar else numbers)
+            result[...] = batched.encode(numbers.reshape(batch.size) if coding.scalar else numbers)
         else:
             for sample, numbers in enumerate(data.samples):
-                made[sample] = coding.encode(np.asarray(numbers))
-        output = TensorListCPU(made, coding.layout)
+                result[sample] = coding.encode(np.asarray(numbers))
+        output = TensorListCPU(result, coding.layout)
         output.owner = owner
         return [output]
 
@@ -141,6 +141,6 @@ class OneHotGpu(GpuOperator):
             none = np.zeros((len(source), 0), np.int64)
             source = Samples(source.pointers, none, none, source.dtype)
         shapes = np.array([coding.shape(row) for row in source.shapes.tolist()], np.int64)
-        made, target = allocate(shapes, coding.dtype, coding.layout)
+        result, target = allocate(shapes, coding.dtype, coding.layout)
         one_hot(self.kernels, batch.stream, source, target, coding.axis, *coding.values)
-        return [made]
+        return [result]

@@ -127,13 +127,13 @@ def _layout(letters: str, entries: Sequence[Any]) -> str:
     if not letters:
         return ""
     old = iter(letters)
-    made = ""
+    result = ""
     for entry in entries:
         if _is_new(entry):
             if not entry[1]:
                 return ""
-            made += entry[1]
+            result += entry[1]
         else:
             letter = next(old)
-            made += letter if isinstance(entry, tuple | list) else ""
-    return made
+            result += letter if isinstance(entry, tuple | list) else ""
+    return result

@@ -167,16 +167,16 @@ class MixedVideoDecoder(GpuOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         selections = VideoSelections.from_arguments(self.node, batch)
         encoded = inputs[0].samples
-        made: list[Any] = [None] * batch.size
+        result: list[Any] = [None] * batch.size
 
         def decode(sample: int) -> None:
             clip = Clip(flat_bytes(encoded[sample]), self.kernels.device_id)
             target = target_for(clip, RGB, self.kernels)
-            made[sample] = read_frames(clip, selections.frames(sample, clip), target, self._decoders, self._fill)
+            result[sample] = read_frames(clip, selections.frames(sample, clip), target, self._decoders, self._fill)
 
         fail([(sample, as_pipeline_error(error)) for sample, error in batch.pool.run(decode, batch.size)])
-        batch.keep_alive.extend(made)  # memory of the default stream, which must not be reused before the batch ends
-        return [TensorListGPU(made, "FHWC")]
+        batch.keep_alive.extend(result)  # memory of the default stream, which must not be reused before the batch ends
+        return [TensorListGPU(result, "FHWC")]
 
     def close(self) -> None:
         """Close the decoders. The executor calls this after the last batch."""

@@ -1,4 +1,4 @@
-"""torch's side of the pipeline: datasets hand expensive work to a server and get ordinary tensors, in order.
+"""The torch side: datasets pass expensive work to a server and get ordinary tensors back, in order.
 
 Names are loaded when they are first used, so that the server's own process never imports torch.
 """

@@ -75,7 +75,8 @@ class BatchError(ProxyError):
         operator: the operator that failed, as the user wrote it, or an empty string.
         source_line: the user's line that made the operator (``file:line``), or an empty string.
         samples: positions in the batch of the samples that failed; empty when the batch failed as a whole.
-        dataset_indices: dataset indices of these samples, as text; empty when they are not known.
+        dataset_indices: dataset indices of these samples, as the sampler drew them; empty when they are not known.
+        sample_names: names of these samples, where the proxy was called with `sample_name`; else empty.
         paths: files of these samples, where an input of the pipeline is a path for `fn.io.file.read`; else empty.
         worker: who submitted the batch, such as ``"worker 1 (pid 4711)"``.
         remote_traceback: the traceback of the server, as text.
@@ -88,7 +89,8 @@ class BatchError(ProxyError):
         operator: str = "",
         source_line: str = "",
         samples: tuple[int, ...] = (),
-        dataset_indices: tuple[str, ...] = (),
+        dataset_indices: tuple[Any, ...] = (),
+        sample_names: tuple[str, ...] = (),
         paths: tuple[str, ...] = (),
         worker: str = "",
         remote_traceback: str = "",
@@ -98,17 +100,15 @@ class BatchError(ProxyError):
         self.source_line = source_line
         self.samples = samples
         self.dataset_indices = dataset_indices
+        self.sample_names = sample_names
         self.paths = paths
         self.worker = worker
         self.remote_traceback = remote_traceback
 
     @property
-    def dataset_index(self) -> int | str | None:
-        """Dataset index of the first sample that failed: an int where it was one, else its text; None if unknown."""
-        if not self.dataset_indices:
-            return None
-        text = self.dataset_indices[0]
-        return int(text) if text.lstrip("-").isdigit() else text or None
+    def dataset_index(self) -> Any:
+        """Dataset index of the first sample that failed, as the sampler drew it; None if unknown."""
+        return self.dataset_indices[0] if self.dataset_indices else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (BatchError, (str(self),), self.__dict__)

@@ -1,4 +1,4 @@
-"""Describe, compile and run pipelines that load data, with the operators of NVIDIA DALI."""
+"""Describes, compiles and runs pipelines that load data, with the operators of NVIDIA DALI."""
 
 from pipeline import errors, fn, math, ops, tensors, types
 from pipeline._definition import Pipeline, pipeline_def

@@ -172,3 +172,57 @@ def test_every_folder_is_a_package() -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_package_is_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").exists()
+
+
+#: The packages and single modules of this repository, from the bottom up. A line imports only from lines above it, so
+#: no two packages import each other.
+FLOORS = (
+    "pipeline.errors pipeline._native pipeline._rng pipeline._listing",
+    "pipeline.types pipeline._imaging pipeline._concurrency",
+    "pipeline._declaration pipeline._kernels",
+    "pipeline._graph pipeline.tensors pipeline._codecs",
+    "pipeline._ipc pipeline._bulk pipeline._video pipeline.math",
+    "pipeline._operator_api",
+    "pipeline._external_source",
+    "pipeline._external_source.parallel",
+    "pipeline._operators.boxes pipeline._operators.random pipeline._operators.user_code",
+    "pipeline._operators.geometry",
+    "pipeline._operators.arrays pipeline._operators.color pipeline._operators.decoding pipeline._operators.effects",
+    "pipeline._readers pipeline._compiler",
+    "pipeline._catalog pipeline._executor",
+    "pipeline._definition pipeline.fn pipeline.ops",
+    "pipeline.auto_aug.core",
+    "pipeline.auto_aug",
+    "pipeline",
+    "dali_proxy._shadowing dali_proxy.errors",
+    "dali_proxy._common",
+    "dali_proxy._transport dali_proxy._nvidia dali_proxy.fn dali_proxy._doctor",
+    "dali_proxy._host dali_proxy._worker",
+    "dali_proxy._consumer",
+    "dali_proxy._iterators dali_proxy._server",
+    "dali_proxy._loader",
+    "dali_proxy",
+    "dali_proxy._demo dali_proxy._nvidia.startup",
+    "dali_proxy._cli",
+    "dali_proxy.__main__",
+)
+
+
+def part_of(module: str) -> str:
+    """Return the package or single module of `FLOORS` that a module belongs to."""
+    is_package = modules()[module].name == "__init__.py"
+    return module if is_package or module.count(".") == 1 else module.rpartition(".")[0]
+
+
+def test_packages_import_only_from_lower_floors() -> None:
+    floor = {name: number for number, line in enumerate(FLOORS) for name in line.split()}
+    parts = {part_of(module) for module in modules() if len(tree(module).body) > 1}  # some only have a docstring
+    assert sorted(parts - floor.keys()) == [], "name these packages in FLOORS"
+    wrong = set()
+    for module in modules():
+        part = part_of(module)
+        for name, line in imports(module, ast.walk(tree(module))):
+            other = part_of(name) if name in modules() else part
+            if other != part and floor[other] >= floor[part]:
+                wrong.add(f"{where(module, line)} imports {name}")
+    assert not wrong, "imports go down:\n" + "\n".join(sorted(wrong))

@@ -1,1 +1,1 @@
-"""What several parts of the torch side use: nested structures, policies, signals, exits of processes."""
+"""Modules that several packages share: nested structures, policies, signals, exits of processes."""

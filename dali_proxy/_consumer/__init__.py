@@ -1,1 +1,1 @@
-"""The side that fetches: requests in flight, placeholders into tensors, and the device stage in the consumer."""
+"""The fetching side: requests in flight, conversion of placeholders to tensors, the device stage."""

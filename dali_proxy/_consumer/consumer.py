@@ -132,7 +132,7 @@ class ConsumerClient:
                 if isinstance(answer, Exception):
                     ticket.error = answer
                 else:
-                    ticket.outputs = answer.tensors()
+                    ticket.samples, ticket.outputs = self._questions.get(key, Question()).samples, answer.tensors()
             self._questions.forget(key)  # not earlier: another thread would ask the server, which has given it away
             if ticket.outputs is not None:
                 return ticket.outputs
@@ -314,8 +314,8 @@ class ConsumerClient:
         key = ("batch", result.client, result.seq)
         with Talk(self._talking), self._lock:  # a finalizer that closes a session must not come in between
             asked = self._questions.get(key)
-            if asked is not None and self._second_half is not None:
-                asked.coming = True
+            if asked is not None:
+                asked.note(result, goes_on=self._second_half is not None)
             following = [("batch", *each) for each in unpack_keys(result.following)]
             unasked = [(client, seq) for kind, client, seq in following if (kind, client, seq) not in self._questions]
             early = self._ahead.note(result.session, unasked)

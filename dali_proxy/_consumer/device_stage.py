@@ -158,7 +158,8 @@ def _outcome(origin: Origin, client: int, seq: int, made: BatchResult) -> Made:
         return Run(made.outputs)
     paths = [os.fsencode(path) for path in origin.paths]
     indices = unpack_labels(origin.indices, origin.batch_size)
-    return rebuild(describe(made.error, client, seq, indices, origin.worker, origin.worker_pid, paths))
+    names = unpack_labels(origin.names, origin.batch_size)
+    return rebuild(describe(made.error, client, seq, indices, origin.worker, origin.worker_pid, paths, names))
 
 
 def _tensors(output: TensorList) -> torch.Tensor | list[torch.Tensor]:

@@ -6,11 +6,14 @@ import copy
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dali_proxy._transport.fetch_ahead import Lookahead
 from dali_proxy.errors import ProxyError
 from pipeline._concurrency.forking import free_in_child
+
+if TYPE_CHECKING:
+    from dali_proxy._transport.protocol import Result
 
 __all__ = ["Deadline", "Key", "Question", "Questions", "Talk", "fresh", "without_frames"]
 
@@ -21,12 +24,19 @@ Key = tuple[Any, ...]
 class Question:
     """What was asked of the server, for all threads that want to know it."""
 
-    __slots__ = ("answer", "coming", "sent")
+    __slots__ = ("answer", "coming", "samples", "sent")
 
     def __init__(self) -> None:
         self.answer: Any = None  # set once
         self.coming = False  # the server has answered, and this process goes on with it
+        self.samples = ("", "")  # dataset indices and names of the batch's samples, packed; mostly unknown
         self.sent = False  # it may be sent twice: the server refuses the second one
+
+    def note(self, result: Result, goes_on: bool) -> None:
+        """Take note that a result has come, and whether this process goes on with it."""
+        self.coming = goes_on
+        source = result.origin or result
+        self.samples = (source.indices, source.names)
 
 
 class Questions(dict[Key, Question]):

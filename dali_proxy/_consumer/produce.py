@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,12 +13,19 @@ from dali_proxy._worker.placeholders import BatchRef, Placeholder, SampleRef
 
 if TYPE_CHECKING:
     from dali_proxy._consumer.consumer import ConsumerClient
+    from dali_proxy._consumer.earlier_shapes import EarlierShapes
 
 __all__ = ["produce"]
 
 
 def produce(
-    data: Any, consumer: ConsumerClient, patience: float | None = None, *, pin: bool = False, ragged: Ragged = "list"
+    data: Any,
+    consumer: ConsumerClient,
+    patience: float | None = None,
+    *,
+    pin: bool = False,
+    ragged: Ragged | None = None,
+    earlier: EarlierShapes | None = None,
 ) -> Any:
     """Return `data` with all placeholders replaced by what the pipeline made of them.
 
@@ -26,14 +34,17 @@ def produce(
         consumer: where the batches are fetched from.
         patience: seconds to wait for a batch; None for as long as the server's timeout says.
         pin: copy tensors on the CPU to pinned memory.
-        ragged: what an output becomes whose samples differ in shape, see `formed`.
+        ragged: what an output becomes whose samples differ in shape, see `formed`; None is "list", except where
+            `earlier` says that it was a tensor.
+        earlier: the shapes of earlier batches.
 
     Returns:
         The same structure. An output is one tensor when all its samples have one shape, else what `ragged` says.
 
     Raises:
-        BatchError: a batch failed in the server.
+        BatchError: a batch failed in the server, or its samples differ in shape for the first time.
     """
+    places = itertools.count()
 
     def value_of(ref: Placeholder) -> Any:
         item: int | None
@@ -45,6 +56,9 @@ def produce(
         value = consumer.outputs(ticket, patience)[output]
         if item is not None:
             value = value[item]
+        elif ragged is None:
+            if earlier is not None:
+                earlier.check(next(places), output, value, ticket)
         elif isinstance(value, list) and ragged != "list":
             if (output, ragged) not in ticket.formed:
                 ticket.formed[output, ragged] = formed(value, ragged)

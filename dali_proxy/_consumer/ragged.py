@@ -16,15 +16,15 @@ Ragged = Literal["list", "nested", "pad"]
 _FORMS = ("list", "nested", "pad")
 
 
-def check_ragged(ragged: Any) -> Ragged:
-    """Return it if it is one of the forms.
+def check_ragged(ragged: Any) -> Ragged | None:
+    """Return it if it is one of the forms, or None for none.
 
     Raises:
         ArgumentValueError: it isn't.
     """
-    if ragged not in _FORMS:
+    if ragged is not None and ragged not in _FORMS:
         raise ArgumentValueError(f'ragged is "list", "nested" or "pad", not {ragged!r}')
-    checked: Ragged = ragged
+    checked: Ragged | None = ragged
     return checked
 
 

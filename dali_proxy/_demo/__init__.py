@@ -1,4 +1,4 @@
-"""The demo: a small network trains on real pictures through DALIServer, in under two minutes on two cores.
+"""The demo: trains a small network on real images through `DALIServer`, in under two minutes on two cores.
 
 Run it with ``dali-proxy demo``. Nothing is downloaded: the pictures are cut from photographs that the
 scikit-image wheel ships, or from a DALI_extra folder that ``DALI_EXTRA_PATH`` names.

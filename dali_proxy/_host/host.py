@@ -209,7 +209,7 @@ class Host:
         worker.submitted += 1
         worker.waited = message.waited_ns / 1e9
         key = BatchKey(message.epoch, message.batch, message.view)
-        request = Request(worker, message.seq, message.session, key, message.batch_size, message.indices)
+        request = Request(worker, message.seq, message.session, key, message.batch_size, message.indices, message.names)
         try:
             self._runner.submit(request, partial(self._read_inputs, worker, message, request))
         except ProtocolError:

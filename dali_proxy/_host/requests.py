@@ -41,6 +41,7 @@ class Request:
         key: which batch it is, for random numbers.
         size: number of samples.
         labels: dataset indices of the samples, packed.
+        name_labels: names that the proxy was given for the samples, packed.
         paths: of the samples' files, where an input is the path of one; else None.
         inputs: a batch for each input of the pipeline; emptied when they were read.
         state: where it is.
@@ -55,6 +56,7 @@ class Request:
     key: BatchKey
     size: int
     labels: str
+    name_labels: str = ""
     paths: TensorListCPU | None = None
     inputs: dict[str, TensorList] = field(default_factory=dict)
     state: State = State.QUEUED
@@ -71,6 +73,11 @@ class Request:
     def indices(self) -> tuple[str, ...]:
         """Dataset indices of the samples, as text; empty where they are unknown."""
         return unpack_labels(self.labels, self.size)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names that the proxy was given for the samples; empty where it was given none."""
+        return unpack_labels(self.name_labels, self.size)
 
     @property
     def files(self) -> tuple[bytes, ...]:
@@ -90,6 +97,7 @@ class Request:
             view=key.view,
             batch_size=self.size,
             indices=self.labels if samples else "",
+            names=self.name_labels if samples else "",
             paths=tuple(clip(os.fsdecode(path)) for path in self.files) if samples else (),
             worker=worker.name,
             worker_pid=worker.pid,

@@ -220,7 +220,14 @@ class Runner:
         request.staged = staged
         if error is not None:
             request.failure = describe(
-                error, worker.client, request.seq, request.indices, worker.name, worker.pid, request.files
+                error,
+                worker.client,
+                request.seq,
+                request.indices,
+                worker.name,
+                worker.pid,
+                request.files,
+                request.names,
             )
         self._totals.count(request)
         if request.waiter is not None:
@@ -246,6 +253,8 @@ class Runner:
                 origin=request.origin(samples=staged.prepared is None) if self._tells_origin else None,
                 session=request.session,
                 following=pack_keys([(each.worker.client, each.seq) for each in following]),
+                indices=request.labels,
+                names=request.name_labels,
             )
         except IPCError as error:
             staged.discard()

@@ -1,1 +1,1 @@
-"""`DataLoader`: numbered batches, queues to workers, collation, resume and recovery."""
+"""`DataLoader`: numbered batches, queues to workers, collation, resuming and recovery."""

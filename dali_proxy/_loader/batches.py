@@ -6,19 +6,21 @@ import copyreg
 import io
 import os
 import pickle
+import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch._utils import ExceptionWrapper
 from torch.utils.data import get_worker_info
 
+from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.queues import Pickled
 
-__all__ = ["Made", "NumberedIndices", "Packed", "Unmade"]
+__all__ = ["Made", "NumberedIndices", "Packed", "Pause", "Unmade"]
 
 
 _SMALL = 1 << 16  # bytes
@@ -57,49 +59,93 @@ class Made(NamedTuple):
     place: bytes | None = None
 
 
-@dataclass(frozen=True)
+class Pause:
+    """In the place of a batch: nothing comes. The next worker has its turn, or the sampler failed."""
+
+
+@dataclass(eq=False)
 class Unmade:
-    """A batch that a worker could not make, for a reason that the training process wants to deal with.
+    """A batch that could not be made, because the dataset, the collate function or our own code raised.
+
+    It travels like a batch. torch would lose some exceptions or end the worker for them: `StopIteration` would end the
+    epoch, and `SystemExit` the worker.
 
     Attributes:
         numbered: which batch it is.
-        error: what happened; wrapped when it comes from another process, since not every exception can be pickled.
-        index: dataset index that was being read, as text; empty if unknown.
-        worker: who tried.
+        error: the exception; wrapped when it comes from another process, since not every exception can be pickled. None
+            after `exception` gave it away.
+        index: dataset index that was being read; None if unknown.
+        worker: the process that tried, such as "worker 1 (pid 4711)".
         place: as of a `Made`; unknown.
     """
 
     numbered: NumberedIndices
-    error: Exception | Any
-    index: str
+    error: BaseException | Any
+    index: Any
     worker: str
     place: None = None
 
     @classmethod
-    def of(cls, numbered: NumberedIndices, error: Exception, index: str) -> Unmade:
-        """Describe the exception that is being handled."""
-        worker = get_worker_info()
-        if worker is None:
-            return cls(numbered, error, index, f"main (pid {os.getpid()})")
-        name = f"worker {worker.id}"
-        wrap: Any = ExceptionWrapper  # it has no types
-        wrapped = wrap(where=f"in DataLoader {name.replace(' ', ' process ')}")
-        return cls(numbered, wrapped, index, f"{name} (pid {os.getpid()})")
+    def of(cls, numbered: NumberedIndices, error: BaseException, index: Any, own: OwnWorker) -> Unmade:
+        """Describe an exception.
 
-    def exception(self) -> Exception:
-        """Return the exception, as torch would have raised it."""
-        if isinstance(self.error, Exception):
-            return self.error
+        Args:
+            numbered: the batch.
+            error: the exception.
+            index: dataset index that was being read; None if unknown.
+            own: which worker this process is, of the loader that wants the batch.
+        """
+        worker = get_worker_info()  # it names the process, whichever loader's worker that is
+        name = f"{'main' if worker is None else f'worker {worker.id}'} (pid {os.getpid()})"
+        place = _place_of(numbered, index)
+        if isinstance(error, StopIteration):
+            stop, error = error, RuntimeError(f"StopIteration was raised for {place}, which would end the epoch")
+            error.__cause__ = stop
+        if own.id is None:
+            if hasattr(error, "add_note"):  # since Python 3.11
+                error.add_note(f"for {place}, in {name}")
+            return cls(numbered, error, index, name)
+        wrap: Any = ExceptionWrapper  # it has no types
+        wrapped = wrap(
+            (type(error), error, error.__traceback__), where=f"in DataLoader worker process {own.id}, for {place}"
+        )
+        wrapped.exc_type = _picklable_type(type(error))
+        return cls(numbered, wrapped, index, name)
+
+    def exception(self) -> BaseException:
+        """Return the exception, as torch would have raised it; call it once."""
+        if isinstance(self.error, BaseException):  # it will refer to the frames that hold this object
+            error, self.error = self.error, None
+            return error
         try:
             self.error.reraise()
-        except Exception as error:  # noqa: BLE001  # it is what was asked for
+        except BaseException as error:  # noqa: BLE001  # it is what was asked for
             return error.with_traceback(None)
         raise AssertionError("reraise raises")
 
     @property
     def traceback(self) -> str:
         """The worker's traceback, as text; empty where the exception has it itself."""
-        return "" if isinstance(self.error, Exception) else str(self.error.exc_msg)
+        return str(getattr(self.error, "exc_msg", ""))
+
+
+def _place_of(numbered: NumberedIndices, index: Any) -> str:
+    """Say what was being made."""
+    if index is not None:
+        return f"dataset index {index}"
+    batch = f"batch {numbered.batch} of epoch {numbered.epoch}"
+    return batch if numbered.indices is None else f"{batch} (dataset indices {reprlib.repr(numbered.indices)})"
+
+
+def _picklable_type(kind: type[BaseException]) -> type[BaseException]:
+    """Return an exception's type, or its next base that another process can import: a local class is none."""
+    for base in kind.__mro__:
+        try:
+            pickle.dumps(base)
+        except Exception:  # noqa: BLE001  # the metaclass may be the user's
+            continue
+        return cast("type[BaseException]", base)
+    return RuntimeError
 
 
 class Packed(Pickled):

@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from torch.utils.data import get_worker_info
-
 from dali_proxy._common.nested import find, replace
-from dali_proxy._loader.batches import Made, NumberedIndices, Packed, Unmade
-from dali_proxy._loader.numbered_datasets import batch_number
-from dali_proxy._loader.numbered_streams import Pause
+from dali_proxy._loader.batches import Made, NumberedIndices, Packed, Pause, Unmade
+from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._worker.batch_context import BatchContext, current_context, set_context
 from dali_proxy._worker.placeholders import BatchRef, SampleRef
 
-__all__ = ["Collate", "collate_sample_refs", "register_with_torch"]
-
-
-def collate_sample_refs(batch: Sequence[SampleRef], *, collate_fn_map: Any = None) -> BatchRef:
-    """Submit one output of a batch of samples; torch's `default_collate` calls this for `SampleRef`s."""
-    outputs = {ref.output for ref in batch}
-    if len(outputs) != 1:
-        raise ValueError(f"a batch mixes the pipeline's outputs {sorted(outputs)}: collate them one by one")
-    ticket = batch[0].sample.client.submit([ref.sample for ref in batch])
-    return BatchRef(ticket, outputs.pop())
-
-
-def register_with_torch() -> None:
-    """Teach `torch.utils.data.default_collate` what to do with `SampleRef`s."""
-    from torch.utils.data._utils.collate import default_collate_fn_map  # documented, though its module isn't public
-
-    default_collate_fn_map[SampleRef] = collate_sample_refs
+__all__ = ["Collate"]
 
 
 class Collate:
@@ -39,33 +20,38 @@ class Collate:
     Args:
         collate_fn: the user's.
         epoch: of batches when the dataset noted nothing (datapipes, which can't be wrapped).
-        catch: exceptions that the training process deals with: an `Unmade` is returned for them.
+        own: which worker this process is.
     """
 
-    def __init__(self, collate_fn: Callable[[Any], Any], epoch: int, catch: tuple[type[Exception], ...] = ()) -> None:
+    def __init__(self, collate_fn: Callable[[Any], Any], epoch: int, own: OwnWorker) -> None:
         self.collate_fn = collate_fn
         self.epoch = epoch
-        self.catch = catch
+        self.own = own
         self._made = 0  # batches of datapipes
 
     def __call__(self, samples: Any) -> Made | Unmade | Packed | Pause:
-        if isinstance(samples, Pause) or (isinstance(samples, list) and samples and isinstance(samples[0], Pause)):
-            return Pause()
+        last = samples[-1] if isinstance(samples, list) and samples else samples
+        if isinstance(last, Pause):
+            return last
         context = current_context()
         if context is None:
-            context = BatchContext(epoch=self.epoch, batch=batch_number(self._made))
+            context = BatchContext(epoch=self.epoch, batch=self.own.batch_number(self._made))
             set_context(context)
             self._made += 1
         try:
-            if isinstance(samples, Unmade):
-                return samples
             numbered = NumberedIndices(context.epoch, context.batch, context.indices)
             try:
+                if self.own.init_error is not None:
+                    raise self.own.init_error
+                if isinstance(last, Unmade):  # the dataset raised
+                    return last
                 data = _submit_rest(self.collate_fn(samples))
                 made = Made(numbered, data, None if context.place is None else context.place())
-                return made if get_worker_info() is None else Packed(made)
-            except self.catch as error:
-                return Unmade.of(numbered, error, "")
+                return made if self.own.id is None else Packed(made)
+            except BaseException as error:
+                if self.own.is_interrupted_by(error):
+                    raise
+                return Unmade.of(numbered, error, None, self.own)
         finally:
             set_context(None)
 

@@ -13,9 +13,9 @@ from dali_proxy._loader.batches import Made, NumberedIndices, Unmade
 from dali_proxy._loader.collate import Collate
 from dali_proxy._loader.numbered_datasets import NumberedDataset, NumberedSampler, WorkerInit
 from dali_proxy._loader.numbered_streams import NumberedIterableDataset
+from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._loader.queues import with_direct_queues
 from dali_proxy._loader.resume import LoaderState, SamplerState, stateful_sampler
-from dali_proxy._worker.batch_context import set_context
 
 if TYPE_CHECKING:
     from dali_proxy._loader.loader import DataLoader
@@ -31,16 +31,16 @@ class InnerLoader(torch.utils.data.DataLoader[Any]):
 
 
 def inner_loader(
-    loader: DataLoader, first_session: int, start: LoaderState, catch: tuple[type[Exception], ...]
+    loader: DataLoader, first_session: int, start: LoaderState
 ) -> tuple[InnerLoader, NumberedSampler | None, SamplerState]:
     """Build the loader that makes placeholders; return it, and what numbers its batches and knows its sampler."""
-    epoch = start.epoch
+    epoch, own = start.epoch, OwnWorker()
     options: dict[str, Any] = {
         "num_workers": loader.num_workers,
-        "collate_fn": Collate(loader.collate_fn, epoch, catch),
+        "collate_fn": Collate(loader.collate_fn, epoch, own),
         "pin_memory": loader.pin_memory,
         "timeout": loader.timeout,
-        "worker_init_fn": WorkerInit(loader.worker_init_fn),
+        "worker_init_fn": WorkerInit(loader.worker_init_fn, own),
         "generator": loader.generator,
         "persistent_workers": loader.persistent_workers,
         "in_order": loader.in_order,
@@ -62,14 +62,14 @@ def inner_loader(
             options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
         return InnerLoader(dataset, **options), None, SamplerState(None)
     if isinstance(dataset, IterableDataset):
-        wrapped = NumberedIterableDataset(dataset, first_session, epoch, loader.batch_size, start.stream_start)
+        wrapped = NumberedIterableDataset(dataset, first_session, epoch, loader.batch_size, own, start.stream_start)
         options.update(batch_size=loader.batch_size, drop_last=loader.drop_last)
         return InnerLoader(wrapped, **options), None, SamplerState(None)
     items = loader.sampler if batches is None else batches
     state = SamplerState(stateful_sampler(loader), items, filled)
     sampler = NumberedSampler(items, state.taker)
     options.update(_sampling(loader, sampler, sampler))
-    return InnerLoader(NumberedDataset(dataset, first_session, catch), **options), sampler, state
+    return InnerLoader(NumberedDataset(dataset, first_session, own), **options), sampler, state
 
 
 def _sampling(loader: DataLoader, batch_sampler: Any, sampler: Any) -> dict[str, Any]:
@@ -85,10 +85,7 @@ def maker(inner: InnerLoader) -> Callable[[NumberedIndices], Made | Unmade] | No
         return None
 
     def make(numbered: NumberedIndices) -> Made | Unmade:
-        try:
-            made: Made | Unmade = collate(dataset.__getitems__(numbered) if has_batches else dataset[numbered])
-            return made
-        finally:
-            set_context(None)
+        made: Made | Unmade = collate(dataset.__getitems__(numbered) if has_batches else dataset[numbered])
+        return made
 
     return make

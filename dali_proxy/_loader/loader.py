@@ -5,10 +5,8 @@ from __future__ import annotations
 import inspect
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import islice
-from multiprocessing.process import BaseProcess
 from typing import Any
 
 import torch
@@ -18,26 +16,27 @@ from torch.utils.data import IterableDataset
 from dali_proxy._common.policies import LastBatchPolicy, check_policy, loader_drops_last
 from dali_proxy._common.process_exit import dead_worker, hanging_worker
 from dali_proxy._consumer.consumer import ConsumerClient
+from dali_proxy._consumer.earlier_shapes import EarlierShapes
 from dali_proxy._consumer.produce import produce
 from dali_proxy._consumer.ragged import Ragged, check_ragged
 from dali_proxy._loader.batches import Made, Unmade
-from dali_proxy._loader.drawing import Drawing
-from dali_proxy._loader.generators import Generators, copy_of
-from dali_proxy._loader.inner_loader import inner_loader, maker
+from dali_proxy._loader.generators import Generators
+from dali_proxy._loader.inner_loader import inner_loader
+from dali_proxy._loader.inner_loop import InnerLoop
 from dali_proxy._loader.numbered_datasets import session_of
 from dali_proxy._loader.rescue import LOST, LeftOut, OnError, Rescue, check_on_error
 from dali_proxy._loader.resume import (
     LoaderState,
     Progress,
     SamplerState,
+    kind_of,
     sampler_with_epochs,
     start_of_epoch,
     stateful_sampler,
 )
 from dali_proxy._server.server import DALIServer
-from dali_proxy._worker.batch_context import set_context
+from dali_proxy._worker.batch_context import current_context
 from dali_proxy.errors import ServerClosedError, ServerDiedError, WorkerDiedError
-from pipeline._concurrency.forking import no_forks
 from pipeline._ipc.signals import Interrupted, deferred_signals
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError
 
@@ -65,11 +64,14 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             would have come, and iterating on gives the next batch. "skip" leaves the sample out of its batch, "replace"
             puts the next good one of the batch into its place. A function is called with a `BatchError`, and returns
             one of these words (None means "skip"). A batch with no good sample is left out; so is the whole batch of an
-            iterable dataset, which can't be read again. See `ServerStats` for how many there were.
+            iterable dataset, which can't be read again. Exits such as `SystemExit` are raised in any case.
+            `ServerStats` says how many samples there were.
         ragged: what an output becomes in a batch in which its samples differ in shape. "list" is a list of tensors,
             without a copy. "nested" is a nested tensor of torch: of layout ``torch.jagged`` where the samples differ in
             one dimension, else ``torch.strided``. "pad" is a tensor as large as the largest sample in each dimension,
-            with zeros behind the smaller ones. Where all samples have one shape, it is a plain tensor in any case.
+            with zeros behind the smaller ones. Where all samples have one shape, it is a plain tensor in any case. None
+            is "list" for an output that differs from this loader's first batch on; if its first batch was one tensor,
+            a later batch whose samples differ in shape is a `BatchError` that names them.
         **kwargs: as for `torch.utils.data.DataLoader`.
 
     Raises:
@@ -87,7 +89,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         last_batch_policy: LastBatchPolicy | None = None,
         last_batch_padded: bool = False,
         on_error: OnError = "raise",
-        ragged: Ragged = "list",
+        ragged: Ragged | None = None,
         **kwargs: Any,
     ) -> None:
         if not isinstance(dali_server, DALIServer):
@@ -101,6 +103,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         self.last_batch_padded = bool(last_batch_padded)
         self.on_error = check_on_error(on_error)
         self.ragged = check_ragged(ragged)
+        self.earlier_shapes = EarlierShapes()
         try:
             options = _OF_TORCH.bind(dataset, *args, **kwargs).arguments
         except TypeError as error:
@@ -121,11 +124,12 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         """Begin an epoch, or go on where `load_state_dict` says."""
         self.dali_server.start()
         start = self._start
+        between = replace(self._between_epochs(), epoch=self._epoch_number())
         if self._lasting is not None and not self._lasting.dead and start is None:
             iterator = self._lasting
-            iterator.restart(replace(self._between_epochs(), seeded=False))
+            iterator.restart(replace(between, seeded=False))
         else:
-            between = replace(self._between_epochs(), seeded=True)  # it has workers of its own
+            between = replace(between, seeded=True)  # it has workers of its own
             iterator = LoaderIterator(self, start or between, goes_on=start is not None)
             if self.persistent_workers and self.num_workers > 0:
                 self._lasting = iterator
@@ -169,6 +173,12 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             start.check(self._between_epochs())
             self._start = start
             self._epoch = start.epoch
+
+    def _epoch_number(self) -> int:
+        """Return the number of the epoch that begins: inside another loader's loop, it comes from that one's batch."""
+        outer = current_context()
+        counts_itself = self.persistent_workers and kind_of(self.dataset) == "iterable"
+        return self._epoch if outer is None or counts_itself else outer.epoch_of_loop()
 
     def _between_epochs(self) -> LoaderState:
         ended = None if self._progress is None else self._progress.sampler_at_end
@@ -214,17 +224,17 @@ class LoaderIterator(Iterator[Any]):
         self._pin = loader.pin_memory and torch.accelerator.is_available()
         # No reference to the loader, which may have one to this: workers end slowly when a cycle is collected.
         restarts = self._server.restart == "on-failure"
-        catch = Rescue.catches(loader.on_error, restarts)
-        self._inner_loader, self._sampler, self._sampler_state = inner_loader(loader, self._first_session, start, catch)
+        inner, sampler, sampler_state = inner_loader(loader, self._first_session, start)
+        self._loop = InnerLoop(inner, sampler, sampler_state)
+        self._sampler_state = sampler_state
         self._generators = Generators(loader)
         self._told_sampler = sampler_with_epochs(loader)
         self._in_order = loader.in_order
         self._ragged = loader.ragged
-        self._make = maker(self._inner_loader)
-        self._rescue = Rescue(loader.on_error, restarts, self._make, self._server.losses)
+        self._earlier_shapes = loader.earlier_shapes
+        self._rescue = Rescue(loader.on_error, restarts, self._loop.make, self._server.losses, self._server.explain)
         self._restarts = restarts
         self._consumer: ConsumerClient | None = None
-        self._inner: Iterator[Any] | None = None
         self.restart(start, goes_on)
 
     def restart(self, start: LoaderState, goes_on: bool = False) -> None:
@@ -242,8 +252,7 @@ class LoaderIterator(Iterator[Any]):
                 shared=self._generators.shared(),
                 sampler_epoch=self._set_sampler_epoch(start.sampler_epoch),
             )
-            self._inner = self._begin(start, goes_on)
-        self._drawing = Drawing(self._inner, self._has_workers, self._sampler, self._make)
+            self._loop.begin(start, goes_on)
         self.progress = Progress(start, self._sampler_state, self._in_order)
         self._is_first = True
         # A signal handler may have raised when there was a batch; the next call goes on with it.
@@ -259,25 +268,6 @@ class LoaderIterator(Iterator[Any]):
             self._told_sampler.set_epoch(epoch)
         return int(self._told_sampler.epoch)
 
-    def _begin(self, start: LoaderState, goes_on: bool) -> Iterator[Any]:
-        if self._sampler is not None:
-            self._sampler.epoch = start.epoch
-            self._sampler.start = self._sampler_state.start(start, goes_on)
-        generator = self._inner_loader.generator
-        if not start.seeded and start.kind != "datapipe":  # what a new iterator draws is then no part of the order
-            self._inner_loader.generator = copy_of(generator)
-        # Whoever draws random numbers holds a lock of torch's generator, which workers want first of all: one that
-        # another thread forked just then would wait for it for ever.
-        with no_forks, deferred_signals:  # Python drops what handlers raise in its hooks of a fork
-            inner = iter(self._inner_loader)
-            self._inner_loader.generator = generator
-            if self._sampler is not None and self._sampler.items is not None:
-                self._sampler.items.begin()  # it draws random numbers now, and not at the first `next`
-        if start.kind == "datapipe":  # nobody but the pipes knows where they are: they begin anew
-            for _ in islice(inner, start.batches):
-                pass
-        return inner
-
     def __next__(self) -> Any:
         self._server.loop_times.enter()
         with deferred_signals:
@@ -291,7 +281,7 @@ class LoaderIterator(Iterator[Any]):
         self.progress.catch_up()
         if self.dead:  # torch would leave out what the dead worker had to make
             raise WorkerDiedError(self.dead)
-        if self._inner is None or self._consumer is None:
+        if not self._loop.begun or self._consumer is None:
             raise StopIteration
         worker_wait = result_wait = 0.0
         while True:
@@ -310,8 +300,12 @@ class LoaderIterator(Iterator[Any]):
             except LOST as error:
                 self._made = None
                 raise (error if self._restarts else self._explained(error))  # noqa: B904  # which has it as its context
-            except Exception as error:  # noqa: BLE001  # it is raised again, or a better one
+            except Interrupted:
+                raise
+            except BaseException as error:
                 self._made = None
+                if not isinstance(error, Exception):
+                    raise
                 raise self._explained(error)  # noqa: B904  # which has it as its context
             self._made = None
             result_wait += consumer.waited - waited
@@ -323,14 +317,15 @@ class LoaderIterator(Iterator[Any]):
         """Wait for a worker."""
         assert self._consumer is not None
         try:
+            self._check_stopped()
             if self._consumer.ended and self._restarts:
                 self._revive()
             self._consumer.check()
             self._check_workers()
-            return self._drawing.next()
+            return self._loop.next()
         except Interrupted as interrupted:  # perhaps by torch's handler, which says that a worker died
             error = interrupted.args[0]
-            if type(error) is RuntimeError and dead_worker(self._workers) is not None:
+            if type(error) is RuntimeError and dead_worker(self._loop.workers) is not None:
                 raise self._explained(error) from None
             raise
         except StopIteration:
@@ -344,33 +339,50 @@ class LoaderIterator(Iterator[Any]):
             if self._has_workers:
                 error.__traceback__ = None
             raise self._explained(error)  # noqa: B904  # which has it as its context
-        finally:
-            set_context(None)  # without workers, a dataset that raised leaves its own behind
 
     def _produced(self, data: Any) -> Any:
         assert self._consumer is not None
-        return produce(data, self._consumer, self._inner_loader.timeout, pin=self._pin, ragged=self._ragged)
+        return produce(
+            data,
+            self._consumer,
+            self._loop.timeout,
+            pin=self._pin,
+            ragged=self._ragged,
+            earlier=self._earlier_shapes,
+        )
 
     def _explained(self, error: Exception) -> Exception:
         """Return an error, or a better one that says who died."""
         if isinstance(error, ServerClosedError | ServerDiedError):
-            return self._server.explain(error)
-        died = dead_worker(self._workers, error)
+            return error if self._server.stops != self._stops else self._server.explain(error)
+        if isinstance(error, StopIteration):  # of a callback or of an object in the batch: this isn't the epoch's end
+            ending = RuntimeError("StopIteration was raised while a batch was made, which would end the epoch")
+            ending.__cause__ = error
+            return ending
+        died = dead_worker(self._loop.workers, error)
         if died is not None:
             self.dead = str(died)  # the exception itself would refer to its frames, and these to this
-        return died or hanging_worker(self._workers, self._inner_loader.timeout, error) or error
+        return died or hanging_worker(self._loop.workers, self._loop.timeout, error) or error
+
+    def _check_stopped(self) -> None:
+        """Raise if the server that this epoch began with was stopped, and runs again."""
+        if self._server.stops == self._stops or not self._server.running:
+            return
+        consumer = self._server.consumer
+        if consumer is not self._consumer:  # what the workers go on to submit there belongs to this iterator
+            consumer.open_session(self._session)
+            self._consumer = consumer
+        raise ServerClosedError(
+            "the server was stopped and started again since this epoch began, and its batches are lost: begin the "
+            "epoch again, with iter(loader)"
+        )
 
     def _check_workers(self) -> None:
         """Raise if a worker died and nobody noticed: torch's signal handler may have raised in some finalizer."""
-        died = dead_worker(self._workers)
+        died = dead_worker(self._loop.workers)
         if died is not None:
             self.dead = str(died)
             raise WorkerDiedError(self.dead)
-
-    @property
-    def _workers(self) -> Sequence[BaseProcess]:
-        workers: Sequence[BaseProcess] = getattr(self._inner, "_workers", ())  # torch has no public name for them
-        return workers
 
     def _revive(self) -> None:
         """Open the session at the server. Have that started again if it died."""
@@ -387,13 +399,13 @@ class LoaderIterator(Iterator[Any]):
                     raise
 
     def __len__(self) -> int:
-        return len(self._inner_loader)
+        return len(self._loop)
 
     def close(self) -> None:
         """End the epoch: what was made for it and not used is dropped."""
         self._server.loop_times.pause()
         if not self._persistent:
-            self._inner = None
+            self._loop.end()
             self._close_session()
 
     def _close_session(self) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any
 
 from torch.utils.data import Dataset, get_worker_info
 
-from dali_proxy._loader.batches import NumberedIndices, Unmade
+from dali_proxy._loader.batches import NumberedIndices, Pause, Unmade
+from dali_proxy._loader.own_worker import OwnWorker, mark_signal_exits
 from dali_proxy._worker.batch_context import BatchContext, set_context
 from pipeline._ipc.signals import deferred_signals
 
@@ -27,7 +28,6 @@ __all__ = [
     "SamplerStart",
     "WorkerInit",
     "WrapsDataset",
-    "batch_number",
     "last_drawn",
     "session_of",
 ]
@@ -40,12 +40,6 @@ def session_of(first: int, epoch: int) -> int:
     training process, could overtake what they submit for the next.
     """
     return (first + epoch) % (1 << 63) or 1
-
-
-def batch_number(made: int) -> int:
-    """Return the number of the batch that this process makes after `made` others: no two workers use one number."""
-    worker = get_worker_info()
-    return made if worker is None else worker.id + made * worker.num_workers
 
 
 @dataclass(frozen=True)
@@ -116,8 +110,12 @@ class NumberedSampler:
 class NumberedItems(Iterator[NumberedIndices]):
     """One epoch of a `NumberedSampler`.
 
+    torch draws from a sampler while it holds a batch for the training loop, and would lose that batch if the sampler
+    raised. So `failures` keeps what the sampler raises, and a `Pause` takes the item's place.
+
     Attributes:
-        last: what was drawn last; None before that.
+        last: the item that was drawn last; None before that.
+        failures: exceptions of the sampler that the training loop hasn't got yet, in order.
     """
 
     last: NumberedIndices | None = None
@@ -125,36 +123,42 @@ class NumberedItems(Iterator[NumberedIndices]):
     def __init__(
         self, items: Iterator[Any], epoch: int, start: SamplerStart, take: Callable[[int], None] | None
     ) -> None:
-        if take is not None:
-            items = _told(items, start.first_drawn, take)
-        self._numbered = self._number(items, epoch, start)
-        self._drawn: deque[NumberedIndices] = deque()
-        self._begun = False
-
-    @staticmethod
-    def _number(items: Iterator[Any], epoch: int, start: SamplerStart) -> Iterator[NumberedIndices]:
-        items = islice(items, start.batches - start.first_drawn, None)
-        for batch, indices in enumerate(items, start.batches):
-            if batch not in start.done:
-                yield NumberedIndices(epoch, batch, indices)
+        self.failures: deque[BaseException] = deque()
+        self._items = items
+        self._epoch = epoch
+        self._start = start
+        self._take = take
+        self._number = start.first_drawn  # of the next item
+        self._begun: deque[NumberedIndices] | None = None
 
     def begin(self) -> None:
         """Draw the first item, if that has not been done: samplers draw their random numbers with it."""
-        if not self._begun:
-            self._drawn.extend(islice(self._numbered, 1))
-            self._begun = True
+        if self._begun is None:
+            self._begun = deque()
+            with suppress(StopIteration):
+                self._begun.append(self._draw())
 
     def __next__(self) -> NumberedIndices:
-        self._begun = True
         with deferred_signals:  # a generator in which a handler raised would say that it has ended
-            self.last = self._drawn.popleft() if self._drawn else next(self._numbered)
+            if self._begun is None:
+                self._begun = deque()
+            self.last = self._begun.popleft() if self._begun else self._draw()
         return self.last
 
-
-def _told(items: Iterator[Any], number: int, take: Callable[[int], None]) -> Iterator[Any]:
-    for following, item in enumerate(items, number + 1):
-        take(following)
-        yield item
+    def _draw(self) -> NumberedIndices:
+        try:
+            while True:
+                indices = next(self._items)
+                number, self._number = self._number, self._number + 1
+                if self._take is not None:
+                    self._take(self._number)
+                if number >= self._start.batches and number not in self._start.done:
+                    return NumberedIndices(self._epoch, number, indices)
+        except StopIteration:
+            raise
+        except BaseException as error:  # noqa: BLE001  # the training loop gets it
+            self.failures.append(error)
+            return NumberedIndices(self._epoch, self._number, Pause())
 
 
 class WrapsDataset:
@@ -169,13 +173,13 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
     Args:
         dataset: the user's.
         first_session: session of epoch 0.
-        catch: exceptions that the training process deals with: an `Unmade` is returned for them.
+        own: which worker this process is.
     """
 
-    def __init__(self, dataset: Any, first_session: int, catch: tuple[type[Exception], ...] = ()) -> None:
+    def __init__(self, dataset: Any, first_session: int, own: OwnWorker) -> None:
         self.dataset = dataset
         self.first_session = first_session
-        self.catch = catch
+        self.own = own
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -187,13 +191,17 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
         return self._caught(numbered, self._batch)
 
     def _caught(self, numbered: NumberedIndices, make: Callable[[Any, BatchContext], Any]) -> Any:
+        if isinstance(numbered.indices, Pause):
+            return Pause()
         session = session_of(self.first_session, numbered.epoch)
         context = BatchContext(session, numbered.epoch, numbered.batch, numbered.indices)
         set_context(context)
         try:
             return make(numbered.indices, context)
-        except self.catch as error:
-            return Unmade.of(numbered, error, "" if context.index is None else str(context.index))
+        except BaseException as error:
+            if self.own.is_interrupted_by(error):
+                raise
+            return Unmade.of(numbered, error, context.index, self.own)
 
     def _one(self, index: Any, context: BatchContext) -> Any:
         context.index = index
@@ -215,15 +223,28 @@ class WorkerInit:
 
     What a forked worker inherits it never collects: garbage of the training process isn't its own to end. An iterator
     of torch's, for one, fails when it is.
+
+    Args:
+        user_init: the user's function, or None.
+        own: filled in, in the worker.
     """
 
-    def __init__(self, user_init: Callable[[int], None] | None) -> None:
+    def __init__(self, user_init: Callable[[int], None] | None, own: OwnWorker) -> None:
         self.user_init = user_init
+        self.own = own
 
     def __call__(self, worker_id: int) -> None:
         gc.freeze()
         info = get_worker_info()
-        if info is not None and isinstance(info.dataset, WrapsDataset):
+        assert info is not None  # torch calls this in workers only
+        self.own.id, self.own.count = info.id, info.num_workers
+        if isinstance(info.dataset, WrapsDataset):
             object.__setattr__(info, "dataset", info.dataset.dataset)  # torch declares it frozen
-        if self.user_init is not None:
-            self.user_init(worker_id)
+        try:
+            if self.user_init is not None:
+                self.user_init(worker_id)
+        except BaseException as error:
+            if self.own.is_interrupted_by(error):
+                raise
+            self.own.init_error = error  # each batch of this worker has it: torch reports it for the first one only
+        mark_signal_exits()

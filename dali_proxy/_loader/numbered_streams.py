@@ -6,14 +6,16 @@ import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice, repeat
-from typing import Any
+from typing import Any, cast
 
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset
 
-from dali_proxy._loader.numbered_datasets import WrapsDataset, batch_number, session_of
+from dali_proxy._loader.batches import NumberedIndices, Pause, Unmade
+from dali_proxy._loader.numbered_datasets import WrapsDataset, session_of
+from dali_proxy._loader.own_worker import OwnWorker
 from dali_proxy._worker.batch_context import BatchContext, set_context
 
-__all__ = ["NumberedIterableDataset", "Pause", "StreamStart", "WorkerPlace"]
+__all__ = ["NumberedIterableDataset", "StreamStart", "WorkerPlace"]
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,6 @@ class StreamStart:
     last: int = -1
 
 
-class Pause:
-    """In the place of a batch: nothing comes, it is the next worker's turn."""
-
-
 class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
     """Wraps an iterable dataset. Each worker numbers its own batches.
 
@@ -58,6 +56,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
         first_session: see `session_of`.
         epoch: of the next iteration; persistent workers keep this object and count on.
         batch_size: samples a batch.
+        own: which worker this process is.
         start: where the next iteration starts; those after it start at their beginning.
     """
 
@@ -67,35 +66,49 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
         first_session: int,
         epoch: int,
         batch_size: int | None,
+        own: OwnWorker,
         start: StreamStart | None = None,
     ) -> None:
         self.dataset = dataset
         self.first_session = first_session
         self.epoch = epoch
         self.batch_size = batch_size or 1
+        self.own = own
         self.start = start or StreamStart()
 
     def __iter__(self) -> Iterator[Any]:
         epoch, self.epoch = self.epoch, self.epoch + 1
         start, self.start = self.start, StreamStart()
-        worker = get_worker_info()
-        number = 0 if worker is None else worker.id
+        own = self.own
+        number = own.id or 0
         place = start.places.get(number, WorkerPlace())
         if place.ended:
             return iter(())
+        # torch asks worker 0 first. Those before the one whose turn it is let it pass.
+        pauses = self.batch_size if own.id is not None and number <= start.last < own.count - 1 else 0
+        try:
+            samples = self._samples(place)
+        except BaseException as error:
+            if own.id is None or own.is_interrupted_by(error):
+                raise
+            numbered = NumberedIndices(epoch, own.batch_number(place.batches), None)
+            return repeat(Unmade.of(numbered, error, None, own), self.batch_size)
+        return chain(repeat(Pause(), pauses), self._number(samples, epoch, place.batches))
+
+    def _samples(self, place: WorkerPlace) -> Iterator[Any]:
+        """Begin to iterate over the user's dataset."""
         if place.dataset is not None:
             self.dataset.load_state_dict(place.dataset)
-        samples = iter(self.dataset)
+        samples: Any = iter(self.dataset)
         if place.iterator is not None:
             samples.load_state_dict(place.iterator)
         elif place.batches and place.dataset is None:
             samples = islice(samples, place.batches * self.batch_size, None)
-        # torch asks worker 0 first. Those before the one whose turn it is let it pass.
-        pauses = self.batch_size if worker is not None and number <= start.last < worker.num_workers - 1 else 0
-        return chain(repeat(Pause(), pauses), self._number(samples, epoch, place.batches))
+        return cast("Iterator[Any]", samples)
 
     def _number(self, samples: Iterator[Any], epoch: int, made: int) -> Iterator[Any]:
-        worker = get_worker_info()
+        own = self.own
+        of_worker = "" if own.id is None else f" of worker {own.id}"
         ordinal = made * self.batch_size
         ended = False
         context = BatchContext()
@@ -107,15 +120,25 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
 
         while True:
             if ordinal % self.batch_size == 0:
-                number = batch_number(ordinal // self.batch_size)
+                number = own.batch_number(ordinal // self.batch_size)
                 context = BatchContext(session_of(self.first_session, epoch), epoch, number, place=place)
-            context.index = f"sample {ordinal} of worker {worker.id}" if worker else f"sample {ordinal}"
+            context.index = f"sample {ordinal}{of_worker}"
             set_context(context)  # every time: iterators of one thread may take turns
             try:
                 sample = next(samples)
             except StopIteration:
                 ended = True
                 return
+            except BaseException as error:
+                if own.is_interrupted_by(error):
+                    raise
+                # An iterator may go on after it has raised. What is left of the batch is not read, as with torch.
+                failed = Unmade.of(NumberedIndices(epoch, context.batch, None), error, context.index, own)
+                left = self.batch_size - ordinal % self.batch_size
+                ordinal += left
+                yield from repeat(failed, left)
+                del failed  # its exception refers to this frame
+                continue
             ordinal += 1
             yield sample
 

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from dali_proxy._loader.batches import Made, NumberedIndices, Unmade
-from dali_proxy.errors import BatchError, ServerClosedError, ServerDiedError, StaleReferenceError
+from dali_proxy.errors import BatchError, ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
+from pipeline._ipc.signals import Interrupted
 from pipeline._listing import listed
 from pipeline.errors import ArgumentTypeError, ArgumentValueError
 
@@ -60,6 +61,7 @@ class Rescue:
         restarts: whether a server that died is started again.
         make: makes a batch in this process; None where the dataset counts for itself and nothing can be made again.
         losses: counts what was lost.
+        explain: makes an error of a server that is gone say how it ended, where this process can know.
     """
 
     def __init__(
@@ -68,19 +70,14 @@ class Rescue:
         restarts: bool,
         make: Callable[[NumberedIndices], Made | Unmade] | None,
         losses: Losses,
+        explain: Callable[[ProxyError], ProxyError],
     ) -> None:
         self._on_error = on_error
         self._restarts = restarts
         self._make = make
         self._losses = losses
+        self._explain = explain
         self._first_bad = ""
-
-    @staticmethod
-    def catches(on_error: OnError, restarts: bool) -> tuple[type[Exception], ...]:
-        """Return the exceptions that workers should send as an `Unmade`."""
-        if on_error != "raise":
-            return (Exception,)
-        return LOST if restarts else ()
 
     def outcome(self, made: Made | Unmade, produce: Callable[[Any], Any], restart: Callable[[], None]) -> Any:
         """Return `produce(made.data)`, of the batch as it was made or, if that fails, as it could be made again.
@@ -92,13 +89,25 @@ class Rescue:
 
         Raises:
             LeftOut: the policy leaves the batch out.
-            Exception: what happened, where no policy helps.
+            Interrupted: a signal handler raised; the next call may get the same batch.
+            BaseException: what happened, where no policy helps. Exits are never left out.
         """
+        failure = made.error if isinstance(made, Unmade) else None
+        try:
+            return self._outcome(made, produce, restart)
+        except Interrupted:
+            if isinstance(made, Unmade):
+                made.error = failure
+            raise
+        finally:  # an exception refers to this frame
+            del failure
+
+    def _outcome(self, made: Made | Unmade, produce: Callable[[Any], Any], restart: Callable[[], None]) -> Any:
         original = made.numbered
         verdicts: dict[str, str] = {}  # dataset index of a bad sample: "skip" or "replace"
         attempts, restarts = 0, self._losses.restarts
         while True:
-            error: Exception
+            error: BaseException
             if isinstance(made, Unmade):
                 error = made.exception()
             else:
@@ -106,10 +115,12 @@ class Rescue:
                     data = produce(made.data)
                 except (BatchError, *LOST) as failed:
                     error = failed
+                    if isinstance(failed, BatchError):
+                        failed.dataset_indices = _as_drawn(failed.dataset_indices, original.indices)
                 else:
                     self._count(original, verdicts)
                     return data
-            problem: Exception | None = None
+            problem: BaseException | None = None
             try:
                 if isinstance(error, LOST):
                     attempts += 1
@@ -132,17 +143,20 @@ class Rescue:
                 f"on_error={self._on_error!r}: {self._losses.skipped} samples skipped and {self._losses.replaced} "
                 f"replaced so far; the first one in this epoch: {self._first_bad}",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         self._first_bad = ""
 
-    def _hopeless(self, error: Exception, numbered: NumberedIndices, attempts: int, restarts: int) -> Exception | None:
+    def _hopeless(
+        self, error: ProxyError, numbered: NumberedIndices, attempts: int, restarts: int
+    ) -> ProxyError | None:
         """Return what to raise for a batch that was lost with its server, or None if it can be made again."""
         if not self._restarts:
             return error
         if self._make is None:
             return ServerDiedError(
-                f"{error}; it is not started again, because lost batches of an iterable dataset can't be made again"
+                f"{self._explain(error)}; it is not started again, because lost batches of an iterable dataset can't "
+                "be made again"
             )
         if restarts >= _RESTARTS or attempts >= _ATTEMPTS:
             return ServerDiedError(
@@ -152,16 +166,17 @@ class Rescue:
             )
         return None
 
-    def _judge(self, error: Exception, made: Made | Unmade, verdicts: dict[str, str]) -> Exception | None:
+    def _judge(self, error: BaseException, made: Made | Unmade, verdicts: dict[str, str]) -> BaseException | None:
         """Note what becomes of the bad samples that an error names. Return what to raise, or None to go on."""
-        if self._on_error == "raise":
+        if self._on_error == "raise" or not isinstance(error, Exception):
             return error
-        described = error if isinstance(error, BatchError) else _describe(error, made)
+        # What the dataset raised may be a `BatchError` too, of another loop, whose indices aren't this one's.
+        described = error if isinstance(error, BatchError) and isinstance(made, Made) else _describe(error, made)
         verdict = self._verdict(described)
         if verdict == "raise":
             return error
         items = {str(index) for index in _items(made.numbered.indices)}
-        named = items.intersection(described.dataset_indices) - verdicts.keys()
+        named = items.intersection(map(str, described.dataset_indices)) - verdicts.keys()
         if not (named or described.samples or callable(self._on_error)):
             return error  # it names no sample: more likely a mistake than bad data
         self._first_bad = self._first_bad or str(described)
@@ -200,6 +215,12 @@ def _items(indices: Any) -> list[Any]:
         return [indices]
 
 
+def _as_drawn(named: tuple[Any, ...], indices: Any) -> tuple[Any, ...]:
+    """Replace the texts of dataset indices, as the server knows them, by the objects that the sampler drew."""
+    by_text = {str(index): index for index in _items(indices)}
+    return tuple(by_text.get(str(each), each) for each in named)
+
+
 def _remaining(indices: Any, verdicts: dict[str, str]) -> Any:
     """The indices of a batch without the bad ones; those to replace give their place to the next good one."""
     if not verdicts:
@@ -219,13 +240,16 @@ def _remaining(indices: Any, verdicts: dict[str, str]) -> Any:
 def _describe(error: Exception, made: Made | Unmade) -> BatchError:
     """Describe an exception of a dataset or a collate function as that of a batch."""
     assert isinstance(made, Unmade)
-    where = f"dataset index {made.index}" if made.index else f"batch {made.numbered.batch}"
-    positions = [position for position, index in enumerate(_items(made.numbered.indices)) if str(index) == made.index]
+    known = made.index is not None
+    where = f"dataset index {made.index}" if known else f"batch {made.numbered.batch}"
+    positions = [
+        position for position, index in enumerate(_items(made.numbered.indices)) if str(index) == str(made.index)
+    ]
     text = made.traceback.strip().rpartition("\n")[2] or f"{type(error).__name__}: {error}"
     described = BatchError(
         f"{where}: {text}\n  in {made.worker}",
-        samples=tuple(positions) or (0,) * bool(made.index),
-        dataset_indices=(made.index,) * bool(made.index),
+        samples=tuple(positions) or (0,) * known,
+        dataset_indices=(made.index,) * known,
         worker=made.worker,
         remote_traceback=made.traceback or "".join(traceback.format_exception(error)),
     )

@@ -1,1 +1,1 @@
-"""`DALIServer`: its lifetime, where the stages of its pipeline run, and its statistics."""
+"""`DALIServer`: its lifetime, the placement of the pipeline's stages, and its statistics."""

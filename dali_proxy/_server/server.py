@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dali_proxy._common.folders import is_refused, make_folder, new_folder, remove_dead_folders, remove_folder
 from dali_proxy._common.signals import unheard
+from dali_proxy._consumer.earlier_shapes import EarlierShapes
 from dali_proxy._host import HostOptions, ProcessHost, ThreadHost
 from dali_proxy._nvidia.adopt import adopt, is_nvidia_pipeline
 from dali_proxy._server.limits import check_limits, check_sizes
@@ -144,9 +145,9 @@ class DALIServer:
         self.restart = restart
         self._placing = Placing(placement, pipeline, self._split)
         self.stops = 0  # how often its user stopped it
-        self.loop_times = LoopTimes()
-        self.losses = Losses()
+        self.loop_times, self.losses = LoopTimes(), Losses()
         self._unclaimed_bytes = unclaimed_bytes
+        self._earlier_shapes = EarlierShapes()  # of `produce_data`
         endpoint = Endpoint(
             path=os.path.join(new_folder(), "socket"),
             key=secrets.token_bytes(32),
@@ -340,14 +341,14 @@ class DALIServer:
     ) -> None:
         self.stop()
 
-    def produce_data(self, batch: Any, ragged: Ragged = "list") -> Any:
+    def produce_data(self, batch: Any, ragged: Ragged | None = None) -> Any:
         """Turn the placeholders in a batch of torch's own `DataLoader` into tensors.
 
         `dali_proxy.DataLoader` does so by itself.
 
         Args:
             batch: what the loader yielded: any nesting of tuples, lists, mappings, dataclasses and objects.
-            ragged: what an output becomes whose samples differ in shape, as for `DataLoader`.
+            ragged: as for `DataLoader`; where it is None, the earlier batches are those that this object produced.
 
         Raises:
             BatchError: the batch failed in the server; the next one is not affected.
@@ -359,7 +360,7 @@ class DALIServer:
         form = check_ragged(ragged)
         stops = self.stops
         try:
-            return produce(batch, self.consumer, ragged=form)
+            return produce(batch, self.consumer, ragged=form, earlier=self._earlier_shapes)
         except ServerDiedError:
             if self.restart == "on-failure":
                 self.revive(stops)

@@ -1,3 +1,3 @@
-"""How samples reach the server and results come back."""
+"""The way of samples to the server and of results back: messages, addresses, result slots."""
 
 from __future__ import annotations

@@ -94,13 +94,15 @@ def open_channel(endpoint: Endpoint, role: str, name: str) -> tuple[Channel, Rec
 
     Raises:
         ServerClosedError: no server is running there.
+        ProxyError: the server doesn't answer.
     """
-    try:
-        channel = connect(endpoint.path, endpoint.key, CODEC)
-    except ChannelClosedError as error:
-        raise ServerClosedError(
-            f"the server is not running: use it inside `with DALIServer(...)`, or call start() ({error})"
-        ) from None
+    with server_errors():
+        try:
+            channel = connect(endpoint.path, endpoint.key, CODEC)
+        except ChannelClosedError as error:
+            raise ServerClosedError(
+                f"the server is not running: use it inside `with DALIServer(...)`, or call start() ({error})"
+            ) from None
     try:
         with server_errors():
             channel.send(Hello(role, os.getpid(), name), timeout=10)

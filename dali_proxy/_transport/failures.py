@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pipeline
-from dali_proxy._transport.labels import clip
+from dali_proxy._transport.labels import clip, indices_of_labels
 from dali_proxy._transport.protocol import Failure
 from dali_proxy.errors import BatchError, RemoteError
 from pipeline._listing import listed
@@ -21,7 +21,8 @@ from pipeline.errors import OperatorError
 __all__ = ["describe", "rebuild"]
 
 _LONG = 1 << 16  # bytes of a text that may be long
-_SAMPLES = 64  # no more failed samples are listed
+_SAMPLES = 4096  # no more failed samples are listed
+_LONG_LABEL = 512  # bytes of each of them
 
 
 def describe(
@@ -32,6 +33,7 @@ def describe(
     worker: str,
     pid: int,
     paths: Sequence[bytes] = (),
+    names: Sequence[str] = (),
 ) -> Failure:
     """Describe an error of a batch, for the wire.
 
@@ -43,6 +45,7 @@ def describe(
         worker: name of the process that submitted it.
         pid: of that process.
         paths: files of its samples, where an input is the path of one.
+        names: names that the proxy was given for its samples.
     """
     samples: list[int] = []
     operator = location = ""
@@ -59,8 +62,9 @@ def describe(
         operator=clip(operator),
         source_line=clip(location),
         samples=tuple(samples),
-        indices=tuple(indices[sample] for sample in samples if sample < len(indices)),
-        paths=tuple(clip(os.fsdecode(paths[sample])) for sample in samples if sample < len(paths)),
+        indices=_of_samples(indices, samples),
+        paths=_of_samples([os.fsdecode(path) for path in paths], samples),
+        names=_of_samples(names, samples),
         worker=worker,
         worker_pid=pid,
         traceback=clip("".join(traceback.format_exception(error)), _LONG),
@@ -71,28 +75,38 @@ def rebuild(failure: Failure) -> BatchError:
     """Return the exception to raise for a failure, its cause as `__cause__`."""
     worker = f"{failure.worker} (pid {failure.worker_pid})"
     lines = [failure.message]
-    known = [(sample, index) for sample, index in zip(failure.samples, failure.indices, strict=False) if index]
+    known = [
+        f"{index} (sample {sample} of the batch)"
+        for sample, index in zip(failure.samples, failure.indices, strict=False)
+        if index
+    ]
     if known:
-        named = listed([f"{index} (sample {sample} of the batch)" for sample, index in known])
-        lines.append(f"dataset index: {named}")
+        lines.append(f"dataset index: {listed(known)}")
     elif failure.samples:
         lines.append(f"samples of the batch: {listed(failure.samples)}")
     unnamed = [path for path in failure.paths if path not in failure.message]
     if unnamed:
         lines.append(f"file: {listed(unnamed)}")
+    if any(failure.names):
+        lines.append(f"sample name: {listed([name or '(none)' for name in failure.names])}")
     lines.append(f"submitted by: {worker}")
     error = BatchError(
         "\n  ".join(lines),
         operator=failure.operator,
         source_line=failure.source_line,
         samples=failure.samples,
-        dataset_indices=failure.indices,
+        dataset_indices=indices_of_labels(failure.indices),
+        sample_names=failure.names if any(failure.names) else (),
         paths=failure.paths,
         worker=worker,
         remote_traceback=failure.traceback,
     )
     error.__cause__ = _cause(failure)
     return error
+
+
+def _of_samples(labels: Sequence[str], samples: Sequence[int]) -> tuple[str, ...]:
+    return tuple(clip(labels[sample], _LONG_LABEL) for sample in samples if sample < len(labels))
 
 
 def _arguments(error: BaseException) -> str:

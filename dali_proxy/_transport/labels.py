@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 from pipeline._ipc.messages import MaxLength
 
-__all__ = ["Labels", "clip", "clip_start", "pack_labels", "unpack_labels"]
+__all__ = ["Labels", "clip", "clip_start", "indices_of_labels", "pack_labels", "unpack_labels"]
 
 #: Field of a message: labels as `pack_labels` makes them.
 Labels = Annotated[str, MaxLength(1 << 23)]
 
+_INT = re.compile(r"0|-?[1-9][0-9]{0,18}")  # as `str` writes it
 _END = "\0"  # stands between two labels
 _LONGEST = 4096  # bytes of a label
 _LONGEST_TEXT = 1 << 22  # bytes of all labels: without them a batch is as good, and a message has a limit
@@ -57,3 +59,15 @@ def unpack_labels(text: str, count: int) -> tuple[str, ...]:
     """Return a label for each of `count` samples; none where nobody knows any, or where it is another number."""
     labels = tuple(map(clip, text.split(_END))) if text else ()
     return labels if len(labels) == count else ()
+
+
+def indices_of_labels(labels: Sequence[str]) -> tuple[int | str | None, ...]:
+    """Return what the labels of samples stand for: mostly ints. Empty where nobody knows any.
+
+    Example:
+        >>> indices_of_labels(["7", "", "a"])
+        (7, None, 'a')
+    """
+    if not any(labels):
+        return ()
+    return tuple(int(label) if _INT.fullmatch(label) else label or None for label in labels)

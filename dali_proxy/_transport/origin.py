@@ -27,7 +27,7 @@ class Origin:
     """Which batch a result is, and who made it.
 
     Attributes:
-        epoch, batch, view, batch_size, indices: as in `Submit`.
+        epoch, batch, view, batch_size, indices, names: as in `Submit`.
         paths, worker, worker_pid: as in `Failure`, of all samples.
     """
 
@@ -36,6 +36,7 @@ class Origin:
     view: U32
     batch_size: U32
     indices: Labels
+    names: Labels
     paths: Annotated[tuple[Line, ...], MaxLength(MAX_SAMPLES)]
     worker: Name
     worker_pid: U32

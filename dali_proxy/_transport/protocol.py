@@ -154,7 +154,7 @@ class Submit:
         batch: number of the batch in its epoch, for random numbers.
         view: 0 for the first request of that batch, 1 for the second, ...
         batch_size: number of samples.
-        indices: the dataset's index of each sample, for errors; may be empty.
+        indices: the dataset's index of each sample, for errors; may be empty. `names` likewise, as the proxy was given.
         inputs: one for each input of the pipeline.
         waited_ns: how long this worker has waited for room in its ring so far.
     """
@@ -168,6 +168,7 @@ class Submit:
     indices: Labels
     inputs: tuple[InputBatch, ...]
     waited_ns: U64 = 0
+    names: Labels = ""
 
 
 @dataclass(frozen=True)
@@ -180,11 +181,7 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Release:
-    """Client to server: nobody will fetch these requests.
-
-    Attributes:
-        requests: ``uint64[n, 2]`` as bytes: client, seq.
-    """
+    """Client to server: nobody will fetch these `requests`, ``uint64[n, 2]`` as bytes: client, seq."""
 
     requests: Table
 
@@ -274,6 +271,7 @@ class Result:
         prepared: what is to be done with the outputs to get those of the pipeline, if they aren't yet.
         session: that the request was made for; 0 for none.
         following: the next requests of the session that nobody has fetched, as `pack_keys` makes them.
+        indices, names: as in `Submit`, if an output isn't dense.
     """
 
     client: U64
@@ -284,6 +282,8 @@ class Result:
     prepared: Prepared | None = None
     session: U64 = 0
     following: Table = b""
+    indices: Labels = ""
+    names: Labels = ""
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ class Failure:
         source_line: "file:line" where the user made the operator; may be empty.
         samples: positions in the batch that failed; empty for the batch as a whole.
         indices: the dataset's indices of those samples, as text.
-        paths: their files, where an input is the path of one; else empty.
+        paths, names: their files, where an input is the path of one, and what the proxy's caller named them; or empty.
         worker: name of the worker that made the batch.
         worker_pid: its process.
         traceback: the server's.
@@ -327,6 +327,7 @@ class Failure:
     samples: tuple[U32, ...] = ()
     indices: tuple[Line, ...] = ()
     paths: tuple[Line, ...] = ()
+    names: tuple[Line, ...] = ()
     worker: Name = ""
     worker_pid: U32 = 0
     traceback: Text = ""

@@ -228,6 +228,8 @@ class ResultPublisher:
                 slot.pool.recall(slot, borrower, attached)
             StagedResult(parts[len(messages) :]).discard()
             raise
+        if all(message.dense for message in messages):
+            more = {**more, "indices": "", "names": ""}
         result = Result(client, seq, tuple(messages), account.take_detached(), prepared=staged.prepared, **more)
         return result, tuple(fds)
 

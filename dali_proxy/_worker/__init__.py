@@ -1,1 +1,1 @@
-"""The side that submits: the proxy, its inputs, placeholders, and a process's connection to a server."""
+"""The submitting side: the proxy, its inputs, placeholders, and a process's connection to a server."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
-__all__ = ["BatchContext", "current_context", "set_context"]
+__all__ = ["BatchContext", "current_context", "set_context", "without_context"]
 
 
 @dataclass(eq=False)
@@ -21,6 +23,7 @@ class BatchContext:
         indices: dataset indices of its samples, or None where the dataset counts for itself.
         index: the dataset index that is being read now; None if unknown.
         requests: how many requests were submitted for this batch; the next one is that view.
+        loops: how many loops over other loaders have begun while this batch was made.
         place: says where the dataset is after this batch, if it can; see `NumberedIterableDataset`.
     """
 
@@ -30,7 +33,17 @@ class BatchContext:
     indices: Any = None
     index: Any = None
     requests: int = 0
+    loops: int = 0
     place: Callable[[], bytes | None] | None = None
+
+    def epoch_of_loop(self) -> int:
+        """Return a number for the epoch of a loop that begins while this batch is made.
+
+        It depends on this batch alone: a count of the loops of a process would depend on the number of workers.
+        """
+        key = f"{self.epoch} {self.batch} {self.loops}"
+        self.loops += 1
+        return int.from_bytes(blake2b(key.encode(), digest_size=8).digest(), "little") >> 1
 
 
 class _Thread(threading.local):
@@ -48,3 +61,14 @@ def current_context() -> BatchContext | None:
 def set_context(context: BatchContext | None) -> None:
     """Note which batch this thread is making."""
     _thread.context = context
+
+
+@contextmanager
+def without_context() -> Iterator[None]:
+    """Set the context aside for the block: a loop inside another loop has contexts of its own."""
+    outer = _thread.context
+    _thread.context = None
+    try:
+        yield
+    finally:
+        _thread.context = outer

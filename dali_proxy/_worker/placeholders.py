@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchRef", "Placeholder", "SampleRef"]
 
-# Everything that Python, NumPy and torch may ask of an object to use it as data. `==` and `hash` stay those of any
-# object: containers need them.
+# Everything that Python, NumPy and torch may ask of an object to use it as data, but `==` and `hash`, which containers
+# need.
 _DATA_METHODS = """
     abs add and array array_function array_ufunc bool complex contains delitem divmod float floordiv ge
     getitem gt iadd iand ifloordiv ilshift imatmul imod imul index int invert ior ipow irshift isub iter
@@ -29,6 +29,18 @@ class Placeholder:
     __slots__ = ("__weakref__",)
 
     advice = ""
+
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        if other is None or isinstance(other, Placeholder):
+            return self is other
+        self._refuse("==")
+
+    def __ne__(self, other: object) -> bool:
+        if other is None or isinstance(other, Placeholder):
+            return self is not other
+        self._refuse("!=")
 
     def _refuse(self, use: str) -> NoReturn:
         raise PlaceholderError(f"{self!r} has no data yet, but {use} was called on it. {self.advice}")
@@ -103,7 +115,10 @@ class BatchRef(Placeholder):
 
     __slots__ = ("item", "output", "ticket")
 
-    advice = "It is a placeholder for a batch: call server.produce_data(batch), or use dali_proxy.DataLoader."
+    advice = (
+        "It is a placeholder for a batch. collate_fn runs before the pipeline: compute in the training loop on the "
+        "tensors, or inside the pipeline. Behind torch's own DataLoader, call server.produce_data(batch) first."
+    )
 
     def __init__(self, ticket: Ticket, output: int, item: int | None = None) -> None:
         self.ticket = ticket

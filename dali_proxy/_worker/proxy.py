@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import os
 from typing import Any
 
-from dali_proxy._loader.collate import register_with_torch
 from dali_proxy._transport.endpoint import Endpoint
+from dali_proxy._worker.default_collate import register_with_torch
 from dali_proxy._worker.inputs import as_input_array
 from dali_proxy._worker.placeholders import SampleRef
 from dali_proxy._worker.worker import WorkerClient, worker_client
-from dali_proxy.errors import ProxyCallError
+from dali_proxy.errors import PlaceholderError, ProxyCallError, SampleTypeError
 
 __all__ = ["Proxy"]
+
+_NAME = "sample_name"
 
 
 class Proxy:
@@ -21,6 +24,9 @@ class Proxy:
     With one input, pass it by position or by name; with several, by name. Each is copied to shared memory before the
     call returns, so the dataset may reuse its buffers. What comes back is a `SampleRef` (a tuple of them, one for each
     output, when the pipeline has several): give it back from `__getitem__`.
+
+    `sample_name` names the sample in errors, beside its dataset index: a file's path, for example. (Where the pipeline
+    has an input of this name, it is that input.)
 
     It may be pickled, so datasets that hold it work with fork, spawn and forkserver.
 
@@ -38,23 +44,35 @@ class Proxy:
         self._client: WorkerClient | None = None
         self._one_output = endpoint.outputs == 1
         self._only_input = endpoint.inputs[0] if len(endpoint.inputs) == 1 else None
+        self._takes_name = all(spec.name != _NAME for spec in endpoint.inputs)
         parameter = inspect.Parameter
         kind = parameter.POSITIONAL_OR_KEYWORD if len(endpoint.inputs) == 1 else parameter.KEYWORD_ONLY
         self.__signature__ = inspect.Signature(
-            [parameter(spec.name, kind, annotation=Any) for spec in endpoint.inputs if spec.name.isidentifier()]
+            [
+                *[parameter(spec.name, kind, annotation=Any) for spec in endpoint.inputs if spec.name.isidentifier()],
+                *([parameter(_NAME, parameter.KEYWORD_ONLY, default=None)] if self._takes_name else ()),
+            ]
         )
         register_with_torch()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._only_input is not None and len(args) == 1 and not kwargs:
-            arrays = [as_input_array(args[0], self._only_input)]
-        else:
-            values = self._bind(args, kwargs)
-            arrays = [as_input_array(value, spec) for value, spec in zip(values, self._endpoint.inputs, strict=True)]
+        name = None
+        if kwargs and self._takes_name and (given := kwargs.pop(_NAME, None)) is not None:
+            name = os.fsdecode(given) if isinstance(given, bytes) else str(given)
+        try:
+            if self._only_input is not None and len(args) == 1 and not kwargs:
+                arrays = [as_input_array(args[0], self._only_input)]
+            else:
+                values = self._bind(args, kwargs)
+                arrays = [as_input_array(each, spec) for each, spec in zip(values, self._endpoint.inputs, strict=True)]
+        except (SampleTypeError, PlaceholderError) as error:
+            if name is None:
+                raise
+            raise type(error)(f"{error} (sample name: {name})") from error.__cause__
         client = self._client
         if client is None or not client.alive:  # a forked child's is closed
             client = self._client = worker_client(self._endpoint)
-        sample = client.sample(arrays)
+        sample = client.sample(arrays, name)
         if self._one_output:
             return SampleRef(sample, 0)
         return tuple(SampleRef(sample, output) for output in range(self._endpoint.outputs))

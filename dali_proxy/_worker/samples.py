@@ -27,9 +27,10 @@ class Sample:
         dtypes: their dtypes, as text.
         shapes: their shapes.
         index: the dataset's index of the sample; None if unknown.
+        name: what the proxy's caller calls it; None for nothing.
     """
 
-    __slots__ = ("__weakref__", "_alone", "blocks", "client", "dtypes", "index", "number", "shapes")
+    __slots__ = ("__weakref__", "_alone", "blocks", "client", "dtypes", "index", "name", "number", "shapes")
 
     def __init__(
         self,
@@ -39,6 +40,7 @@ class Sample:
         dtypes: tuple[str, ...],
         shapes: tuple[tuple[int, ...], ...],
         index: Any,
+        name: str | None = None,
     ) -> None:
         self.client = client
         self.number = number
@@ -46,6 +48,7 @@ class Sample:
         self.dtypes = dtypes
         self.shapes = shapes
         self.index = index
+        self.name = name
         self._alone: Ticket | None = None
 
     def submit_alone(self) -> Ticket:

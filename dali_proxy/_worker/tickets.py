@@ -50,9 +50,12 @@ class Ticket:
         outputs: what was fetched, one entry an output, or None.
         error: the exception that came instead of outputs, or None.
         formed: what was made of ragged outputs, by output and form.
+        samples: dataset indices and names of the samples, packed, if an output that was fetched isn't dense.
     """
 
-    __slots__ = ("__weakref__", "claimed", "client", "error", "formed", "outputs", "seq", "server", "size")
+    __slots__ = (
+        "__weakref__", "claimed", "client", "error", "formed", "outputs", "samples", "seq", "server", "size"
+    )  # fmt: skip
 
     def __init__(self, server: bytes, client: int, seq: int, size: int, error: Exception | None = None) -> None:
         self.server = server
@@ -63,6 +66,7 @@ class Ticket:
         self.claimed = error is not None
         self.outputs: tuple[Any, ...] | None = None
         self.formed: dict[tuple[int, str], Any] = {}
+        self.samples = ("", "")
 
     @classmethod
     def of_error(cls, error: Exception) -> Ticket:

@@ -92,8 +92,12 @@ class WorkerClient:
             self._look_at = time.monotonic() + _ALIVE_S
         return not self._channel.closed
 
-    def sample(self, arrays: Sequence[npt.NDArray[Any]]) -> Sample:
+    def sample(self, arrays: Sequence[npt.NDArray[Any]], name: str | None = None) -> Sample:
         """Copy the inputs of one sample to shared memory.
+
+        Args:
+            arrays: the inputs.
+            name: of the sample, for errors.
 
         Raises:
             ServerDiedError: the server went away while this waited for room.
@@ -113,7 +117,8 @@ class WorkerClient:
             with server_errors():
                 raise
         context = current_context()
-        return Sample(self, next(self._numbers), blocks, dtypes, shapes, None if context is None else context.index)
+        index = None if context is None else context.index
+        return Sample(self, next(self._numbers), blocks, dtypes, shapes, index, name)
 
     def submit(self, samples: Sequence[Sample]) -> Ticket:
         """Submit a batch; it is the same one when the same samples of the same batch are submitted again.
@@ -163,6 +168,7 @@ class WorkerClient:
                         indices=_indices(samples, context),
                         inputs=inputs,
                         waited_ns=self.ring.waited_ns,
+                        names=pack_labels([sample.name for sample in samples]),
                     )
                 )
                 ticket = Ticket(self.server, self.client, seq, len(samples))
@@ -241,7 +247,9 @@ def _kinds(sample: Sample) -> str:
 
 
 def _at(sample: Sample) -> str:
-    return "" if sample.index is None else f" (dataset index {sample.index})"
+    known = {"dataset index": sample.index, "named": sample.name}
+    said = ", ".join(f"{what} {value}" for what, value in known.items() if value is not None)
+    return f" ({said})" if said else ""
 
 
 def _worker_info() -> Any:

@@ -1,1 +1,1 @@
-"""What is done for many samples in one call, without the GIL and with no Python for each of them."""
+"""Work on whole batches without the GIL: reading files, gathering memory, reusable buffers."""

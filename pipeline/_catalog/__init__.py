@@ -1,4 +1,4 @@
-"""The catalog of operators. Its import fills the registry with all operators and their deprecated names."""
+"""Imports every operator and reader, so that they are registered, with the old names of operators."""
 
 from pipeline._catalog.aliases import register_aliases
 from pipeline._declaration.registry import all_schemas

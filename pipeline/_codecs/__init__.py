@@ -1,4 +1,4 @@
-"""GPU decoders of pictures, a batch at a time. Importing this needs neither CuPy nor nvImageCodec."""
+"""GPU decoders of images, a batch at a time. Importing this needs neither CuPy nor nvImageCodec."""
 
 from pipeline._codecs.decoded import DecodedBatch
 from pipeline._codecs.encoded import EncodedBatch

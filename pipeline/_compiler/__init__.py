@@ -1,1 +1,1 @@
-"""From a graph to what runs: placement, fusion, and the steps of each phase."""
+"""Turns a graph into executable phases: placement, fusion, and plans for the consumer's GPU."""

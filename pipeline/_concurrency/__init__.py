@@ -1,1 +1,1 @@
-"""Threads: pools, queues, core affinity, and hooks for forks and finalizers."""
+"""Threads: pools, lanes, core affinity, accounting of time, and hooks for forks and finalizers."""

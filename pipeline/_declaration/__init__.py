@@ -1,1 +1,1 @@
-"""Schemas of operators, and the registry of all operators."""
+"""Operator schemas and the registry of all operators."""

@@ -1,4 +1,4 @@
-"""What a user writes: pipelines and the decorator that makes them."""
+"""`Pipeline` and `pipeline_def`: a user's definition of a pipeline, and how it runs."""
 
 from pipeline._definition.decorator import pipeline_def
 from pipeline._definition.pipeline import Pipeline

@@ -1,4 +1,4 @@
-"""Compiles a graph into phases and runs batches through them, several at a time."""
+"""Runs batches through the phases of a graph, several at a time."""
 
 from pipeline._executor.executor import Executor
 from pipeline._operator_api.request import BatchRequest, BatchResult, ExecutorConfig

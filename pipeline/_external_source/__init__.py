@@ -1,1 +1,1 @@
-"""Sources that users write: functions, iterables and generators that feed a pipeline, here or in worker processes."""
+"""User-defined sources: functions, iterables and generators that feed a pipeline."""

@@ -1,3 +1,3 @@
-"""Between processes: shared memory without names, an authenticated channel, messages with a fixed schema."""
+"""Communication between processes: shared memory without names, authenticated channels, messages with a schema."""
 
 from __future__ import annotations

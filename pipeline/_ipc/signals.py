@@ -13,7 +13,8 @@ import os
 import threading
 from collections.abc import Callable
 from functools import wraps
-from types import CodeType, FrameType
+from opcode import opmap
+from types import CodeType, FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from pipeline._ipc.places import compiled
@@ -22,6 +23,8 @@ __all__ = ["Interrupted", "deferred_signals", "hold", "let_through", "raised_by_
 
 T = TypeVar("T")
 P = ParamSpec("P")
+
+_RAISING = {opmap["RAISE_VARARGS"], opmap["RERAISE"]}
 
 
 class _Interrupted(BaseException):
@@ -132,16 +135,20 @@ Other threads don't notice it.
 
 
 def raised_by_handler(error: BaseException) -> bool:
-    """Whether a handler raised an exception, at whatever place it came. To be called inside `deferred_signals`."""
-    if isinstance(error, KeyboardInterrupt):
-        return True  # Python's own handler leaves no trace
-    codes = {_code_of(handler) for handler in _native.handlers()} - {None}
-    trace = error.__traceback__
+    """Return whether a signal handler raised an exception."""
+    with deferred_signals:
+        codes = {_code_of(handler) for handler in _native.handlers()} - {None}
+    trace, last = error.__traceback__, None
     while trace is not None:
         if trace.tb_frame.f_code in codes:
             return True
-        trace = trace.tb_next
-    return False
+        trace, last = trace.tb_next, trace
+    # Python's own handler has no frame. The exception then begins at an instruction that raises nothing.
+    return isinstance(error, KeyboardInterrupt) and (last is None or not _is_at_raise(last))
+
+
+def _is_at_raise(trace: TracebackType) -> bool:
+    return trace.tb_frame.f_code.co_code[trace.tb_lasti] in _RAISING
 
 
 def _code_of(handler: Any) -> Any:

@@ -1,4 +1,4 @@
-"""GPU primitives for ragged batches: CUDA sources with a thin launcher each, and the sharing of device memory.
+"""CUDA kernels for ragged batches, with a thin launcher each, and the sharing of device memory.
 
 They know pointers, shapes and regions, nothing of graphs or operators. Importing them needs no CuPy.
 """

@@ -1,1 +1,1 @@
-"""The interface between operators and the executor: base classes, inputs and outputs. Contributors read this first."""
+"""The interface between an operator's implementation and the executor. Contributors read this first."""

@@ -1,1 +1,1 @@
-"""Operators that read data sets. Each has a `Loader` that knows the format; everything else they share."""
+"""Operators that read datasets. Each format has a `Loader`; the rest is shared."""

@@ -1,1 +1,1 @@
-"""Encoded videos: which frames there are, and exactly those, decoded."""
+"""Encoded videos: an index of their frames, and exact decoding of single frames."""

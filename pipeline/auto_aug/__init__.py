@@ -1,4 +1,4 @@
-"""Automatic augmentation: AutoAugment, RandAugment, TrivialAugment, and building blocks for other schemes.
+"""Automatic augmentation: AutoAugment, RandAugment, TrivialAugment, and tools to write more.
 
 The operations are drawn for each sample. Samples with the same operation run together.
 """

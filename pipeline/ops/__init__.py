@@ -1,4 +1,4 @@
-"""Operators as classes, created with their constant arguments and called with their inputs.
+"""Operators as classes: created with constant arguments, called with inputs.
 
 Example:
     >>> from pipeline import fn, ops

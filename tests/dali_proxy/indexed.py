@@ -177,6 +177,15 @@ def check_affine(images: torch.Tensor, indices: torch.Tensor, width: int = 3) ->
     return [int(index) for index in indices]
 
 
+def error_of(loop: Iterator[Any]) -> BaseException:
+    """What the next step of a loop raises, without its frames: with them, it would keep the loop and its workers."""
+    try:
+        next(loop)
+    except BaseException as error:  # noqa: BLE001
+        return error.with_traceback(None)
+    raise AssertionError("it raised nothing")
+
+
 def make(name: str, **arguments: Any) -> Pipeline:
     """Make one of the pipelines above by name."""
     made: Pipeline = globals()[name](**arguments)

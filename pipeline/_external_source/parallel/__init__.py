@@ -1,1 +1,1 @@
-"""Worker processes that read sources: a pool, its workers, and what they say to each other."""
+"""Sources in worker processes: a pool, its workers, and their messages."""

@@ -1,1 +1,1 @@
-"""Operators that change the values of pixels, each by itself."""
+"""Operators that change the values of pixels independently of each other."""

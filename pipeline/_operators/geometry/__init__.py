@@ -1,1 +1,1 @@
-"""Operators that move pixels: crop, resize, rotate and their relatives."""
+"""Operators that move pixels: crop, resize, rotate and related ones."""

@@ -1,1 +1,1 @@
-"""Operators that run code of the user, or read data from it."""
+"""Operators that run the user's code or take in the user's data."""

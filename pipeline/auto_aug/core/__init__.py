@@ -1,4 +1,4 @@
-"""Building blocks of automatic augmentation: operations with a magnitude, policies, and the choice of operations."""
+"""Building blocks of automatic augmentation: operations with a magnitude, policies, and the choice between them."""
 
 from pipeline.auto_aug.core.augmentation import Augmentation, augmentation
 from pipeline.auto_aug.core.choice import select

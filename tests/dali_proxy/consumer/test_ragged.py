@@ -118,4 +118,4 @@ def test_produce_data(server: DALIServer) -> None:
     with pytest.raises(ArgumentValueError, match="ragged is"):
         server.produce_data(batch, ragged="jagged")  # type: ignore[arg-type]
     with pytest.raises(ArgumentValueError, match="ragged is"):
-        DataLoader(server, Growing(4, server.proxy), ragged=None)  # type: ignore[arg-type]
+        DataLoader(server, Growing(4, server.proxy), ragged="")  # type: ignore[arg-type]

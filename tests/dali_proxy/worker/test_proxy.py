@@ -24,9 +24,9 @@ def two_inputs() -> Iterator[DALIServer]:
 
 
 def test_signature(server: DALIServer, two_inputs: DALIServer) -> None:
-    assert list(inspect.signature(server.proxy).parameters) == ["x"]
+    assert list(inspect.signature(server.proxy).parameters) == ["x", "sample_name"]
     parameters = inspect.signature(two_inputs.proxy).parameters
-    assert list(parameters) == ["a", "b"]
+    assert list(parameters) == ["a", "b", "sample_name"]
     assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters.values())
     assert "a" in repr(two_inputs.proxy)
     assert server.proxy is server.proxy
@@ -125,7 +125,7 @@ def test_samples_that_do_not_go_together(server: DALIServer) -> None:
 
 def test_ragged_samples_come_back_as_a_list(server: DALIServer) -> None:
     batch = default_collate([server.proxy(sample(index, width=index + 1)) for index in range(4)])
-    made = server.produce_data(batch)
+    made = server.produce_data(batch, ragged="list")
     assert [tensor.tolist() for tensor in made] == [[7], [10] * 2, [13] * 3, [16] * 4]
 
 

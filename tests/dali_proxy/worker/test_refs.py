@@ -42,6 +42,12 @@ USES: dict[str, Callable[[Any], Any]] = {
     "sqrt": math.sqrt,
     "bool": bool,
     "less": lambda ref: ref < 3,
+    "equal": lambda ref: ref == 5,
+    "equal reflected": lambda ref: (5).__eq__(ref) is NotImplemented and ref.__eq__(5),
+    "not equal": lambda ref: ref != 5,
+    "equal array": lambda ref: np.ones(3) == ref,
+    "equal tensor": lambda ref: torch.ones(3) == ref,
+    "mixup": lambda ref: 0.3 * ref + 0.7 * ref,
     "shape": lambda ref: ref.shape,
     "dtype": lambda ref: ref.dtype,
     "permute": lambda ref: ref.permute(2, 0, 1),
@@ -57,7 +63,7 @@ def refs(server: DALIServer) -> list[Any]:
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
 def test_use_as_data_is_refused(refs: list[Any], use: Callable[[Any], Any]) -> None:
-    for ref, advice in zip(refs, ("after the loader", "produce_data"), strict=True):
+    for ref, advice in zip(refs, ("after the loader", "collate_fn runs before the pipeline"), strict=True):
         with pytest.raises(PlaceholderError, match=advice):
             use(ref)
 
@@ -70,9 +76,17 @@ def test_protocols_find_nothing(refs: list[Any]) -> None:
         assert type(ref).__name__ in repr(ref)
         assert ref == ref
         assert ref in [ref]
+        assert ref != None  # noqa: E711
         assert len({ref, ref}) == 1
         assert copy.copy(ref) is ref
         assert copy.deepcopy([ref])[0] is ref
+
+
+def test_placeholders_are_equal_to_themselves_only(refs: list[Any]) -> None:
+    one, other = refs
+    assert one != other
+    assert {one: 1, other: 2}[other] == 2
+    assert [one, other].index(other) == 1
 
 
 def test_pickled_batches_share_their_ticket() -> None:

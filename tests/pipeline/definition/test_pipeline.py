@@ -118,7 +118,7 @@ def test_outputs_stay_unchanged_while_they_are_held() -> None:
         (["a", "b"], "str"),
         ([None], "None"),
         ([object()], "object"),
-        (np.zeros((5, 1)), "batch of 5 samples"),
+        (np.zeros((5, 1)), "the batch has 5 samples"),
         ([np.zeros(2), np.zeros((2, 2))], "one dtype and number of dimensions"),
         ([np.zeros(2), np.zeros(2, np.int8)], "one dtype and number of dimensions"),
         (np.float32(1), "batch dimension"),

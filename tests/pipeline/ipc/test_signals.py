@@ -76,6 +76,21 @@ def test_a_handler_is_called_in_a_wait_and_no_except_takes_its_exception() -> No
     assert caught.value.__context__ is None
 
 
+def test_keyboard_interrupt_of_a_library_is_not_a_handlers() -> None:
+    def reraise() -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt as error:
+            raise error from None
+
+    with pytest.raises(KeyboardInterrupt) as of_handler:
+        reraise()
+    with pytest.raises(KeyboardInterrupt) as of_library:
+        raise KeyboardInterrupt
+    assert raised_by_handler(of_handler.value)
+    assert not raised_by_handler(of_library.value)
+
+
 def test_what_a_wait_raises_without_a_block_is_as_it_was() -> None:
     with pytest.raises(ZeroDivisionError):
         let_through(lambda: 1 // 0)

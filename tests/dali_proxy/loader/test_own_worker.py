@@ -1,0 +1,267 @@
+"""Exceptions that torch would lose, or end a worker for: they arrive where their batch would have come."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import IterableDataset
+
+from dali_proxy import BatchError, DALIServer, DataLoader, WorkerDiedError
+from dali_proxy._loader.own_worker import ends_process, mark_signal_exits
+from tests.dali_proxy.indexed import IndexDataset, affine, check_affine, keep_apart, sample
+from tests.waiting import soon
+
+BAD = 5
+EXITS = [SystemExit(3), KeyboardInterrupt("of a library"), asyncio.CancelledError(), GeneratorExit(), StopIteration(7)]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[DALIServer]:
+    """A server for all tests, which this process is connected to."""
+    with DALIServer(affine()) as running:
+        running.produce_data(running.proxy(sample(0)))
+        yield running
+
+
+def kind_of(error: BaseException) -> type[BaseException]:
+    """What the training loop gets: StopIteration would end a `for`."""
+    return RuntimeError if isinstance(error, StopIteration) else type(error)
+
+
+def text_of(error: BaseException) -> str:
+    return "\n".join([str(error), *getattr(error, "__notes__", ())])
+
+
+class Exiting(IndexDataset):
+    """Raises any exception for one index."""
+
+    def __init__(self, length: int, transform: Any, error: BaseException) -> None:
+        super().__init__(length, transform)
+        self.error = error
+
+    def __getitem__(self, index: int) -> Any:
+        if index == BAD:
+            raise self.error
+        return super().__getitem__(index)
+
+
+class ExitingStream(IterableDataset[Any]):
+    """Its iterator raises any exception for one sample, and goes on after it."""
+
+    def __init__(self, length: int, transform: Any, error: BaseException) -> None:
+        self.length, self.transform, self.error = length, transform, error
+
+    def __iter__(self) -> Iterator[Any]:
+        self.place = -1
+        return self
+
+    def __next__(self) -> Any:
+        self.place += 1
+        if self.place == BAD:
+            raise self.error
+        if self.place >= self.length:
+            raise StopIteration
+        return self.transform(sample(self.place)), self.place
+
+
+class ExitingCollate:
+    """Raises any exception for the batch with one index."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __call__(self, samples: list[Any]) -> Any:
+        if any(index == BAD for _, index in samples):
+            raise self.error
+        return torch.utils.data.default_collate(samples)
+
+
+class ExitingBatches:
+    """A batch sampler whose iterator raises before its second batch, and goes on."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self.place = 0
+        return self
+
+    def __next__(self) -> list[int]:
+        self.place += 1
+        if self.place == 2:
+            raise self.error
+        if self.place > 4:
+            raise StopIteration
+        first = 4 * (self.place - 1 - (self.place > 2))
+        return list(range(first, first + 4))
+
+    def __len__(self) -> int:
+        return 3
+
+
+def indices_and_error(loader: Any) -> tuple[list[int], BaseException]:
+    """Iterate over everything; return what came, and the one exception."""
+    indices: list[int] = []
+    errors: list[BaseException] = []
+    with soon():
+        iterator = iter(loader)
+        while True:
+            try:
+                indices += check_affine(*next(iterator))
+            except StopIteration:
+                break
+            except BaseException as error:  # noqa: BLE001
+                errors.append(error)
+    (error,) = errors
+    return indices, error
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("error", EXITS, ids=repr)
+def test_dataset_that_raises_an_exit(server: DALIServer, error: BaseException, num_workers: int) -> None:
+    dataset = Exiting(12, server.proxy, error)
+    indices, raised = indices_and_error(DataLoader(server, dataset, batch_size=4, num_workers=num_workers))
+    assert indices == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert type(raised) is kind_of(error)
+    assert f"dataset index {BAD}" in text_of(raised)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("error", EXITS[::4], ids=repr)
+def test_collate_fn_that_raises_an_exit(server: DALIServer, error: BaseException, num_workers: int) -> None:
+    dataset = IndexDataset(12, server.proxy)
+    loader = DataLoader(server, dataset, 4, num_workers=num_workers, collate_fn=ExitingCollate(error))
+    indices, raised = indices_and_error(loader)
+    assert indices == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert type(raised) is kind_of(error)
+    assert "batch 1 of epoch 0 (dataset indices [4, 5, 6, 7])" in text_of(raised)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_stream_that_raises_an_exit_goes_on(server: DALIServer, num_workers: int) -> None:
+    dataset = ExitingStream(12, server.proxy, SystemExit(3))
+    indices, raised = indices_and_error(DataLoader(server, dataset, batch_size=4, num_workers=num_workers))
+    assert indices == [0, 1, 2, 3, 6, 7, 8, 9, 10, 11]  # the next batch begins behind the sample that failed
+    assert type(raised) is SystemExit
+    assert f"sample {BAD}" in text_of(raised)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_collate_fn_of_a_stream_does_not_end_it(server: DALIServer, num_workers: int) -> None:
+    dataset = ExitingStream(12, server.proxy, StopIteration())  # its iterator's own: its end
+    loader = DataLoader(server, dataset, 2, num_workers=num_workers, collate_fn=stop_at_two)
+    indices, raised = indices_and_error(loader)
+    assert indices == [0, 1, 4]
+    assert type(raised) is RuntimeError
+    assert "StopIteration was raised for batch 1 of epoch 0" in text_of(raised)
+
+
+def stop_at_two(samples: list[Any]) -> Any:
+    if samples[0][1] == 2:
+        raise StopIteration
+    return torch.utils.data.default_collate(samples)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("error", [*EXITS[:2], OSError("no disk")], ids=repr)
+def test_sampler_that_raises_loses_no_batch(server: DALIServer, error: BaseException, num_workers: int) -> None:
+    dataset = IndexDataset(12, server.proxy)
+    loader = DataLoader(server, dataset, batch_sampler=ExitingBatches(error), num_workers=num_workers)
+    indices, raised = indices_and_error(loader)
+    assert indices == list(range(12))
+    assert raised is error
+
+
+def test_exits_are_never_left_out(server: DALIServer) -> None:
+    errors: list[BatchError] = []
+    dataset = Exiting(12, server.proxy, KeyboardInterrupt())
+    loader = DataLoader(server, dataset, batch_size=4, on_error=errors.append)
+    assert type(indices_and_error(loader)[1]) is KeyboardInterrupt
+    assert not errors
+    loader = DataLoader(server, Exiting(12, server.proxy, StopIteration()), batch_size=4, on_error="skip")
+    with pytest.warns(RuntimeWarning, match="1 samples skipped"):
+        assert [index for batch in loader for index in check_affine(*batch)] == [*range(5), *range(6, 12)]
+
+
+@pytest.mark.parametrize("error", EXITS[::4], ids=repr)
+def test_on_error_that_raises_an_exit(server: DALIServer, error: BaseException) -> None:
+    def fail(_: BatchError) -> None:
+        raise error
+
+    loader = DataLoader(server, Exiting(12, server.proxy, ValueError()), batch_size=4, on_error=fail)
+    indices, raised = indices_and_error(loader)
+    assert indices == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert type(raised) is kind_of(error)
+
+
+def exit_at_once(worker_id: int) -> None:
+    sys.exit(f"worker {worker_id} has no licence")
+
+
+def test_worker_init_fn_that_exits(server: DALIServer) -> None:
+    loader = DataLoader(server, IndexDataset(8, server.proxy), 4, num_workers=1, worker_init_fn=exit_at_once)
+    iterator = iter(loader)
+    for _ in range(2):
+        with pytest.raises(SystemExit, match="worker 0 has no licence"):
+            next(iterator)
+
+
+def test_exception_of_a_local_class_arrives_as_its_base(server: DALIServer) -> None:
+    class LocalError(LookupError):
+        pass
+
+    dataset = Exiting(12, server.proxy, LocalError("gone"))
+    indices, raised = indices_and_error(DataLoader(server, dataset, batch_size=4, num_workers=1))
+    assert indices == [0, 1, 2, 3, 8, 9, 10, 11]
+    assert type(raised) is LookupError
+    assert "LocalError: gone" in str(raised)
+
+
+class Interrupted(IndexDataset):
+    """Sends a signal to its own process for one index."""
+
+    number = signal.SIGINT
+
+    def __getitem__(self, index: int) -> Any:
+        if index == BAD:
+            os.kill(os.getpid(), self.number)
+        return super().__getitem__(index)
+
+
+def test_signal_that_ends_a_worker_ends_it(server: DALIServer) -> None:
+    iterator = iter(DataLoader(server, Interrupted(12, server.proxy), batch_size=4, num_workers=1))
+    check_affine(*next(iterator))
+    with soon(), pytest.raises(WorkerDiedError):
+        next(iterator)
+
+
+def test_exit_of_a_signal_handler_is_known() -> None:
+    usual = signal.getsignal(signal.SIGHUP)
+    signal.signal(signal.SIGHUP, lambda *_: sys.exit(1))
+    try:
+        mark_signal_exits()
+        with pytest.raises(SystemExit) as caught:
+            os.kill(os.getpid(), signal.SIGHUP)
+        assert ends_process(caught.value)
+        try:
+            raise caught.value
+        except SystemExit:
+            with pytest.raises(OSError, match="while it ended") as later:
+                raise OSError("while it ended")  # noqa: B904
+        assert ends_process(later.value)
+    finally:
+        signal.signal(signal.SIGHUP, usual)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert not ends_process(SystemExit(1))
+
+
+def test_samples_as_they_are_may_be_lists(server: DALIServer) -> None:
+    loader = DataLoader(server, IndexDataset(4, server.proxy), 2, collate_fn=keep_apart)
+    assert [index for batch in loader for _, index in batch] == [0, 1, 2, 3]

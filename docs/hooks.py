@@ -34,7 +34,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def describe(schema: OperatorSchema) -> str:
     """Describe an operator: its purpose, devices, inputs and arguments."""
     if schema.alias_of is not None:
-        return f"### fn.{schema.name}\n\nAn old name of `fn.{schema.alias_of}`."
+        return f"### fn.{schema.name}\n\nDeprecated name of `fn.{schema.alias_of}`."
     if schema.function is not None:  # a function with its own docstring; its __module__ is that of `fn`
         written = f"{schema.function.__globals__['__name__']}.{schema.function.__name__}"
         return f"### fn.{schema.name}\n\n::: {written}\n    options:\n      show_root_heading: false"

@@ -1,4 +1,4 @@
-"""Lists of things in messages: a few of them, and how many more there are."""
+"""Lists of items in messages: the first items and the number of others."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ __all__ = ["listed"]
 
 
 def listed(items: Collection[object], most: int = 8, separator: str = ", ") -> str:
-    """Name the first items, and count the others.
+    """Return the first items as text, and the number of others.
 
     Args:
-        items: what there is.
-        most: how many of them are named.
-        separator: stands between them.
+        items: items to list.
+        most: largest number of items in the text.
+        separator: text between items.
 
     Example:
         >>> listed(range(3)), listed(range(64), most=4)

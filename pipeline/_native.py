@@ -1,11 +1,11 @@
-"""Finds the modules in C, where they were built.
+"""Load the compiled C modules, if they exist.
 
-They are compiled when the package is installed and there is a C compiler. Without them, Python computes the same more
-slowly. The environment variable DALI_PROXY_NATIVE=0 leaves them out, to compare. In a checkout, those that are older
-than their sources are left out, too: Python may call what they don't have.
+They are compiled when the package is installed, if a C compiler is available. Without them, slower Python code computes
+the same results. For comparisons, the environment variable DALI_PROXY_NATIVE=0 disables them. In a checkout, modules
+that are older than their sources are disabled, too, because the Python code may call functions that they don't have.
 
-These modules count on the GIL. They don't declare that they run without it, so a free-threaded Python switches the GIL
-on, with a warning, when it imports the first one. ``PYTHON_GIL=0`` would keep it off: that isn't supported.
+These modules require the GIL. They don't declare support for running without it, so a free-threaded Python enables the
+GIL, with a warning, when it imports the first one. ``PYTHON_GIL=0``, which would keep it disabled, isn't supported.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 __all__ = ["FOLDERS", "OUT_OF_DATE", "checksum", "find_compiled"]
 
 FOLDERS = ("_bulk", "_codecs", "_imaging", "_ipc", "_video")
-"""The folders of this package that have a module in C."""
+"""The folders of this package that have a C module."""
 
 OUT_OF_DATE: set[str] = set()
-"""Those of them whose modules were left out because they are older than their sources."""
+"""The folders whose modules are disabled because they are older than their sources."""
 
 _HERE = Path(__file__).resolve().parent
 
 
 def find_compiled(folder: str) -> ModuleType | None:
-    """Return the module `_native` of a folder of this package; None where it isn't there, or is out of date.
+    """Return the module `_native` of a folder of this package; None if it doesn't exist or is out of date.
 
     Args:
-        folder: its name, such as "imaging".
+        folder: name of the folder, such as "_imaging".
     """
     if os.environ.get("DALI_PROXY_NATIVE") == "0":
         return None
@@ -43,7 +43,7 @@ def find_compiled(folder: str) -> ModuleType | None:
     except ImportError:
         return None
     if not all(path.exists() for path in (_HERE.parent / "setup.py", _HERE / folder / "_native.c")):
-        return module  # installed, and no checkout: nobody changes sources here
+        return module  # an installed package, not a checkout: its sources don't change
     if not hasattr(module, "sources") or module.sources() != checksum(folder):
         OUT_OF_DATE.add(folder)
         return None
@@ -51,7 +51,7 @@ def find_compiled(folder: str) -> ModuleType | None:
 
 
 def checksum(folder: str) -> int:
-    """Return the checksum of what a folder's module is made of; `setup.py` writes it into the module."""
+    """Return the checksum of the sources of a folder's module; `setup.py` writes it into the module."""
     value = 0
     for path in [_HERE / folder / "_native.c", *sorted((_HERE / folder).glob("*.h")), *sorted(_HERE.glob("*.h"))]:
         value = zlib.crc32(path.read_bytes(), value)

@@ -1,8 +1,8 @@
 """Counter-based random numbers: a pure function of (seed, operator, epoch, iteration, view, sample).
 
-Nothing depends on which worker, thread or order a batch came by, so a run repeats with any number of workers and
-resumes in the middle with no replay. The generator is Philox4x64-10 (Salmon et al., "Parallel random numbers: as
-easy as 1, 2, 3", SC11), as NumPy ships it.
+The numbers don't depend on workers, threads or the order of batches. So a run is reproducible with any number of
+workers and can resume at any batch without replay. The generator is NumPy's Philox4x64-10 (Salmon et al., "Parallel
+random numbers: as easy as 1, 2, 3", SC11).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True)
 class BatchKey:
-    """What identifies a batch for random numbers.
+    """The identity of a batch for random numbers.
 
     Attributes:
         epoch: number of the epoch, from 0.
         iteration: number of the batch within its epoch, from 0.
-        view: 0 for the first batch made of the same samples, 1 for the second (two views a sample) and so on.
+        view: 0 for the first batch of the same samples, 1 for the second (two views per sample), and so on.
     """
 
     epoch: int = 0
@@ -32,21 +32,21 @@ class BatchKey:
 
 
 def fresh_seed() -> int:
-    """Draw a seed from the operating system, for pipelines whose user gave none."""
+    """Draw a seed from the operating system, for pipelines without a seed."""
     return int(np.random.SeedSequence().entropy) & 0x7FFF_FFFF_FFFF_FFFF  # type: ignore[arg-type]
 
 
 def batch_generator(seed: int, stream: int, key: BatchKey) -> np.random.Generator:
     """Return the generator of one operator for one batch.
 
-    Draw the numbers of sample 0 first, then those of sample 1 and so on, the same count for each: then a sample's
-    numbers don't depend on the size of its batch.
+    Draw the numbers of sample 0 first, then those of sample 1, and so on, with the same count for each sample. Then the
+    numbers of a sample don't depend on the batch size.
 
     Args:
-        seed: seed of the pipeline, or of the operator where it has one of its own.
-        stream: the operator's position in the graph, so that two operators differ; 0 where the user gave the
-            operator a seed, so that equal seeds give equal numbers.
-        key: which batch.
+        seed: seed of the operator, if it has one, or of the pipeline.
+        stream: position of the operator in the graph, so that two operators draw different numbers; 0 if the operator
+            has a seed, so that equal seeds give equal numbers.
+        key: identity of the batch.
 
     Example:
         >>> batch_generator(1, 0, BatchKey()).random() == batch_generator(1, 0, BatchKey()).random()

@@ -1,7 +1,7 @@
-"""The exception tree of the package: every error that a user can cause or meet derives from `PipelineError`.
+"""The exceptions of the package. All errors that users can see derive from `PipelineError`.
 
 Errors also derive from the types that NVIDIA DALI raises for the same mistake (`TypeError`, `ValueError`, `KeyError`
-and so on), so that scripts which catch those work here.
+and others), so that scripts that catch those types work unchanged.
 """
 
 from __future__ import annotations
@@ -40,103 +40,103 @@ __all__ = [
 
 
 class PipelineError(RuntimeError):
-    """Base of all errors that this package raises on purpose."""
+    """Base class of all errors that this package raises on purpose."""
 
 
 class GraphError(PipelineError):
-    """A graph that can't work, found while the user describes it (or when it is built)."""
+    """The graph is invalid. Raised while the graph is described, or when it is built."""
 
 
 class ArgumentTypeError(GraphError, TypeError):
-    """An operator got an argument that it doesn't know, or one of the wrong type."""
+    """An operator received an unknown argument, or an argument of the wrong type."""
 
 
 class ArgumentValueError(GraphError, ValueError):
-    """An operator got an argument whose value it can't use."""
+    """An operator received an argument with an invalid value."""
 
 
 class ArgumentMismatchError(ArgumentTypeError, ArgumentValueError):
-    """A value that can't become what an argument needs, or a wrong number of inputs.
+    """A value can't be converted to the type of the argument, or the number of inputs is wrong.
 
-    Which of `TypeError` and `ValueError` fits is a matter of taste, so it is both.
+    It is both a `TypeError` and a `ValueError`, because either would fit.
     """
 
 
 class ArgumentOverflowError(ArgumentValueError, OverflowError):
-    """A Python integer that doesn't fit into the 32 bits that a constant of a graph has."""
+    """A Python integer doesn't fit into the 32 bits of a graph constant."""
 
 
 class UnknownArgumentError(ArgumentMismatchError, KeyError):
-    """A keyword, or a key of a dict, that is unknown or missing."""
+    """A keyword or a dictionary key is unknown or missing."""
 
-    __str__ = PipelineError.__str__  # a KeyError would show the quoted message
+    __str__ = PipelineError.__str__  # KeyError would show the message in quotes
 
 
 class NoOutputsError(ArgumentTypeError, NotImplementedError):
-    """A pipeline whose graph has no outputs: nothing was returned, or nobody described it."""
+    """The graph of a pipeline has no outputs: the pipeline function returned nothing, or no graph was defined."""
 
 
 class BuildError(PipelineError):
-    """A graph that is well formed can't run here: a missing GPU, library or file."""
+    """A valid graph can't run on this machine: a GPU, library or file is missing."""
 
 
 class MissingSizeError(BuildError, ArgumentMismatchError):
-    """A pipeline without a batch size or a number of threads is to run."""
+    """A pipeline can't run, because it has no batch size or number of threads."""
 
 
 class DeviceError(BuildError):
-    """The device or a library that drives it is missing."""
+    """The device or its driver library is missing."""
 
 
 class InputError(PipelineError):
-    """Data fed to an input of a pipeline doesn't fit it: name, dtype, ndim or batch size."""
+    """Data doesn't match the input of the pipeline that it is fed to: name, dtype, ndim or batch size."""
 
 
 class InputTypeError(InputError, TypeError):
-    """Samples of one batch that differ in dtype, number of dimensions or layout, or that are no samples."""
+    """Samples of a batch differ in dtype, number of dimensions or layout, or aren't arrays."""
 
 
 class RaggedError(PipelineError, ValueError):
-    """A batch whose samples differ in shape, or lie in different places, where one array is needed."""
+    """A batch can't be one array, because its samples differ in shape or aren't contiguous."""
 
 
 class SampleIndexError(PipelineError, IndexError):
-    """A batch does not have so many samples."""
+    """A sample index is out of range for the batch."""
 
 
 class MissingInputError(InputError, IndexError):
-    """A batch was to run, and an input of the pipeline has no data for it."""
+    """A batch can't run, because an input of the pipeline has no data for it."""
 
 
 class MissingOutputError(InputError, IndexError):
-    """A source gave fewer values than it has outputs."""
+    """A source returned fewer values than it has outputs."""
 
 
 class UnknownInputError(InputError, KeyError):
-    """Data for an input that the pipeline doesn't have."""
+    """Data was fed to an input that the pipeline doesn't have."""
 
-    __str__ = PipelineError.__str__  # a KeyError would show the quoted message
+    __str__ = PipelineError.__str__  # KeyError would show the message in quotes
 
 
 class WorkerError(PipelineError):
-    """A worker process of a parallel external source ended, or could not be started."""
+    """A worker process of a parallel external source ended, or couldn't be started."""
 
 
 class DecodeError(PipelineError):
-    """Encoded data that can't be decoded; the message gives the reason."""
+    """Encoded data can't be decoded; the message gives the reason."""
 
 
 class SerializationError(PipelineError):
-    """A pipeline that can't be turned to bytes, or bytes that are no pipeline."""
+    """A pipeline can't be serialized, or bytes aren't a serialized pipeline."""
 
 
 @dataclass(frozen=True)
 class SampleFailure:
-    """What went wrong with one sample of a batch.
+    """The failure of one sample of a batch.
 
     Attributes:
         sample: position in the batch.
-        error: the exception as it happened.
+        error: original exception.
     """
 
     sample: int
@@ -144,12 +144,12 @@ class SampleFailure:
 
 
 class OperatorError(PipelineError):
-    """An operator failed while a batch ran. The cause is kept as `__cause__`.
+    """An operator failed while a batch ran. `__cause__` is the original exception.
 
     Attributes:
-        operator: the operator's display name, such as ``fn.decoders.image (name='images')``.
-        location: the user's line that made it, ``file:line``, or an empty string.
-        failures: the samples that failed; empty when the operator failed for the batch as a whole.
+        operator: display name of the operator, such as ``fn.decoders.image (name='images')``.
+        location: line of the user's code that called the operator, ``file:line``, or an empty string.
+        failures: failed samples; empty if the operator failed for the full batch.
     """
 
     def __init__(
@@ -166,18 +166,18 @@ class OperatorError(PipelineError):
         self.failures = failures
 
     @classmethod
-    def of_samples(cls, failures: Sequence[SampleFailure]) -> OperatorError:
-        """Return the error of a batch of which samples failed: it says what the first of them says."""
+    def from_failures(cls, failures: Sequence[SampleFailure]) -> OperatorError:
+        """Return the error of a batch with failed samples, with the message of the first failure."""
         first = min(failures, key=lambda failure: failure.sample).error
         reason = str(first) if isinstance(first, PipelineError) else f"{type(first).__name__}: {first}"
         ordered = tuple(sorted(failures, key=lambda failure: failure.sample))
-        made = cls.type_for(first)(reason, failures=ordered)
-        made.__cause__ = first
-        return made
+        error = cls.type_for(first)(reason, failures=ordered)
+        error.__cause__ = first
+        return error
 
     @staticmethod
     def type_for(cause: BaseException) -> type[OperatorError]:
-        """Return the class of the error that an operator's failure becomes: a ValueError stays one."""
+        """Return the class of the error for a cause: the error for a `ValueError` is also a `ValueError`."""
         return OperatorValueError if isinstance(cause, ValueError) else OperatorError
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -185,7 +185,7 @@ class OperatorError(PipelineError):
 
 
 class OperatorValueError(OperatorError, ValueError):
-    """An operator failed because of a value that it got: a layout, a shape, a division by zero."""
+    """An operator failed because of an invalid value: a layout, a shape, a division by zero."""
 
 
 def _rebuild_operator_error(
@@ -195,24 +195,24 @@ def _rebuild_operator_error(
 
 
 class SourceError(OperatorError):
-    """The source of an `external_source` failed. The cause, in a worker process or in this one, is `__cause__`.
+    """The source of an `external_source` failed. `__cause__` is the source's exception, also from a worker process.
 
-    What is raised also derives from the type of the cause, where that is possible: ``except KeyError`` catches the
-    `KeyError` of a source, as it does where the source is called directly.
+    If possible, the error also derives from the type of its cause: ``except KeyError`` catches the `KeyError` of a
+    source, as it would for a direct call of the source.
     """
 
     __str__ = PipelineError.__str__
 
     def like(self, cause: type[BaseException]) -> SourceError:
-        """Return this error as one that also is a `cause`; itself where that can't be."""
+        """Return this error as an instance of `cause`, too; itself if that isn't possible."""
         if issubclass(SourceError, cause) or not issubclass(cause, Exception):
             return self
         try:
             both = type(cause.__name__, (SourceError, cause), {"__module__": cause.__module__})
-            made: SourceError = both(str(self), operator=self.operator, location=self.location, failures=self.failures)
-        except TypeError:  # its constructor needs more than a message, or the two can't be one class
+            error: SourceError = both(str(self), operator=self.operator, location=self.location, failures=self.failures)
+        except TypeError:  # the constructor needs more than a message, or the classes can't be combined
             return self
-        return made
+        return error
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild_source_error, (str(self), self.operator, self.location, self.failures))

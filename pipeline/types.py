@@ -1,4 +1,4 @@
-"""Names of dtypes, image types and interpolations, as DALI's users know them, and constants of a graph."""
+"""Dtypes, image types and interpolations with the names of NVIDIA DALI, and constants of a graph."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class DALIDataType(IntEnum):
 
 
 class DALIImageType(IntEnum):
-    """Colour models of decoded pictures. The values are those of NVIDIA DALI."""
+    """Colour models of decoded images. The values are those of NVIDIA DALI."""
 
     RGB = 0
     BGR = 1
@@ -88,7 +88,7 @@ class DALIImageType(IntEnum):
 
 
 class DALIInterpType(IntEnum):
-    """Interpolations of resampling operators. The values are those of NVIDIA DALI."""
+    """Interpolation methods of resampling operators. The values are those of NVIDIA DALI."""
 
     INTERP_NN = 0
     INTERP_LINEAR = 1
@@ -155,7 +155,7 @@ def to_numpy_type(dtype: DALIDataType | int) -> np.dtype[Any]:
     """Return the NumPy dtype of a DALI dtype.
 
     Raises:
-        ArgumentTypeError: for `NO_TYPE` and values that are no dtype.
+        ArgumentTypeError: the value is `NO_TYPE`, or isn't a dtype.
 
     Example:
         >>> to_numpy_type(FLOAT)
@@ -171,7 +171,7 @@ def to_dali_type(dtype: npt.DTypeLike) -> DALIDataType:
     """Return the DALI dtype of a NumPy dtype.
 
     Raises:
-        ArgumentTypeError: for object, string, complex, structured and non-native dtypes.
+        ArgumentTypeError: the dtype isn't supported: object, string, complex, structured or non-native.
 
     Example:
         >>> to_dali_type("uint8")
@@ -187,7 +187,7 @@ def to_dali_type(dtype: npt.DTypeLike) -> DALIDataType:
 
 @dataclass(frozen=True)
 class SampleInfo:
-    """Which sample an `external_source` asks its source for.
+    """The sample that an `external_source` requests from its source.
 
     Attributes:
         idx_in_epoch: number of the sample within its epoch, from 0.
@@ -204,7 +204,7 @@ class SampleInfo:
 
 @dataclass(frozen=True)
 class BatchInfo:
-    """Which batch an `external_source` asks its source for.
+    """The batch that an `external_source` requests from its source.
 
     Attributes:
         iteration: number of the batch within its epoch, from 0.
@@ -217,16 +217,16 @@ class BatchInfo:
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """A constant of a graph: every sample of every batch holds the same value.
+    """A constant of a graph: all samples of all batches have the same value.
 
-    It may stand wherever a `DataNode` may: as an input of an operator, in arithmetic and as an output.
+    It can be used like a `DataNode`: as an input of an operator, in arithmetic, and as an output.
 
     Args:
-        value: a number, a list or tuple of numbers (any nesting) or a NumPy array.
-        dtype: element type; by default int32 for Python ints, float32 for floats, bool for bools, and the
-            array's own for arrays.
-        shape: reshape the value to this shape; a scalar is repeated to fill it.
-        layout: the layout of the samples, such as "HWC".
+        value: a number, a (nested) list or tuple of numbers, or a NumPy array.
+        dtype: dtype of the elements; by default int32 for Python ints, float32 for floats, bool for bools, and the
+            dtype of the array for arrays.
+        shape: shape of the samples; a scalar is repeated to fill it.
+        layout: layout of the samples, such as "HWC".
         device: "cpu" or "gpu".
 
     Example:
@@ -244,8 +244,8 @@ class Constant:
         """Return the value as a NumPy array of the constant's dtype and shape.
 
         Raises:
-            ArgumentTypeError: the value holds no numbers.
-            ArgumentOverflowError: a Python integer needs more than 32 bits, and no dtype says that it may.
+            ArgumentTypeError: the value doesn't consist of numbers.
+            ArgumentOverflowError: a Python integer needs more than 32 bits, and no dtype was given.
         """
         array = np.asarray(self.value)
         if self.dtype is not None:
@@ -258,7 +258,7 @@ class Constant:
                 if not np.array_equal(narrow, array):
                     raise ArgumentOverflowError(f"{self.value!r} doesn't fit into int32: give the constant a dtype")
                 array = narrow
-        to_dali_type(array.dtype)  # refuses objects and strings
+        to_dali_type(array.dtype)  # rejects objects and strings
         if self.shape is not None:
             array = np.full(self.shape, array) if array.ndim == 0 else array.reshape(self.shape)
         return array

@@ -6,53 +6,58 @@ from pipeline._operator_api.functions import class_name, fill_namespace, make_cl
 from pipeline._operators.arrays import (
     arithmetic,
     cast,
+    cat_stack,
+    constant,
+    constant_value,
+    copy,
+    copy_to_device,
     element_extract,
+    expand_dims,
+    full,
     get_property,
     merge,
     normalize,
     one_hot,
+    ones,
     per_frame,
+    permute_batch,
     reductions,
+    reinterpret,
+    reshape,
     shapes,
+    squeeze,
     subscript,
     table_row,
     transpose,
+    zeros,
 )
-from pipeline._operators.arrays import cat_stack as joining
-from pipeline._operators.arrays import constant_value as constant
-from pipeline._operators.arrays import copy as copying
-from pipeline._operators.arrays import copy_to_device as transfer
-from pipeline._operators.arrays import full as filling
-from pipeline._operators.arrays import permute_batch as batch_order
-from pipeline._operators.arrays import reshape as reshaping
 from pipeline._operators.boxes import bb_flip, coord_flip, coord_transform, random_bbox_crop, transforms
-from pipeline._operators.color import brightness_contrast, color_space_conversion, lookup_table
-from pipeline._operators.color import color_twist_hsv as color_twist
-from pipeline._operators.color import equalize as byte_map
-from pipeline._operators.decoding import image as decoders
-from pipeline._operators.decoding import inputs_video as video_input
-from pipeline._operators.decoding import io_file_read as file_read
-from pipeline._operators.decoding import numpy_file as numpy_format
-from pipeline._operators.decoding import peek_image_shape
+from pipeline._operators.color import (
+    brightness_contrast,
+    color_space_conversion,
+    color_twist_hsv,
+    equalize,
+    lookup_table,
+)
+from pipeline._operators.decoding import image as image_decoder
+from pipeline._operators.decoding import inputs_video, io_file_read, numpy_file, peek_image_shape
 from pipeline._operators.decoding import video as video_decoder
-from pipeline._operators.effects import erase, filter, gaussian_blur, noise
-from pipeline._operators.effects import jpeg_compression_distortion as jpeg_distortion
+from pipeline._operators.effects import erase, filter, gaussian_blur, jpeg_compression_distortion, noise
 from pipeline._operators.geometry import (
     crop,
     crop_mirror_normalize,
     flip,
     pad,
     paste,
+    random_crop_generator,
     random_resized_crop,
     resize,
     resize_crop_mirror,
     rotate,
+    slice,
     warp_affine,
 )
-from pipeline._operators.geometry import random_crop_generator as random_crop
-from pipeline._operators.geometry import slice as slicing
-from pipeline._operators.random import normal_beta_choice as random_distributions
-from pipeline._operators.random import uniform_coin_flip as random_numbers
+from pipeline._operators.random import beta, choice, coin_flip, normal, uniform
 from pipeline._operators.user_code import external_source, nvidia_pipeline, python_function
 from pipeline._readers import coco as coco_reader
 from pipeline._readers import file as file_reader
@@ -66,71 +71,80 @@ from pipeline._readers import webdataset as webdataset_reader
 #: Modules whose import fills the registry.
 FAMILIES = (
     arithmetic,
-    batch_order,
     bb_flip,
+    beta,
     brightness_contrast,
-    byte_map,
     cast,
+    cat_stack,
+    choice,
     coco_reader,
+    coin_flip,
     color_space_conversion,
-    color_twist,
+    color_twist_hsv,
     constant,
+    constant_value,
     coord_flip,
     coord_transform,
-    copying,
+    copy,
+    copy_to_device,
     crop,
     crop_mirror_normalize,
-    decoders,
     element_extract,
+    equalize,
     erase,
+    expand_dims,
     experimental_video_reader,
     external_source,
-    file_read,
     file_reader,
-    filling,
     filter,
     flip,
+    full,
     gaussian_blur,
     get_property,
-    joining,
-    jpeg_distortion,
+    image_decoder,
+    inputs_video,
+    io_file_read,
+    jpeg_compression_distortion,
     lookup_table,
     merge,
     noise,
+    normal,
     normalize,
-    numpy_format,
+    numpy_file,
     numpy_reader,
     nvidia_pipeline,
     one_hot,
+    ones,
     pad,
     paste,
     peek_image_shape,
     per_frame,
+    permute_batch,
     python_function,
     random_bbox_crop,
-    random_crop,
-    random_distributions,
-    random_numbers,
+    random_crop_generator,
     random_resized_crop,
     reductions,
-    reshaping,
+    reinterpret,
+    reshape,
     resize,
     resize_crop_mirror,
     rotate,
     sequence_reader,
     shapes,
-    slicing,
+    slice,
+    squeeze,
     subscript,
     table_row,
-    transfer,
     transforms,
     transpose,
+    uniform,
     video_decoder,
-    video_input,
     video_reader,
     video_resize_reader,
     warp_affine,
     webdataset_reader,
+    zeros,
 )
 
 register_aliases()

@@ -1,4 +1,4 @@
-"""Old names of operators, which NVIDIA DALI still has and warns of."""
+"""Deprecated names of operators, as in NVIDIA DALI."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline._operator_api.functions import make_function
 
 __all__ = ["ALIASES", "register_aliases"]
 
-#: By the old name.
+#: Names of operators by their deprecated names.
 ALIASES = {
     "coco_reader": "readers.coco",
     "coin_flip": "random.coin_flip",
@@ -40,18 +40,18 @@ ALIASES = {
 
 
 def register_aliases() -> None:
-    """Add the old names to the registry, after the operators that they stand for."""
+    """Add the deprecated names to the registry. The operators must already be registered."""
     for name, target in ALIASES.items():
         schema = lookup(target)
-        declared = replace(schema, name=name, doc=f"An old name of `fn.{target}`.", function=None, alias_of=target)
+        declared = replace(schema, name=name, doc=f"Deprecated name of `fn.{target}`.", function=None, alias_of=target)
         register(replace(declared, function=_function(declared, schema)))
 
 
 def _function(declared: OperatorSchema, schema: OperatorSchema) -> Callable[..., Any]:
-    """Return the function of an old name, which calls the new one."""
+    """Return the function of a deprecated name. It warns and calls the operator."""
 
     def function(*inputs: Any, **arguments: Any) -> Any:
-        warnings.warn(f"fn.{declared.name} is an old name: use fn.{schema.name}", DeprecationWarning, stacklevel=2)
+        warnings.warn(f"fn.{declared.name} is deprecated: use fn.{schema.name}", DeprecationWarning, stacklevel=2)
         if schema.function is not None:
             return schema.function(*inputs, **arguments)
         return apply_operator(schema.name, inputs, arguments)

@@ -124,7 +124,7 @@ def _gpu_steps(nodes: list[GraphNode], fused: Iterable[tuple[GraphNode, ...]]) -
 def operator_class(node: GraphNode, graph: Graph) -> type[Any]:
     """Return what implements a node: the form for whole batches, where there is one and a GPU reads what it makes."""
     made = implementation(node.operator, node.device)
-    whole = made.whole if issubclass(made, SampleOperator) else None
+    whole = made.batch_operator if issubclass(made, SampleOperator) else None
     if whole is None:
         return made
     readers = [other for other in graph.nodes if any(edge.node == node.index for edge in other.sources)]

@@ -1,4 +1,4 @@
-"""The table of operators: declarations and, for each device, the class that implements it."""
+"""The registry of operators: the schema of each operator, and its implementation for each device."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _IMPLEMENTATIONS: dict[tuple[str, str], type[Any]] = {}
 
 
 def register(schema: OperatorSchema) -> OperatorSchema:
-    """Add an operator to the table; its module does so when it is imported."""
+    """Add an operator to the registry. Modules of operators call this when they are imported."""
     if schema.name in _SCHEMAS:
         raise RuntimeError(f"operator {schema.name} is declared twice")
     _SCHEMAS[schema.name] = schema
@@ -24,7 +24,7 @@ def register(schema: OperatorSchema) -> OperatorSchema:
 
 
 def implements(schema: OperatorSchema, *devices: str) -> Callable[[_Class], _Class]:
-    """Class decorator: the class implements the operator on these devices."""
+    """Return a class decorator that registers the class as the implementation of an operator on devices."""
     unknown = set(devices) - set(schema.devices)
     if unknown:
         raise RuntimeError(f"operator {schema.name} doesn't declare {', '.join(sorted(unknown))}")
@@ -38,10 +38,10 @@ def implements(schema: OperatorSchema, *devices: str) -> Callable[[_Class], _Cla
 
 
 def lookup(name: str) -> OperatorSchema:
-    """Return the declaration of an operator.
+    """Return the schema of an operator.
 
     Raises:
-        KeyError: when there is none of that name.
+        KeyError: the operator doesn't exist.
     """
     return _SCHEMAS[name]
 
@@ -52,10 +52,10 @@ def implementation(name: str, device: str) -> type[Any]:
 
 
 def has_implementation(name: str, device: str) -> bool:
-    """Tell whether an operator has a version for a device."""
+    """Return whether an operator has an implementation for a device."""
     return (name, device) in _IMPLEMENTATIONS
 
 
 def all_schemas() -> tuple[OperatorSchema, ...]:
-    """Return all declarations, sorted by name."""
+    """Return all schemas, sorted by name."""
     return tuple(_SCHEMAS[name] for name in sorted(_SCHEMAS))

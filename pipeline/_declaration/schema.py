@@ -1,6 +1,6 @@
-"""What an operator declares, once: its name, inputs, arguments, devices and documentation.
+"""Schemas of operators: name, inputs, arguments, devices and documentation.
 
-`fn.*`, `ops.*`, their docstrings, their argument checks and the serialized form all come from this declaration.
+`fn.*`, `ops.*`, their docstrings, their argument checks and the serialized form all come from the schema.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["REQUIRED", "Argument", "Input", "Kind", "OperatorSchema"]
 
 
 class Kind(Enum):
-    """Types of arguments. Each value is how the documentation writes it."""
+    """Types of arguments. The values are the names of the types in the documentation."""
 
     BOOL = "bool"
     INT = "int"
@@ -42,7 +42,7 @@ class _Required(Enum):
         return "<required>"
 
 
-#: The default of an argument that has none.
+#: The default of required arguments.
 REQUIRED = _Required.REQUIRED
 
 _ENUMS: dict[Kind, type[DALIDataType] | type[DALIImageType] | type[DALIInterpType]] = {
@@ -60,10 +60,10 @@ class Argument:
     Attributes:
         name: keyword.
         kind: type.
-        doc: what it means, with units.
-        default: value when the user gives none; `REQUIRED` for no default.
-        per_sample: whether a `DataNode` may be given: one value a sample.
-        choices: the allowed values of a string, when there are only some.
+        doc: documentation, with units.
+        default: default value; `REQUIRED` if there is none.
+        per_sample: whether the argument accepts a `DataNode` with one value per sample.
+        choices: allowed values of a string; empty if all strings are allowed.
     """
 
     name: str
@@ -74,11 +74,11 @@ class Argument:
     choices: tuple[str, ...] = ()
 
     def check(self, value: Any) -> Any:
-        """Return a constant value in its normal form: Python numbers, tuples, enum members.
+        """Return a constant value in normal form: Python numbers, tuples, enum members.
 
         Raises:
-            ArgumentMismatchError: when the value is of another type.
-            ArgumentValueError: when a string is none of the choices.
+            ArgumentMismatchError: the value has the wrong type.
+            ArgumentValueError: a string isn't one of the choices.
         """
         if value is None or self.kind is Kind.OBJECT:
             return value
@@ -98,8 +98,10 @@ class Argument:
         return self._check_int(value) if self.kind is Kind.INT else self._check_float(value)
 
     def _refuse(self, value: Any) -> ArgumentMismatchError:
-        wanted = self.kind.value + (f", as {_MEMBERS[self.kind]}" if self.kind in _MEMBERS else "")
-        return ArgumentMismatchError(f"argument {self.name!r} must be {wanted}, not {type(value).__name__} ({value!r})")
+        expected = self.kind.value + (f", such as {_MEMBERS[self.kind]}" if self.kind in _MEMBERS else "")
+        return ArgumentMismatchError(
+            f"argument {self.name!r} must be {expected}, not {type(value).__name__} ({value!r})"
+        )
 
     def _sequence(self, value: Any) -> list[Any]:
         if isinstance(value, str | bytes | Mapping) or not hasattr(value, "__iter__"):
@@ -144,10 +146,10 @@ class Input:
     """One positional input of an operator.
 
     Attributes:
-        name: how the documentation calls it.
-        doc: what it holds.
-        optional: whether it may be left out (only at the end).
-        any_device: whether an operator on the GPU takes it from the CPU as it is, with no copy.
+        name: name in the documentation.
+        doc: documentation.
+        optional: whether callers may omit it (last inputs only).
+        any_device: whether a GPU operator accepts the input on the CPU, without a copy.
     """
 
     name: str
@@ -156,35 +158,35 @@ class Input:
     any_device: bool = False
 
 
-#: Arguments that every operator has.
+#: Arguments of all operators.
 COMMON_ARGUMENTS: tuple[Argument, ...] = (
-    Argument("bytes_per_sample_hint", Kind.INTS, "Accepted for compatibility; buffers size themselves."),
-    Argument("preserve", Kind.BOOL, "Keep the operator even if no output of the pipeline needs it.", False),
-    Argument("seed", Kind.INT, "Seed of this operator's random numbers; by default made from the pipeline's.", -1),
+    Argument("bytes_per_sample_hint", Kind.INTS, "Accepted for compatibility; sizes of buffers are automatic."),
+    Argument("preserve", Kind.BOOL, "Run the operator even if no output of the pipeline depends on it.", False),
+    Argument("seed", Kind.INT, "Seed of the operator's random numbers; by default derived from the pipeline's.", -1),
 )
 
 
 @dataclass(frozen=True)
 class OperatorSchema:
-    """The declaration of an operator.
+    """The schema of an operator.
 
     Attributes:
         name: path below `fn`, such as "decoders.image".
-        doc: documentation, first line first.
+        doc: documentation; the first line is the summary.
         inputs: positional inputs.
-        arguments: keyword arguments, besides those that all operators have.
-        devices: where it runs, of "cpu", "mixed" (inputs on the CPU, outputs on the GPU) and "gpu".
-        outputs: how many outputs, or a function of the constant arguments that tells.
-        optional_outputs: each optional input that is given adds an output.
-        variadic: the last input may be repeated.
-        output_device: device of the outputs where it isn't the operator's own.
-        merges: its inputs belong to branches of its own branch: for each sample, one of them has been made.
-        side_effects: the operator may not be pruned, nor called without a current pipeline.
-        fed: whether users feed it by its name.
-        hidden: internal: no `fn` function is made of it.
-        keeps_order: a sample of the outputs is made of the same sample of the first input.
-        function: the function of `fn`, written by hand where a call is more than adding one operator.
-        alias_of: the operator that this is another name of, which is what its function adds to the graph.
+        arguments: keyword arguments, without those of all operators.
+        devices: supported devices: "cpu", "mixed" (inputs on the CPU, outputs on the GPU), "gpu".
+        outputs: number of outputs, or a function that computes it from the constant arguments.
+        optional_outputs: whether each optional input adds an output.
+        variadic: whether the last input may be repeated.
+        output_device: device of the outputs, if it differs from the operator's.
+        merges: whether the inputs come from nested branches: each sample has exactly one of them.
+        side_effects: whether the operator must not be pruned, nor called without a current pipeline.
+        fed: whether users feed data to it by its name.
+        hidden: whether the operator is internal, without a function in `fn`.
+        keeps_order: whether each sample of the outputs is computed from the same sample of the first input.
+        function: handwritten function of `fn`, for calls that do more than add one operator.
+        alias_of: operator that this name is an alias of; the function adds that operator to the graph.
     """
 
     name: str
@@ -206,7 +208,7 @@ class OperatorSchema:
 
     @property
     def display(self) -> str:
-        """How messages call the operator."""
+        """The name of the operator in messages."""
         return self.name if self.hidden else f"fn.{self.name}"
 
     def argument(self, name: str) -> Argument | None:
@@ -217,14 +219,14 @@ class OperatorSchema:
         return None
 
     def value_of(self, arguments: Mapping[str, Any], name: str) -> Any:
-        """Return a constant argument, or its default when it wasn't given."""
+        """Return the value of a constant argument, or its default."""
         if name in arguments:
             return arguments[name]
         declared = self.argument(name)
         return None if declared is None or declared.default is REQUIRED else declared.default
 
     def output_count(self, arguments: Mapping[str, Any], inputs: int = 0) -> int:
-        """Return the number of outputs, given the constant arguments and how many inputs there are."""
+        """Return the number of outputs for constant arguments and a number of inputs."""
         count = self.outputs if isinstance(self.outputs, int) else self.outputs(arguments)
         least = sum(not declared.optional for declared in self.inputs)
         return count + (max(0, inputs - least) if self.optional_outputs else 0)

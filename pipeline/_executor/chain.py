@@ -13,7 +13,7 @@ from pipeline._concurrency.cost import charged
 from pipeline._executor.results import check_count, check_sample
 from pipeline._graph.graph import Edge, GraphNode
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.branch_batches import part_of, scattered
+from pipeline._operator_api.branch_batches import aligned_samples, branch_batch
 from pipeline._operator_api.error_context import describe_failure
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
 from pipeline.errors import OperatorError, PipelineError, SampleFailure
@@ -133,11 +133,11 @@ class _ChainOfBatch:
 
     def _link(self, node: GraphNode, operator: SampleOperator[Any], members: set[int]) -> None:
         try:
-            part = part_of(self._batch, node.branch)
+            part = branch_batch(self._batch, node.branch)
             if part is None:
                 return  # no sample is in its branch
             for edge in node.inputs:
-                if edge.node not in members and edge not in self._given and edge in self._batch.made:
+                if edge.node not in members and edge not in self._given and edge in self._batch.outputs:
                     self._take(edge)
             inputs = [self._specs.get(edge, _ABSENT) for edge in node.inputs]
             with charged(self._batch.costs, node.index):
@@ -145,7 +145,7 @@ class _ChainOfBatch:
             check_count(node, outputs, "start() described")
         except BaseException as error:
             raise describe_failure(node, error) from error
-        places = None if part.places is None else part.places.tolist()
+        places = None if part.indices is None else part.indices.tolist()
         sources = tuple((self._given.get(edge), self._slots.get(edge, _EMPTY)) for edge in node.inputs)
         results = tuple(self._result(Edge(node.index, index), spec) for index, spec in enumerate(outputs))
         only = outputs[0] if len(results) == 1 else _ABSENT
@@ -173,18 +173,18 @@ class _ChainOfBatch:
         return _Result(slot, None, None)
 
     def _take(self, edge: Edge) -> None:
-        value = self._batch.made[edge]
+        value = self._batch.outputs[edge]
         assert isinstance(value, TensorListCPU)
         dense = value.dense
         if value.ndim == 0 or edge in self._batch.branches:
-            self._given[edge] = scattered(self._batch, edge)
+            self._given[edge] = aligned_samples(self._batch, edge)
         else:
             self._given[edge] = value.samples
         shape = None if dense is None else dense.shape[1:]
         self._specs[edge] = OutputSpec(value.layout(), shape, value.samples[0].dtype)
 
     def _part(self, edge: Edge) -> Batch:
-        part = part_of(self._batch, self._batch.branches.get(edge, ()))
+        part = branch_batch(self._batch, self._batch.branches.get(edge, ()))
         assert part is not None
         return part
 

@@ -28,7 +28,7 @@ from pipeline._executor.results import made_batches
 from pipeline._executor.statistics import Statistics
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.branch_batches import part_of
+from pipeline._operator_api.branch_batches import branch_batch
 from pipeline._operator_api.error_context import error_context
 from pipeline._operator_api.memory_statistics import MemoryStatistics
 from pipeline._operator_api.operator import BatchOperator, SampleOperator, Setup
@@ -312,7 +312,7 @@ class Executor:
         operator = self._operators[node.index]
         assert isinstance(operator, BatchOperator)
         with error_context(node, batch):
-            part = part_of(batch, node.branch)
+            part = branch_batch(batch, node.branch)
         if part is None:
             return
         with error_context(node, part), charged(batch.costs, node.index):
@@ -323,8 +323,8 @@ class Executor:
 
     def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:
         """Let buffers that no later step reads be reused by it."""
-        for edge in [edge for edge in batch.made if self._plan.last_use.get(edge) == step]:
-            del batch.made[edge]
+        for edge in [edge for edge in batch.outputs if self._plan.last_use.get(edge) == step]:
+            del batch.outputs[edge]
 
     def _allocate(self, edge: Edge, shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, Any]:
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -350,8 +350,8 @@ class Executor:
                 outputs = self._outputs(batch)
             except Exception as failure:  # noqa: BLE001 - nobody may wait for ever, whatever it is
                 error = as_batch_error(failure, "a batch ended")
-        batch.made.clear()
-        batch.parts.clear()
+        batch.outputs.clear()
+        batch.branch_batches.clear()
         seconds = time.perf_counter() - run.started
         self.statistics.batch(failed=error is not None)
         if run.slot is None:
@@ -367,7 +367,7 @@ class Executor:
             run.slot.retire(batch.keep_alive, batch.request.on_inputs_read)
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
-        outputs = tuple(batch.made[edge] for edge in self.graph.outputs)
+        outputs = tuple(batch.outputs[edge] for edge in self.graph.outputs)
         for edge, output in zip(self.graph.outputs, outputs, strict=True):
             output.sources = batch.reads.sources(edge) or output.sources
         return outputs

@@ -1,4 +1,4 @@
-"""Arguments of an operator for one batch: constants and values that differ from sample to sample, alike."""
+"""Arguments of an operator for one batch: constants and per-sample values, behind one interface."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Arguments:
 
     Args:
         node: the node, with its constants.
-        values: batches of the arguments that are given per sample.
+        values: batch for each argument that is given per sample.
         batch_size: number of samples.
     """
 
@@ -32,37 +32,37 @@ class Arguments:
         self._batch_size = batch_size
 
     def given(self, name: str) -> bool:
-        """Tell whether the user gave the argument, as a constant or per sample."""
+        """Return whether the user passed the argument, as a constant or per sample."""
         return name in self._values or name in self._node.arguments
 
     def constant(self, name: str) -> Any:
-        """Return an argument that can't differ from sample to sample, or its default."""
+        """Return the value of an argument that can't differ from sample to sample, or its default."""
         return self._node.argument(name)
 
     def per_sample(self, name: str) -> bool:
-        """Tell whether the argument differs from sample to sample."""
+        """Return whether the argument differs from sample to sample."""
         return name in self._values
 
     def scalars(self, name: str, dtype: npt.DTypeLike = np.float64) -> Array | None:
-        """Return one number a sample, shape (batch,); None when the argument is neither given nor has a default.
+        """Return one number per sample, shape (batch,); None if the argument is not given and has no default.
 
         Raises:
-            ArgumentValueError: when a sample's value isn't one number.
+            ArgumentValueError: a sample's value isn't a single number.
         """
         rows = self.vectors(name, 1, dtype)
         return None if rows is None else rows[:, 0]
 
     def vectors(self, name: str, length: int | None = None, dtype: npt.DTypeLike = np.float64) -> Array | None:
-        """Return one vector a sample, shape (batch, length); None as in `scalars`.
+        """Return one vector per sample, shape (batch, length); None as in `scalars`.
 
         Args:
-            name: the argument.
-            length: of the vectors; a single number is repeated to fill it. None takes the length as it comes, which
-                must be the same for all samples.
-            dtype: of the result.
+            name: name of the argument.
+            length: length of the vectors; a single number is repeated to fill it. With None, any length is accepted,
+                but it must be the same for all samples.
+            dtype: dtype of the result.
 
         Raises:
-            ArgumentValueError: when a sample's value has another length.
+            ArgumentValueError: a sample's value has a different length.
         """
         values = self._values.get(name)
         if values is None:
@@ -77,13 +77,13 @@ class Arguments:
                 return rows
             if rows.shape[1] == 1:
                 return np.broadcast_to(rows, (self._batch_size, length))
-        lines = [self._fit(name, np.asarray(sample, dtype=dtype).ravel(), length) for sample in values.samples]
-        if len({len(line) for line in lines}) > 1:
+        vectors = [self._fit(name, np.asarray(sample, dtype=dtype).ravel(), length) for sample in values.samples]
+        if len({len(vector) for vector in vectors}) > 1:
             raise ArgumentValueError(f"argument {name!r} has vectors of different lengths in one batch")
-        return np.stack(lines)
+        return np.stack(vectors)
 
     def rows(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
-        """Return one vector a sample, of any lengths; None as in `scalars`."""
+        """Return one vector of any length per sample; None as in `scalars`."""
         values = self._values.get(name)
         if values is None:
             constant = self._node.argument(name)
@@ -93,7 +93,7 @@ class Arguments:
         return [np.asarray(sample, dtype=dtype).ravel() for sample in values.samples]
 
     def arrays(self, name: str, dtype: npt.DTypeLike = np.float64) -> Sequence[Array] | None:
-        """Return one array a sample, of any shapes; None as in `scalars`."""
+        """Return one array of any shape per sample; None as in `scalars`."""
         values = self._values.get(name)
         if values is not None:
             return [np.asarray(sample, dtype=dtype) for sample in values.samples]

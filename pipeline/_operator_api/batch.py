@@ -1,4 +1,4 @@
-"""One batch on its way through the executor, as operators see it."""
+"""A batch in execution, as operators see it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = ["Batch"]
 
 
 class Batch:
-    """A batch that runs: its request, the values made so far, and what operators need to make more.
+    """A batch in execution: its request, the outputs computed so far, and the resources that operators need.
 
     Args:
-        request: what was asked for.
-        seed: the pipeline's.
+        request: inputs and size of the batch.
+        seed: seed of the pipeline.
         pool: threads of the CPU stage.
-        allocate: returns memory for an edge's dense batch: (edge, shape, dtype) -> array and its owner.
-        reads: what readers have begun to read for it.
-        branches: for edges that are made in branches: which ones.
+        allocate: function that returns memory for the dense batch of an edge: (edge, shape, dtype) -> array and owner.
+        reads: reads that the readers have started for the batch.
+        branches: branch of each edge that isn't computed for all samples.
     """
 
     def __init__(
@@ -52,40 +52,41 @@ class Batch:
         self.allocate = allocate
         self.reads = reads
         self.branches = branches
-        #: Batches made so far, by edge; of what is made in a branch, the branch's samples.
-        self.made: dict[Edge, TensorList] = {}
-        #: Positions of the samples in the whole batch, and of those of the whole batch in here, or -1.
+        #: Outputs computed so far, by edge. An edge in a branch has the samples of that branch only.
+        self.outputs: dict[Edge, TensorList] = {}
+        #: For the batch of a branch: the positions of its samples in the full batch, and for each sample of the full
+        #: batch its index here, or -1.
         self.positions: Array | None = None
-        self.places: Array | None = None
-        #: Its parts so far, by branch; None for those without samples. A circle, until the batch is done.
-        self.parts: dict[BranchPath, Batch | None] = {}
+        self.indices: Array | None = None
+        #: Batches of branches so far; None for branches without samples. A reference cycle, until the batch is done.
+        self.branch_batches: dict[BranchPath, Batch | None] = {}
         #: The CUDA stream of the batch, a `cupy.cuda.Stream`; None without a GPU.
         self.stream: Any = None
-        #: Number of the batch in its executor, and where to record what runs when (or None).
+        #: Number of the batch in its executor, and the record of its spans (or None).
         self.number = 0
         self.trace: Trace | None = None
-        #: Where to keep note of the sizes of outputs, or None.
+        #: Statistics of the sizes of outputs, or None.
         self.memory: MemoryStatistics | None = None
-        #: Where to add what each operator of the step that runs now costs, or None.
+        #: Costs of each operator of the current step, or None.
         self.costs: Costs | None = None
-        #: Objects that must live until the batch's GPU work is done: host memory that is copied from.
+        #: Objects that must live until the batch's GPU work is done: sources of copies in host memory.
         self.keep_alive: list[Any] = []
-        #: CUDA streams to whose pools the memory of data that was fed returns: outputs may lie in it.
+        #: CUDA streams whose pools own the memory of fed data; outputs may be views of that memory.
         self.lenders: list[Any] = []
 
     @property
     def values(self) -> Mapping[Edge, TensorList]:
-        """What operators read, by edge: of what was made, the samples of this batch."""
-        return self.made
+        """The inputs of operators, by edge: the samples of this batch among the outputs."""
+        return self.outputs
 
     @property
-    def whole(self) -> Batch:
-        """The batch that this one is a part of; itself when it is none."""
+    def full_batch(self) -> Batch:
+        """The batch with all samples; differs from this one if this one belongs to a branch."""
         return self
 
     def keep(self, edge: Edge, value: TensorList) -> None:
-        """Add a batch that an operator made."""
-        self.made[edge] = value
+        """Add an output of an operator."""
+        self.outputs[edge] = value
         if self.memory is not None:
             self.memory.add_batch(edge, value)
 
@@ -99,22 +100,22 @@ class Batch:
         return Arguments(node, values, self.size)
 
     def siblings(self, sample: int) -> range:
-        """Return which samples become one: the frames of a sequence, where each of them has arguments of its own."""
+        """Return the samples that form one sequence with a sample, where each frame has its own arguments."""
         return range(sample, sample + 1)
 
     def generator(self, node: GraphNode) -> np.random.Generator:
-        """Return the random numbers of a node for this batch."""
+        """Return the random number generator of a node for this batch."""
         own = node.argument("seed")
         if own is not None and own >= 0:
             return batch_generator(own, 0, self.request.key)
         return batch_generator(self.seed, node.random_stream, self.request.key)
 
     def source_of(self, node: GraphNode, failures: Sequence[SampleFailure]) -> str:
-        """Return where the first sample at which an operator failed lies in the data set that it comes from."""
+        """Return where the first failed sample of an operator lies in its data set."""
         return self.reads.source_info(node.inputs[0], failures[0].sample) if node.inputs and failures else ""
 
-    def in_whole(self, failures: Sequence[SampleFailure]) -> tuple[SampleFailure, ...]:
-        """Return failures of samples of this batch by the positions in the whole batch."""
+    def in_full_batch(self, failures: Sequence[SampleFailure]) -> tuple[SampleFailure, ...]:
+        """Return failures of samples of this batch with their positions in the full batch."""
         positions = self.positions
         if positions is None:
             return tuple(failures)

@@ -1,4 +1,4 @@
-"""Parts of batches: the samples that are in a branch of the graph, which run as a batch of their own."""
+"""Batches of branches: the samples of a batch that take a branch of the graph, as a batch."""
 
 from __future__ import annotations
 
@@ -13,116 +13,122 @@ from pipeline._operator_api.request import TensorList
 from pipeline.errors import ArgumentValueError
 from pipeline.tensors.cpu import Array, TensorListCPU
 
-__all__ = ["part_of", "scattered"]
+__all__ = ["aligned_samples", "branch_batch"]
 
-# Dense batches up to this size, in bytes, are copied to take samples of them: they stay dense.
+# Samples of dense batches up to this size, in bytes, are selected by a copy, so that the result stays dense.
 _SMALL = 1 << 14
 
 
-class _Part(Batch):
-    """Some samples of a batch, as a batch: memory and random numbers are those of the whole.
+class _BranchBatch(Batch):
+    """A selection of the samples of a batch. It shares the memory and random numbers of the full batch.
 
     Args:
-        whole: the batch.
-        positions: of the samples in the whole batch.
+        full_batch: batch with all samples.
+        positions: positions of the selected samples in the full batch.
     """
 
-    def __init__(self, whole: Batch, positions: Array) -> None:
-        super().__init__(whole.request, whole.seed, whole.pool, whole.allocate, whole.reads, whole.branches)
-        self._whole = whole
+    def __init__(self, full_batch: Batch, positions: Array) -> None:
+        full = full_batch
+        super().__init__(full.request, full.seed, full.pool, full.allocate, full.reads, full.branches)
+        self._full_batch = full
         self.size = len(positions)
-        self.made = whole.made
+        self.outputs = full.outputs
         self.positions = positions
-        self.places = np.full(whole.size, -1)
-        self.places[positions] = np.arange(len(positions))
-        self.number, self.trace, self.memory = whole.number, whole.trace, whole.memory
-        self.keep_alive = whole.keep_alive
-        self.parts = whole.parts
+        self.indices = np.full(full.size, -1)
+        self.indices[positions] = np.arange(len(positions))
+        self.number, self.trace, self.memory = full.number, full.trace, full.memory
+        self.keep_alive = full.keep_alive
+        self.branch_batches = full.branch_batches
 
     @property
     def values(self) -> Mapping[Edge, TensorList]:
-        return _Narrowed(self)
+        return _SelectedValues(self)
 
     @property
-    def whole(self) -> Batch:
-        return self._whole
+    def full_batch(self) -> Batch:
+        return self._full_batch
 
 
-class _Narrowed(Mapping[Edge, TensorList]):
-    """What a part reads of the values of a batch: those samples of each that it has."""
+class _SelectedValues(Mapping[Edge, TensorList]):
+    """The inputs of operators of a branch: the branch's samples of each output."""
 
-    def __init__(self, part: _Part) -> None:
-        self._part = part
+    def __init__(self, batch: _BranchBatch) -> None:
+        self._batch = batch
 
     def __getitem__(self, edge: Edge) -> TensorList:
-        part = self._part
-        value = part.made[edge]
-        source = part_of(part.whole, part.branches.get(edge, ()))
-        assert source is not None  # what is read has been made for all samples that read it
-        if source.size == part.size:  # one lies within the other
+        batch = self._batch
+        value = batch.outputs[edge]
+        source = branch_batch(batch.full_batch, batch.branches.get(edge, ()))
+        assert source is not None  # an edge is computed for all samples that read it
+        if source.size == batch.size:  # one branch contains the other, so the samples are the same
             return value
-        assert part.positions is not None
-        return _take(value, part.positions if source.places is None else source.places[part.positions])
+        assert batch.positions is not None
+        return _take(value, batch.positions if source.indices is None else source.indices[batch.positions])
 
     def __iter__(self) -> Iterator[Edge]:
-        return iter(self._part.made)
+        return iter(self._batch.outputs)
 
     def __len__(self) -> int:
-        return len(self._part.made)
+        return len(self._batch.outputs)
 
 
-def part_of(batch: Batch, branch: BranchPath) -> Batch | None:
-    """Return the samples of a batch that are in a branch, as a batch; None when there is none.
+def branch_batch(batch: Batch, branch: BranchPath) -> Batch | None:
+    """Return the batch of a branch; None if no sample takes the branch.
 
     Args:
-        batch: the whole batch, or a part of it.
-        branch: which branch of the graph; the empty one has all samples.
+        batch: the full batch, or the batch of any branch of it.
+        branch: branch of the graph; the empty path has all samples.
     """
-    whole = batch.whole
+    full = batch.full_batch
     if not branch:
-        return whole
-    if branch not in whole.parts:
-        outer = part_of(whole, branch[:-1])
-        whole.parts[branch] = None if outer is None else _choose(outer, *branch[-1])
-    part = whole.parts[branch]
-    if part is not None:
-        part.stream = whole.stream  # which a batch gets when it comes to the GPU
-    return part
+        return full
+    if branch not in full.branch_batches:
+        outer = branch_batch(full, branch[:-1])
+        full.branch_batches[branch] = None if outer is None else _choose(outer, *branch[-1])
+    selected = full.branch_batches[branch]
+    if selected is not None:
+        selected.stream = full.stream  # a batch gets its stream when it reaches the GPU
+    return selected
 
 
-def scattered(batch: Batch, edge: Edge) -> list[Any]:
-    """Return the samples of an edge at their places in a batch or a part of one; None where they weren't made."""
-    value = batch.made.get(edge)
-    source = part_of(batch, batch.branches.get(edge, ()))
+def aligned_samples(batch: Batch, edge: Edge) -> list[Any]:
+    """Return the samples of an edge, one per sample of a batch; None for samples that the edge doesn't have.
+
+    Args:
+        batch: the full batch, or the batch of a branch.
+        edge: edge of the graph, in any branch.
+    """
+    value = batch.outputs.get(edge)
+    source = branch_batch(batch, batch.branches.get(edge, ()))
     if value is None or source is None:
         return [None] * batch.size
     samples = _samples(value)
-    places = np.arange(batch.whole.size) if source.places is None else source.places
+    indices = np.arange(batch.full_batch.size) if source.indices is None else source.indices
     if batch.positions is not None:
-        places = places[batch.positions]
-    return [samples[place] if place >= 0 else None for place in places.tolist()]
+        indices = indices[batch.positions]
+    return [samples[index] if index >= 0 else None for index in indices.tolist()]
 
 
 def _choose(outer: Batch, edge: Edge, value: int) -> Batch | None:
-    numbers = outer.values[edge]
-    if not isinstance(numbers, TensorListCPU) or any(np.prod(shape) != 1 for shape in numbers.shape()):
+    conditions = outer.values[edge]
+    if not isinstance(conditions, TensorListCPU) or any(np.prod(shape) != 1 for shape in conditions.shape()):
         raise ArgumentValueError("the condition of a branch must be one number per sample")
-    chosen = np.array([sample.item() for sample in _samples(numbers)])
-    places = np.flatnonzero(chosen.astype(np.int64) == value)
-    if not len(places):
+    chosen = np.array([sample.item() for sample in _samples(conditions)])
+    indices = np.flatnonzero(chosen.astype(np.int64) == value)
+    if not len(indices):
         return None
-    return _Part(outer.whole, places if outer.positions is None else outer.positions[places])
+    return _BranchBatch(outer.full_batch, indices if outer.positions is None else outer.positions[indices])
 
 
 def _samples(value: TensorList) -> list[Any]:
-    if value.ndim == 0 and isinstance(value.dense, np.ndarray):  # indexing would give scalars, not arrays
+    if value.ndim == 0 and isinstance(value.dense, np.ndarray):  # indexing would return scalars, not arrays
         return [value.dense[sample, ...] for sample in range(len(value))]
     return list(value.samples)
 
 
-def _take(value: TensorList, places: Array) -> TensorList:
-    """Return some samples: views, or a copy of what is small."""
+def _take(value: TensorList, indices: Array) -> TensorList:
+    """Return a selection of samples: views, or a copy of small data."""
     if isinstance(value, TensorListCPU) and value.dense is not None and value.nbytes <= _SMALL:
-        return TensorListCPU(value.dense[places], value.layout())
+        return TensorListCPU(value.dense[indices], value.layout())
     samples = _samples(value)
-    return type(value)([samples[place] for place in places.tolist()], value.layout())
+    return type(value)([samples[index] for index in indices.tolist()], value.layout())

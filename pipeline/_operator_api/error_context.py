@@ -1,4 +1,4 @@
-"""Errors of operators: which operator failed, at which line, for which sample."""
+"""Errors of operators: the operator that failed, the user's line, the sample."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pipeline.errors import OperatorError, PipelineError, SampleFailure
 __all__ = ["describe_failure", "error_context"]
 
 
-class error_context:  # used as a function is: `with error_context(node, batch):`
-    """Names an operator in the errors of a block in which it works on a whole batch, or on a part of one.
+class error_context:  # used like a function: `with error_context(node, batch):`
+    """Adds the operator to errors of a block in which it processes a batch, or the batch of a branch.
 
     Args:
         node: the operator.
-        batch: what it works on; failures are told by positions in the whole batch.
+        batch: batch that the operator processes; failures are reported by their positions in the full batch.
     """
 
     __slots__ = ("_batch", "_node")
@@ -33,8 +33,8 @@ class error_context:  # used as a function is: `with error_context(node, batch):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if isinstance(error, OperatorError):
-            failures = self._batch.in_whole(error.failures)
-            source = self._batch.whole.source_of(self._node, failures)
+            failures = self._batch.in_full_batch(error.failures)
+            source = self._batch.full_batch.source_of(self._node, failures)
             raise describe_failure(self._node, error, failures, source) from (error.__cause__ or error)
         if error is not None and not is_interrupt(error):
             raise describe_failure(self._node, error) from error
@@ -43,13 +43,13 @@ class error_context:  # used as a function is: `with error_context(node, batch):
 def describe_failure(
     node: GraphNode, error: BaseException, failures: tuple[SampleFailure, ...] = (), source: str = ""
 ) -> OperatorError:
-    """Make the error of an operator that failed: what happened, in which operator, at which line, for which sample.
+    """Return the error of a failed operator: what happened, in which operator, at which line, for which sample.
 
     Args:
         node: the operator.
-        error: what it raised.
-        failures: the samples that failed.
-        source: where the first of them comes from, if that is known.
+        error: exception that it raised.
+        failures: failed samples.
+        source: origin of the first failed sample, if known.
     """
     ours = isinstance(error, PipelineError)
     reason, raised = (str(error), "") if ours else (said_by(error), raised_at(error))

@@ -1,4 +1,4 @@
-"""Makes the functions of `fn` and the classes of `ops` from the declarations of operators."""
+"""Build the functions of `fn` and the classes of `ops` from the schemas of operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline._graph.input_sets import call_operator
 
 __all__ = ["fill_namespace", "make_class", "make_function"]
 
-#: Classes of which DALI writes words in capitals.
+#: Classes whose names have capitalized abbreviations in DALI.
 _CLASS_NAMES = {
     "coco": "COCO",
     "dl_tensor_python_function": "DLTensorPythonFunction",
@@ -22,7 +22,7 @@ _CLASS_NAMES = {
 
 
 def make_function(schema: OperatorSchema) -> Callable[..., Any]:
-    """Return the function of `fn` for an operator: it adds the operator to the graph."""
+    """Return the function of `fn` for an operator. A call adds the operator to the graph."""
     if schema.function is not None:
         return schema.function
 
@@ -36,7 +36,7 @@ def make_function(schema: OperatorSchema) -> Callable[..., Any]:
 
 
 def make_class(schema: OperatorSchema) -> type[Any]:
-    """Return the class of `ops` for an operator: made with the constant arguments, called with inputs."""
+    """Return the class of `ops` for an operator. It is created with constant arguments and called with inputs."""
     if schema.function is not None:
         return _class_of(schema.function, class_name(schema.name))
 
@@ -51,7 +51,7 @@ def make_class(schema: OperatorSchema) -> type[Any]:
 
 
 def _class_of(function: Callable[..., Any], name: str) -> type[Any]:
-    """Return a class over a function: it is made with arguments, and called with inputs and the rest."""
+    """Return a class around a function. It is created with arguments, and called with inputs and further arguments."""
 
     def __init__(self: Any, *values: Any, **arguments: Any) -> None:
         self._values = values
@@ -64,9 +64,9 @@ def _class_of(function: Callable[..., Any], name: str) -> type[Any]:
 
 
 def class_name(path: str) -> str:
-    """Return how `ops` calls an operator: "decoders.image_crop" is "ImageCrop"."""
+    """Return the name of an operator in `ops`: "decoders.image_crop" is "ImageCrop"."""
     name = path.rpartition(".")[2]
-    return _CLASS_NAMES.get(name) or "".join(part[:1].upper() + part[1:] for part in name.split("_"))
+    return _CLASS_NAMES.get(name) or "".join(word[:1].upper() + word[1:] for word in name.split("_"))
 
 
 def fill_namespace(
@@ -75,13 +75,13 @@ def fill_namespace(
     make: Callable[[OperatorSchema], Any],
     rename: Callable[[str], str],
 ) -> dict[str, Any]:
-    """Return what a namespace module holds: operators by name, and submodules for dotted names.
+    """Return the contents of a namespace module: operators by name, and submodules for dotted names.
 
     Args:
         module: full name of the namespace module; submodules are registered below it.
-        schemas: operators, hidden ones excluded.
-        make: makes the function or class.
-        rename: makes its name from the operator's path.
+        schemas: schemas of the operators, without hidden ones.
+        make: function that returns the function or class of a schema.
+        rename: function that returns its name, given the operator's path.
     """
     top: dict[str, Any] = {}
     for schema in schemas:
@@ -92,9 +92,9 @@ def fill_namespace(
                 full = ".".join([module, *folders[: depth + 1]])
                 space[folder] = sys.modules[full] = types.ModuleType(full, f"Operators of `{full}`.")
             space = vars(space[folder])
-        made = make(schema)
-        made.__module__ = ".".join([module, *folders])
-        space[rename(schema.name)] = made
+        entry = make(schema)
+        entry.__module__ = ".".join([module, *folders])
+        space[rename(schema.name)] = entry
     return top
 
 
@@ -104,7 +104,7 @@ def _documentation(schema: OperatorSchema) -> str:
         lines.append(f"    {declared.name}: {declared.doc}")
     for argument in sorted(schema.arguments, key=lambda argument: argument.name):
         lines.append(f"    {argument.name} ({_kind(argument)}): {argument.doc}")
-    lines.append("    device (str): where the operator runs; by default where its inputs are.")
+    lines.append("    device (str): device of the operator; by default that of its inputs.")
     lines.append("    name (str): name of the operator in messages and statistics.")
     for argument in COMMON_ARGUMENTS:
         lines.append(f"    {argument.name} ({_kind(argument)}): {argument.doc}")

@@ -1,4 +1,4 @@
-"""What operators on the GPU share: a context for launches, descriptions of batches, and memory for results."""
+"""Base class and helpers of operators on the GPU: kernel launches, descriptions of batches, memory for results."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ __all__ = ["GpuOperator", "allocate", "as_pipeline_error", "fail", "samples_of",
 
 
 class GpuOperator(BatchOperator):
-    """An operator that launches kernels, at most a few for a whole batch.
+    """An operator that launches kernels, at most a few per batch.
 
     Args:
-        node: the node of the graph.
+        node: node of the graph.
         setup: sizes and devices.
     """
 
@@ -31,44 +31,44 @@ class GpuOperator(BatchOperator):
 
     @property
     def kernels(self) -> KernelContext:
-        """What runs kernels. Where launches are planned only, there is none."""
-        assert self._kernels is not None  # the executor opened the GPU before it made operators for it
+        """The context that runs kernels. It doesn't exist where launches are only planned."""
+        assert self._kernels is not None  # the executor opens the GPU before it creates operators for it
         return self._kernels
 
     def contiguous(self, data: TensorListGPU, stream: Any) -> TensorListGPU:
-        """Return a batch whose samples are C-contiguous: this one, or a copy, made on the stream."""
+        """Return a batch whose samples are C-contiguous: the same batch, or a copy that the stream computes."""
         source = samples_of(data)
         if source.is_contiguous():
             return data
-        made, target = allocate(source.shapes, source.dtype, data.layout())
+        copy, target = allocate(source.shapes, source.dtype, data.layout())
         strided_copy(self.kernels, stream, source, target)
-        return made
+        return copy
 
 
 def samples_of(data: TensorListGPU) -> Samples:
-    """Describe a batch for the kernels."""
+    """Return the description of a batch for kernels."""
     return data.table()
 
 
 def shape_table(data: TensorListGPU) -> npt.NDArray[np.int64]:
-    """Return the shapes of a batch as (N, ndim)."""
+    """Return the shapes of the samples, of shape (N, ndim)."""
     shapes: npt.NDArray[np.int64] = data.table().shapes.copy()
     return shapes
 
 
 def allocate(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str = "") -> tuple[TensorListGPU, Samples]:
-    """Return memory for a batch on the current stream: one array when all shapes agree, else views of one buffer.
+    """Return memory for a batch on the current stream: one array if all shapes are the same, else views of one buffer.
 
     Args:
-        shapes: (N, ndim).
-        dtype: of all samples.
-        layout: of the batch.
+        shapes: shapes of the samples, of shape (N, ndim).
+        dtype: dtype of all samples.
+        layout: layout of the samples.
     """
     import cupy
 
     if (shapes == shapes[0]).all():
-        made = TensorListGPU(cupy.empty((len(shapes), *shapes[0].tolist()), dtype), layout)
-        return made, Samples.dense(made.dense)
+        dense = TensorListGPU(cupy.empty((len(shapes), *shapes[0].tolist()), dtype), layout)
+        return dense, Samples.dense(dense.dense)
     samples, size = Samples.packed(0, shapes, dtype)
     memory = cupy.cuda.alloc(max(1, size))
     placed = Samples(samples.pointers + memory.ptr, samples.shapes, samples.strides, samples.dtype)
@@ -76,15 +76,18 @@ def allocate(shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str = 
 
 
 def fail(failures: Sequence[tuple[int, PipelineError]]) -> None:
-    """Raise the error of a batch of which samples can't be made; does nothing when there are none.
+    """Raise the error of a batch with failed samples; do nothing if there are none.
+
+    Args:
+        failures: position and error of each failed sample.
 
     Raises:
-        OperatorError: with the failed samples.
+        OperatorError: samples failed; the error lists them.
     """
     if failures:
-        raise OperatorError.of_samples([SampleFailure(sample, error) for sample, error in failures])
+        raise OperatorError.from_failures([SampleFailure(sample, error) for sample, error in failures])
 
 
 def as_pipeline_error(error: BaseException) -> PipelineError:
-    """Return an error of a sample as one of ours."""
+    """Return an error of a sample as a `PipelineError`."""
     return error if isinstance(error, PipelineError) else PipelineError(f"{type(error).__name__}: {error}")

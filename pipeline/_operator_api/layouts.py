@@ -1,4 +1,4 @@
-"""Which layouts operators on pictures take, and what an empty layout stands for."""
+"""The layouts that image operators accept, and the meaning of an empty layout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pipeline.errors import ArgumentValueError
 
 __all__ = ["COLOR_LAYOUTS", "CROP_LAYOUTS", "FLIP_LAYOUTS", "RESIZE_LAYOUTS", "choose_layout"]
 
-# Without a layout, the first one of the samples' number of dimensions counts, as in DALI.
+# Samples without a layout get the first layout that has their number of dimensions, as in DALI.
 COLOR_LAYOUTS = ("HWC", "FHWC", "DHWC")
 CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW", "FDHWC", "FCDHW", "CFDHW")
 FLIP_LAYOUTS = ("FDHWC", "FHWC", "DHWC", "HWC", "FCDHW", "FCHW", "CDHW", "CHW")
@@ -16,15 +16,15 @@ RESIZE_LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW", "CFHW", "DHWC", "FDHWC", "CDHW",
 
 
 def choose_layout(layout: str, ndim: int | None, allowed: Sequence[str]) -> str:
-    """Return the layout that samples are read with.
+    """Return the layout with which an operator reads samples.
 
     Args:
-        layout: of the input; empty when nobody named its dimensions.
-        ndim: number of dimensions of the samples; None when it isn't known, then they are taken for pictures.
-        allowed: layouts that the operator takes.
+        layout: layout of the input; empty if it has none.
+        ndim: number of dimensions of the samples; None if it isn't known. Then the samples are assumed to be images.
+        allowed: layouts that the operator accepts.
 
     Raises:
-        ArgumentValueError: when the operator doesn't take this layout or number of dimensions.
+        ArgumentValueError: the operator doesn't accept this layout or number of dimensions.
 
     Example:
         >>> choose_layout("", 4, FLIP_LAYOUTS)

@@ -1,4 +1,4 @@
-"""What operators make of their arguments, made once where no argument differs from sample to sample."""
+"""A cache for values that operators derive from their arguments."""
 
 from __future__ import annotations
 
@@ -8,44 +8,47 @@ from typing import Any, Generic, TypeVar
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.batch import Batch
 
-__all__ = ["Remembered"]
+__all__ = ["ArgumentCache"]
 
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 
 
-class Remembered(Generic[Made]):
-    """Something that depends on a node's arguments and the size of the batch. Any thread may ask.
+class ArgumentCache(Generic[Value]):
+    """Values derived from the arguments of a node and the size of the batch.
+
+    A value is computed once per batch size if its arguments are constants, and for each batch otherwise. Any thread may
+    call `get`.
 
     Args:
         node: the operator.
-        make: makes it: of a batch, and of what else is asked for. Nobody may change what it returns.
-        arguments: those that it depends on; by default all.
-        drawn: whether it depends on random numbers, and so is made for each batch.
+        compute: computes a value from a batch and the further keys of `get`. Callers must not modify the result.
+        arguments: names of the arguments that the value depends on; by default all.
+        drawn: whether the value depends on random numbers, so that it is computed for each batch.
 
     Example::
 
-        self._windows = Remembered(node, lambda batch, layout: CropWindows(batch.arguments(node), batch.size, layout))
-        windows = self._windows.of(batch, "HWC")
+        self._windows = ArgumentCache(node, lambda batch, layout: read_windows(batch.arguments(node), layout))
+        windows = self._windows.get(batch, "HWC")
     """
 
     def __init__(
         self,
         node: GraphNode,
-        make: Callable[..., Made],
+        compute: Callable[..., Value],
         arguments: Collection[str] | None = None,
         *,
         drawn: bool = False,
     ) -> None:
         varying = node.argument_inputs if arguments is None else node.argument_inputs.keys() & arguments
-        self._made: dict[tuple[Hashable, ...], Made] | None = None if drawn or varying else {}
-        self._make = make
+        self._values: dict[tuple[Hashable, ...], Value] | None = None if drawn or varying else {}
+        self._compute = compute
 
-    def of(self, batch: Batch, *more: Any) -> Made:
-        """Return that of a batch, and of hashable things that it depends on besides."""
-        if self._made is None:
-            return self._make(batch, *more)
-        key = (batch.size, *more)
-        found = self._made.get(key)
-        if found is None:
-            found = self._made[key] = self._make(batch, *more)
-        return found
+    def get(self, batch: Batch, *keys: Any) -> Value:
+        """Return the value for a batch, and for hashable keys that it also depends on."""
+        if self._values is None:
+            return self._compute(batch, *keys)
+        key = (batch.size, *keys)
+        value = self._values.get(key)
+        if value is None:
+            value = self._values[key] = self._compute(batch, *keys)
+        return value

@@ -1,4 +1,4 @@
-"""How much memory the outputs of operators have: for `Pipeline.executor_statistics`."""
+"""Memory of the outputs of operators, for `Pipeline.executor_statistics`."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class _Largest:
 
 
 class MemoryStatistics:
-    """The largest sizes of all outputs of a graph. Any thread may add to it.
+    """The largest sizes of all outputs of a graph. Any thread may add sizes.
 
     Args:
-        graph: the graph.
+        graph: graph of the pipeline.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -47,7 +47,7 @@ class MemoryStatistics:
         }
 
     def add_batch(self, edge: Edge, value: TensorList) -> None:
-        """Count a batch that an operator made."""
+        """Add the sizes of an output."""
         if value.dense is not None:
             count = len(value)
             sizes = [value.nbytes // count] * count
@@ -59,30 +59,30 @@ class MemoryStatistics:
             self._outputs[edge].add(sizes, reserved)
 
     def add_samples(self, edge: Edge, samples: Sequence[Array]) -> None:
-        """Count samples that were made and dropped within a chain of operators."""
+        """Add the sizes of samples that a chain of operators computed and dropped."""
         sizes = [sample.nbytes for sample in samples]
         reserved = [max(sample.nbytes, _memory_behind(sample)) for sample in samples]
         with self._lock:
             self._outputs[edge].add(sizes, reserved)
 
     def by_operator(self) -> dict[str, dict[str, list[int]]]:
-        """Return the four lists of sizes by the names of the operators, a size for each output."""
+        """Return four lists of sizes for each operator by its name, with one size per output."""
         with self._lock:
-            made = {}
+            statistics = {}
             for node in self._graph.nodes:
                 outputs = [self._outputs[Edge(node.index, output)] for output in range(node.output_count)]
-                made[node.name] = {
+                statistics[node.name] = {
                     "real_memory_size": [output.batch for output in outputs],
                     "max_real_memory_size": [output.sample for output in outputs],
                     "reserved_memory_size": [output.reserved_batch for output in outputs],
                     "max_reserved_memory_size": [output.reserved_sample for output in outputs],
                 }
-            return made
+            return statistics
 
 
 def _memory_behind(array: Any) -> int:
     """Return the size of the allocation that an array lies in."""
-    if not isinstance(array, np.ndarray):  # CuPy's
+    if not isinstance(array, np.ndarray):  # a CuPy array
         return int(array.data.mem.size)
     while isinstance(array.base, np.ndarray):
         array = array.base

@@ -1,7 +1,7 @@
-"""What an implementation of an operator is: a class whose instances belong to one node of one executor.
+"""Base classes of operators. An instance belongs to one node of one executor.
 
-`SampleOperator` works on one sample of a batch at a time and is run on many threads; consecutive ones are run as a
-chain, a sample at a time. `BatchOperator` works on a whole batch; every operator on the GPU is one.
+A `SampleOperator` processes one sample at a time, on many threads; consecutive ones run as a chain, sample by sample.
+A `BatchOperator` processes a full batch; all operators on the GPU are batch operators.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ State = TypeVar("State")
 
 @dataclass(frozen=True)
 class Setup:
-    """What an implementation may know when it is made.
+    """The environment of an operator, known when it is created.
 
     Attributes:
-        max_batch_size: no batch is larger.
-        num_threads: threads of the CPU stage.
-        device_id: the GPU, or None.
-        seed: the pipeline's seed.
-        kernels: runs kernels on the GPU, for all operators of an executor; None without a GPU.
+        max_batch_size: upper limit of the batch size.
+        num_threads: number of threads of the CPU stage.
+        device_id: GPU, or None.
+        seed: seed of the pipeline.
+        kernels: context that runs kernels, shared by all operators of an executor; None without a GPU.
     """
 
     max_batch_size: int
@@ -45,20 +45,20 @@ class Setup:
 
     @property
     def reading_gpu(self) -> int | None:
-        """The GPU if an operator of the executor works on it, so that memory may be pinned for it; else None."""
+        """The GPU if an operator of the executor uses it, so that memory may be pinned for it; else None."""
         return None if self.kernels is None else self.device_id
 
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """What is known of an output before a batch runs.
+    """Description of an output, as far as it is known before a batch runs.
 
     Attributes:
         layout: names of the dimensions, or an empty string.
-        shape: shape of every sample, when it is known and the same for all.
-        dtype: dtype, when it is known.
-        extents: of the samples along each dimension, None where they are unknown or differ, when less is known than
-            the shape: a decoder knows the channels, but neither height nor width.
+        shape: shape of every sample, if it is known and the same for all samples.
+        dtype: dtype, if known.
+        extents: known extents of the samples, if the shape isn't fully known: None for each dimension where the extent
+            is unknown or varies. A decoder knows the channels, but neither height nor width.
     """
 
     layout: str = ""
@@ -68,25 +68,24 @@ class OutputSpec:
 
     @property
     def dense(self) -> bool:
-        """Whether the batch can be laid out in memory before it runs."""
+        """Whether memory for the output can be allocated before the batch runs."""
         return self.shape is not None and self.dtype is not None
 
 
 class SampleOperator(ABC, Generic[State]):
-    """An operator on the CPU that makes each sample of its outputs from the same sample of its inputs.
+    """A CPU operator that computes each sample of its outputs from the same sample of its inputs.
 
     Args:
-        node: the node of the graph.
+        node: node of the graph.
         setup: sizes and devices.
 
     Attributes:
-        inner: whether other operators of its chain are all that reads its outputs, so that their memory may have any
-            strides.
+        inner: whether only other operators of its chain read its outputs, so that the outputs may have any strides.
     """
 
-    #: An operator that makes the same for a whole batch at once, for less: used where a GPU reads the results. Beside
-    #: other operators on samples, a sample that is made and read at once doesn't leave the core's cache.
-    whole: ClassVar[type[BatchOperator] | None] = None
+    #: A batch operator that computes the same at a lower cost, used where the GPU reads the results. In a chain of
+    #: sample operators, this class is faster: the next operator finds the sample in the cache of its core.
+    batch_operator: ClassVar[type[BatchOperator] | None] = None
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         self.node = node
@@ -95,26 +94,26 @@ class SampleOperator(ABC, Generic[State]):
 
     @abstractmethod
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[State, Sequence[OutputSpec]]:
-        """Prepare a batch: resolve arguments for all samples at once, and tell what is known of the outputs.
+        """Prepare a batch: evaluate the arguments of all samples at once, and describe the outputs.
 
         Args:
             batch: size, arguments and random numbers.
-            inputs: what is known of the inputs; shapes may not be.
+            inputs: descriptions of the inputs, possibly without shapes.
 
         Returns:
-            The state that `run` gets, and a description of each output.
+            The state for `run`, and a description of each output.
         """
 
     @abstractmethod
     def run(self, state: State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array | tuple[Array, ...]:
-        """Make one sample. Called on many threads at once; must release the GIL in its heavy part.
+        """Compute one sample. Many threads call this at once; release the GIL in expensive parts.
 
         Args:
-            state: what `start` returned.
+            state: state that `start` returned.
             sample: position in the batch.
-            inputs: the samples of the inputs; not to be written to.
-            out: where to write the result, when its shape was known (for operators with one output). Return it;
-                another array that is returned costs a copy.
+            inputs: samples of the inputs; read-only.
+            out: memory for the result, if its shape was known (for operators with one output). Write the result to it
+                and return it; returning another array costs a copy.
 
         Returns:
             An array for each output, with the shape and dtype that `start` described.
@@ -122,10 +121,10 @@ class SampleOperator(ABC, Generic[State]):
 
 
 class BatchOperator(ABC):
-    """An operator that makes whole batches: all on the GPU, and those on the CPU that draw or combine small numbers.
+    """An operator that processes a full batch: all GPU operators, and CPU operators that draw or combine small values.
 
     Args:
-        node: the node of the graph.
+        node: node of the graph.
         setup: sizes and devices.
     """
 
@@ -135,7 +134,7 @@ class BatchOperator(ABC):
 
     @abstractmethod
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        """Make the outputs, a `TensorListCPU` or `TensorListGPU` each.
+        """Compute the outputs, each a `TensorListCPU` or `TensorListGPU`.
 
-        On the GPU, work is issued on ``batch.stream`` and nothing waits for it.
+        A GPU operator issues its work on ``batch.stream`` and doesn't wait for it.
         """

@@ -1,4 +1,4 @@
-"""The argument that chooses an output's dtype, and names of it that old scripts use."""
+"""The argument `dtype` of operators, and its deprecated names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipeline.types import DALIDataType, to_dali_type, to_numpy_type
 
 __all__ = ["INTEGER_LIKE", "check_dtype", "check_samples", "dtype_arguments", "output_dtype"]
 
-#: Dtypes in which shapes are given.
+#: Allowed dtypes of shapes.
 INTEGER_LIKE = (
     DALIDataType.INT64,
     DALIDataType.INT32,
@@ -25,7 +25,7 @@ INTEGER_LIKE = (
 
 
 def dtype_arguments(doc: str, default: DALIDataType | None = None) -> tuple[Argument, ...]:
-    """Declare `dtype`, and what old scripts of image operators call it."""
+    """Return the argument `dtype` and the deprecated arguments of image operators."""
     return (
         Argument("dtype", Kind.DTYPE, doc, default),
         Argument("output_dtype", Kind.DTYPE, "Deprecated name of `dtype`."),
@@ -34,16 +34,16 @@ def dtype_arguments(doc: str, default: DALIDataType | None = None) -> tuple[Argu
 
 
 def output_dtype(node: GraphNode) -> np.dtype[Any] | None:
-    """Return the dtype that the user chose, by either name, or the default; None for the input's."""
+    """Return the dtype that the user chose, by either name, or the default; None for the dtype of the input."""
     wanted = node.arguments.get("dtype", node.arguments.get("output_dtype", node.argument("dtype")))
     return None if wanted is None else to_numpy_type(wanted)
 
 
 def check_dtype(dtype: DALIDataType, allowed: tuple[DALIDataType, ...]) -> np.dtype[Any]:
-    """Return the NumPy dtype of one of some allowed dtypes.
+    """Return the NumPy dtype of an allowed dtype.
 
     Raises:
-        ArgumentValueError: for another dtype.
+        ArgumentValueError: the dtype isn't allowed.
     """
     if dtype not in allowed:
         names = ", ".join(entry.name for entry in allowed)
@@ -55,7 +55,7 @@ def check_samples(dtype: np.dtype[Any], allowed: tuple[DALIDataType, ...]) -> No
     """Check the dtype of an input.
 
     Raises:
-        ArgumentValueError: for a dtype that isn't allowed.
+        ArgumentValueError: the dtype isn't allowed.
     """
     found = to_dali_type(dtype)
     if found not in allowed:

@@ -1,4 +1,4 @@
-"""What operators on samples tell each other before a batch runs: shapes of which some extents may be unknown."""
+"""Descriptions of outputs before a batch runs: shapes with unknown extents."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pipeline._operator_api.operator import OutputSpec
 
 __all__ = ["Extents", "describe", "known_extents"]
 
-#: Extents of the samples of a batch along each dimension; None where they are unknown or differ.
+#: Extents of the samples of a batch along each dimension; None where the extent is unknown or varies.
 Extents = tuple[int | None, ...]
 
 
 def describe(layout: str, extents: Sequence[int | None] | None, dtype: np.dtype[Any] | None) -> OutputSpec:
-    """Return the description of an output; it is dense when all is known."""
+    """Return the description of an output. It has a shape if all extents are known."""
     if extents is None:
         return OutputSpec(layout, None, dtype, None)
     known = [extent for extent in extents if extent is not None]
@@ -27,13 +27,13 @@ def describe(layout: str, extents: Sequence[int | None] | None, dtype: np.dtype[
 
 
 def known_extents(batch: Batch, node: GraphNode, inputs: Sequence[OutputSpec], position: int = 0) -> Extents | None:
-    """Return what is known of the shapes of an input; None when even the number of dimensions is unknown.
+    """Return the known extents of an input; None if the number of dimensions is unknown.
 
     Args:
-        batch: that is about to run.
+        batch: batch that is about to run.
         node: the operator.
-        inputs: what its `start` got.
-        position: of the input.
+        inputs: descriptions that `start` received.
+        position: position of the input.
     """
     spec = inputs[position]
     if spec.shape is not None:

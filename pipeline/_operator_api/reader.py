@@ -1,4 +1,4 @@
-"""What operators that read data sets have in common: they tell how much data there is, and which part they read."""
+"""Base class of readers: operators that read data sets, and report their size and position."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["BatchReads", "Reader", "ReaderMeta", "ReaderPosition", "SamplesInFli
 
 @dataclass(frozen=True)
 class ReaderMeta:
-    """How much data a reader has, and which part of it the reader reads.
+    """The size of a data set, and the shard that a reader reads.
 
     Attributes:
-        epoch_size: samples in the data set.
-        number_of_shards: parts that the data set is divided into.
-        shard_id: which of them this reader begins with.
-        pad_last_batch: whether the last batch, and shards that are one sample short, are filled up by repetition.
+        epoch_size: number of samples in the data set.
+        number_of_shards: number of shards of the data set.
+        shard_id: first shard of this reader.
+        pad_last_batch: whether samples are repeated to fill the last batch, and shards that are one sample short.
         stick_to_shard: whether the reader reads the same shard in every epoch.
     """
 
@@ -33,25 +33,25 @@ class ReaderMeta:
 
     @property
     def epoch_size_padded(self) -> int:
-        """Samples in an epoch of all shards together: with padding, all shards have the same size."""
+        """Number of samples of all shards in an epoch. With padding, all shards have the same size."""
         if not self.pad_last_batch:
             return self.epoch_size
         return -(-self.epoch_size // self.number_of_shards) * self.number_of_shards
 
     def as_dict(self) -> dict[str, int]:
         """Return the six entries of `Pipeline.reader_meta`; the last two are 0 or 1."""
-        made = {name: int(value) for name, value in asdict(self).items()}
-        return {"epoch_size": self.epoch_size, "epoch_size_padded": self.epoch_size_padded, **made}
+        fields = {name: int(value) for name, value in asdict(self).items()}
+        return {"epoch_size": self.epoch_size, "epoch_size_padded": self.epoch_size_padded, **fields}
 
 
 @dataclass(frozen=True)
 class ReaderPosition:
-    """Before which sample a reader is.
+    """The position of a reader in its data set.
 
     Attributes:
-        epoch: passes over a shard that were finished.
-        offset: samples of this pass that were given.
-        entries: of the data set, to notice that it is another one; 0 before the reader has looked.
+        epoch: number of completed passes over a shard.
+        offset: number of samples that this pass has returned.
+        entries: number of entries of the data set, to detect another data set; 0 before the reader has listed them.
     """
 
     epoch: int = 0
@@ -60,32 +60,32 @@ class ReaderPosition:
 
 
 class SamplesInFlight(Protocol):
-    """A batch that a reader has begun to read."""
+    """A batch that a reader has started to read."""
 
     @property
     def sources(self) -> Sequence[str]:
-        """Where the samples lie in the data set, as users know it."""
+        """The origin of each sample in the data set, such as a file name."""
 
 
 @dataclass(frozen=True)
 class BatchReads:
-    """What readers have begun to read for one batch.
+    """The reads that readers have started for one batch.
 
     Attributes:
-        by_reader: by the index of the reader's node.
-        origins: for outputs of operators, the reader that their samples come from.
+        by_reader: reads by the index of the reader's node.
+        origins: index of the reader that the samples of an edge come from.
     """
 
     by_reader: Mapping[int, SamplesInFlight]
     origins: Mapping[Edge, int]
 
     def source_info(self, edge: Edge, sample: int) -> str:
-        """Return where a sample of a batch lies in its data set; an empty string if it comes from no reader."""
+        """Return the origin of a sample in its data set; an empty string if it doesn't come from a reader."""
         reader = self.origins.get(edge)
         return "" if reader is None else self.by_reader[reader].sources[sample]
 
     def sources(self, edge: Edge) -> Sequence[str]:
-        """Return where all samples lie; an empty sequence if they come from no reader."""
+        """Return the origins of all samples; an empty sequence if they don't come from a reader."""
         reader = self.origins.get(edge)
         return () if reader is None else self.by_reader[reader].sources
 
@@ -93,33 +93,33 @@ class BatchReads:
 class Reader(BatchOperator):
     """An operator without inputs that reads a data set.
 
-    `begin` is called for each batch, in order; `run` then makes the outputs of what `begin` returned, which is in
-    ``batch.reads``, whichever batch comes first. So the order of reading doesn't depend on that of execution.
-    `begin`, `skip`, `position` and `restore` are called by one thread at a time.
+    The executor calls `begin` for each batch, in order. `run` computes the outputs from the result of `begin`, which is
+    in ``batch.reads``, for batches in any order. So the order of reading doesn't depend on the order of execution. One
+    thread at a time uses `begin`, `skip`, `position` and `restore`.
     """
 
     @property
     @abstractmethod
     def meta(self) -> ReaderMeta:
-        """How much data there is; it is looked for when the operator is made, or by the first that needs it."""
+        """The size of the data set. The reader lists its entries when it is created, or when they are first needed."""
 
     @abstractmethod
     def begin(self, batch_size: int) -> SamplesInFlight:
-        """Begin to read the next batch."""
+        """Start to read the next batch."""
 
     @abstractmethod
     def skip(self, batch_size: int) -> None:
-        """Go on by a batch that will not run."""
+        """Skip a batch that will not run."""
 
     @property
     @abstractmethod
     def position(self) -> ReaderPosition:
-        """Where the next batch begins."""
+        """The position at which the next batch begins."""
 
     @abstractmethod
     def restore(self, position: ReaderPosition) -> None:
-        """Go on from a position.
+        """Resume at a position.
 
         Raises:
-            SerializationError: the data set isn't the one that the position is of.
+            SerializationError: the position belongs to a different data set.
         """

@@ -1,4 +1,4 @@
-"""What goes into an executor and what comes out of it."""
+"""Inputs and results of an executor."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ __all__ = ["BatchRequest", "BatchResult", "ExecutorConfig", "OutputAllocator", "
 
 TensorList = TensorListCPU | TensorListGPU
 
-#: Called with (number of the output, bytes); returns an object whose `array` is that many bytes as a uint8 array
-#: on the CPU, or None for memory of the executor's own.
+#: Called with (number of the output, bytes). Returns an object whose `array` is a uint8 array of that size in host
+#: memory, or None if the executor shall allocate the memory.
 OutputAllocator = Callable[[int, int], Any]
 
 
 @dataclass(frozen=True)
 class ExecutorConfig:
-    """How an executor runs.
+    """The configuration of an executor.
 
     Attributes:
-        max_batch_size: no batch is larger.
-        num_threads: threads of the CPU stage.
-        device_id: the GPU, or None for none.
-        seed: of the random numbers.
-        cpu_depth: batches in the CPU stage at once.
-        gpu_depth: batches in the mixed and GPU stages at once.
-        gpu_streams: CUDA streams that they share.
+        max_batch_size: upper limit of the batch size.
+        num_threads: number of threads of the CPU stage.
+        device_id: GPU, or None.
+        seed: seed of the random numbers.
+        cpu_depth: number of concurrent batches in the CPU stage.
+        gpu_depth: number of concurrent batches in the mixed and GPU stages.
+        gpu_streams: number of CUDA streams that these batches share.
         stream_priority: priority of the CUDA streams.
-        set_affinity: whether the threads are bound to cores, those near the GPU where there is one.
-        bytes_per_sample: size of an output's sample, to have memory ready before the first batch; 0 for no guess.
-        memory_statistics: whether to keep note of the sizes of outputs.
-        fuse: whether operators on the GPU may be run as one; their pixels are the same.
+        set_affinity: whether threads are bound to cores, near the GPU if there is one.
+        bytes_per_sample: estimated size of a sample of an output, to allocate memory before the first batch, or 0.
+        memory_statistics: whether to record the sizes of outputs.
+        fuse: whether GPU operators may be fused; the pixels are the same.
     """
 
     max_batch_size: int
@@ -58,10 +58,10 @@ class BatchRequest:
     """A batch to run.
 
     Attributes:
-        inputs: a batch for each input of the graph, by its name. All have `batch_size` samples.
         batch_size: number of samples.
-        key: which batch it is, for random numbers.
-        on_inputs_read: called once when the inputs' memory is read no more (also after an error).
+        inputs: batch for each input of the graph, by name. All have `batch_size` samples.
+        key: identity of the batch, for random numbers.
+        on_inputs_read: function that is called once the memory of the inputs is no longer read, also after an error.
     """
 
     batch_size: int
@@ -72,12 +72,12 @@ class BatchRequest:
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What became of a batch: outputs or an error.
+    """The result of a batch: outputs or an error.
 
     Attributes:
-        outputs: a batch for each output of the graph; empty after an error.
-        error: what went wrong, or None.
-        seconds: time from the start of its first operator to its end; GPU work may still run.
+        outputs: batch for each output of the graph; empty after an error.
+        error: error, or None.
+        seconds: time from the start of the first operator to the end of the last; GPU work may still run.
     """
 
     outputs: tuple[TensorList, ...] = ()
@@ -86,11 +86,11 @@ class BatchResult:
 
 
 def as_batch_error(error: BaseException, when: str) -> PipelineError:
-    """Return what a result says of an exception: itself, or an internal error that keeps it as its cause.
+    """Return an exception as an error of a result: itself, or an internal error with the exception as its cause.
 
     Args:
-        error: what was raised.
-        when: what happened meanwhile, such as "a batch ran".
+        error: exception that was raised.
+        when: activity during which it was raised, such as "a batch ran".
     """
     if isinstance(error, PipelineError):
         return error

@@ -1,4 +1,4 @@
-"""A record of what ran when: written in the trace event format that chrome://tracing and Perfetto read.
+"""A record of activities over time, in the trace event format of chrome://tracing and Perfetto.
 
 Format: "Trace Event Format", Google, 2016; complete events ("ph": "X") with times in microseconds.
 """
@@ -18,14 +18,14 @@ __all__ = ["Span", "Trace"]
 
 @dataclass(frozen=True)
 class Span:
-    """Something that ran for a while.
+    """An activity with a begin and an end.
 
     Attributes:
-        name: what ran.
+        name: name of the activity.
         batch: number of the batch, in order of submission.
-        lane: where it ran: the name of a thread, or of a CUDA stream.
-        begin: seconds on the clock of `time.perf_counter`.
-        end: likewise.
+        lane: name of the thread or CUDA stream.
+        begin: begin, in seconds of `time.perf_counter`.
+        end: end, in seconds of `time.perf_counter`.
     """
 
     name: str
@@ -35,15 +35,15 @@ class Span:
     end: float
 
     def overlaps(self, other: Span) -> bool:
-        """Tell whether both ran at one moment."""
+        """Return whether both ran at the same time."""
         return self.begin < other.end and other.begin < self.end
 
 
 class Trace:
     """Collects spans from any thread.
 
-    Work on a GPU is measured by events on its stream, relative to an event that was recorded when the trace began
-    there; it is read when the spans are asked for, so that nothing waits while batches run.
+    Work on a GPU is measured by CUDA events, relative to the first event of the trace. `spans` reads the times, so that
+    nothing waits while batches run.
 
     Example:
         >>> trace = Trace()
@@ -59,13 +59,13 @@ class Trace:
         self._origin: tuple[Any, float] | None = None
 
     def add(self, name: str, batch: int, begin: float, end: float) -> None:
-        """Record what the calling thread did."""
+        """Record an activity of the calling thread."""
         span = Span(name, batch, threading.current_thread().name, begin, end)
         with self._lock:
             self._spans.append(span)
 
     def mark(self, stream: Any) -> Any:
-        """Return an event that marks a moment on a CUDA stream."""
+        """Record an event on a CUDA stream and return it."""
         import cupy
 
         if self._origin is None:
@@ -76,14 +76,14 @@ class Trace:
         return stream.record(cupy.cuda.Event())
 
     def add_on_gpu(self, name: str, batch: int, lane: str, begin: Any, end: Any) -> None:
-        """Record what a CUDA stream did between two marks."""
+        """Record an activity of a CUDA stream between two events."""
         with self._lock:
             self._on_gpu.append((name, batch, lane, begin, end))
 
     def spans(self) -> list[Span]:
-        """Return all spans, sorted by their begin; waits for work on the GPU."""
+        """Return all spans, sorted by their begin. Wait for work on the GPU."""
         with self._lock:
-            found = list(self._spans)
+            spans = list(self._spans)
             on_gpu = list(self._on_gpu)
         if on_gpu:
             import cupy
@@ -93,8 +93,8 @@ class Trace:
             for name, batch, lane, begin, end in on_gpu:
                 end.synchronize()
                 times = [seconds + cupy.cuda.get_elapsed_time(first, event) / 1e3 for event in (begin, end)]
-                found.append(Span(name, batch, lane, times[0], times[1]))
-        return sorted(found, key=lambda span: span.begin)
+                spans.append(Span(name, batch, lane, times[0], times[1]))
+        return sorted(spans, key=lambda span: span.begin)
 
     def save(self, path: str | Path) -> None:
         """Write the spans to a JSON file."""

@@ -1,4 +1,4 @@
-"""Host memory to device memory: one copy for a whole batch, on the batch's stream."""
+"""Copies from host memory to device memory: one copy per batch, on the batch's stream."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["upload", "upload_array"]
 def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
     """Copy a batch to the GPU, asynchronously on the batch's stream.
 
-    Memory that is registered with CUDA is copied from where it lies, a copy for each stretch of it. Other memory is
-    gathered in pinned memory first, on the threads of the CPU stage if these are idle, and goes in one copy.
+    Memory that is registered with CUDA is copied directly, with one copy per contiguous range. Other memory is first
+    gathered in pinned memory, on idle threads of the CPU stage, and then sent in one copy.
     """
-    # Samples may be contiguous where the batch isn't: numbers that are one number, broadcast.
+    # Samples may be contiguous although the batch isn't: one number that is broadcast to all samples.
     if not (data.table().is_contiguous() if data.dense is None else data.dense.flags.c_contiguous):
         data = _contiguous(data)
     if data.dense is not None:
@@ -53,10 +53,10 @@ def _contiguous(data: TensorListCPU) -> TensorListCPU:
 
 
 def _send(batch: Batch, runs: Runs, data: TensorListCPU) -> Any:
-    """Copy the runs of a batch to fresh device memory; returns a pointer that owns it."""
+    """Copy a batch to new device memory; return a pointer that owns it."""
     import cupy
 
-    # A size of which there are few, so that CuPy's pools have such memory from earlier batches.
+    # One of few possible sizes, so that CuPy's pools can reuse memory of earlier batches.
     size = buffer_size(max(1, runs.nbytes))
     memory = cupy.cuda.alloc(size)
     if data.pinned:

@@ -76,7 +76,7 @@ class Reading:
         """
         errors = self._job.wait()
         if errors:
-            raise OperatorError.of_samples([SampleFailure(sample, error) for sample, error in errors])
+            raise OperatorError.from_failures([SampleFailure(sample, error) for sample, error in errors])
         return list(zip(*self._samples, strict=True))
 
 
@@ -105,7 +105,7 @@ class FilesReading(Reading):
         if errors:  # of memory, say: no file's
             raise errors[0][1]
         if self._files.failures:
-            raise OperatorError.of_samples(self._files.failures)
+            raise OperatorError.from_failures(self._files.failures)
         return [self._files.batch(), *self._files_loader.rest(self.entries)]
 
 

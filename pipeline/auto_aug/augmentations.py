@@ -1,4 +1,4 @@
-"""The operations that AutoAugment, RandAugment and TrivialAugment choose from, on UINT8 pictures and sequences."""
+"""The operations of AutoAugment, RandAugment and TrivialAugment, for UINT8 images and sequences."""
 
 from __future__ import annotations
 
@@ -47,45 +47,45 @@ Array = npt.NDArray[Any]
 
 
 def warp_x_param(magnitude: float) -> Any:
-    """Return what moves or shears along x."""
+    """Return the offset or shear along x, as (x, y)."""
     return [magnitude, 0]
 
 
 def warp_y_param(magnitude: float) -> Any:
-    """Return what moves or shears along y."""
+    """Return the offset or shear along y, as (x, y)."""
     return [0, magnitude]
 
 
 def shift_enhance_range(magnitude: float) -> Any:
-    """Return the factor of an enhancement, of which 1 changes nothing."""
+    """Return the factor of an enhancement; the factor 1 changes nothing."""
     return 1 + magnitude
 
 
 def sharpness_kernel(magnitude: float) -> Array:
-    """Return the window of 3 by 3 that sharpens, or blurs for a negative magnitude."""
+    """Return the 3 by 3 kernel that sharpens, or blurs for negative magnitudes."""
     blur = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32) / 13
     ident = np.zeros((3, 3), np.float32)
     ident[1, 1] = 1
-    made: Array = (-magnitude * blur + (1 + magnitude) * ident).astype(np.float32)
-    return made
+    kernel: Array = (-magnitude * blur + (1 + magnitude) * ident).astype(np.float32)
+    return kernel
 
 
 def sharpness_kernel_shifted(magnitude: float) -> Array:
-    """Return the window for a magnitude of which 1 changes nothing."""
+    """Return the kernel for a magnitude where 1 changes nothing."""
     return sharpness_kernel(magnitude - 1)
 
 
 def poster_mask_uint8(magnitude: float) -> Array:
-    """Return the mask that keeps some of the highest bits; at least one."""
+    """Return the mask of the highest bits; at least one bit."""
     bits = min(8, max(1, round(magnitude)))
     return np.array(np.uint8(256 - (1 << (8 - bits))))
 
 
 def solarize_add_shift(shift: float) -> Any:
-    """Return what is added to dark values.
+    """Return the number to add to dark values.
 
     Raises:
-        ArgumentValueError: for shifts outside of 0 to 128.
+        ArgumentValueError: the shift isn't from 0 to below 128.
     """
     if not 0 <= shift < 128:
         raise ArgumentValueError(f"solarize_add takes shifts from 0 to 128, not {shift}")
@@ -158,13 +158,13 @@ def rotate(
 
 @augmentation(mag_range=(0, 0.9), randomly_negate=True, mag_to_param=shift_enhance_range)
 def brightness(data: Any, parameter: Any) -> DataNode:
-    """Multiply values."""
+    """Multiply values by a factor."""
     return _apply("brightness", data, brightness=parameter)
 
 
 @augmentation(mag_range=(0, 0.9), randomly_negate=True, mag_to_param=shift_enhance_range)
 def contrast(data: Any, parameter: Any) -> DataNode:
-    """As Pillow, about the mean brightness of the picture."""
+    """Scale differences from the mean brightness of the image, as Pillow does."""
     return _map(data, "contrast", parameter)
 
 
@@ -176,7 +176,7 @@ def color(data: Any, parameter: Any) -> DataNode:
 
 @augmentation(mag_range=(0, 0.9), randomly_negate=True, mag_to_param=sharpness_kernel, param_device="auto")
 def sharpness(data: Any, kernel: Any) -> DataNode:
-    """As Pillow, but for the outermost pixels, which Pillow leaves as they are."""
+    """Sharpen or blur, as Pillow does, except for the outermost pixels, which Pillow leaves unchanged."""
     return _apply("filter", data, _on_host(kernel))
 
 
@@ -188,7 +188,7 @@ def posterize(data: Any, mask: Any) -> DataNode:
 
 @augmentation(mag_range=(256, 0), param_device="auto")
 def solarize(data: Any, threshold: Any) -> DataNode:
-    """Invert values from a threshold on."""
+    """Invert values at or above a threshold."""
     return _map(data, "solarize", threshold)
 
 
@@ -206,13 +206,13 @@ def invert(data: Any, _: Any) -> DataNode:
 
 @augmentation
 def equalize(data: Any, _: Any) -> DataNode:
-    """As OpenCV; Pillow makes slightly different tables."""
+    """Equalize histograms, as OpenCV does; the tables of Pillow differ slightly."""
     return _apply("equalize", data)
 
 
 @augmentation
 def auto_contrast(data: Any, _: Any) -> DataNode:
-    """Stretch each channel to 0 to 255."""
+    """Stretch each channel to the range from 0 to 255."""
     return _map(data, "auto_contrast", None)
 
 
@@ -232,14 +232,14 @@ def translations(
     """Return translations along x and y.
 
     Args:
-        use_shape: whether magnitudes are fractions of the picture's extents, instead of pixels.
-        default_translate_abs: largest magnitude in pixels.
-        default_translate_rel: largest magnitude as a fraction.
-        max_translate_abs: another one, in pixels; two are for height and width.
-        max_translate_rel: another one, as a fraction; two are for height and width.
+        use_shape: whether magnitudes are fractions of the extents of the image, instead of pixels.
+        default_translate_abs: default of `max_translate_abs`.
+        default_translate_rel: default of `max_translate_rel`.
+        max_translate_abs: largest magnitude in pixels, or two, for height and width.
+        max_translate_rel: largest magnitude as a fraction, or two, for height and width.
 
     Raises:
-        ArgumentValueError: pixels are given for fractions, or the other way round.
+        ArgumentValueError: the limit is in pixels with `use_shape`, or a fraction without it.
     """
     if use_shape and max_translate_abs is not None:
         raise ArgumentValueError("`max_translate_abs` can't be used with image shapes: use `max_translate_rel`")
@@ -254,9 +254,9 @@ def translations(
 
 
 def _apply(operator: str, *inputs: Any, **arguments: Any) -> DataNode:
-    made = apply_operator(operator, inputs, arguments)
-    assert isinstance(made, DataNode)
-    return made
+    node = apply_operator(operator, inputs, arguments)
+    assert isinstance(node, DataNode)
+    return node
 
 
 def _map(data: Any, operation: str, parameter: Any) -> DataNode:
@@ -264,7 +264,7 @@ def _map(data: Any, operation: str, parameter: Any) -> DataNode:
 
 
 def _on_host(parameter: Any) -> Any:
-    """Return a parameter on the CPU, from where it was copied to the GPU: small ones travel with the launch."""
+    """Return a parameter on the CPU, if possible its source before the copy: a launch can carry small parameters."""
     if not isinstance(parameter, DataNode) or parameter.device == "cpu":
         return parameter
     source = parameter.source

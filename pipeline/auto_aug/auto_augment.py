@@ -1,4 +1,4 @@
-"""AutoAugment (https://arxiv.org/abs/1805.09501): a sequence of operations, drawn for each sample from a policy."""
+"""AutoAugment (https://arxiv.org/abs/1805.09501): for each sample, a sequence of operations drawn from a policy."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ def auto_augment(
     """Apply one of the policies of the AutoAugment paper.
 
     Args:
-        data: UINT8 pictures (HWC) or sequences (FHWC).
+        data: UINT8 images (HWC) or sequences (FHWC).
         policy_name: "image_net", "reduced_image_net", "svhn" or "reduced_cifar10".
-        shape: height and width, as a batch or a tuple: then translations are by fractions of them.
-        fill_value: what stands outside of warped pictures; None repeats the border.
-        interp_type: of warps: INTERP_LINEAR or INTERP_NN.
+        shape: height and width, as a batch or a tuple. With it, translations are fractions of the extents.
+        fill_value: value of pixels outside of warped images; None repeats the border.
+        interp_type: interpolation of warps, INTERP_LINEAR or INTERP_NN.
         max_translate_abs: largest translation in pixels, 250 by default, or two, for height and width.
         max_translate_rel: largest translation as a fraction, 1 by default, or two, for height and width.
-        seed: of what is drawn.
+        seed: seed of the random choices.
 
     Raises:
-        ArgumentValueError: an unknown policy, or a shape for one that needs none.
+        ArgumentValueError: the policy is unknown, or has no translations but gets a shape or limits of translations.
 
     Example:
         >>> from pipeline import fn
@@ -91,23 +91,23 @@ def auto_augment_image_net(
     max_translate_rel: Any = None,
     seed: int | None = None,
 ) -> Any:
-    """Apply the policy for ImageNet: `auto_augment` with that name. Arguments as there."""
+    """Apply the policy for ImageNet. The arguments are those of `auto_augment`."""
     return auto_augment(data, "image_net", shape, fill_value, interp_type, max_translate_abs, max_translate_rel, seed)
 
 
 def apply_auto_augment(policy: Policy, data: Any, seed: int | None = None, **kwargs: Any) -> Any:
-    """Apply a policy: each sample goes through a sequence of operations, drawn with the same probability each.
+    """Apply a policy: draw one of its sequences of operations for each sample, with equal probabilities.
 
     Args:
-        policy: the sequences.
-        data: a batch.
-        seed: of what is drawn.
+        policy: policy with the sequences.
+        data: batch of samples.
+        seed: seed of the random choices.
         **kwargs: further arguments of the operations, passed to those that have them.
 
     Raises:
-        ArgumentTypeError: `policy` is none.
-        ArgumentValueError: it has no sequences.
-        UnknownArgumentError: for arguments that no operation has.
+        ArgumentTypeError: `policy` isn't a `Policy`.
+        ArgumentValueError: the policy has no sequences.
+        UnknownArgumentError: no operation has an argument of that name.
     """
     if not isinstance(policy, Policy):
         raise ArgumentTypeError(f"apply_auto_augment needs a Policy, not {type(policy).__name__}")
@@ -124,7 +124,7 @@ def apply_auto_augment(policy: Policy, data: Any, seed: int | None = None, **kwa
 def _apply_stage(
     policy: Policy, stage: int, data: Any, chosen: Any, seed: int | None, sign_seed: int | None, kwargs: dict[str, Any]
 ) -> Any:
-    """Apply to each sample the operation that its sub policy has at a position, if it has one and the dice say so."""
+    """Apply to each sample, with its probability, the operation at one position of the sub policy."""
     nothing = (identity, 0.0, None)
     steps = [sub_policy[stage] if stage < len(sub_policy) else nothing for sub_policy in policy.sub_policies]
     ops: list[Augmentation] = [identity]

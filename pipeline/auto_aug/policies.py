@@ -19,7 +19,7 @@ def get_image_net_policy(
     """Return the policy for ImageNet.
 
     Args:
-        use_shape: whether translations are by fractions of the picture's extents.
+        use_shape: whether translations are fractions of the extents of the image.
         max_translate_abs: largest translation in pixels, 250 by default, or two, for height and width.
         max_translate_rel: largest translation as a fraction, 1 by default, or two, for height and width.
     """
@@ -97,7 +97,7 @@ def get_reduced_image_net_policy() -> Policy:
 def get_reduced_cifar10_policy(
     use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None
 ) -> Policy:
-    """Return the policy for a reduced CIFAR-10. Arguments as those of `get_image_net_policy`."""
+    """Return the policy for a reduced CIFAR-10. The arguments are those of `get_image_net_policy`."""
     translate_x, translate_y = _translations(use_shape, max_translate_abs, max_translate_rel)
     brightness, color, contrast, sharpness = _brightness(), _color(), _contrast(), _sharpness()
     posterize, solarize = _posterize(), _solarize()
@@ -135,7 +135,7 @@ def get_reduced_cifar10_policy(
 
 
 def get_svhn_policy(use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> Policy:
-    """Return the policy for SVHN. Arguments as those of `get_image_net_policy`."""
+    """Return the policy for SVHN. The arguments are those of `get_image_net_policy`."""
     translate_x, translate_y = _translations(use_shape, max_translate_abs, max_translate_rel)
     contrast, solarize = _contrast(), _solarize()
     return Policy(
@@ -175,7 +175,7 @@ def _translations(use_shape: bool, most_abs: Any, most_rel: Any) -> tuple[Augmen
     return a.translations(use_shape, 250, 1.0, most_abs, most_rel)
 
 
-# Enhancements of the paper have magnitudes of which 1 changes nothing, and no sign.
+# Enhancements of the paper have magnitudes without a sign; the magnitude 1 changes nothing.
 
 
 def _enhancement(augmentation: Augmentation, mag_to_param: Any = None) -> Augmentation:

@@ -1,4 +1,4 @@
-"""RandAugment (https://arxiv.org/abs/1909.13719): n operations in a row, of one magnitude, drawn for each sample."""
+"""RandAugment (https://arxiv.org/abs/1909.13719): n operations of the same magnitude, drawn for each sample."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ def rand_augment(
     """Apply RandAugment.
 
     Args:
-        data: UINT8 pictures (HWC) or sequences (FHWC).
-        n: how many operations are applied to each sample.
-        m: their magnitude, from 0 to below the number of bins.
-        num_magnitude_bins: into how many magnitudes ranges are divided.
-        shape: height and width, as a batch or a tuple: then translations are by fractions of them.
-        fill_value: what stands outside of warped pictures; None repeats the border.
-        interp_type: of warps: INTERP_LINEAR or INTERP_NN.
+        data: UINT8 images (HWC) or sequences (FHWC).
+        n: number of operations applied to each sample.
+        m: magnitude of the operations, from 0 to below the number of bins.
+        num_magnitude_bins: number of magnitudes in a range.
+        shape: height and width, as a batch or a tuple. With it, translations are fractions of the extents.
+        fill_value: value of pixels outside of warped images; None repeats the border.
+        interp_type: interpolation of warps, INTERP_LINEAR or INTERP_NN.
         max_translate_abs: largest translation in pixels, 100 by default, or two, for height and width.
         max_translate_rel: largest translation as a fraction, about 0.45 by default, or two, for height and width.
-        seed: of what is drawn.
-        monotonic_mag: whether larger magnitudes are stronger operations for all of them.
-        excluded: names of operations that are left out.
+        seed: seed of the random choices.
+        monotonic_mag: whether larger magnitudes mean stronger changes for all operations.
+        excluded: names of operations to exclude.
 
     Raises:
-        ArgumentValueError: for numbers out of their range, or names that are none.
+        ArgumentValueError: a number is out of range, or a name is unknown.
 
     Example:
         >>> from pipeline import fn
@@ -73,20 +73,20 @@ def apply_rand_augment(
     seed: int | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Apply RandAugment with operations of the caller's.
+    """Apply RandAugment with custom operations.
 
     Args:
-        augmentations: the operations; each is drawn with the same probability.
-        data: a batch.
-        n: how many operations are applied to each sample.
-        m: their magnitude.
-        num_magnitude_bins: into how many magnitudes ranges are divided.
-        seed: of what is drawn.
+        augmentations: operations, drawn with equal probabilities.
+        data: batch of samples.
+        n: number of operations applied to each sample.
+        m: magnitude of the operations.
+        num_magnitude_bins: number of magnitudes in a range.
+        seed: seed of the random choices.
         **kwargs: further arguments of the operations, passed to those that have them.
 
     Raises:
-        ArgumentValueError: for numbers out of their range, or no operations.
-        UnknownArgumentError: for arguments that no operation has.
+        ArgumentValueError: a number is out of range, or there are no operations.
+        UnknownArgumentError: no operation has an argument of that name.
     """
     if not isinstance(n, int) or n < 0:
         raise ArgumentValueError(f"the number of operations `n` must be 0 or more, not {n}")
@@ -119,10 +119,10 @@ def apply_rand_augment(
 def get_rand_augment_suite(
     use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None
 ) -> list[Augmentation]:
-    """Return the operations of RandAugment, of which larger magnitudes are stronger.
+    """Return the operations of RandAugment with ranges where larger magnitudes mean stronger changes.
 
     Args:
-        use_shape: whether translations are by fractions of the picture's extents.
+        use_shape: whether translations are fractions of the extents of the image.
         max_translate_abs: largest translation in pixels, 100 by default, or two, for height and width.
         max_translate_rel: largest translation as a fraction, about 0.45 by default, or two, for height and width.
     """
@@ -137,7 +137,7 @@ def get_rand_augment_suite(
 def get_rand_augment_non_monotonic_suite(
     use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None
 ) -> list[Augmentation]:
-    """Return the operations of RandAugment with the ranges that AutoAugment has. Arguments as above."""
+    """Return the operations of RandAugment with the ranges of AutoAugment. The arguments are the same."""
     along_x, along_y = a.translations(use_shape, 100, 100 / 224, max_translate_abs, max_translate_rel)
     return [
         *(along_x, along_y, a.shear_x, a.shear_y, a.rotate),

@@ -1,4 +1,4 @@
-"""What the three schemes share: leaving operations out, drawing one, passing on what the user gave."""
+"""Helpers of the three schemes: excluding operations, drawing one, passing arguments on."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = ["apply_suite", "draw", "options", "without"]
 def draw(count: int, seed: int | None) -> DataNode:
     """Draw a number from 0 to below `count` for each sample."""
     arguments = {"values": [float(number) for number in range(count)], "dtype": DALIDataType.INT32, "seed": seed}
-    made = apply_operator("random.uniform", (), arguments)
-    assert isinstance(made, DataNode)
-    return made
+    node = apply_operator("random.uniform", (), arguments)
+    assert isinstance(node, DataNode)
+    return node
 
 
 def options(shape: Any, fill_value: Any, interp_type: Any) -> dict[str, Any]:
     """Return the further arguments of the operations of the predefined suites."""
-    made = {"fill_value": fill_value, "interp_type": interp_type}
-    return made if shape is None else {**made, "shape": shape}
+    arguments = {"fill_value": fill_value, "interp_type": interp_type}
+    return arguments if shape is None else {**arguments, "shape": shape}
 
 
 def without(suite: Sequence[Augmentation], excluded: Sequence[str] | None, name: str) -> list[Augmentation]:
-    """Return a suite without some operations.
+    """Return a suite without the excluded operations.
 
     Raises:
-        ArgumentValueError: for a name that none of them has.
+        ArgumentValueError: the suite has no operation of that name.
     """
     names = [augmentation.name for augmentation in suite]
     for unknown in excluded or ():
@@ -43,7 +43,7 @@ def without(suite: Sequence[Augmentation], excluded: Sequence[str] | None, name:
 
 
 def apply_suite(apply: Callable[..., Any], suite: Sequence[Augmentation], *args: Any, **kwargs: Any) -> Any:
-    """Apply a scheme to a suite, with those arguments that some of its operations have."""
+    """Apply a scheme to a suite, with the arguments that its operations have."""
     used = {each.name for augmentation in suite for each in augmentation.extra_arguments()}
     own = {"num_magnitude_bins", "seed"}
     return apply(suite, *args, **{key: value for key, value in kwargs.items() if key in used | own})

@@ -1,4 +1,4 @@
-"""TrivialAugment (https://arxiv.org/abs/2103.10158): one operation of any magnitude, drawn for each sample."""
+"""TrivialAugment (https://arxiv.org/abs/2103.10158): for each sample, one operation of random magnitude."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def trivial_augment_wide(
     """Apply TrivialAugment with the wide ranges.
 
     Args:
-        data: UINT8 pictures (HWC) or sequences (FHWC).
-        num_magnitude_bins: into how many magnitudes ranges are divided.
-        shape: height and width, as a batch or a tuple: then translations are by fractions of them.
-        fill_value: what stands outside of warped pictures; None repeats the border.
-        interp_type: of warps: INTERP_LINEAR or INTERP_NN.
+        data: UINT8 images (HWC) or sequences (FHWC).
+        num_magnitude_bins: number of magnitudes in a range.
+        shape: height and width, as a batch or a tuple. With it, translations are fractions of the extents.
+        fill_value: value of pixels outside of warped images; None repeats the border.
+        interp_type: interpolation of warps, INTERP_LINEAR or INTERP_NN.
         max_translate_abs: largest translation in pixels, 32 by default, or two, for height and width.
         max_translate_rel: largest translation as a fraction, 1 by default, or two, for height and width.
-        seed: of what is drawn.
-        excluded: names of operations that are left out.
+        seed: seed of the random choices.
+        excluded: names of operations to exclude.
 
     Raises:
-        ArgumentValueError: for numbers out of their range, or names that are none.
+        ArgumentValueError: a number is out of range, or a name is unknown.
 
     Example:
         >>> from pipeline import fn
@@ -60,18 +60,18 @@ def apply_trivial_augment(
     seed: int | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Apply TrivialAugment with operations of the caller's.
+    """Apply TrivialAugment with custom operations.
 
     Args:
-        augmentations: the operations; each is drawn with the same probability.
-        data: a batch.
-        num_magnitude_bins: into how many magnitudes ranges are divided; each is drawn with the same probability.
-        seed: of what is drawn.
+        augmentations: operations, drawn with equal probabilities.
+        data: batch of samples.
+        num_magnitude_bins: number of magnitudes in a range, drawn with equal probabilities.
+        seed: seed of the random choices.
         **kwargs: further arguments of the operations, passed to those that have them.
 
     Raises:
-        ArgumentValueError: for numbers out of their range, or no operations.
-        UnknownArgumentError: for arguments that no operation has.
+        ArgumentValueError: a number is out of range, or there are no operations.
+        UnknownArgumentError: no operation has an argument of that name.
     """
     if not isinstance(num_magnitude_bins, int) or num_magnitude_bins < 1:
         raise ArgumentValueError(f"`num_magnitude_bins` must be a positive integer, got {num_magnitude_bins}")
@@ -87,10 +87,10 @@ def apply_trivial_augment(
 def get_trivial_augment_wide_suite(
     use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None
 ) -> list[Augmentation]:
-    """Return the 14 operations of the wide space of TrivialAugment.
+    """Return the 14 operations of TrivialAugment with the wide ranges.
 
     Args:
-        use_shape: whether translations are by fractions of the picture's extents.
+        use_shape: whether translations are fractions of the extents of the image.
         max_translate_abs: largest translation in pixels, 32 by default, or two, for height and width.
         max_translate_rel: largest translation as a fraction, 1 by default, or two, for height and width.
     """

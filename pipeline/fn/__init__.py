@@ -1,4 +1,4 @@
-"""Operators as functions: each call adds an operator to the graph that is being described.
+"""Operators as functions. A call adds an operator to the graph of the current pipeline.
 
 Example:
     >>> from pipeline import fn
@@ -23,5 +23,5 @@ globals().update(
 
 
 def __getattr__(name: str) -> Any:
-    # With name and obj, Python asks "Did you mean: 'resize'?" beneath the traceback.
+    # With name and obj, Python adds "Did you mean: 'resize'?" to the traceback.
     raise AttributeError(f"module {__name__!r} has no operator {name!r}", name=name, obj=sys.modules[__name__])

@@ -1,4 +1,4 @@
-"""Lists in messages stay short."""
+"""Lists in messages are short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Modules in C are used where they were built from the sources beside them."""
+"""C modules are used only if they were built from the current sources."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Operators on arrays of any meaning: arithmetic, casts, shapes, reductions."""
+"""Operators on arrays of any kind: arithmetic, casts, shapes, reductions."""

@@ -21,7 +21,7 @@ from pipeline.tensors.gpu import TensorListGPU
 
 __all__ = ["OPERATIONS"]
 
-# Dense batches below this size are computed in one go; larger ones a sample a thread.
+# Dense batches below this size, in bytes, are computed in one call; larger ones sample by sample on all threads.
 _SMALL = 1 << 20
 
 _Dtype = np.dtype[Any]
@@ -32,10 +32,10 @@ class _Operation:
     """One operation.
 
     Attributes:
-        compute: called with the array module (NumPy or CuPy) and the operands.
-        types: "promote" (the operands' common type), "compare" (their own types), "float" (integers become float32)
-            or "bits" (the common type, no floats).
-        bools: whether two bools may be combined; the result is a bool.
+        compute: function of the array module (NumPy or CuPy) and the operands.
+        types: dtype of the operands: "promote" (their common dtype), "compare" (their own dtypes), "float" (integers
+            become float32) or "bits" (their common dtype, without floats).
+        bools: whether the operation accepts two bools; the result is a bool.
     """
 
     compute: Callable[..., Any]
@@ -44,7 +44,7 @@ class _Operation:
 
 
 def _divide_integers(xp: Any, a: Any, b: Any) -> Any:
-    """Divide integers toward zero, as C does; by zero gives zero, where nobody refused it. Floats as DALI: plainly."""
+    """Divide integers toward zero, as in C; division by zero is zero. Divide floats without rounding, as in DALI."""
     if a.dtype.kind == "f":
         return xp.divide(a, b)
     safe = xp.where(b == 0, xp.ones_like(b), b)
@@ -55,7 +55,7 @@ def _divide_integers(xp: Any, a: Any, b: Any) -> Any:
 
 
 def _power(xp: Any, base: Any, exponent: Any) -> Any:
-    """Raise to a power; a negative power of an integer gives zero, as DALI does."""
+    """Raise to a power; a negative power of an integer is zero, as in DALI."""
     if base.dtype.kind != "i":
         return xp.power(base, exponent)
     raised = xp.power(base, xp.maximum(exponent, xp.zeros_like(exponent)))
@@ -63,19 +63,19 @@ def _power(xp: Any, base: Any, exponent: Any) -> Any:
 
 
 def _remainder(xp: Any, a: Any, b: Any) -> Any:
-    """Return what is left of a division toward zero: it has the sign of the dividend. By zero gives zero."""
+    """Return the remainder of a division toward zero, with the sign of the dividend; zero for division by zero."""
     if a.dtype.kind == "f":
         return xp.fmod(a, b)
     return xp.where(b == 0, xp.zeros_like(a), xp.fmod(a, xp.where(b == 0, xp.ones_like(b), b)))
 
 
 def _shift_left(xp: Any, a: Any, b: Any) -> Any:
-    """Shift to the left; a bool stays as it is (`b` only gives the result its shape)."""
+    """Shift to the left; a bool stays unchanged (`b` only broadcasts the result)."""
     return a | (a & b) if a.dtype.kind == "b" else xp.left_shift(a, b)
 
 
 def _shift_right(xp: Any, a: Any, b: Any) -> Any:
-    """Shift to the right; nothing is left of a bool."""
+    """Shift to the right; a bool shifted by one is False."""
     return a & ~b if a.dtype.kind == "b" else xp.right_shift(a, b)
 
 
@@ -125,9 +125,9 @@ OPERATIONS: dict[str, _Operation] = {
 ARITHMETIC = register(
     OperatorSchema(
         name="arithmetic",
-        doc="An operation between batches, sample by sample, with broadcasting.",
+        doc="Computes an arithmetic operation on batches, sample by sample, with broadcasting.",
         inputs=(Input("operand", "A batch or a constant."),),
-        arguments=(Argument("operation", Kind.STRING, "Its name.", REQUIRED, choices=tuple(OPERATIONS)),),
+        arguments=(Argument("operation", Kind.STRING, "Name of the operation.", REQUIRED, choices=tuple(OPERATIONS)),),
         devices=("cpu", "gpu"),
         variadic=True,
         hidden=True,
@@ -136,7 +136,7 @@ ARITHMETIC = register(
 
 
 class _Arithmetic(BatchOperator):
-    """Casts the operands to the type of the operation and computes it on NumPy or CuPy arrays."""
+    """Casts the operands to a common dtype and computes the operation on NumPy or CuPy arrays."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -156,10 +156,10 @@ class _Arithmetic(BatchOperator):
         return common
 
     def _calculate(self, xp: Any, operands: Sequence[Any]) -> Any:
-        if self._operation.types != "compare":  # NumPy compares numbers of different types exactly
+        if self._operation.types != "compare":  # NumPy compares numbers of different dtypes exactly
             dtype = self._compute_type([operand.dtype for operand in operands])
             operands = [operand.astype(dtype, copy=False) for operand in operands]
-        with np.errstate(all="ignore"):  # IEEE results, as on the GPU: inf and nan say what happened
+        with np.errstate(all="ignore"):  # IEEE results as on the GPU: inf and nan, not warnings
             return self._operation.compute(xp, *operands)
 
     def _dense(self, xp: Any, operands: Sequence[Any]) -> Any:
@@ -180,7 +180,7 @@ class _Arithmetic(BatchOperator):
                 ) from None
 
     def _check_divisor(self, inputs: Sequence[Any]) -> None:
-        """Refuse to divide integers by zero, which has no result; the GPU gives zero, and nobody waits for it."""
+        """Reject integer division by zero. The GPU returns zero instead, because a check would have to wait for it."""
         if self.node.argument("operation") not in ("floordiv", "mod"):
             return
         dividend, divisor = inputs
@@ -206,7 +206,7 @@ class _Arithmetic(BatchOperator):
 
 @implements(ARITHMETIC, "cpu")
 class ArithmeticCpu(_Arithmetic):
-    """Small dense batches at once, others a sample a thread."""
+    """Computes small dense batches in one call, others sample by sample on all threads."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         layout = self._layout(inputs)
@@ -226,7 +226,7 @@ class ArithmeticCpu(_Arithmetic):
 
 @implements(ARITHMETIC, "gpu")
 class ArithmeticGpu(_Arithmetic):
-    """Dense batches in one launch an operation."""
+    """Computes a dense batch with one launch per operation."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         import cupy

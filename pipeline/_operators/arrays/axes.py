@@ -1,4 +1,4 @@
-"""Axes that users name by number or by letters of the layout."""
+"""Axes that users choose by index or by letters of the layout."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pipeline.errors import ArgumentValueError
 
 __all__ = ["AXES", "AXIS_NAMES", "axes_by_name", "check_axes", "chosen_axes"]
 
-AXES = Argument("axes", Kind.INTS, "Numbers of the axes; negative ones count from the end. All axes by default.")
-AXIS_NAMES = Argument("axis_names", Kind.STRING, "Instead of `axes`: letters of the layout.")
+AXES = Argument("axes", Kind.INTS, "Indices of the axes; negative ones count from the end. All axes by default.")
+AXIS_NAMES = Argument("axis_names", Kind.STRING, "Layout letters of the axes, instead of `axes`.")
 
 
 def chosen_axes(node: GraphNode, layout: str, ndim: int) -> tuple[int, ...]:
-    """Return the axes that an operator's `axes` or `axis_names` choose, all of them without either.
+    """Return the axes that the arguments `axes` or `axis_names` choose; all axes if neither is set.
 
     Args:
         node: the operator.
-        layout: of the samples.
-        ndim: dimensions of the samples.
+        layout: layout of the samples.
+        ndim: number of dimensions of the samples.
 
     Raises:
-        ArgumentValueError: for axes that are not there, repeated ones, and both arguments at once.
+        ArgumentValueError: an axis doesn't exist or is repeated, or both arguments are set.
     """
     names, axes = node.argument("axis_names"), node.argument("axes")
     if names is not None and axes is not None:
@@ -37,7 +37,7 @@ def axes_by_name(names: str, layout: str) -> tuple[int, ...]:
     """Return the positions of letters in a layout.
 
     Raises:
-        ArgumentValueError: for a letter that isn't in it.
+        ArgumentValueError: the layout doesn't have a letter.
     """
     for letter in names:
         if letter not in layout:
@@ -46,10 +46,10 @@ def axes_by_name(names: str, layout: str) -> tuple[int, ...]:
 
 
 def check_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """Return axes counted from the front.
+    """Return axes with non-negative indices.
 
     Raises:
-        ArgumentValueError: for axes that are not there, and repeated ones.
+        ArgumentValueError: an axis doesn't exist or is repeated.
 
     Example:
         >>> check_axes([-1, 0], 3)
@@ -58,7 +58,7 @@ def check_axes(axes: Sequence[int], ndim: int) -> tuple[int, ...]:
     for axis in axes:
         if not -ndim <= axis < ndim:
             raise ArgumentValueError(f"axis {axis} is out of range: the samples have {ndim} dimensions")
-    found = tuple(axis % ndim for axis in axes)
-    if len(set(found)) < len(found):
+    positive = tuple(axis % ndim for axis in axes)
+    if len(set(positive)) < len(positive):
         raise ArgumentValueError(f"the axes {list(axes)} must differ")
-    return found
+    return positive

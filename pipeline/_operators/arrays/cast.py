@@ -1,4 +1,4 @@
-"""Changes the dtype of samples."""
+"""`cast` and `cast_like`: samples of another dtype."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["CAST", "CAST_LIKE"]
 CAST = register(
     OperatorSchema(
         name="cast",
-        doc="Converts to another dtype. To integers, values are rounded (halves away from zero) and clamped.",
+        doc="Converts samples to another dtype. Integers are rounded (halves away from zero) and clamped.",
         inputs=(Input("data", "Samples of any shape."),),
         arguments=(Argument("dtype", Kind.DTYPE, "Dtype of the output.", REQUIRED),),
         devices=("cpu", "gpu"),
@@ -33,8 +33,11 @@ CAST = register(
 CAST_LIKE = register(
     OperatorSchema(
         name="cast_like",
-        doc="Converts to the dtype of other samples, as `cast` does.",
-        inputs=(Input("data", "Samples of any shape."), Input("like", "Samples whose dtype counts.", any_device=True)),
+        doc="Converts samples to the dtype of other samples, like `cast`.",
+        inputs=(
+            Input("data", "Samples of any shape."),
+            Input("like", "Samples with the wanted dtype.", any_device=True),
+        ),
         devices=("cpu", "gpu"),
     )
 )
@@ -42,7 +45,7 @@ CAST_LIKE = register(
 
 @implements(CAST, "cpu")
 class CastCpu(SampleOperator[np.dtype[Any]]):
-    """Hands samples on where they have the dtype already."""
+    """Converts samples; passes them on unchanged if they already have the dtype."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[np.dtype[Any], Sequence[OutputSpec]]:
         dtype = to_numpy_type(self.node.argument("dtype"))
@@ -54,7 +57,7 @@ class CastCpu(SampleOperator[np.dtype[Any]]):
 
 @implements(CAST_LIKE, "cpu")
 class CastLikeCpu(SampleOperator[None]):
-    """A conversion a sample."""
+    """Converts samples to the dtype of the second input."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         data, like = inputs
@@ -68,7 +71,7 @@ class CastLikeCpu(SampleOperator[None]):
 @implements(CAST, "gpu")
 @implements(CAST_LIKE, "gpu")
 class CastGpu(GpuOperator):
-    """One launch a batch."""
+    """Converts a batch with one launch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = inputs[0]
@@ -76,6 +79,6 @@ class CastGpu(GpuOperator):
         dtype = to_numpy_type(inputs[1].dtype if len(inputs) > 1 else self.node.argument("dtype"))
         if dtype == source.dtype:
             return [data]
-        made, target = allocate(source.shapes, dtype, data.layout())
+        output, target = allocate(source.shapes, dtype, data.layout())
         strided_copy(self.kernels, batch.stream, source, target)
-        return [made]
+        return [output]

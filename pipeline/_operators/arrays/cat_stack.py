@@ -1,4 +1,4 @@
-"""Concatenation along an axis that is there (`cat`), or along a new one (`stack`)."""
+"""`cat` and `stack`: concatenation along an existing axis, or along a new one."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ __all__ = ["CAT", "STACK"]
 
 _INPUTS = (
     Input("input_0", "Samples."),
-    Input("inputs", "More of the same dtype, number of dimensions and, but for the axis, shape.", optional=True),
+    Input("inputs", "Further samples with the same dtype and, except along the axis, the same shape.", optional=True),
 )
 
 CAT = register(
     OperatorSchema(
         name="cat",
-        doc="Joins samples along an axis.",
+        doc="Joins samples along an existing axis.",
         inputs=_INPUTS,
         arguments=(
-            Argument("axis", Kind.INT, "The axis; negative ones count from the end. 0 by default.", 0),
-            Argument("axis_name", Kind.STRING, "Instead of `axis`: its letter in the layout."),
+            Argument("axis", Kind.INT, "Index of the axis; negative ones count from the end.", 0),
+            Argument("axis_name", Kind.STRING, "Layout letter of the axis, instead of `axis`."),
         ),
         devices=("cpu", "gpu"),
         variadic=True,
@@ -46,8 +46,8 @@ STACK = register(
         doc="Joins samples along a new axis.",
         inputs=_INPUTS,
         arguments=(
-            Argument("axis", Kind.INT, "Before which axis the new one stands; -1 is after the last one.", 0),
-            Argument("axis_name", Kind.STRING, "Letter of the new axis in the layout, which is empty without it."),
+            Argument("axis", Kind.INT, "Index of the new axis in the output; -1 is the last one.", 0),
+            Argument("axis_name", Kind.STRING, "Layout letter of the new axis; without it the output has no layout."),
         ),
         devices=("cpu", "gpu"),
         variadic=True,
@@ -65,20 +65,20 @@ def _check_name(node: GraphNode) -> str | None:
 
 
 def _common_layout(layouts: Sequence[str]) -> str:
-    given = {layout for layout in layouts if layout}
-    if len(given) > 1:
-        raise ArgumentValueError(f"the inputs have different layouts: {', '.join(map(repr, sorted(given)))}")
-    return given.pop() if given else ""
+    distinct = {layout for layout in layouts if layout}
+    if len(distinct) > 1:
+        raise ArgumentValueError(f"the inputs have different layouts: {', '.join(map(repr, sorted(distinct)))}")
+    return distinct.pop() if distinct else ""
 
 
 def _axis(node: GraphNode, layout: str, ndim: int) -> int:
-    """Return the axis of the result, from 0."""
+    """Return the axis of the result as a non-negative index."""
     axis, new = int(node.argument("axis")), node.operator == STACK.name
     if not new and node.argument("axis_name") is not None:
         (axis,) = axes_by_name(node.argument("axis_name"), layout)
     if not -ndim <= axis < ndim + new:
         raise ArgumentValueError(f"axis {axis} is out of range: the samples have {ndim} dimensions")
-    # In DALI, -1 is the last place for a new axis, and -ndim the one after the first axis.
+    # In DALI, -1 is the last position for a new axis, and -ndim the position after the first axis.
     return axis + ndim + new if axis < 0 else axis
 
 
@@ -89,13 +89,13 @@ def _result_layout(node: GraphNode, layout: str, ndim: int) -> str:
     if name is None:
         return ""
     if ndim and not layout:
-        raise ArgumentValueError("argument 'axis_name' needs inputs with a layout, whose layout it extends")
+        raise ArgumentValueError("argument 'axis_name' extends the layout of the inputs, but they have no layout")
     axis = _axis(node, layout, ndim)
     return layout[:axis] + str(name) + layout[axis:]
 
 
 def _result_extents(shapes: Sequence[Extents], axis: int, new: bool) -> Extents:
-    """Return what is known of the result's shape."""
+    """Return the known extents of the result."""
     rest = [list(shape) for shape in shapes]
     lengths = [1] * len(shapes) if new else [shape.pop(axis) for shape in rest]
     known = [next((extent for extent in column if extent is not None), None) for column in zip(*rest, strict=True)]
@@ -113,7 +113,7 @@ def _check_shapes(shapes: Sequence[Sequence[int]], axis: int, new: bool) -> None
 @implements(CAT, "cpu")
 @implements(STACK, "cpu")
 class JoinCpu(SampleOperator[str]):
-    """A sample on each thread; the state is the inputs' layout."""
+    """Joins samples. The state is the layout of the inputs."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -125,13 +125,13 @@ class JoinCpu(SampleOperator[str]):
         known = [known_extents(batch, self.node, inputs, position) for position in range(len(inputs))]
         dtypes = {data.dtype for data in inputs if data.dtype is not None}
         dtype = None if len(dtypes) != 1 or any(data.dtype is None for data in inputs) else dtypes.pop()
-        given = [shape for shape in known if shape is not None]
-        ndims = {len(shape) for shape in given}
-        if len(given) < len(known) or len(ndims) > 1:
-            made = _result_layout(self.node, layout, len(layout)) if layout else ""
-            return layout, [describe(made, None, dtype)]
+        shapes = [shape for shape in known if shape is not None]
+        ndims = {len(shape) for shape in shapes}
+        if len(shapes) < len(known) or len(ndims) > 1:
+            result_layout = _result_layout(self.node, layout, len(layout)) if layout else ""
+            return layout, [describe(result_layout, None, dtype)]
         ndim = ndims.pop()
-        extents = _result_extents(given, _axis(self.node, layout, ndim), self._new)
+        extents = _result_extents(shapes, _axis(self.node, layout, ndim), self._new)
         return layout, [describe(_result_layout(self.node, layout, ndim), extents, dtype)]
 
     def run(self, state: str, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
@@ -148,14 +148,14 @@ def _check_kind(position: int, found: tuple[np.dtype[Any], int], first: tuple[np
     if found != first:
         raise ArgumentValueError(
             f"input 0 is {first[0]} with {first[1]} dimensions, input {position} is {found[0]} with {found[1]}: they "
-            f"must agree"
+            f"must be the same"
         )
 
 
 @implements(CAT, "gpu")
 @implements(STACK, "gpu")
 class JoinGpu(GpuOperator):
-    """One launch a batch."""
+    """Joins the samples of a batch with one launch."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -164,8 +164,8 @@ class JoinGpu(GpuOperator):
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         layout = _common_layout([data.layout() for data in inputs])
-        parts = [self.contiguous(data, batch.stream) for data in inputs]
-        sources = [samples_of(part) for part in parts]
+        contiguous = [self.contiguous(data, batch.stream) for data in inputs]
+        sources = [samples_of(data) for data in contiguous]
         first = sources[0]
         for position, source in enumerate(sources):
             _check_kind(position, (source.dtype, source.ndim), (first.dtype, first.ndim))
@@ -176,10 +176,10 @@ class JoinGpu(GpuOperator):
             sources = [_with_axis(source, axis) for source in sources]
         shapes = sources[0].shapes.copy()
         shapes[:, axis] = sum(source.shapes[:, axis] for source in sources)
-        made, target = allocate(shapes, first.dtype, _result_layout(self.node, layout, first.ndim))
+        output, target = allocate(shapes, first.dtype, _result_layout(self.node, layout, first.ndim))
         join_samples(self.kernels, batch.stream, sources, target, axis)
-        batch.keep_alive.append(parts)
-        return [made]
+        batch.keep_alive.append(contiguous)
+        return [output]
 
 
 def _with_axis(samples: Samples, axis: int) -> Samples:

@@ -1,4 +1,4 @@
-"""Constants of a graph: every sample of every batch is the same."""
+"""Constants of a graph: all samples of all batches are the same array."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from pipeline._operator_api.operator import BatchOperator, Setup
 from pipeline.tensors.cpu import Array, TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
-CONSTANT = register(
+__all__ = ["CONSTANT_VALUE"]
+
+CONSTANT_VALUE = register(
     OperatorSchema(
         name="constant_value",
-        doc="A constant: every sample of every batch is the same array.",
+        doc="Returns the same array for every sample of every batch.",
         arguments=(
             Argument("value", Kind.OBJECT, "The array.", REQUIRED),
             Argument("layout", Kind.LAYOUT, "Layout of the array."),
@@ -29,22 +31,22 @@ CONSTANT = register(
 )
 
 
-@implements(CONSTANT, "cpu")
-class ConstantCpu(BatchOperator):
-    """One array, seen as many times as the batch has samples: the argument "value", unless it is given."""
+@implements(CONSTANT_VALUE, "cpu")
+class ConstantValueCpu(BatchOperator):
+    """One array, repeated for all samples without a copy: the argument `value`, unless the caller passes another."""
 
     def __init__(self, node: GraphNode, setup: Setup, value: Array | None = None) -> None:
         super().__init__(node, setup)
         self._value: Array = node.argument("value") if value is None else value
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        seen = np.broadcast_to(self._value, (batch.size, *self._value.shape))
-        return [TensorListCPU(seen, self.node.argument("layout") or "")]
+        repeated = np.broadcast_to(self._value, (batch.size, *self._value.shape))
+        return [TensorListCPU(repeated, self.node.argument("layout") or "")]
 
 
-@implements(CONSTANT, "gpu")
-class ConstantGpu(BatchOperator):
-    """One array on the GPU, uploaded once, seen as many times as the batch has samples."""
+@implements(CONSTANT_VALUE, "gpu")
+class ConstantValueGpu(BatchOperator):
+    """One array on the GPU, uploaded once and repeated for all samples without a copy."""
 
     def __init__(self, node: GraphNode, setup: Setup, value: Array | None = None) -> None:
         super().__init__(node, setup)

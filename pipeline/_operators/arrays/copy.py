@@ -1,4 +1,4 @@
-"""Copies samples."""
+"""`copy`: copies of samples."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["COPY"]
 COPY = register(
     OperatorSchema(
         name="copy",
-        doc="Copies samples into memory of their own.",
+        doc="Copies samples to new memory.",
         inputs=(Input("data", "Samples of any shape."),),
         devices=("cpu", "gpu"),
     )
@@ -30,7 +30,7 @@ COPY = register(
 
 @implements(COPY, "cpu")
 class CopyCpu(SampleOperator[None]):
-    """One copy a sample."""
+    """Copies sample by sample."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         (data,) = inputs
@@ -45,11 +45,11 @@ class CopyCpu(SampleOperator[None]):
 
 @implements(COPY, "gpu")
 class CopyGpu(GpuOperator):
-    """One launch a batch."""
+    """Copies a batch with one launch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         source = samples_of(data)
-        made, target = allocate(source.shapes, source.dtype, data.layout())
+        output, target = allocate(source.shapes, source.dtype, data.layout())
         strided_copy(self.kernels, batch.stream, source, target)
-        return [made]
+        return [output]

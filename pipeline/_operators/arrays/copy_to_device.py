@@ -36,7 +36,7 @@ COPY_TO_CPU = register(
 
 @implements(COPY_TO_GPU, "gpu")
 class CopyToGpu(BatchOperator):
-    """One copy a batch from pinned memory; nothing waits for it."""
+    """Copies a batch from pinned memory, asynchronously."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
@@ -45,13 +45,13 @@ class CopyToGpu(BatchOperator):
 
 @implements(COPY_TO_CPU, "gpu")
 class CopyToCpu(BatchOperator):
-    """Copies into fresh host memory and waits: what follows on the CPU reads it."""
+    """Copies to new host memory and waits, because operators on the CPU read it next."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         if data.dense is not None:
-            made = TensorListCPU(data.dense.get(stream=batch.stream), data.layout())
+            output = TensorListCPU(data.dense.get(stream=batch.stream), data.layout())
         else:
-            made = TensorListCPU([sample.get(stream=batch.stream) for sample in data.samples], data.layout())
+            output = TensorListCPU([sample.get(stream=batch.stream) for sample in data.samples], data.layout())
         batch.stream.synchronize()
-        return [made]
+        return [output]

@@ -1,4 +1,4 @@
-"""Single frames of sequences."""
+"""`element_extract`: single frames of sequences."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _output_count(arguments: Mapping[str, Any]) -> int:
 ELEMENT_EXTRACT = register(
     OperatorSchema(
         name="element_extract",
-        doc="Returns single frames of sequences, as many outputs as numbers are given.",
-        inputs=(Input("data", 'Sequences: their layout begins with "F", or is empty.'),),
+        doc="Returns single frames of sequences, with one output for each number in `element_map`.",
+        inputs=(Input("data", 'Sequences, whose layout is empty or begins with "F".'),),
         arguments=(Argument("element_map", Kind.INTS, "Numbers of the frames, from 0.", REQUIRED),),
         devices=("cpu", "gpu"),
         outputs=_output_count,
@@ -33,7 +33,7 @@ ELEMENT_EXTRACT = register(
 
 @implements(ELEMENT_EXTRACT, "cpu", "gpu")
 class ElementExtract(BatchOperator):
-    """Makes views."""
+    """Returns views of the sequences."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

@@ -1,4 +1,4 @@
-"""What is known of samples besides their data, as data."""
+"""`get_property`: properties of samples, as data."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ __all__ = ["GET_PROPERTY"]
 GET_PROPERTY = register(
     OperatorSchema(
         name="get_property",
-        doc="Returns a property of samples as text: 1-D uint8 each. `data.property(key)` is the usual way to write it.",
-        inputs=(Input("data", "Samples, on either device: their contents are not looked at.", any_device=True),),
+        doc="Returns a property of samples as text, 1-D uint8. `data.property(key)` is the usual way to call it.",
+        inputs=(Input("data", "Samples on any device; their contents aren't read.", any_device=True),),
         arguments=(
             Argument(
                 "key",
                 Kind.STRING,
-                '"layout", the names of the dimensions; or "source_info", where a reader found the sample: empty for '
-                "samples that come from elsewhere.",
+                '"layout": names of the dimensions; "source_info": origin of the sample in the data set of its reader, '
+                "or empty.",
                 REQUIRED,
                 choices=("layout", "source_info"),
             ),
@@ -39,7 +39,7 @@ GET_PROPERTY = register(
 
 @implements(GET_PROPERTY, "cpu", "gpu")
 class GetProperty(BatchOperator):
-    """Needs no data: properties are known as soon as a batch was made, also where the GPU still computes it."""
+    """Reads no data: properties are known while the GPU still computes the batch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

@@ -1,4 +1,4 @@
-"""Puts together what the branches of a graph made: of each sample, what the branch made that it was in."""
+"""Merges the outputs of branches: for each sample, the output of the branch that it took."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._operator_api.batch import Batch
-from pipeline._operator_api.branch_batches import scattered
+from pipeline._operator_api.branch_batches import aligned_samples
 from pipeline._operator_api.operator import BatchOperator, OutputSpec, SampleOperator
 from pipeline._operator_api.output_specs import describe
 from pipeline.errors import ArgumentValueError
@@ -23,9 +23,9 @@ __all__ = ["MERGE"]
 MERGE = register(
     OperatorSchema(
         name="merge",
-        doc="For each sample, one of the inputs: the one that was made for it.",
-        inputs=(Input("branch", "What a branch made."),),
-        arguments=(Argument("selector", Kind.INT, "Which input.", REQUIRED, per_sample=True),),
+        doc="Returns for each sample the input of the branch that it took.",
+        inputs=(Input("branch", "Output of a branch."),),
+        arguments=(Argument("selector", Kind.INT, "Index of the input.", REQUIRED, per_sample=True),),
         devices=("cpu", "gpu"),
         variadic=True,
         merges=True,
@@ -39,9 +39,9 @@ def _selected(batch: Batch, node: Any) -> list[int]:
     assert chosen is not None
     wrong = np.flatnonzero((chosen < 0) | (chosen >= len(node.inputs)))
     if len(wrong):
-        raise ArgumentValueError(f"branch {chosen[wrong[0]]} is chosen, but there are {len(node.inputs)}")
-    made: list[int] = chosen.tolist()
-    return made
+        raise ArgumentValueError(f"branch {chosen[wrong[0]]} is chosen, but there are {len(node.inputs)} branches")
+    selected: list[int] = chosen.tolist()
+    return selected
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class _State:
 
 @implements(MERGE, "cpu")
 class MergeCpu(SampleOperator[_State]):
-    """Passes samples on; copies them where the output is laid out beforehand."""
+    """Passes samples on; copies them if the memory of the output is already allocated."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         selected = _selected(batch, self.node)
@@ -72,20 +72,20 @@ class MergeCpu(SampleOperator[_State]):
         return _State(selected, dtype), [describe(layout, common, dtype)]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
-        made = inputs[state.selected[sample]]
+        selected = inputs[state.selected[sample]]
         if out is None:
-            return made
-        np.copyto(out, made, casting="no")
+            return selected
+        np.copyto(out, selected, casting="no")
         return out
 
 
 @implements(MERGE, "gpu")
 class MergeGpu(BatchOperator):
-    """Samples where the branches left them: nothing is copied."""
+    """Passes samples on without a copy."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         selected = _selected(batch, self.node)
-        branches = [scattered(batch, edge) for edge in self.node.inputs]
-        layouts = (batch.made[edge].layout() for edge in self.node.inputs if edge in batch.made)
+        branches = [aligned_samples(batch, edge) for edge in self.node.inputs]
+        layouts = (batch.outputs[edge].layout() for edge in self.node.inputs if edge in batch.outputs)
         samples = [branches[chosen][sample] for sample, chosen in enumerate(selected)]
         return [TensorListGPU(samples, next((layout for layout in layouts if layout), ""))]

@@ -1,4 +1,4 @@
-"""Subtracts means and divides by standard deviations, given ones or those of the data."""
+"""`normalize`: data minus mean, divided by standard deviation, both given or computed from the data."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from pipeline.types import FLOAT, to_numpy_type
 
 __all__ = ["NORMALIZE"]
 
-_GIVEN = "of the data by default. One number, or samples whose extents are 1 or the input's"
+_GIVEN = "by default that of the data. A number, or samples whose extents are 1 or the input's"
 
 NORMALIZE = register(
     OperatorSchema(
         name="normalize",
-        doc="Computes (data - mean) / stddev * scale + shift. Where the deviation of the data is 0, that is `shift`.",
+        doc="Computes (data - mean) / stddev * scale + shift. The result is `shift` where all data is the same.",
         inputs=(Input("data", "Samples of any shape."),),
         arguments=(
-            Argument("mean", Kind.FLOAT, f"What is subtracted: the mean {_GIVEN}.", per_sample=True),
-            Argument("stddev", Kind.FLOAT, f"What is divided by: the standard deviation {_GIVEN}.", per_sample=True),
+            Argument("mean", Kind.FLOAT, f"Mean; {_GIVEN}.", per_sample=True),
+            Argument("stddev", Kind.FLOAT, f"Standard deviation; {_GIVEN}.", per_sample=True),
             AXES,
             AXIS_NAMES,
-            Argument("batch", Kind.BOOL, "Mean and deviation are those of the whole batch.", False),
-            Argument("ddof", Kind.INT, "Subtracted from the number of elements that a variance is divided by.", 0),
+            Argument("batch", Kind.BOOL, "Compute mean and deviation over all samples of the batch.", False),
+            Argument("ddof", Kind.INT, "Subtracted from the number of elements in the divisor of the variance.", 0),
             Argument("epsilon", Kind.FLOAT, "Added to the variance.", 0.0),
-            Argument("scale", Kind.FLOAT, "What the result is multiplied by.", 1.0),
-            Argument("shift", Kind.FLOAT, "What is added then.", 0.0),
+            Argument("scale", Kind.FLOAT, "Factor of the result.", 1.0),
+            Argument("shift", Kind.FLOAT, "Added to the scaled result.", 0.0),
             Argument("dtype", Kind.DTYPE, "Dtype of the output; integers are rounded and clamped.", FLOAT),
         ),
         devices=("cpu", "gpu"),
@@ -60,18 +60,21 @@ _SINGLE, _DOUBLE = np.dtype(np.float32), np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
-class _Plan:
-    """What the arguments say about one batch.
+class _Settings:
+    """The evaluated arguments for one batch.
 
     Attributes:
-        shapes: of the samples.
-        axes: that means and deviations are made along.
-        mean: given means: one array a sample, that broadcast to it; or None.
-        stddev: given deviations, likewise.
-        scalar_stddev: the given deviation, where it is one number for all.
-        options: epsilon, scale, shift and ddof.
-        dtype: of the output.
-        batch: whether mean and deviation are those of the batch.
+        shapes: shapes of the samples.
+        axes: axes along which means and deviations are computed.
+        mean: given means, one array per sample that broadcasts to it; or None.
+        stddev: given deviations, like `mean`.
+        scalar_stddev: given deviation, if it is one number for all samples.
+        epsilon: number added to the variance.
+        scale: factor of the result.
+        shift: number added to the scaled result.
+        ddof: number subtracted from the count of elements.
+        dtype: dtype of the output.
+        batch: whether mean and deviation are computed over the full batch.
     """
 
     shapes: list[tuple[int, ...]]
@@ -87,7 +90,7 @@ class _Plan:
     batch: bool
 
     @classmethod
-    def of(cls, node: GraphNode, batch: Batch, data: Any) -> _Plan:
+    def from_arguments(cls, node: GraphNode, batch: Batch, data: Any) -> _Settings:
         arguments = batch.arguments(node)
         shapes, ndim = data.shape(), data.ndim
         whole = bool(node.argument("batch"))
@@ -137,61 +140,63 @@ class _Plan:
         )
 
     def reduced(self, shape: Sequence[int]) -> tuple[int, ...]:
-        """Return the shape of means of a sample."""
+        """Return the shape of the means of a sample."""
         return tuple(1 if axis in self.axes else extent for axis, extent in enumerate(shape))
 
     def counts(self) -> npt.NDArray[np.int64]:
-        """Return how many elements make one mean: (N,), or of the whole batch (1,)."""
-        made = np.array([math.prod([shape[axis] for axis in self.axes]) for shape in self.shapes], np.int64)
-        return made.sum(keepdims=True) if self.batch else made
+        """Return the number of elements per mean: shape (N,), or (1,) for the full batch."""
+        counts = np.array([math.prod([shape[axis] for axis in self.axes]) for shape in self.shapes], np.int64)
+        return counts.sum(keepdims=True) if self.batch else counts
 
     def factor(self, deviation: float) -> float:
-        """Return what differences are multiplied by for one given deviation."""
+        """Return the factor of differences for a given deviation."""
         if self.epsilon:
             return self.scale / math.sqrt(deviation**2 + self.epsilon)
         return self.scale / deviation if deviation else math.copysign(math.inf, self.scale)
 
     def factors(self, variance: Array) -> Array:
-        """Return what differences are multiplied by; 0 where nothing varies."""
+        """Return the factors of differences for variances; 0 where the variance is 0."""
         root = np.sqrt(variance + self.epsilon)
         return np.divide(self.scale, root, out=np.zeros_like(root), where=root > 0).astype(np.float32)
 
     def given_factors(self, sample: int) -> Array:
-        """Return what differences of a sample are multiplied by, for given deviations."""
+        """Return the factors of the differences of a sample, for given deviations."""
         assert self.stddev is not None
         if self.scalar_stddev is not None:
             return np.asarray(self.factor(self.scalar_stddev), np.float32)
         deviations = self.stddev[sample].astype(np.float64)
         if self.epsilon:
             return self.factors(deviations**2)
-        made = np.divide(self.scale, deviations, out=np.zeros_like(deviations), where=deviations != 0)
-        return made.astype(np.float32)
+        factors = np.divide(self.scale, deviations, out=np.zeros_like(deviations), where=deviations != 0)
+        return factors.astype(np.float32)
 
 
 @implements(NORMALIZE, "cpu")
 class NormalizeCpu(BatchOperator):
-    """A sample on each thread, in as many rounds as there are numbers that the batch has in common."""
+    """Computes sample by sample on all threads, in a round each for means, deviations and results."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
-        plan = _Plan.of(self.node, batch, data)
+        settings = _Settings.from_arguments(self.node, batch, data)
         samples: Sequence[Array] = [np.asarray(sample) for sample in data.samples]
-        means = plan.mean
+        means = settings.mean
         if means is None:
-            sums = self._each(batch, lambda i: reduce(samples[i], _SUM, plan.axes, _DOUBLE))
-            means = [mean.astype(np.float32) for mean in self._over(plan, sums, plan.counts())]
+            sums = self._each(batch, lambda i: reduce(samples[i], _SUM, settings.axes, _DOUBLE))
+            means = [mean.astype(np.float32) for mean in self._over(settings, sums, settings.counts())]
         factors: Sequence[Array]
-        if plan.stddev is None:
+        if settings.stddev is None:
             chosen = means
-            sums = self._each(batch, lambda i: reduce(samples[i], _SQUARES, plan.axes, _DOUBLE, mean=chosen[i]))
-            factors = [plan.factors(variance) for variance in self._over(plan, sums, plan.counts() - plan.ddof)]
+            sums = self._each(batch, lambda i: reduce(samples[i], _SQUARES, settings.axes, _DOUBLE, mean=chosen[i]))
+            factors = [
+                settings.factors(variance) for variance in self._over(settings, sums, settings.counts() - settings.ddof)
+            ]
         else:
-            factors = [plan.given_factors(sample) for sample in range(batch.size)]
-        return [self._apply(batch, plan, samples, means, factors, data.layout())]
+            factors = [settings.given_factors(sample) for sample in range(batch.size)]
+        return [self._apply(batch, settings, samples, means, factors, data.layout())]
 
-    def _over(self, plan: _Plan, sums: list[Array], divisors: npt.NDArray[np.int64]) -> list[Array]:
-        """Divide sums, which are added up for a whole batch; by nothing gives 0."""
-        if plan.batch:
+    def _over(self, settings: _Settings, sums: list[Array], divisors: npt.NDArray[np.int64]) -> list[Array]:
+        """Divide sums, which are added up first for a full batch. Division by 0 returns 0."""
+        if settings.batch:
             sums = [np.sum(sums, axis=0)] * len(sums)
             divisors = np.repeat(divisors, len(sums))
         return [
@@ -202,7 +207,7 @@ class NormalizeCpu(BatchOperator):
     def _apply(
         self,
         batch: Batch,
-        plan: _Plan,
+        settings: _Settings,
         samples: Sequence[Array],
         means: Sequence[Array],
         factors: Sequence[Array],
@@ -210,15 +215,15 @@ class NormalizeCpu(BatchOperator):
     ) -> TensorListCPU:
         owner: Any = None
         made: Any = None
-        if len(set(plan.shapes)) == 1:
-            made, owner = batch.allocate(Edge(self.node.index), (batch.size, *plan.shapes[0]), plan.dtype)
+        if len(set(settings.shapes)) == 1:
+            made, owner = batch.allocate(Edge(self.node.index), (batch.size, *settings.shapes[0]), settings.dtype)
 
         def normalize(sample: int) -> Array:
-            data, shape = samples[sample], plan.shapes[sample]
-            plain = made is not None and plan.dtype == np.float32
+            data, shape = samples[sample], settings.shapes[sample]
+            plain = made is not None and settings.dtype == np.float32
             if plain and means[sample].size == factors[sample].size == 1:
                 gain = float(factors[sample].item())
-                offset = plan.shift - float(means[sample].item()) * gain
+                offset = settings.shift - float(means[sample].item()) * gain
                 result: Array = made[sample, ...]
                 if math.isfinite(offset) and scale_bytes(data, result, gain, offset):
                     return result
@@ -226,11 +231,11 @@ class NormalizeCpu(BatchOperator):
             with np.errstate(invalid="ignore"):
                 combine(np.subtract, np.atleast_1d(data), means[sample], work)
                 combine(np.multiply, work, factors[sample], work)
-                if plan.shift:
-                    work += np.float32(plan.shift)
+                if settings.shift:
+                    work += np.float32(settings.shift)
             if plain:
                 return work
-            return convert(work.reshape(shape), plan.dtype, None if made is None else made[sample, ...])
+            return convert(work.reshape(shape), settings.dtype, None if made is None else made[sample, ...])
 
         arrays = self._each(batch, normalize)
         output = TensorListCPU(arrays if made is None else made, layout)
@@ -251,17 +256,17 @@ class NormalizeCpu(BatchOperator):
 
 @implements(NORMALIZE, "gpu")
 class NormalizeGpu(GpuOperator):
-    """Two launches for means of the data, two for its deviations, and one for the result."""
+    """Uses two launches for means of the data, two for its deviations, and one for the result."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
-        plan = _Plan.of(self.node, batch, data)
+        settings = _Settings.from_arguments(self.node, batch, data)
         source = samples_of(data)
-        made, target = allocate(source.shapes, plan.dtype, data.layout())
-        if not source.ndim:  # kernels take one dimension or more
+        made, target = allocate(source.shapes, settings.dtype, data.layout())
+        if not source.ndim:  # kernels need at least one dimension
             source, target = (_with_dimension(samples) for samples in (source, target))
-        mean = self._mean(batch, plan, source)
-        spread = self._spread(batch, plan, source, mean)
+        mean = self._mean(batch, settings, source)
+        spread = self._spread(batch, settings, source, mean)
         standardize(
             self.kernels,
             batch.stream,
@@ -269,54 +274,54 @@ class NormalizeGpu(GpuOperator):
             target,
             mean=mean,
             spread=spread,
-            scale=plan.scale,
-            shift=plan.shift,
+            scale=settings.scale,
+            shift=settings.shift,
         )
         return [made]
 
-    def _mean(self, batch: Batch, plan: _Plan, source: Samples) -> Samples:
-        if plan.mean is not None:
-            return self._upload(batch, plan.mean, source.ndim)
-        if not plan.batch:
-            return samples_of(self._reduce(batch, plan, source, _MEAN, _SINGLE))
-        total = self._add_up(self._reduce(batch, plan, source, _SUM, _DOUBLE))
-        return self._for_all(batch, plan, (total / max(1, int(plan.counts()[0]))).astype(np.float32))
+    def _mean(self, batch: Batch, settings: _Settings, source: Samples) -> Samples:
+        if settings.mean is not None:
+            return self._upload(batch, settings.mean, source.ndim)
+        if not settings.batch:
+            return samples_of(self._reduce(batch, settings, source, _MEAN, _SINGLE))
+        total = self._add_up(self._reduce(batch, settings, source, _SUM, _DOUBLE))
+        return self._for_all(batch, settings, (total / max(1, int(settings.counts()[0]))).astype(np.float32))
 
-    def _spread(self, batch: Batch, plan: _Plan, source: Samples, mean: Samples) -> Spread:
-        if plan.scalar_stddev is not None:
-            return Spread(factor=np.full(len(source), plan.factor(plan.scalar_stddev), np.float32))
-        if plan.stddev is not None:
-            return Spread(deviations=self._upload(batch, plan.stddev, source.ndim), epsilon=plan.epsilon)
-        made = self._reduce(batch, plan, source, _SQUARES, _DOUBLE, mean)
-        sums = self._for_all(batch, plan, self._add_up(made)) if plan.batch else samples_of(made)
-        return Spread(sums=sums, degrees=plan.counts() - plan.ddof, epsilon=plan.epsilon)
+    def _spread(self, batch: Batch, settings: _Settings, source: Samples, mean: Samples) -> Spread:
+        if settings.scalar_stddev is not None:
+            return Spread(factor=np.full(len(source), settings.factor(settings.scalar_stddev), np.float32))
+        if settings.stddev is not None:
+            return Spread(deviations=self._upload(batch, settings.stddev, source.ndim), epsilon=settings.epsilon)
+        made = self._reduce(batch, settings, source, _SQUARES, _DOUBLE, mean)
+        sums = self._for_all(batch, settings, self._add_up(made)) if settings.batch else samples_of(made)
+        return Spread(sums=sums, degrees=settings.counts() - settings.ddof, epsilon=settings.epsilon)
 
     def _reduce(
         self,
         batch: Batch,
-        plan: _Plan,
+        settings: _Settings,
         source: Samples,
         reduction: Reduction,
         dtype: np.dtype[Any],
         mean: Samples | None = None,
     ) -> TensorListGPU:
         shapes = source.shapes.copy()
-        axes = plan.axes if plan.shapes[0] else (0,)
+        axes = settings.axes if settings.shapes[0] else (0,)
         shapes[:, list(axes)] = 1
         made, target = allocate(shapes, dtype)
         reduce_axes(self.kernels, batch.stream, source, target, reduction, axes=axes, mean=mean)
-        batch.keep_alive.append(made)  # kernels that read it are yet to be launched
+        batch.keep_alive.append(made)  # kernels that are launched later read it
         return made
 
     def _add_up(self, sums: TensorListGPU) -> Any:
         assert sums.dense is not None  # with batch=True, all samples have the same number of means
         return sums.dense.sum(axis=0)
 
-    def _for_all(self, batch: Batch, plan: _Plan, values: Any) -> Samples:
-        """Describe one array as that of every sample."""
+    def _for_all(self, batch: Batch, settings: _Settings, values: Any) -> Samples:
+        """Return the description of one array that all samples share."""
         batch.keep_alive.append(values)
         one = Samples.of([values])
-        count = len(plan.shapes)
+        count = len(settings.shapes)
         pointers, shapes, strides = (
             np.repeat(column, count, axis=0) for column in (one.pointers, one.shapes, one.strides)
         )

@@ -1,4 +1,4 @@
-"""One-hot codes of class numbers."""
+"""`one_hot`: one-hot codes of class numbers."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from pipeline.types import FLOAT, to_numpy_type
 
 __all__ = ["ONE_HOT"]
 
-#: Bytes of a batch that is encoded at once.
+#: Dense batches up to this size, in bytes, are encoded in one call.
 _SMALL = 1 << 20
 
 ONE_HOT = register(
     OperatorSchema(
         name="one_hot",
-        doc="""Encodes class numbers: an axis of `num_classes` elements is added, of which one is `on_value`.
+        doc="""Encodes class numbers. The output has a new axis of `num_classes` elements, one of which is `on_value`.
 
-Where every sample of a batch has a single element and `axis` isn't given, samples count as scalars.""",
-        inputs=(Input("data", "Class numbers, of any shape; real ones are cut off."),),
+If all samples of a batch have a single element and `axis` isn't set, they are treated as scalars.""",
+        inputs=(Input("data", "Class numbers of any shape; fractions are cut off."),),
         arguments=(
-            Argument("num_classes", Kind.INT, "Elements of the new axis.", 0),
-            Argument("axis", Kind.INT, "Where the new axis stands; behind all others by default.", -1),
-            Argument("axis_name", Kind.STRING, "Letter of the new axis; without it the output has no layout."),
+            Argument("num_classes", Kind.INT, "Number of classes, the extent of the new axis.", 0),
+            Argument("axis", Kind.INT, "Index of the new axis; by default it is the last one.", -1),
+            Argument("axis_name", Kind.STRING, "Layout letter of the new axis; without it the output has no layout."),
             Argument("dtype", Kind.DTYPE, "Dtype of the output.", FLOAT),
-            Argument("on_value", Kind.FLOAT, "What stands at the class's place.", 1.0),
-            Argument("off_value", Kind.FLOAT, "What stands elsewhere.", 0.0),
+            Argument("on_value", Kind.FLOAT, "Value at the index of the class.", 1.0),
+            Argument("off_value", Kind.FLOAT, "Value at all other indices.", 0.0),
         ),
         devices=("cpu", "gpu"),
     )
@@ -49,15 +49,15 @@ Where every sample of a batch has a single element and `axis` isn't given, sampl
 
 @dataclass(frozen=True)
 class _Coding:
-    """How a batch is encoded.
+    """The evaluated arguments for one batch.
 
     Attributes:
-        scalar: samples of one element each are seen as scalars.
-        axis: the new one, from 0.
-        layout: of the output.
-        classes: how many there are.
-        dtype: of the output.
-        values: what stands at a class's place, and elsewhere, in units of the dtype.
+        scalar: whether samples of one element are treated as scalars.
+        axis: non-negative index of the new axis.
+        layout: layout of the output.
+        classes: number of classes.
+        dtype: dtype of the output.
+        values: values at the index of the class and elsewhere, in units of the dtype.
     """
 
     scalar: bool
@@ -68,7 +68,7 @@ class _Coding:
     values: tuple[float, float]
 
     @classmethod
-    def of(cls, node: GraphNode, data: Any) -> _Coding:
+    def from_arguments(cls, node: GraphNode, data: Any) -> _Coding:
         axis, classes, name = node.argument("axis"), node.argument("num_classes"), node.argument("axis_name")
         scalar = "axis" not in node.arguments and all(math.prod(shape) == 1 for shape in data.shape())
         ndim = 0 if scalar else data.ndim
@@ -83,7 +83,7 @@ class _Coding:
                 raise ArgumentValueError(f"argument 'axis_name' must be one letter, not {name!r}")
             old = "" if scalar else data.layout()
             if len(old) != ndim:
-                raise ArgumentValueError("argument 'axis_name' needs an input with a layout, whose layout it extends")
+                raise ArgumentValueError("argument 'axis_name' extends the layout of the input, but it has no layout")
             layout = old[:axis] + name + old[axis:]
         dtype = to_numpy_type(node.argument("dtype"))
         values = fill_in_units(np.array([node.argument("on_value"), node.argument("off_value")]), dtype)
@@ -99,41 +99,41 @@ class _Coding:
             numbers = np.trunc(numbers)
         counter = np.arange(self.classes).reshape(-1, *[1] * (numbers.ndim - self.axis))
         on, off = convert(np.array(self.values), self.dtype)
-        made: Array = np.where(np.expand_dims(numbers, self.axis) == counter, on, off)
-        return made
+        codes: Array = np.where(np.expand_dims(numbers, self.axis) == counter, on, off)
+        return codes
 
 
 @implements(ONE_HOT, "cpu")
 class OneHotCpu(BatchOperator):
-    """A comparison a sample; needs the whole batch, to know whether all of it has one element a sample."""
+    """Compares numbers with all classes. It needs the full batch, to check whether all samples have one element."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
-        coding = _Coding.of(self.node, data)
+        coding = _Coding.from_arguments(self.node, data)
         shapes = [tuple(coding.shape(shape)) for shape in data.shape()]
         owner: Any = None
-        made: Any = [np.empty(0)] * batch.size
+        result: Any = [np.empty(0)] * batch.size
         if len(set(shapes)) == 1:
-            made, owner = batch.allocate(Edge(self.node.index), (batch.size, *shapes[0]), coding.dtype)
-        if not isinstance(made, list) and made.nbytes <= _SMALL:
+            result, owner = batch.allocate(Edge(self.node.index), (batch.size, *shapes[0]), coding.dtype)
+        if not isinstance(result, list) and result.nbytes <= _SMALL:
             numbers = np.stack(data.samples)
-            whole = replace(coding, axis=coding.axis + 1, scalar=False)
-            made[...] = whole.encode(numbers.reshape(batch.size) if coding.scalar else numbers)
+            batched = replace(coding, axis=coding.axis + 1, scalar=False)
+            result[...] = batched.encode(numbers.reshape(batch.size) if coding.scalar else numbers)
         else:
             for sample, numbers in enumerate(data.samples):
-                made[sample] = coding.encode(np.asarray(numbers))
-        output = TensorListCPU(made, coding.layout)
+                result[sample] = coding.encode(np.asarray(numbers))
+        output = TensorListCPU(result, coding.layout)
         output.owner = owner
         return [output]
 
 
 @implements(ONE_HOT, "gpu")
 class OneHotGpu(GpuOperator):
-    """One launch a batch."""
+    """Encodes a batch with one launch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = self.contiguous(inputs[0], batch.stream)
-        coding = _Coding.of(self.node, data)
+        coding = _Coding.from_arguments(self.node, data)
         source = samples_of(data)
         if source.dtype == np.float16:
             raise ArgumentValueError("the samples can't be FLOAT16: use fn.cast")
@@ -141,6 +141,6 @@ class OneHotGpu(GpuOperator):
             none = np.zeros((len(source), 0), np.int64)
             source = Samples(source.pointers, none, none, source.dtype)
         shapes = np.array([coding.shape(row) for row in source.shapes.tolist()], np.int64)
-        made, target = allocate(shapes, coding.dtype, coding.layout)
+        result, target = allocate(shapes, coding.dtype, coding.layout)
         one_hot(self.kernels, batch.stream, source, target, coding.axis, *coding.values)
-        return [made]
+        return [result]

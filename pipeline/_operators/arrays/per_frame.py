@@ -1,4 +1,4 @@
-"""Marks samples as sequences."""
+"""`per_frame`: samples marked as sequences."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ __all__ = ["PER_FRAME"]
 PER_FRAME = register(
     OperatorSchema(
         name="per_frame",
-        doc="""Marks samples as sequences, of which the first dimension counts frames; data stays as it is.
+        doc="""Marks samples as sequences, whose first dimension is the frame. The data stays unchanged.
 
-An argument of an operator that is marked so differs from frame to frame: it has a value for each frame of the sequence
-that the operator works on, as in `fn.gaussian_blur(video, sigma=fn.per_frame(sigma))`.
+Use it for arguments of operators that differ from frame to frame, with one value for each frame of the sequence that
+the operator processes: `fn.gaussian_blur(video, sigma=fn.per_frame(sigma))`.
 
-A layout is made of "F" and a "*" for each other dimension, where there is none.""",
+Samples without a layout get "F" and a "*" for each other dimension.""",
         inputs=(Input("data", "Samples of at least one dimension."),),
         arguments=(
             Argument(
-                "replace", Kind.BOOL, 'Put "F" in the place of the first letter of a layout that has another.', False
+                "replace",
+                Kind.BOOL,
+                'Replace the first letter of the layout by "F" if it is another letter.',
+                False,
             ),
         ),
         devices=("cpu", "gpu"),
@@ -35,7 +38,7 @@ A layout is made of "F" and a "*" for each other dimension, where there is none.
 
 @implements(PER_FRAME, "cpu", "gpu")
 class PerFrame(BatchOperator):
-    """The same memory, with another layout."""
+    """Returns the same memory with another layout."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

@@ -1,4 +1,4 @@
-"""Samples of a batch in another order, and random orders."""
+"""`permute_batch` and `batch_permutation`: samples in another order, and random orders."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ __all__ = ["BATCH_PERMUTATION", "PERMUTE_BATCH"]
 PERMUTE_BATCH = register(
     OperatorSchema(
         name="permute_batch",
-        doc="Returns samples of the batch in another order, with repetitions and omissions as the indices say.",
+        doc="Returns the samples of the batch in the order of indices, which may repeat and omit samples.",
         inputs=(Input("data", "Samples of any shape."),),
         arguments=(
             Argument(
                 "indices",
                 Kind.INTS,
-                "Which sample stands at each place: a list as long as the batch, or one number a sample.",
+                "Index of the sample at each position: a list as long as the batch, or one number per sample.",
                 REQUIRED,
                 per_sample=True,
             ),
@@ -39,10 +39,12 @@ PERMUTE_BATCH = register(
 BATCH_PERMUTATION = register(
     OperatorSchema(
         name="batch_permutation",
-        doc="Draws an order of the batch: one number a sample, for the argument `indices` of `permute_batch`.",
+        doc="Draws a random order of the batch: one number per sample, for the argument `indices` of `permute_batch`.",
         arguments=(
-            Argument("allow_repetitions", Kind.BOOL, "Draw each number by itself.", False),
-            Argument("no_fixed_points", Kind.BOOL, "Put no sample at its own place, in batches of two or more.", False),
+            Argument("allow_repetitions", Kind.BOOL, "Draw the numbers independently of each other.", False),
+            Argument(
+                "no_fixed_points", Kind.BOOL, "Move all samples to other positions, in batches of two or more.", False
+            ),
         ),
     )
 )
@@ -50,7 +52,7 @@ BATCH_PERMUTATION = register(
 
 @implements(PERMUTE_BATCH, "cpu", "gpu")
 class PermuteBatch(BatchOperator):
-    """Moves no data: the result's samples are those of the input."""
+    """Returns the samples of the input without a copy."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
@@ -68,7 +70,7 @@ class PermuteBatch(BatchOperator):
 
 @implements(BATCH_PERMUTATION, "cpu")
 class BatchPermutation(BatchOperator):
-    """Draws orders without fixed points until there is one: every third or so is."""
+    """Draws orders. For orders without fixed points, it repeats the draw: about every third order has none."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         generator, count = batch.generator(self.node), batch.size
@@ -77,7 +79,7 @@ class BatchPermutation(BatchOperator):
         drawn: npt.NDArray[np.int64]
         if self.node.argument("allow_repetitions"):
             drawn = generator.integers(0, count - 1 if moved else count, count)
-            drawn += moved & (drawn >= numbers)  # all numbers but the own one, with equal probability
+            drawn += moved & (drawn >= numbers)  # all numbers except the sample's own, with equal probability
         else:
             drawn = generator.permutation(count)
             while moved and (drawn == numbers).any():

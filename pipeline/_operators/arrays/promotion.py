@@ -1,9 +1,9 @@
-"""Result types of arithmetic, by the rules that DALI documents.
+"""Result dtypes of arithmetic, by the documented rules of DALI.
 
 float X with float Y       the wider float
 float X with an integer    float X
 signed X with signed Y     the wider one; the same for unsigned
-signed X with unsigned Y   signed, twice as wide as Y when Y is not narrower than X, 64 bits at most
+signed X with unsigned Y   signed, twice as wide as Y if Y isn't narrower than X, 64 bits at most
 bool with anything         the other one
 """
 

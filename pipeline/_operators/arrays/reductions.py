@@ -1,4 +1,4 @@
-"""Reductions along axes: sums, means, extremes, deviations."""
+"""`reductions.*`: sums, means, extremes and deviations along axes."""
 
 from __future__ import annotations
 
@@ -24,34 +24,34 @@ from pipeline.types import to_numpy_type
 
 __all__ = ["OPERATORS"]
 
-#: An extent, or None where it isn't known.
+#: An extent, or None if it isn't known.
 Extent = TypeVar("Extent", int, int | None)
 
 _DOCS = {
-    "sum": "Adds up elements along axes.",
-    "min": "Finds the smallest elements along axes; NaN is ignored.",
-    "max": "Finds the largest elements along axes; NaN is ignored.",
-    "mean": "Averages elements along axes.",
-    "mean_square": "Averages squares of elements along axes.",
-    "rms": "Root of the mean of squares along axes.",
-    "variance": "Averages squares of differences from a mean along axes.",
-    "std_dev": "Root of the mean of squares of differences from a mean along axes.",
+    "sum": "Computes sums along axes.",
+    "min": "Computes minima along axes; NaN is ignored.",
+    "max": "Computes maxima along axes; NaN is ignored.",
+    "mean": "Computes means along axes.",
+    "mean_square": "Computes means of squares along axes.",
+    "rms": "Computes roots of the means of squares along axes.",
+    "variance": "Computes means of the squared differences from a given mean along axes.",
+    "std_dev": "Computes roots of the means of the squared differences from a given mean along axes.",
 }
 _DTYPE = Argument(
     "dtype",
     Kind.DTYPE,
-    "Dtype of the result. Sums of integers have 64 bits by default, all else is FLOAT. What is summed as an integer "
-    "wraps around, and is divided without a fraction.",
+    "Dtype of the result; by default 64-bit integers for sums of integers, else FLOAT. Integer sums wrap around, and "
+    "integer means are cut off.",
 )
 _KEEP = Argument("keep_dims", Kind.BOOL, "Keep the axes, with an extent of 1.", False)
-_DDOF = Argument("ddof", Kind.INT, "Subtracted from the number of elements that a sum is divided by.", 0)
+_DDOF = Argument("ddof", Kind.INT, "Subtracted from the number of elements in the divisor.", 0)
 
 
 def _declare(name: str) -> OperatorSchema:
     inputs: tuple[Input, ...] = (Input("data", "Samples of any shape."),)
     special: tuple[Argument, ...] = (_DTYPE,) if REDUCTIONS[name].combine == "sum" else ()
     if REDUCTIONS[name].term == "difference":
-        inputs += (Input("mean", "Means: one a sample, or one an element of the output."),)
+        inputs += (Input("mean", "Means: one per sample, or one per element of the output."),)
         special = (_DDOF,)
     return register(
         OperatorSchema(
@@ -60,7 +60,7 @@ def _declare(name: str) -> OperatorSchema:
     )
 
 
-#: By the name of the reduction.
+#: Schemas by the name of the reduction.
 OPERATORS = {name: _declare(name) for name in REDUCTIONS}
 
 
@@ -84,7 +84,7 @@ def _name(node: GraphNode) -> str:
 def _result_extents(
     node: GraphNode, shape: Sequence[Extent], axes: Sequence[int], keep_dims: bool | None = None
 ) -> tuple[Extent, ...]:
-    """Return the shape of a result; where reduced axes are kept is the operator's argument, unless it is given."""
+    """Return the shape of a result. By default, the argument `keep_dims` of the operator applies."""
     if node.argument("keep_dims") if keep_dims is None else keep_dims:
         return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
     return tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
@@ -93,13 +93,13 @@ def _result_extents(
 def _check_mean(mean: Sequence[int], kept: Sequence[int], dropped: Sequence[int]) -> None:
     if math.prod(mean) != 1 and tuple(mean) not in (tuple(kept), tuple(dropped)):
         raise ArgumentValueError(
-            f"the means have the shape {tuple(mean)}: there must be one per sample, or they must have the result's "
-            f"shape, which is {tuple(dropped)}, or {tuple(kept)} with the reduced axes"
+            f"the means have the shape {tuple(mean)}: they must be one number per sample, or have the shape of the "
+            f"result, {tuple(dropped)}, or {tuple(kept)} with the reduced axes"
         )
 
 
 class ReductionCpu(SampleOperator[str]):
-    """A sample on each thread; the state is the layout."""
+    """Reduces sample by sample. The state is the layout."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -137,7 +137,7 @@ class ReductionCpu(SampleOperator[str]):
 
 
 class ReductionGpu(GpuOperator):
-    """Two launches a batch."""
+    """Reduces a batch with two launches."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = inputs[0]

@@ -1,4 +1,4 @@
-"""Shapes that users give: as numbers, as factors of the input's extents, in another order of its dimensions."""
+"""The arguments of `reshape` and `reinterpret`, and the shapes that they give."""
 
 from __future__ import annotations
 
@@ -16,22 +16,33 @@ from pipeline.tensors.cpu import Array
 
 __all__ = ["SHAPE_ARGUMENTS", "SHAPE_INPUT", "Shapes"]
 
-SHAPE_INPUT = Input("shape_input", "The same as `shape`: 1-D integers on the CPU.", optional=True, any_device=True)
+SHAPE_INPUT = Input(
+    "shape_input", "Shapes, instead of `shape`: 1-D integers on the CPU.", optional=True, any_device=True
+)
 SHAPE_ARGUMENTS = (
-    Argument("shape", Kind.INTS, "The shape. One extent may be negative: it is what the size leaves.", per_sample=True),
+    Argument(
+        "shape",
+        Kind.INTS,
+        "Shape of the output. One extent may be negative: it is inferred.",
+        per_sample=True,
+    ),
     Argument(
         "rel_shape",
         Kind.FLOATS,
-        "Factors of the input's extents instead. One may be negative, as in `shape`, also one past the last extent.",
+        "Factors of the input's extents, instead of `shape`. One factor, or an additional last one, may be negative: "
+        "its extent is inferred.",
         per_sample=True,
     ),
     Argument(
         "src_dims",
         Kind.INTS,
-        "Which of the input's dimensions stands at each place, -1 for a new one of extent 1; `rel_shape` comes on top.",
+        "For each dimension of the output, the index of the input's dimension, or -1 for a new one of extent 1. "
+        "`rel_shape` is applied afterwards.",
         per_sample=True,
     ),
-    Argument("layout", Kind.LAYOUT, "Layout of the output; by default the input's, where it has as many dimensions."),
+    Argument(
+        "layout", Kind.LAYOUT, "Layout of the output; by default the input's if the number of dimensions is equal."
+    ),
 )
 
 
@@ -40,53 +51,53 @@ class Shapes:
 
     Args:
         node: the operator.
-        batch: with its arguments.
-        given: shapes from an input, or None.
+        batch: batch with the arguments.
+        input_shapes: shapes from an input, or None.
 
     Raises:
-        ArgumentValueError: for arguments that don't go together, or say nothing.
+        ArgumentValueError: arguments can't be combined, or have no effect.
     """
 
-    def __init__(self, node: GraphNode, batch: Batch, given: Sequence[Array] | None) -> None:
+    def __init__(self, node: GraphNode, batch: Batch, input_shapes: Sequence[Array] | None) -> None:
         arguments = batch.arguments(node)
         named = [name for name in ("shape", "rel_shape") if arguments.given(name)]
-        if len(named) + (given is not None) > 1:
-            raise ArgumentValueError("only one of the shape input, 'shape' and 'rel_shape' can be given")
-        said = given is not None or named or any(arguments.given(name) for name in ("src_dims", "layout"))
-        if not said and node.argument("dtype") is None:
+        if len(named) + (input_shapes is not None) > 1:
+            raise ArgumentValueError("only one of the shape input, 'shape' and 'rel_shape' can be used")
+        has_effect = input_shapes is not None or named or arguments.given("src_dims") or arguments.given("layout")
+        if not has_effect and node.argument("dtype") is None:
             raise ArgumentValueError("the call has no effect: pass a shape, a layout or a dtype")
-        if given is not None and given[0].dtype.kind not in "iu":
-            raise ArgumentValueError(f"the shape input must be integers, not {given[0].dtype}")
-        self._shape = given if given is not None else arguments.rows("shape", np.int64)
+        if input_shapes is not None and input_shapes[0].dtype.kind not in "iu":
+            raise ArgumentValueError(f"the shape input must be integers, not {input_shapes[0].dtype}")
+        self._shape = input_shapes if input_shapes is not None else arguments.rows("shape", np.int64)
         self._factors = arguments.rows("rel_shape", np.float64)
         self._order = arguments.rows("src_dims", np.int64)
 
-    def of(self, sample: int, extents: Sequence[int], itemsize: int, new_itemsize: int) -> list[int]:
+    def shape(self, sample: int, extents: Sequence[int], itemsize: int, new_itemsize: int) -> list[int]:
         """Return the shape of a sample of the output.
 
         Args:
-            sample: number of the sample.
-            extents: of the input.
-            itemsize: bytes of its elements.
-            new_itemsize: bytes of the output's.
+            sample: position in the batch.
+            extents: shape of the sample of the input.
+            itemsize: size of an element of the input, in bytes.
+            new_itemsize: size of an element of the output, in bytes.
 
         Raises:
-            ArgumentValueError: when the arguments give no shape for it.
+            ArgumentValueError: the arguments don't give a shape for this sample.
         """
         nbytes = math.prod(extents) * itemsize
         if self._shape is not None:
-            return _fill(self._shape[sample].ravel().tolist(), nbytes // new_itemsize)
-        made = self._ordered(sample, extents)
+            return _infer(self._shape[sample].ravel().tolist(), nbytes // new_itemsize)
+        shape = self._ordered(sample, extents)
         if self._factors is not None:
-            return _fill(self._scaled(self._factors[sample].tolist(), made), nbytes // new_itemsize)
+            return _infer(self._scaled(self._factors[sample].tolist(), shape), nbytes // new_itemsize)
         if itemsize != new_itemsize:
-            if not made or made[-1] * itemsize % new_itemsize:
+            if not shape or shape[-1] * itemsize % new_itemsize:
                 raise ArgumentValueError(
-                    f"the last extent of shape {tuple(made)}, of {itemsize} bytes each, isn't a multiple of "
+                    f"the last extent of shape {tuple(shape)}, of {itemsize} bytes each, isn't a multiple of "
                     f"{new_itemsize} bytes: pass a shape"
                 )
-            made[-1] = made[-1] * itemsize // new_itemsize
-        return made
+            shape[-1] = shape[-1] * itemsize // new_itemsize
+        return shape
 
     def _ordered(self, sample: int, extents: Sequence[int]) -> list[int]:
         if self._order is None:
@@ -100,8 +111,8 @@ class Shapes:
     def _scaled(self, factors: Sequence[float], extents: Sequence[int]) -> list[int]:
         if not factors:
             raise ArgumentValueError("argument 'rel_shape' is empty")
-        past = len(factors) == len(extents) + 1 and factors[-1] < 0 and self._order is None
-        if (len(factors) > len(extents) and not past) or (self._order is not None and len(factors) != len(extents)):
+        added = len(factors) == len(extents) + 1 and factors[-1] < 0 and self._order is None
+        if (len(factors) > len(extents) and not added) or (self._order is not None and len(factors) != len(extents)):
             raise ArgumentValueError(f"'rel_shape' has {len(factors)} values for {len(extents)} dimensions")
         return [
             -1 if factor < 0 else round_half_away(factor * extent)
@@ -109,8 +120,8 @@ class Shapes:
         ]
 
 
-def _fill(extents: list[int], size: int) -> list[int]:
-    """Replace the one negative extent by what the size leaves."""
+def _infer(extents: list[int], size: int) -> list[int]:
+    """Replace the negative extent by the extent that gives the size."""
     negative = [axis for axis, extent in enumerate(extents) if extent < 0]
     if len(negative) > 1:
         raise ArgumentValueError(f"only one extent of {extents} may be negative")

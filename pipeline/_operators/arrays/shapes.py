@@ -1,4 +1,4 @@
-"""Shapes of samples, as data."""
+"""`shapes`: shapes of samples, as data."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["SHAPES"]
 SHAPES = register(
     OperatorSchema(
         name="shapes",
-        doc="Returns the shapes of samples, 1-D each. `data.shape()` is the usual way to write it.",
-        inputs=(Input("data", "Samples, on either device: only their shapes are looked at.", any_device=True),),
+        doc="Returns the shapes of samples as 1-D arrays. `data.shape()` is the usual way to call it.",
+        inputs=(Input("data", "Samples on any device; their contents aren't read.", any_device=True),),
         arguments=(
-            Argument("dtype", Kind.DTYPE, "Dtype of the shapes: a wide integer or float.", INT64),
+            Argument("dtype", Kind.DTYPE, "Dtype of the shapes: an integer of 32 or 64 bits, FLOAT or FLOAT64.", INT64),
             Argument("type", Kind.DTYPE, "Deprecated name of `dtype`."),
         ),
         devices=("cpu", "gpu"),
@@ -35,7 +35,7 @@ SHAPES = register(
 
 @implements(SHAPES, "cpu", "gpu")
 class Shapes(BatchOperator):
-    """Needs no data: shapes are known as soon as a batch was made, also where the GPU still computes it."""
+    """Reads no data: shapes are known while the GPU still computes the batch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs

@@ -1,4 +1,4 @@
-"""Indexing of data nodes: ``x[1:, :, 0]``, with constants and with data nodes as indices."""
+"""Indexing of data nodes, such as ``x[1:, :, 0]``, with constants and data nodes as indices."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__: list[str] = []
 SUBSCRIPT = register(
     OperatorSchema(
         name="subscript",
-        doc="Samples indexed and sliced.",
+        doc="Indexes and slices samples.",
         inputs=(
-            Input("data", "What is indexed."),
+            Input("data", "Samples to index."),
             Input("index", "Indices that differ from sample to sample.", optional=True, any_device=True),
         ),
         arguments=(
             Argument(
                 "key",
                 Kind.OBJECT,
-                "The entries of the index, as `pipeline._graph.indexing` describes them.",
+                "Entries of the index, in the format of `pipeline._graph.indexing`.",
                 REQUIRED,
             ),
         ),
@@ -43,7 +43,7 @@ SUBSCRIPT = register(
 
 @implements(SUBSCRIPT, "cpu", "gpu")
 class Subscript(BatchOperator):
-    """Makes views of the samples: no data is moved."""
+    """Returns views of the samples, without a copy."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -53,12 +53,12 @@ class Subscript(BatchOperator):
         data, *indices = inputs
         entries = self._expand(data.ndim)
         layout = _layout(data.layout(), entries)
-        made = TensorListGPU if isinstance(data, TensorListGPU) else TensorListCPU
+        tensor_list = TensorListGPU if isinstance(data, TensorListGPU) else TensorListCPU
         if not indices and data.dense is not None:
             key = _resolve(entries, indices, 0)
             fail([(0, error) for error in _out_of_range(data.dense.shape[1:], key)])
-            everywhere: tuple[Any, ...] = (slice(None), *key)
-            return [made(data.dense[everywhere], layout)]
+            batch_key: tuple[Any, ...] = (slice(None), *key)
+            return [tensor_list(data.dense[batch_key], layout)]
         samples: list[Any] = []
         failures: list[tuple[int, PipelineError]] = []
         for number, sample in enumerate(data.samples):
@@ -72,18 +72,18 @@ class Subscript(BatchOperator):
             if not wrong:
                 samples.append(sample[key])
         fail(failures)
-        return [made(samples, layout)]
+        return [tensor_list(samples, layout)]
 
     def _expand(self, ndim: int) -> tuple[Any, ...]:
-        """Return the entries of the key with whole dimensions in place of the ellipsis, and after the end."""
+        """Return the entries of the key, with full slices for the ellipsis and for missing dimensions."""
         used = sum(entry != ELLIPSIS and not _is_new(entry) for entry in self._key)
         if used > ndim:
             raise ArgumentValueError(f"{used} indices for samples of {ndim} dimensions")
-        whole = ((None, None, None),) * (ndim - used)
+        full = ((None, None, None),) * (ndim - used)
         if ELLIPSIS not in self._key:
-            return (*self._key, *whole)
-        at = self._key.index(ELLIPSIS)
-        return (*self._key[:at], *whole, *self._key[at + 1 :])
+            return (*self._key, *full)
+        position = self._key.index(ELLIPSIS)
+        return (*self._key[:position], *full, *self._key[position + 1 :])
 
 
 def _is_new(entry: Any) -> bool:
@@ -91,10 +91,10 @@ def _is_new(entry: Any) -> bool:
 
 
 def _resolve(entries: Sequence[Any], indices: Sequence[Any], sample: int) -> tuple[Any, ...]:
-    """Return the index for a sample, as NumPy and CuPy understand it."""
+    """Return the index for a sample, in the form of NumPy and CuPy."""
 
-    def number(part: Any) -> Any:
-        return _index_of(indices[int(part)].samples[sample]) if isinstance(part, str) else part
+    def number(bound: Any) -> Any:
+        return _index_of(indices[int(bound)].samples[sample]) if isinstance(bound, str) else bound
 
     def index(entry: Any) -> Any:
         if _is_new(entry):
@@ -123,17 +123,17 @@ def _out_of_range(shape: Sequence[int], key: Sequence[Any]) -> list[PipelineErro
 
 
 def _layout(letters: str, entries: Sequence[Any]) -> str:
-    """Return the layout of what is left; an empty string when a new dimension has no name."""
+    """Return the layout of the result; an empty string if a new dimension has no name."""
     if not letters:
         return ""
     old = iter(letters)
-    made = ""
+    result = ""
     for entry in entries:
         if _is_new(entry):
             if not entry[1]:
                 return ""
-            made += entry[1]
+            result += entry[1]
         else:
             letter = next(old)
-            made += letter if isinstance(entry, tuple | list) else ""
-    return made
+            result += letter if isinstance(entry, tuple | list) else ""
+    return result

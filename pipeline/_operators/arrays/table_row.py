@@ -1,4 +1,4 @@
-"""Rows of a constant table, another for each sample."""
+"""Rows of a constant table, one for each sample."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["TABLE_ROW"]
 TABLE_ROW = register(
     OperatorSchema(
         name="table_row",
-        doc="For each sample, a row of a table.",
-        inputs=(Input("index", "Which row: an integer."),),
-        arguments=(Argument("table", Kind.OBJECT, "The rows.", REQUIRED),),
+        doc="Returns a row of a table for each sample.",
+        inputs=(Input("index", "Index of the row, an integer."),),
+        arguments=(Argument("table", Kind.OBJECT, "The table.", REQUIRED),),
         hidden=True,
     )
 )
@@ -29,11 +29,11 @@ TABLE_ROW = register(
 
 @implements(TABLE_ROW, "cpu")
 class TableRow(BatchOperator):
-    """One indexing a batch."""
+    """Indexes the table once per batch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         table = self.node.argument("table")
         index = np.array([int(sample.item()) for sample in map(np.asarray, inputs[0].samples)])
         if ((index < 0) | (index >= len(table))).any():
-            raise ArgumentValueError(f"{index.tolist()} are not all between 0 and {len(table) - 1}")
+            raise ArgumentValueError(f"the indices {index.tolist()} must be between 0 and {len(table) - 1}")
         return [TensorListCPU(table[index])]

@@ -1,4 +1,4 @@
-"""Reorders the dimensions of samples."""
+"""`transpose`: samples with reordered dimensions."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ TRANSPOSE = register(
         doc="Reorders the dimensions of samples: dimension i of the output is dimension perm[i] of the input.",
         inputs=(Input("data", "Samples of any shape."),),
         arguments=(
-            Argument("perm", Kind.INTS, "Permutation, such as [2, 0, 1] for HWC to CHW; reverses by default."),
-            Argument("transpose_layout", Kind.BOOL, "Permute the layout likewise; False leaves it as it is.", True),
+            Argument("perm", Kind.INTS, "Permutation, such as [2, 0, 1] for HWC to CHW; by default, reverse order."),
+            Argument("transpose_layout", Kind.BOOL, "Permute the layout, too; False keeps it unchanged.", True),
             Argument("output_layout", Kind.LAYOUT, "Layout of the output, instead of the permuted one."),
         ),
         devices=("cpu", "gpu"),
@@ -60,13 +60,13 @@ def _output_layout(node: GraphNode, layout: str, perm: tuple[int, ...]) -> str:
 
 @implements(TRANSPOSE, "cpu")
 class TransposeCpu(SampleOperator[tuple[int, ...]]):
-    """One pass over the data; pictures to planes and back at OpenCV's speed."""
+    """Copies sample by sample. OpenCV converts between interleaved images and planes."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[tuple[int, ...], Sequence[OutputSpec]]:
         (data,) = inputs
         known = known_extents(batch, self.node, inputs)
-        given = self.node.argument("perm")
-        ndim = len(known) if known is not None else len(data.layout) or (3 if given is None else len(given))
+        chosen = self.node.argument("perm")
+        ndim = len(known) if known is not None else len(data.layout) or (3 if chosen is None else len(chosen))
         perm = _permutation(self.node, ndim)
         extents = None if known is None else tuple(known[axis] for axis in perm)
         return perm, [describe(_output_layout(self.node, data.layout, perm), extents, data.dtype)]
@@ -84,7 +84,7 @@ class TransposeCpu(SampleOperator[tuple[int, ...]]):
 
 
 def _by_opencv(data: Array, perm: tuple[int, ...], out: Array) -> bool:
-    """Separate or join up to 4 channels, if that is what the permutation does: five times as fast as a copy."""
+    """Split or merge up to 4 channels, if the permutation does that. This is five times as fast as a copy."""
     if data.dtype not in (np.uint8, np.float32) or not data.size or not data.flags.c_contiguous:
         return False
     if perm == (2, 0, 1) and 1 < data.shape[2] <= 4:
@@ -98,13 +98,13 @@ def _by_opencv(data: Array, perm: tuple[int, ...], out: Array) -> bool:
 
 @implements(TRANSPOSE, "gpu")
 class TransposeGpu(GpuOperator):
-    """One launch a batch."""
+    """Transposes a batch with one launch."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (data,) = inputs
         perm = _permutation(self.node, data.ndim)
         source = samples_of(data)
         layout = _output_layout(self.node, data.layout(), perm)
-        made, target = allocate(np.ascontiguousarray(source.shapes[:, list(perm)]), source.dtype, layout)
+        output, target = allocate(np.ascontiguousarray(source.shapes[:, list(perm)]), source.dtype, layout)
         strided_copy(self.kernels, batch.stream, source, target, axes=perm)
-        return [made]
+        return [output]

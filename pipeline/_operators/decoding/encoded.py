@@ -1,4 +1,4 @@
-"""What operators on encoded pictures share: reading samples as bytes, and channels of what will be decoded."""
+"""Helpers of operators on encoded data: samples as bytes, and channels of decoded images."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _CHANNELS = {DALIImageType.RGB: 3, DALIImageType.BGR: 3, DALIImageType.YCbCr: 3,
 
 
 def flat_bytes(sample: Array) -> npt.NDArray[np.uint8]:
-    """Return a sample as its bytes, with no copy where it is contiguous.
+    """Return the bytes of a sample, without a copy if it is contiguous.
 
     Args:
-        sample: of any dtype, with one dimension of more than one element at most.
+        sample: array of any dtype, with at most one dimension of more than one element.
 
     Raises:
-        DecodeError: it has the shape of decoded pixels.
+        DecodeError: the sample has the shape of decoded pixels.
 
     Example:
         >>> flat_bytes(np.zeros((1, 5), np.uint8)).shape
@@ -32,7 +32,7 @@ def flat_bytes(sample: Array) -> npt.NDArray[np.uint8]:
         return sample
     if sample.ndim > 2 or (sample.ndim == 2 and min(sample.shape) > 1):
         raise DecodeError(
-            f"the bytes of a file are needed, but this is an array of {sample.dtype} of shape {sample.shape}, as of "
+            f"the bytes of a file are needed, but this is an array of {sample.dtype} of shape {sample.shape}, like "
             "decoded pixels: pass the content of the file, such as path.read_bytes(), or, for pixels, leave the "
             "decoder out of the pipeline"
         )
@@ -40,10 +40,10 @@ def flat_bytes(sample: Array) -> npt.NDArray[np.uint8]:
 
 
 def encoded_batch(data: TensorListCPU) -> EncodedBatch:
-    """Return a batch as decoders on the GPU take it; nothing is done for each sample where they are rows of bytes.
+    """Return a batch in the form of GPU decoders. Contiguous 1-D uint8 samples need no work per sample.
 
     Raises:
-        OperatorError: there are samples with the shape of decoded pixels.
+        OperatorError: samples have the shape of decoded pixels.
     """
     table = data.table()
     if table.ndim == 1 and table.dtype == np.uint8 and table.is_contiguous():
@@ -55,10 +55,10 @@ def encoded_batch(data: TensorListCPU) -> EncodedBatch:
         except DecodeError as error:
             failures.append(SampleFailure(number, error))
     if failures:
-        raise OperatorError.of_samples(failures)
+        raise OperatorError.from_failures(failures)
     return EncodedBatch.of(rows)
 
 
 def channels_of(output_type: DALIImageType) -> int | None:
-    """Return the channels of decoded pictures; None when that depends on the file."""
+    """Return the number of channels of decoded images; None if it depends on the file."""
     return _CHANNELS.get(output_type)

@@ -1,4 +1,4 @@
-"""Decoders of pictures: whole ones, and random windows of them."""
+"""`decoders.image*`: decoders of images, or of windows of them."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from pipeline.types import FLOAT, INT8, INT16, INT32, UINT8, UINT16, UINT32
 
 __all__ = ["IMAGE", "IMAGE_CROP", "IMAGE_RANDOM_CROP", "IMAGE_SLICE"]
 
-_ENCODED = Input("encoded", "Encoded images: bytes of JPEG, PNG, WebP, TIFF, BMP, PNM, JPEG 2000 and other files.")
+_ENCODED = Input("encoded", "Encoded images: the bytes of JPEG, PNG, WebP, TIFF, BMP, PNM, JPEG 2000 and other files.")
 _DTYPES = (UINT8, INT8, UINT16, INT16, INT32, UINT32, FLOAT)
 
 IMAGE = register(
     OperatorSchema(
         name="decoders.image",
-        doc="Decodes images to HWC. device='mixed' reads bytes on the CPU and decodes on the GPU.",
+        doc="Decodes images to HWC. With device='mixed', the bytes are on the CPU and the GPU decodes them.",
         inputs=(_ENCODED,),
         arguments=DECODER_ARGUMENTS,
         devices=("cpu", "mixed"),
@@ -54,9 +54,9 @@ IMAGE = register(
 IMAGE_RANDOM_CROP = register(
     OperatorSchema(
         name="decoders.image_random_crop",
-        doc="""Decodes a window of each image, of random area, aspect ratio and position, to HWC.
+        doc="""Decodes a window of random area, aspect ratio and position of each image, to HWC.
 
-The window is that of `fn.random_crop_generator` with the same seed.""",
+The windows are those of `fn.random_crop_generator` with the same seed.""",
         inputs=(_ENCODED,),
         arguments=(*DECODER_ARGUMENTS, *RANDOM_CROP_ARGUMENTS),
         devices=("cpu", "mixed"),
@@ -66,7 +66,7 @@ The window is that of `fn.random_crop_generator` with the same seed.""",
 IMAGE_CROP = register(
     OperatorSchema(
         name="decoders.image_crop",
-        doc="Decodes a window of each image to HWC, as `fn.crop` cuts it out of the whole.",
+        doc="Decodes a window of each image to HWC, with the same result as `fn.crop` on the full image.",
         inputs=(_ENCODED,),
         arguments=(*DECODER_ARGUMENTS, *CROP_ARGUMENTS),
         devices=("cpu", "mixed"),
@@ -76,11 +76,11 @@ IMAGE_CROP = register(
 IMAGE_SLICE = register(
     OperatorSchema(
         name="decoders.image_slice",
-        doc="Decodes a window of each image to HWC, as `fn.slice` cuts it out of the whole.",
+        doc="Decodes a window of each image to HWC, with the same result as `fn.slice` on the full image.",
         inputs=(
             _ENCODED,
-            Input("anchor", "Where windows begin, on the CPU.", optional=True, any_device=True),
-            Input("shape_input", "Their extents, on the CPU.", optional=True, any_device=True),
+            Input("anchor", "Positions at which the windows begin, on the CPU.", optional=True, any_device=True),
+            Input("shape_input", "Extents of the windows, on the CPU.", optional=True, any_device=True),
         ),
         arguments=(*DECODER_ARGUMENTS, *SLICE_ARGUMENTS),
         devices=("cpu", "mixed"),
@@ -99,7 +99,7 @@ class _State:
 @implements(IMAGE_RANDOM_CROP, "cpu")
 @implements(IMAGE_SLICE, "cpu")
 class ImageDecoder(SampleOperator[_State]):
-    """Decodes a picture a call, at the speed of libjpeg-turbo."""
+    """Decodes one image per call, with libjpeg-turbo for JPEG."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -114,8 +114,8 @@ class ImageDecoder(SampleOperator[_State]):
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         windows = windows_of(self.node, batch)
         size = (None, None) if windows is None else windows.size
-        made = describe("HWC", (*size, channels_of(self.node.argument("output_type"))), self._dtype)
-        return _State(self._options, windows), [made]
+        spec = describe("HWC", (*size, channels_of(self.node.argument("output_type"))), self._dtype)
+        return _State(self._options, windows), [spec]
 
     def run(self, state: _State, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         encoded = flat_bytes(inputs[0])
@@ -132,7 +132,7 @@ class ImageDecoder(SampleOperator[_State]):
 
 
 def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
-    """Return height and width of an encoded picture as it will be decoded."""
+    """Return the height and width of an encoded image after decoding."""
     info = peek(encoded)
     return info.shape[:2] if adjust_orientation else (info.height, info.width)
 
@@ -142,7 +142,7 @@ def shown_size(encoded: Array, adjust_orientation: bool) -> tuple[int, int]:
 @implements(IMAGE_RANDOM_CROP, "mixed")
 @implements(IMAGE_SLICE, "mixed")
 class MixedImageDecoder(GpuOperator):
-    """Decodes a batch a call. Decoders' memory is reused when the last view of a batch is gone."""
+    """Decodes one batch per call. The decoder reuses the memory of a batch after its last view is released."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -160,29 +160,29 @@ class MixedImageDecoder(GpuOperator):
             node.argument("hw_decoder_load"),
             fancy_upsampling=node.argument("jpeg_fancy_upsampling"),
         )
-        #: Batches that nothing reads any more. Filled by finalizers, which may run anywhere and so take no lock.
+        #: Batches without readers. Finalizers add to it; they can run in any thread at any time, so they take no lock.
         self._finished: deque[DecodedBatch] = deque()
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         while self._finished:
             self._finished.popleft().release()
-        batch.keep_alive.append(inputs)  # the engine reads them when the stream comes to it
+        batch.keep_alive.append(inputs)  # the engine reads them when the stream reaches it
         decoded = self.decode(batch, inputs)
         if self.dtype == np.uint8:
             return [self._lend(decoded)]
-        made, target = allocate(decoded.samples.shapes, self.dtype, "HWC")
+        output, target = allocate(decoded.samples.shapes, self.dtype, "HWC")
         strided_copy(self.kernels, batch.stream, decoded.samples, target, scale=full_scale(self.dtype) / 255)
         decoded.release()
-        return [made]
+        return [output]
 
     def decode(self, batch: Batch, inputs: Sequence[Any]) -> DecodedBatch:
-        """Decode a batch to uint8 HWC, on its stream; whoever calls releases it. Any thread may call this.
+        """Decode a batch to uint8 HWC, on its stream. The caller releases the result. Any thread may call this.
 
         Raises:
-            OperatorError: with the pictures that can't be decoded.
+            OperatorError: images can't be decoded; the error lists them.
         """
         encoded = encoded_batch(inputs[0])
-        batch.keep_alive.append(encoded)  # maybe copies of the samples: the engine reads them after this returns
+        batch.keep_alive.append(encoded)  # possibly copies of the samples, which the engine reads later
         decoded = self._decoder.decode(
             encoded,
             batch.stream,
@@ -196,11 +196,11 @@ class MixedImageDecoder(GpuOperator):
         return decoded
 
     def close(self) -> None:
-        """Free the decoder. The executor calls it, after the last batch."""
+        """Free the decoder. The executor calls this after the last batch."""
         self._decoder.close()
 
-    def _regions(self, batch: Batch, encoded: EncodedBatch, given: Sequence[Any]) -> npt.NDArray[np.int64] | None:
-        """Return the windows as y0, x0, y1, x1, (N, 4); -1 for what the decoder will say that it is no picture."""
+    def _regions(self, batch: Batch, encoded: EncodedBatch, inputs: Sequence[Any]) -> npt.NDArray[np.int64] | None:
+        """Return the windows as y0, x0, y1, x1, shape (N, 4); -1 for samples that the decoder will reject."""
         windows = windows_of(self.node, batch)
         if windows is None:
             return None
@@ -208,25 +208,25 @@ class MixedImageDecoder(GpuOperator):
         if isinstance(windows, RandomWindows):
             regions = windows.choose_all(heights, widths)
         else:
-            regions = self._choose_each(windows, heights.tolist(), widths.tolist(), given)
+            regions = self._choose_each(windows, heights.tolist(), widths.tolist(), inputs)
         regions[:, 2:] += regions[:, :2]
         regions[heights == 0] = -1
         return regions
 
     def _shown_sizes(self, encoded: EncodedBatch) -> npt.NDArray[np.int64]:
-        """Return heights and widths of pictures as they will be decoded; 0 of what is no picture."""
+        """Return the heights and widths of images after decoding; 0 for data that isn't an image."""
         headers = encoded.headers
         sizes = np.array([headers["height"], headers["width"]], np.int64)
         if self._adjust:
-            turned = headers["orientation"] >= 5
-            sizes[:, turned] = sizes[::-1, turned]
+            transposed = headers["orientation"] >= 5
+            sizes[:, transposed] = sizes[::-1, transposed]
         for sample in np.flatnonzero(headers["height"] == 0).tolist():
             with suppress(PipelineError):
                 sizes[:, sample] = shown_size(encoded.arrays[sample], self._adjust)
         return sizes
 
     def _choose_each(
-        self, windows: DecodedWindows, heights: list[int], widths: list[int], given: Sequence[Any]
+        self, windows: DecodedWindows, heights: list[int], widths: list[int], inputs: Sequence[Any]
     ) -> npt.NDArray[np.int64]:
         regions = np.zeros((len(heights), 4), np.int64)
         failures: list[tuple[int, PipelineError]] = []
@@ -234,7 +234,7 @@ class MixedImageDecoder(GpuOperator):
             try:
                 if height:
                     regions[sample] = windows.choose(
-                        sample, height, width, [values.samples[sample] for values in given]
+                        sample, height, width, [values.samples[sample] for values in inputs]
                     )
             except PipelineError as error:
                 failures.append((sample, error))
@@ -242,7 +242,7 @@ class MixedImageDecoder(GpuOperator):
         return regions
 
     def _lend(self, decoded: DecodedBatch) -> TensorListGPU:
-        """Return the pictures as a batch; when its arrays and all views of them are gone, so is the decoded batch."""
+        """Return the images as a batch. The decoded batch is released after its arrays and all views of them."""
         assert self.setup.device_id is not None
         lease = Lease(partial(self._finished.append, decoded))
         return TensorListGPU.from_table(decoded.samples, lease, self.setup.device_id, "HWC")

@@ -1,4 +1,4 @@
-"""The arguments of all decoders of pictures, declared once."""
+"""The common arguments of image decoders."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ __all__ = ["DECODER_ARGUMENTS"]
 
 
 def _ignored(name: str, kind: Kind) -> Argument:
-    return Argument(name, kind, "Accepted for compatibility; memory manages itself.")
+    return Argument(name, kind, "Accepted for compatibility; memory is managed automatically.")
 
 
 DECODER_ARGUMENTS = (
     Argument(
         "output_type",
         Kind.IMAGE_TYPE,
-        "Colours of the output: RGB, BGR, GRAY, YCbCr (BT.601, 16 to 235) or ANY_DATA (those of the file). "
-        "The mixed device has RGB, BGR and GRAY.",
+        "Colour model of the output: RGB, BGR, GRAY, YCbCr (BT.601, 16 to 235) or ANY_DATA (that of the file). "
+        "device='mixed' supports RGB, BGR and GRAY.",
         RGB,
     ),
-    Argument("dtype", Kind.DTYPE, "Dtype of the output; values are scaled to its range, FLOAT to 0 to 1.", UINT8),
-    Argument("adjust_orientation", Kind.BOOL, "Turn the image as its EXIF orientation says.", True),
-    Argument("use_fast_idct", Kind.BOOL, "Decode JPEGs on the CPU with a faster, less exact inverse DCT.", False),
+    Argument("dtype", Kind.DTYPE, "Dtype of the output; values are scaled to its range, for FLOAT from 0 to 1.", UINT8),
+    Argument("adjust_orientation", Kind.BOOL, "Rotate and flip the image according to its EXIF orientation.", True),
+    Argument("use_fast_idct", Kind.BOOL, "Decode JPEGs on the CPU with a faster, less accurate inverse DCT.", False),
     Argument(
         "jpeg_fancy_upsampling",
         Kind.BOOL,
-        "Interpolate the chroma of JPEGs on the mixed device, as the CPU always does; slower, closer to the CPU.",
+        "Interpolate the chroma of JPEGs with device='mixed'; slower, but closer to the CPU, which always does this.",
         False,
     ),
     Argument(
         "hw_decoder_load",
         Kind.FLOAT,
-        "0 leaves the GPU's JPEG engine alone. With any other value it decodes all baseline JPEGs that need not be "
-        "turned, where there is one, and CUDA the rest.",
+        "0 disables the JPEG engine of the GPU. With other values, the engine, if there is one, decodes all baseline "
+        "JPEGs without EXIF rotation, and CUDA decodes the others.",
         0.65,
     ),
     _ignored("affine", Kind.BOOL),

@@ -1,4 +1,4 @@
-"""Which window of a picture a decoder decodes: a crop, a slice or a random one, all with the same face."""
+"""Windows of images for decoders: a crop, a slice or a random window, with a common interface."""
 
 from __future__ import annotations
 
@@ -20,22 +20,28 @@ _LAYOUT = "HWC"
 
 
 class DecodedWindows(Protocol):
-    """Windows of the pictures of one batch."""
+    """Windows of the images of one batch."""
 
     @property
     def size(self) -> tuple[int | None, int | None]:
-        """What is known of height and width of all windows beforehand."""
+        """The height and width of all windows, as far as they are known in advance."""
 
-    def choose(self, sample: int, height: int, width: int, given: Sequence[Array]) -> tuple[int, int, int, int]:
-        """Return the window of a picture of some size: first row and column, height, width.
+    def choose(self, sample: int, height: int, width: int, inputs: Sequence[Array]) -> tuple[int, int, int, int]:
+        """Return the window of an image: first row and column, height, width.
+
+        Args:
+            sample: position in the batch.
+            height: height of the image.
+            width: width of the image.
+            inputs: further inputs of the operator for this sample.
 
         Raises:
-            PipelineError: when it leaves the picture.
+            PipelineError: the window isn't inside the image.
         """
 
 
 class _Cropped:
-    """By the arguments of `crop`."""
+    """Windows from the arguments of `crop`."""
 
     def __init__(self, node: GraphNode, batch: Batch) -> None:
         self._windows = CropWindows(batch.arguments(node), batch.size, _LAYOUT)
@@ -45,12 +51,12 @@ class _Cropped:
         known = self._windows.extents((None, None, None)) or (None, None)
         return known[0], known[1]
 
-    def choose(self, sample: int, height: int, width: int, given: Sequence[Array]) -> tuple[int, int, int, int]:
+    def choose(self, sample: int, height: int, width: int, inputs: Sequence[Array]) -> tuple[int, int, int, int]:
         return _checked(*self._windows.locate(sample, (height, width, 1)), (height, width, 1))
 
 
 class _Sliced:
-    """By the arguments of `slice`, or inputs."""
+    """Windows from the arguments of `slice`, or from inputs."""
 
     size = (None, None)
 
@@ -61,8 +67,8 @@ class _Sliced:
         self._windows = SliceWindows(batch.arguments(node), batch.size, _LAYOUT, len(_LAYOUT), inputs == 2)
         self._normalized = node.argument("normalized_anchor"), node.argument("normalized_shape")
 
-    def choose(self, sample: int, height: int, width: int, given: Sequence[Array]) -> tuple[int, int, int, int]:
-        bounds = positional(given[0], given[1], self._normalized) if given else None
+    def choose(self, sample: int, height: int, width: int, inputs: Sequence[Array]) -> tuple[int, int, int, int]:
+        bounds = positional(inputs[0], inputs[1], self._normalized) if inputs else None
         return _checked(*self._windows.locate(sample, (height, width, 1), bounds), (height, width, 1))
 
 
@@ -74,7 +80,7 @@ _WINDOWS: dict[str, Callable[[GraphNode, Batch], DecodedWindows]] = {
 
 
 def windows_of(node: GraphNode, batch: Batch) -> DecodedWindows | None:
-    """Return the windows of a batch; None for a decoder of whole pictures."""
+    """Return the windows of a batch; None for decoders of full images."""
     kind = _WINDOWS.get(node.operator)
     return None if kind is None else kind(node, batch)
 

@@ -1,4 +1,4 @@
-"""A video that was fed, as the batches of sequences that a pipeline makes of it."""
+"""Batches of sequences of a video that was fed to a pipeline."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["VideoParts", "split_video"]
 
 
 class VideoParts(TensorListCPU):
-    """Sequences of a video, the samples of one batch, before they are decoded.
+    """A batch of sequences of a video, before they are decoded.
 
-    Each sample is its first frame and the one after its last.
+    Each sample has the indices of the first frame and of the frame after the last.
 
     Args:
         clip: the video.
-        bounds: of shape (N, 2).
+        bounds: these indices, of shape (N, 2).
     """
 
     __slots__ = ("clip",)
@@ -36,14 +36,14 @@ def split_video(
     """Return the batches of a video that is fed to `inputs.video`.
 
     Args:
-        batch: the one sample is the encoded video.
+        batch: batch with one sample, the encoded video.
         node: the operator.
-        max_batch_size: sequences of each batch but the last.
-        device_id: the pipeline's GPU.
+        max_batch_size: number of sequences of each batch except the last.
+        device_id: GPU of the pipeline.
 
     Raises:
-        InputError: there are several samples.
-        DecodeError: it is no video.
+        InputError: the batch has several samples, or isn't in host memory.
+        DecodeError: the sample isn't a video.
     """
     if len(batch) != 1 or not isinstance(batch, TensorListCPU):
         raise InputError(f"input {node.name!r}: expected a batch of one video in host memory")

@@ -1,4 +1,4 @@
-"""`inputs.video`: a long video that is fed once, and decoded a batch of sequences at a time."""
+"""`inputs.video`: a long video that is fed once and decoded in batches of sequences."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from pipeline.types import RGB
 
 __all__ = ["EXPERIMENTAL_VIDEO_INPUT", "VIDEO_INPUT"]
 
-_DOC = """Decodes a video that is fed by `Pipeline.feed_input`, a batch of sequences at a time, to FHWC.
+_DOC = """Decodes a video in batches of sequences, to FHWC. Feed the video with `Pipeline.feed_input`.
 
-What is fed is one encoded video, as a batch of one. Each run gives its next `batch_size` sequences, the last run the
-rest, and then the next video that was fed comes. So a long video never lies decoded in memory, as it does with
-`fn.decoders.video`."""
+Feed one encoded video, as a batch of one sample. Each run returns the next `batch_size` sequences, and the last run the
+remaining ones. Then the next fed video follows. Unlike with `fn.decoders.video`, a long video is never in memory as a
+whole."""
 
 VIDEO_INPUT, EXPERIMENTAL_VIDEO_INPUT = (
     register(
@@ -35,17 +35,22 @@ VIDEO_INPUT, EXPERIMENTAL_VIDEO_INPUT = (
             name=name,
             doc=doc,
             arguments=(
-                Argument("sequence_length", Kind.INT, "Frames of a sequence.", REQUIRED),
+                Argument("sequence_length", Kind.INT, "Number of frames of a sequence.", REQUIRED),
                 Argument(
                     "last_sequence_policy",
                     Kind.STRING,
-                    "The last sequence of a video is shorter with 'partial', and filled with black frames with 'pad'.",
+                    "Last sequence of a video: shorter with 'partial', filled up with black frames with 'pad'.",
                     "partial",
                     choices=("partial", "pad"),
                 ),
-                Argument("no_copy", Kind.BOOL, "Read the fed memory in place; it must not change until then.", False),
-                Argument("blocking", Kind.BOOL, "Wait for data that another thread feeds.", False),
-                Argument("affine", Kind.BOOL, "Accepted for compatibility; `set_affinity` of the pipeline decides."),
+                Argument(
+                    "no_copy",
+                    Kind.BOOL,
+                    "Read the fed memory in place; it must not change until then.",
+                    False,
+                ),
+                Argument("blocking", Kind.BOOL, "Wait until another thread feeds data.", False),
+                Argument("affine", Kind.BOOL, "Accepted for compatibility; see `set_affinity` of the pipeline."),
             ),
             devices=("cpu", "mixed"),
             fed=True,
@@ -53,7 +58,7 @@ VIDEO_INPUT, EXPERIMENTAL_VIDEO_INPUT = (
     )
     for name, doc in (
         ("inputs.video", _DOC),
-        ("experimental.inputs.video", _DOC + "\n\nThe name that NVIDIA DALI has for `fn.inputs.video`."),
+        ("experimental.inputs.video", _DOC + "\n\nNVIDIA DALI's name of `fn.inputs.video`."),
     )
 )
 
@@ -61,7 +66,7 @@ VIDEO_INPUT, EXPERIMENTAL_VIDEO_INPUT = (
 @implements(VIDEO_INPUT, "cpu", "mixed")
 @implements(EXPERIMENTAL_VIDEO_INPUT, "cpu", "mixed")
 class VideoInput(BatchOperator):
-    """Decodes in order, with one decoder: sequences of one video come one after the other."""
+    """Decodes sequences in order, with one decoder per video."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -70,23 +75,23 @@ class VideoInput(BatchOperator):
             raise ArgumentValueError(
                 f"argument 'sequence_length' must be 1 or more, not {node.argument('sequence_length')}"
             )
-        self._decoders = Decoders(2)  # of this video, and of the next one, which may begin before this one has ended
+        self._decoders = Decoders(2)  # for this video and the next, which may begin before this one ends
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         parts = batch.request.inputs[self.node.name]
         assert isinstance(parts, VideoParts)
         length: int = self.node.argument("sequence_length")
         padded = self.node.argument("last_sequence_policy") == "pad"
-        made = []
+        sequences = []
         for first, end in parts.dense.tolist():  # type: ignore[union-attr]
             frames = [*range(first, end)] + [FILL] * (length - (end - first) if padded else 0)
             target = target_for(parts.clip, RGB, self.setup.kernels)
-            made.append(read_frames(parts.clip, frames, target, self._decoders))
+            sequences.append(read_frames(parts.clip, frames, target, self._decoders))
         if self.node.device == "cpu":
-            return [TensorListCPU(made, "FHWC")]
-        batch.keep_alive.extend(made)  # memory of another stream: not to be used again before the batch has ended
-        return [TensorListGPU(made, "FHWC")]
+            return [TensorListCPU(sequences, "FHWC")]
+        batch.keep_alive.extend(sequences)  # memory of another stream, which must not be reused before the batch ends
+        return [TensorListGPU(sequences, "FHWC")]
 
     def close(self) -> None:
-        """Close the videos. The executor calls it, after the last batch."""
+        """Close the videos. The executor calls this after the last batch."""
         self._decoders.close()

@@ -1,4 +1,4 @@
-"""Reads files whose paths are data."""
+"""`io.file.read`: contents of files whose paths are data."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _SCHEME = "file://"
 FILE_READ = register(
     OperatorSchema(
         name="io.file.read",
-        doc="""Reads whole files, on the threads of the CPU stage.
+        doc="""Reads files on the threads of the CPU stage.
 
 A path is a 1-D array of its bytes: `np.frombuffer(os.fsencode(path), np.uint8)`. The output is the file's bytes.""",
-        inputs=(Input("filepaths", "Paths: 1-D uint8 or int8 arrays of UTF-8."),),
+        inputs=(Input("filepaths", "Paths, as 1-D uint8 or int8 arrays of their bytes."),),
         arguments=(
-            Argument("dont_use_mmap", Kind.BOOL, "Accepted for compatibility; files are always read.", False),
+            Argument("dont_use_mmap", Kind.BOOL, "Accepted for compatibility; files are never memory-mapped.", False),
             Argument("use_o_direct", Kind.BOOL, "Accepted for compatibility.", False),
         ),
     )
@@ -44,8 +44,8 @@ def _check_dtype(dtype: np.dtype[Any] | None) -> None:
         raise ArgumentTypeError(f"a path must be an array of uint8 or int8, not {dtype}")
 
 
-class FilesRead(BatchOperator):
-    """A few calls a batch, into memory that batches share."""
+class BatchFileRead(BatchOperator):
+    """Reads a batch with a few calls, into memory that batches reuse."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -57,15 +57,15 @@ class FilesRead(BatchOperator):
         files = BatchOfFiles(PathTable.of_samples(paths, _SCHEME.encode()), self._buffers)
         files.read_all(batch.pool)
         if files.failures:
-            raise OperatorError.of_samples(files.failures)
+            raise OperatorError.from_failures(files.failures)
         return [files.batch()]
 
 
 @implements(FILE_READ, "cpu")
 class FileRead(SampleOperator[None]):
-    """One read call a file, into memory of its size: beside what decodes it, which finds it in the core's cache."""
+    """Reads sample by sample, so that the next operator finds the bytes in the cache of its core."""
 
-    whole = FilesRead
+    batch_operator = BatchFileRead
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[None, Sequence[OutputSpec]]:
         _check_dtype(inputs[0].dtype)

@@ -1,4 +1,4 @@
-"""Arrays in the format of NumPy's .npy files, and the operator that decodes them."""
+"""`decoders.numpy`, and the parser of NumPy's .npy files."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ __all__ = ["LONGEST_HEADER", "NUMPY", "parse_header", "parse_npy"]
 
 LONGEST_HEADER = 1 << 16
 _READ_HEADER = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
-#: By version: bytes of the length of the header, which follow it.
+#: Size of the header's length field in bytes, by version. The field follows the version.
 _LENGTHS = {b"\1\0": 2, b"\2\0": 4}
 
 NUMPY = register(
     OperatorSchema(
         name="decoders.numpy",
-        doc="Decodes arrays in the format of .npy files. Nothing that such a file could run is run.",
-        inputs=(Input("encoded", "Contents of .npy files: 1-D uint8."),),
+        doc="Decodes arrays in the format of .npy files. It rejects Python objects, so no code in a file runs.",
+        inputs=(Input("encoded", "Contents of .npy files, 1-D uint8."),),
         arguments=(
-            Argument("dtype", Kind.DTYPE, "Dtype of the output, to which `cast` converts; the file's by default."),
+            Argument("dtype", Kind.DTYPE, "Dtype of the output, as by `fn.cast`; by default that of the file."),
         ),
     )
 )
 
 
 def parse_header(head: bytes | Array) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Return shape, whether in Fortran order, dtype and offset of the array in a .npy file.
+    """Return the shape, Fortran order flag, dtype and offset of the array in a .npy file.
 
     Args:
-        head: the first bytes of the file, as such or as 1-D uint8: `LONGEST_HEADER` of them are enough.
+        head: first bytes of the file, as bytes or 1-D uint8; `LONGEST_HEADER` bytes are enough.
 
     Raises:
-        DecodeError: no such file, or one of objects, text or complex numbers.
+        DecodeError: the data isn't a .npy file, or contains objects, text or complex numbers.
     """
     begin = bytes(head[:12])
-    text = 8 + _LENGTHS.get(begin[6:8], 0)  # where the header's text begins, behind its length
+    text = 8 + _LENGTHS.get(begin[6:8], 0)  # offset of the header's text, after its length
     end = text + int.from_bytes(begin[8:text], "little")
     return _read_header(bytes(head[: min(end, LONGEST_HEADER)]))
 
 
 @lru_cache(maxsize=256)
 def _read_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
-    """Do as `parse_header`, with no more bytes than the header has: the arrays of a data set often have the same."""
+    """Parse a header without the data after it. The cache helps because arrays of a data set often share a header."""
     file = io.BytesIO(head)
     try:
         version = np.lib.format.read_magic(file)
@@ -72,13 +72,13 @@ def _read_header(head: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any], int
 
 
 def parse_npy(content: Array) -> Array:
-    """Return the array in the contents of a .npy file: a view of them where its byte order is ours.
+    """Return the array in a .npy file, as a view if it has the native byte order.
 
     Args:
-        content: 1-D uint8.
+        content: content of the file, 1-D uint8.
 
     Raises:
-        DecodeError: no such file, one that is cut short, or one of objects, text or complex numbers.
+        DecodeError: the data isn't a .npy file, is truncated, or contains objects, text or complex numbers.
 
     Example:
         >>> file = io.BytesIO()
@@ -100,7 +100,7 @@ def parse_npy(content: Array) -> Array:
 
 @implements(NUMPY, "cpu")
 class NumpyDecoder(SampleOperator[np.dtype[Any] | None]):
-    """Hands on what lies in the file; the state is the dtype that was asked for."""
+    """Returns the array in the file. The state is the requested dtype."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[np.dtype[Any] | None, Sequence[OutputSpec]]:
         wanted = self.node.argument("dtype")

@@ -1,4 +1,4 @@
-"""Shapes of pictures, read from their headers."""
+"""`peek_image_shape`: shapes of images, read from their headers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,17 @@ __all__ = ["PEEK_IMAGE_SHAPE"]
 PEEK_IMAGE_SHAPE = register(
     OperatorSchema(
         name="peek_image_shape",
-        doc="Reads from the headers of encoded images which shapes (height, width, channels) they will decode to.",
-        inputs=(Input("encoded", "Encoded images: bytes of JPEG, PNG, WebP, TIFF and other files."),),
+        doc="Reads the shapes (height, width, channels) of encoded images from their headers, without decoding.",
+        inputs=(Input("encoded", "Encoded images: the bytes of JPEG, PNG, WebP, TIFF and other files."),),
         arguments=(
-            Argument("dtype", Kind.DTYPE, "Dtype of the shapes: a wide integer or float.", INT64),
-            Argument("image_type", Kind.IMAGE_TYPE, "Colours that will be decoded to, which tell the channels.", RGB),
-            Argument("adjust_orientation", Kind.BOOL, "Count height and width after the EXIF orientation.", True),
+            Argument("dtype", Kind.DTYPE, "Dtype of the shapes: an integer of 32 or 64 bits, FLOAT or FLOAT64.", INT64),
+            Argument(
+                "image_type",
+                Kind.IMAGE_TYPE,
+                "Colour model of the decoded image, for the channels.",
+                RGB,
+            ),
+            Argument("adjust_orientation", Kind.BOOL, "Return height and width after the EXIF rotation.", True),
         ),
     )
 )
@@ -44,7 +49,7 @@ class _State:
 
 @implements(PEEK_IMAGE_SHAPE, "cpu")
 class PeekImageShape(SampleOperator[_State]):
-    """Some microseconds for a JPEG."""
+    """Reads headers. A JPEG takes a few microseconds."""
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[_State, Sequence[OutputSpec]]:
         dtype = check_dtype(self.node.argument("dtype"), INTEGER_LIKE)

@@ -1,4 +1,4 @@
-"""Decoders of videos: the frames that are asked for, of encoded bytes."""
+"""`decoders.video`: chosen frames of encoded videos."""
 
 from __future__ import annotations
 
@@ -31,29 +31,30 @@ __all__ = ["EXPERIMENTAL_VIDEO", "VIDEO", "VideoSelections"]
 
 _DOC = """Decodes frames of videos to FHWC, RGB.
 
-The input holds the bytes of MP4, Matroska, WebM, AVI and other files. By default all frames are decoded; `frames`
-names single ones; `start_frame`, `end_frame` or `sequence_length`, and `stride` a range. Frames are counted in the
-order in which they are shown, from 0, and are exactly the ones that were asked for, wherever decoding has to begin.
-device='mixed' reads the container on the CPU and decodes with NVDEC on the GPU, or on the CPU what NVDEC doesn't."""
+The input is the bytes of MP4, Matroska, WebM, AVI and other files. By default all frames are decoded. `frames` selects
+single frames; `start_frame`, `end_frame` or `sequence_length`, and `stride` select a range. Frames are numbered in
+display order, from 0. The output has exactly the selected frames, independent of the keyframes of the video.
+With device='mixed', the CPU reads the container and NVDEC decodes on the GPU; the CPU decodes what NVDEC doesn't
+support."""
 
 _ARGUMENTS = (
-    Argument("frames", Kind.INTS, "Numbers of frames, in any order, also several times.", None, per_sample=True),
-    Argument("start_frame", Kind.INT, "The first frame of a range, 0 by default.", None, per_sample=True),
-    Argument("end_frame", Kind.INT, "The frame after the last of a range.", None, per_sample=True),
-    Argument("sequence_length", Kind.INT, "Frames of a range, instead of its end.", None, per_sample=True),
-    Argument("stride", Kind.INT, "Distance of a range's neighbours, 1 by default.", None, per_sample=True),
+    Argument("frames", Kind.INTS, "Numbers of frames, in any order, with repetitions.", None, per_sample=True),
+    Argument("start_frame", Kind.INT, "First frame of a range; by default 0.", None, per_sample=True),
+    Argument("end_frame", Kind.INT, "Frame after the last frame of a range.", None, per_sample=True),
+    Argument("sequence_length", Kind.INT, "Length of a range, instead of `end_frame`.", None, per_sample=True),
+    Argument("stride", Kind.INT, "Distance between frames of a range; by default 1.", None, per_sample=True),
     Argument(
         "pad_mode",
         Kind.STRING,
-        "What stands for frames behind the end: 'constant' for `fill_value`, 'edge' or 'repeat' for the last frame, "
-        "'reflect_1001' or 'symmetric' and 'reflect_101' or 'reflect' for the frames backwards, with the last one "
-        "repeated or not. With 'none' a range becomes shorter, and `frames` that there are not are an error.",
+        "Replacement of frames after the end: 'constant' for `fill_value`, 'edge' or 'repeat' for the last frame, "
+        "'reflect_1001' or 'symmetric' for the frames backwards with the last one repeated, 'reflect_101' or 'reflect' "
+        "for the frames backwards without repetition. With 'none', ranges are cut, and missing `frames` are an error.",
         "constant",
         choices=PAD_MODES,
     ),
-    Argument("fill_value", Kind.INTS, "The colour of 'constant', a value for each channel or one for all.", (0,)),
-    Argument("build_index", Kind.BOOL, "Accepted for compatibility; there is always an index.", True),
-    Argument("affine", Kind.BOOL, "Accepted for compatibility; `set_affinity` of the pipeline decides.", True),
+    Argument("fill_value", Kind.INTS, "Colour for 'constant': one value per channel, or one for all.", (0,)),
+    Argument("build_index", Kind.BOOL, "Accepted for compatibility; the index is always built.", True),
+    Argument("affine", Kind.BOOL, "Accepted for compatibility; see `set_affinity` of the pipeline.", True),
 )
 
 VIDEO, EXPERIMENTAL_VIDEO = (
@@ -61,36 +62,41 @@ VIDEO, EXPERIMENTAL_VIDEO = (
         OperatorSchema(
             name=name,
             doc=doc,
-            inputs=(Input("encoded", "Encoded videos, the bytes of a file a sample."),),
+            inputs=(Input("encoded", "Encoded videos: the bytes of one file per sample."),),
             arguments=_ARGUMENTS,
             devices=("cpu", "mixed"),
         )
     )
     for name, doc in (
         ("decoders.video", _DOC),
-        ("experimental.decoders.video", _DOC + "\n\nAn older name of `fn.decoders.video`."),
+        ("experimental.decoders.video", _DOC + "\n\nDeprecated name of `fn.decoders.video`."),
     )
 )
 
 
 @dataclass(frozen=True)
 class VideoSelections:
-    """Which frames each sample of a batch has."""
+    """The selected frames of each sample of a batch.
+
+    Attributes:
+        selections: selection of each sample.
+        pad_mode: replacement of frames after the end of a video.
+    """
 
     selections: Sequence[FrameSelection]
     pad_mode: str
 
     @classmethod
-    def of(cls, node: GraphNode, batch: Batch) -> VideoSelections:
-        """Return those of an operator for a batch.
+    def from_arguments(cls, node: GraphNode, batch: Batch) -> VideoSelections:
+        """Return the selections from the arguments of an operator for a batch.
 
         Raises:
-            ArgumentValueError: arguments that can't be used.
+            ArgumentValueError: an argument is invalid.
         """
-        given = batch.arguments(node)
-        frames = given.rows("frames", np.int64)
+        arguments = batch.arguments(node)
+        frames = arguments.rows("frames", np.int64)
         names = ("start_frame", "end_frame", "sequence_length", "stride")
-        columns = [given.scalars(name, np.int64) for name in names]
+        columns = [arguments.scalars(name, np.int64) for name in names]
         selections = [
             FrameSelection(
                 None if frames is None else frames[sample].tolist(),
@@ -101,19 +107,19 @@ class VideoSelections:
         return cls(selections, node.argument("pad_mode"))
 
     def frames(self, sample: int, clip: Clip) -> list[int]:
-        """Return the numbers of a sample's frames, and `FILL`."""
+        """Return the frame numbers of a sample; `FILL` for fill frames."""
         selection, count = self.selections[sample], len(clip.index)
-        wanted: list[int] = pad_frames(
+        numbers: list[int] = pad_frames(
             selection.of(count), count, self.pad_mode, shorten=selection.frames is None
         ).tolist()
-        return wanted
+        return numbers
 
 
 def check_fill(node: GraphNode) -> Sequence[int]:
     """Return the argument `fill_value`.
 
     Raises:
-        ArgumentValueError: it is no colour.
+        ArgumentValueError: a value isn't from 0 to 255.
     """
     fill: Sequence[int] = node.argument("fill_value")
     if not fill or not all(0 <= value <= 255 for value in fill):
@@ -124,7 +130,7 @@ def check_fill(node: GraphNode) -> Sequence[int]:
 @implements(VIDEO, "cpu")
 @implements(EXPERIMENTAL_VIDEO, "cpu")
 class VideoDecoder(SampleOperator[VideoSelections]):
-    """Decodes a video a call, on one thread."""
+    """Decodes one video per call, on one thread."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -133,24 +139,24 @@ class VideoDecoder(SampleOperator[VideoSelections]):
         self._decoders = Decoders(0, setup.num_threads)
 
     def start(self, batch: Batch, inputs: Sequence[OutputSpec]) -> tuple[VideoSelections, Sequence[OutputSpec]]:
-        made = describe("FHWC", (None, None, None, 3), np.dtype(np.uint8))
-        return VideoSelections.of(self.node, batch), [made]
+        spec = describe("FHWC", (None, None, None, 3), np.dtype(np.uint8))
+        return VideoSelections.from_arguments(self.node, batch), [spec]
 
     def run(self, state: VideoSelections, sample: int, inputs: Sequence[Array], out: Array | None) -> Array:
         clip = Clip(flat_bytes(inputs[0]))
         target = target_for(clip, RGB, None)
-        made: Array = read_frames(clip, state.frames(sample, clip), target, self._decoders, self._fill)
-        return made
+        frames: Array = read_frames(clip, state.frames(sample, clip), target, self._decoders, self._fill)
+        return frames
 
     def close(self) -> None:
-        """Let go of what decodes. The executor calls it, after the last batch."""
+        """Close the decoders. The executor calls this after the last batch."""
         self._decoders.close()
 
 
 @implements(VIDEO, "mixed")
 @implements(EXPERIMENTAL_VIDEO, "mixed")
 class MixedVideoDecoder(GpuOperator):
-    """Decodes the videos of a batch side by side, with NVDEC; their frames stay on the GPU."""
+    """Decodes the videos of a batch in parallel, with NVDEC. The frames stay on the GPU."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -159,19 +165,19 @@ class MixedVideoDecoder(GpuOperator):
         self._decoders = Decoders(0, setup.num_threads)
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        selections = VideoSelections.of(self.node, batch)
+        selections = VideoSelections.from_arguments(self.node, batch)
         encoded = inputs[0].samples
-        made: list[Any] = [None] * batch.size
+        result: list[Any] = [None] * batch.size
 
         def decode(sample: int) -> None:
             clip = Clip(flat_bytes(encoded[sample]), self.kernels.device_id)
             target = target_for(clip, RGB, self.kernels)
-            made[sample] = read_frames(clip, selections.frames(sample, clip), target, self._decoders, self._fill)
+            result[sample] = read_frames(clip, selections.frames(sample, clip), target, self._decoders, self._fill)
 
         fail([(sample, as_pipeline_error(error)) for sample, error in batch.pool.run(decode, batch.size)])
-        batch.keep_alive.extend(made)  # memory of the default stream: not to be used again before the batch has ended
-        return [TensorListGPU(made, "FHWC")]
+        batch.keep_alive.extend(result)  # memory of the default stream, which must not be reused before the batch ends
+        return [TensorListGPU(result, "FHWC")]
 
     def close(self) -> None:
-        """Let go of what decodes. The executor calls it, after the last batch."""
+        """Close the decoders. The executor calls this after the last batch."""
         self._decoders.close()

@@ -18,7 +18,7 @@ from pipeline._kernels import strided_copy
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline._operator_api.layouts import CROP_LAYOUTS, choose_layout
-from pipeline._operator_api.memoize import Remembered
+from pipeline._operator_api.memoize import ArgumentCache
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import dtype_arguments, output_dtype
 from pipeline._operator_api.output_specs import Extents, describe, known_extents
@@ -150,15 +150,15 @@ class _ArgumentCache:
 
     def __init__(self, node: GraphNode) -> None:
         #: Settings by layout of the input.
-        self.settings = Remembered(node, lambda _, layout: _Settings.from_node(node, layout), ())
+        self.settings = ArgumentCache(node, lambda _, layout: _Settings.from_node(node, layout), ())
         crop = [argument.name for argument in CROP_ARGUMENTS]
-        self.windows = Remembered(
+        self.windows = ArgumentCache(
             node, lambda batch, layout: CropWindows(batch.arguments(node), batch.size, layout), crop
         )
         names = [argument.name for argument in NORMALIZATION_ARGUMENTS]
-        self.tables = Remembered(node, lambda batch: gains_and_offsets(batch.arguments(node)), names)
+        self.tables = ArgumentCache(node, lambda batch: gains_and_offsets(batch.arguments(node)), names)
         #: `tables` as lists.
-        self.rows = Remembered(
+        self.rows = ArgumentCache(
             node, lambda batch: tuple(table.tolist() for table in gains_and_offsets(batch.arguments(node))), names
         )
 
@@ -198,11 +198,11 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         arguments = batch.arguments(self.node)
         known = known_extents(batch, self.node, inputs)
         layout = choose_layout(inputs[0].layout, None if known is None else len(known), CROP_LAYOUTS)
-        settings = self._cache.settings.of(batch, layout)
-        windows = self._cache.windows.of(batch, layout)
+        settings = self._cache.settings.get(batch, layout)
+        windows = self._cache.windows.get(batch, layout)
         mirror = arguments.scalars("mirror")
         assert mirror is not None
-        gains, offsets = self._cache.rows.of(batch)
+        gains, offsets = self._cache.rows.get(batch)
         state = _State(settings, windows, (mirror != 0).tolist(), gains, offsets)
         return state, [describe(settings.output_layout, settings.extents(windows, known), settings.dtype)]
 
@@ -215,11 +215,11 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         Raises:
             PipelineError: Arguments are invalid.
         """
-        settings = self._cache.settings.of(batch, "HWC")
+        settings = self._cache.settings.get(batch, "HWC")
         plain = (
             settings.splits_channels and settings.dtype == np.float32 and not settings.pad and len(settings.fill) == 1
         )
-        if not plain or not self._cache.windows.of(batch, "HWC").whole:
+        if not plain or not self._cache.windows.get(batch, "HWC").whole:
             return None
         arguments = batch.arguments(self.node)
         mirror = arguments.scalars("mirror")
@@ -228,7 +228,7 @@ class CropMirrorNormalizeCpu(SampleOperator[_State]):
         rows = (1 if constant else batch.size, channels)
         scale, bias = (
             np.broadcast_to(_table(values, channels, channels, constant), rows)
-            for values in self._cache.tables.of(batch)
+            for values in self._cache.tables.get(batch)
         )
         return Normalization(mirror != 0, scale.astype(np.float32), bias.astype(np.float32))
 
@@ -344,11 +344,11 @@ class CropMirrorNormalizeGpu(GpuOperator):
             OperatorError: Windows exceed their samples under the policy "error"; the error lists the samples.
         """
         arguments = batch.arguments(self.node)
-        settings = self._cache.settings.of(batch, choose_layout(layout, shapes.shape[1], CROP_LAYOUTS))
-        starts, extents = self._windows(settings, self._cache.windows.of(batch, settings.layout), shapes)
+        settings = self._cache.settings.get(batch, choose_layout(layout, shapes.shape[1], CROP_LAYOUTS))
+        starts, extents = self._windows(settings, self._cache.windows.get(batch, settings.layout), shapes)
         mirror = arguments.scalars("mirror")
         assert mirror is not None
-        gains, offsets = self._cache.tables.of(batch)
+        gains, offsets = self._cache.tables.get(batch)
         channels = int(shapes[:, settings.channel_axis].max())
         padded = padded_channels(channels, settings.pad)
         constant = not (arguments.per_sample("mean") or arguments.per_sample("std"))

@@ -17,7 +17,7 @@ from pipeline._operator_api.arguments import Arguments
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, samples_of
 from pipeline._operator_api.layouts import RESIZE_LAYOUTS, choose_layout
-from pipeline._operator_api.memoize import Remembered
+from pipeline._operator_api.memoize import ArgumentCache
 from pipeline._operator_api.operator import OutputSpec, SampleOperator, Setup
 from pipeline._operator_api.output_dtype import output_dtype
 from pipeline._operator_api.output_specs import Extents, describe, known_extents
@@ -100,15 +100,15 @@ class _Axes:
         return [*shape[: self.first], *size, *shape[self.end :]]
 
 
-def _geometries(node: GraphNode, kind: type[Geometry]) -> Remembered[Geometry]:
+def _geometries(node: GraphNode, kind: type[Geometry]) -> ArgumentCache[Geometry]:
     """Return a cache of the geometries of batches, by spatial axes."""
-    return Remembered(node, lambda batch, axes: kind.from_batch(node, batch, axes), drawn=kind.drawn)
+    return ArgumentCache(node, lambda batch, axes: kind.from_batch(node, batch, axes), drawn=kind.drawn)
 
 
-def _filters(node: GraphNode) -> Remembered[tuple[list[int], list[int]]]:
+def _filters(node: GraphNode) -> ArgumentCache[tuple[list[int], list[int]]]:
     """Return a cache of the filters of each sample, for axes that shrink and axes that grow."""
     names = ("interp_type", "min_filter", "mag_filter")
-    return Remembered(node, lambda batch: _read_filters(batch.arguments(node), names), names)
+    return ArgumentCache(node, lambda batch: _read_filters(batch.arguments(node), names), names)
 
 
 def _read_filters(arguments: Arguments, names: Sequence[str]) -> tuple[list[int], list[int]]:
@@ -164,8 +164,8 @@ class ResizeCpu(SampleOperator[_State]):
         dtype = output_dtype(self.node)
         if data.dtype is not None:
             dtype = _check_dtype(dtype, data.dtype)
-        geometry = self._geometries.of(batch, axes.letters)
-        lower, upper = self._filters.of(batch)
+        geometry = self._geometries.get(batch, axes.letters)
+        lower, upper = self._filters.get(batch)
         attributes = self.node.argument("save_attrs")
         state = _State(axes, geometry, lower, upper, self.node.argument("antialias"), dtype, attributes)
         specs: list[OutputSpec] = [describe(layout, _known_size(known, len(layout), axes, geometry), dtype)]
@@ -182,8 +182,8 @@ class ResizeCpu(SampleOperator[_State]):
         Raises:
             PipelineError: Arguments are invalid.
         """
-        lower, upper = self._filters.of(batch)
-        geometry = self._geometries.of(batch, "HW")
+        lower, upper = self._filters.get(batch)
+        geometry = self._geometries.get(batch, "HW")
         linear = {*lower, *upper} <= {int(INTERP_LINEAR), int(INTERP_TRIANGULAR)}
         plain = linear and output_dtype(self.node) in (None, np.uint8) and not self.node.argument("save_attrs")
         return geometry.solve_all(extents) if plain and geometry.fixed_size is not None else None
@@ -279,8 +279,8 @@ class ResizeGpu(GpuOperator):
         Raises:
             OperatorError: Samples can't be resized; the error lists them.
         """
-        solved = self._geometries.of(batch, axes).solve_all(extents)
-        lower, upper = self._filters.of(batch)
+        solved = self._geometries.get(batch, axes).solve_all(extents)
+        lower, upper = self._filters.get(batch)
         return solved, Filters(np.array(lower), np.array(upper), self.node.argument("antialias"))
 
     def dtype_of(self, source: np.dtype[Any]) -> np.dtype[Any]:

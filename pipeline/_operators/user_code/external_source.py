@@ -1,4 +1,4 @@
-"""The inputs of a graph: data that the user feeds, or that a source of the user's gives."""
+"""`external_source`: inputs of a graph, fed by the user or read from a source."""
 
 from __future__ import annotations
 
@@ -39,49 +39,50 @@ def external_source(
     prefetch_queue_depth: int | None = None,
     **arguments: Any,
 ) -> DataNode | list[DataNode]:
-    """Bring data from outside into the graph.
+    """Return external data as an input of the graph.
 
-    Without a source, feed it by `Pipeline.feed_input`, as a keyword of `Pipeline.run`, or through a server's proxy.
-    With one, the pipeline asks the source for each batch, in the thread that runs the pipeline; it ends when the
-    source raises `StopIteration`, and `Pipeline.reset` begins the next epoch.
+    Without a source, feed the data with `Pipeline.feed_input`, as a keyword of `Pipeline.run`, or through the proxy of
+    a server. With a source, the pipeline requests each batch from it, in the thread that runs the pipeline. The epoch
+    ends when the source raises `StopIteration`, and `Pipeline.reset` begins the next epoch.
 
     Args:
-        source: a callable, an iterable, a generator function or an iterator class. What it gives, or each part of
-            it, is a batch (an array with the batch dimension in front, or a list of samples) or a sample: NumPy,
-            torch or CuPy arrays, anything with ``__array__`` or DLPack, tensors of this package. A callable takes
-            nothing, or one argument that tells what is wanted: a `types.SampleInfo` for a sample; for a batch the
-            number of the iteration, or a `types.BatchInfo`.
-        num_outputs: the source gives a tuple of so many values; a list of as many nodes is returned.
-        cycle: what happens at the end of an iterable source: "no" or False, the data has ended for good; "quiet" or
-            True, it begins again at once; "raise", the epoch ends, and it begins again with the next one.
-        name: of the input, to feed it by.
+        source: callable, iterable, generator function or iterator class. It returns batches (an array whose first
+            dimension is the batch, or a list of samples) or samples: NumPy, torch or CuPy arrays, objects with
+            ``__array__`` or DLPack, or tensors of this package. A callable takes no argument, or one that describes
+            the request: a `types.SampleInfo` for a sample; the number of the iteration or a `types.BatchInfo` for a
+            batch.
+        num_outputs: number of values in the tuples that the source returns. With it, the result is a list of nodes.
+        cycle: behaviour at the end of an iterable source. With "no" or False, there is no more data; with "quiet" or
+            True, the source restarts immediately; with "raise", the epoch ends and the source restarts for the next
+            one.
+        name: name of the input, to feed data to it.
         device: "cpu" or "gpu".
-        layout: names of the dimensions of a sample, such as HWC; a list has one for each output.
-        dtype: the data must have this dtype; by default any. A list has one for each output.
-        ndim: samples must have this many dimensions; by default any. A list has one for each output.
-        cuda_stream: for data on a GPU, the stream that made it, where `Pipeline.feed_input` says nothing else.
-        use_copy_kernel: copy data on a GPU with a kernel instead of by ``cudaMemcpyAsync``.
-        batch: whether the source gives batches, or else samples. By default it gives batches, except a callable
-            with ``parallel=True``.
-        batch_info: whether a callable gets a `types.BatchInfo` for a batch, or else the number of the iteration.
-        repeat_last: when nothing new was fed, use the last batch again.
-        blocking: when nothing was fed, wait until another thread feeds it, rather than raise an error.
-        no_copy: read the fed memory in place; it must not change until the batch ran.
-        parallel: read the source in ``py_num_workers`` worker processes of the pipeline. Each sample of a callable
-            is made by any of them, so what it gives may only depend on its argument; an iterable is read by one of
-            them. Samples must be on the CPU. The order and the contents don't depend on the number of workers. A
-            worker that dies is an error that says which; it is not started again, because nobody knows what killed
-            it, or what a source that it was reading would give next. Build a new pipeline, from a checkpoint if need
-            be.
-        prefetch_queue_depth: batches that workers prepare ahead, by default 1. They may ask for some that lie
-            behind the end of the data; the source must raise `StopIteration` for those, too.
-        **arguments: those that all operators have.
+        layout: layout of the samples, such as HWC; a list has one for each output.
+        dtype: required dtype of the data; by default any. A list has one for each output.
+        ndim: required number of dimensions of the samples; by default any. A list has one for each output.
+        cuda_stream: stream that computes data on a GPU, unless `Pipeline.feed_input` gets another one.
+        use_copy_kernel: copy data on a GPU with a kernel instead of ``cudaMemcpyAsync``.
+        batch: whether the source returns batches instead of samples; True by default, except for a callable with
+            ``parallel=True``.
+        batch_info: whether a callable for batches gets a `types.BatchInfo` instead of the number of the iteration.
+        repeat_last: use the last batch again if no new data was fed.
+        blocking: wait for data that another thread feeds, instead of raising an error.
+        no_copy: read the fed memory in place; it must not change until the batch is complete.
+        parallel: read the source in ``py_num_workers`` worker processes of the pipeline. Any worker may call a callable
+            for any sample, so its result must depend on its argument only; one worker reads an iterable. Samples must
+            be on the CPU. The order and the contents don't depend on the number of workers. If a worker dies, the error
+            names it. The pipeline doesn't restart workers, because it can't know the reason, or the position in the
+            source. Build a new pipeline instead, from a checkpoint if necessary.
+        prefetch_queue_depth: number of batches that workers prepare in advance; 1 by default. Workers may request
+            batches after the end of the data; the source must raise `StopIteration` for those, too.
+        **arguments: arguments of all operators.
 
     Returns:
-        A node, or a list of nodes where `num_outputs` is given.
+        A node, or a list of nodes with `num_outputs`.
 
     Raises:
-        ArgumentTypeError, ArgumentValueError: for arguments that can't be used, or don't go together.
+        ArgumentTypeError: an argument has the wrong type.
+        ArgumentValueError: an argument has an invalid value, or can't be combined with another.
 
     Example:
         >>> import numpy as np
@@ -93,7 +94,7 @@ def external_source(
         >>> [pipe.run()[0].as_array().tolist() for _ in range(2)]
         [[0, 1], [4, 9]]
     """
-    given = {
+    common = {
         "name": name,
         "device": device,
         "cuda_stream": cuda_stream,
@@ -102,7 +103,7 @@ def external_source(
         "no_copy": no_copy,
         **arguments,
     }
-    declared = {"layout": layout, "dtype": dtype, "ndim": ndim}
+    per_output = {"layout": layout, "dtype": dtype, "ndim": ndim}
     try:
         if source is None:
             only_with_source = {"num_outputs": num_outputs, "cycle": cycle, "parallel": parallel or None}
@@ -110,13 +111,13 @@ def external_source(
                 if value is not None:
                     raise ArgumentValueError(f"argument {key!r} needs a source")
         elif repeat_last:
-            raise ArgumentValueError("argument 'repeat_last' is only for data that is fed, not for a source")
+            raise ArgumentValueError("argument 'repeat_last' is only for fed data, not for a source")
         elif parallel and no_copy is False:
             raise ArgumentValueError("argument 'no_copy' can't be False with parallel=True: data isn't copied then")
         elif num_outputs is not None and name is not None:
             raise GraphError("argument 'name' is for one output: leave it out with num_outputs")
         if source is None:
-            return _single({**given, **declared, "repeat_last": repeat_last})
+            return _single({**common, **per_output, "repeat_last": repeat_last})
         spec = describe_source(
             source,
             num_outputs=num_outputs,
@@ -127,14 +128,14 @@ def external_source(
             prefetch_queue_depth=prefetch_queue_depth,
         )
         if num_outputs is None:
-            return _single({**given, **declared, "source": SourceOutput(spec)})
-        columns = {key: _for_each(key, value, num_outputs) for key, value in declared.items()}
+            return _single({**common, **per_output, "source": SourceOutput(spec)})
+        columns = {key: _for_each(key, value, num_outputs) for key, value in per_output.items()}
     except GraphError as error:
         if str(error).startswith(EXTERNAL_SOURCE.display):
             raise
         raise type(error)(f"{EXTERNAL_SOURCE.display}: {error}\n  at {SourceLocation.of_caller()}") from None
     return [
-        _single({**given, **{key: column[n] for key, column in columns.items()}, "source": SourceOutput(spec, n)})
+        _single({**common, **{key: column[n] for key, column in columns.items()}, "source": SourceOutput(spec, n)})
         for n in range(num_outputs)
     ]
 
@@ -149,7 +150,7 @@ def _single(arguments: dict[str, Any]) -> DataNode:
 
 
 def _for_each(key: str, value: Any, count: int) -> list[Any]:
-    """Return one value for each output: the same for all, or those of a list, which may be too short."""
+    """Return one value per output: the same for all, or the values of a list, followed by None."""
     if not isinstance(value, list | tuple):
         return [value] * count
     if len(value) > count:
@@ -162,20 +163,20 @@ EXTERNAL_SOURCE = register(
         name="external_source",
         doc=external_source.__doc__ or "",
         arguments=(
-            Argument("layout", Kind.LAYOUT, "Names of the dimensions of a sample, such as HWC."),
-            Argument("dtype", Kind.DTYPE, "The data must have this dtype; by default any."),
-            Argument("ndim", Kind.INT, "Samples must have this many dimensions; by default any."),
+            Argument("layout", Kind.LAYOUT, "Layout of the samples, such as HWC."),
+            Argument("dtype", Kind.DTYPE, "Required dtype of the data; by default any."),
+            Argument("ndim", Kind.INT, "Required number of dimensions of the samples; by default any."),
             Argument(
                 "no_copy",
                 Kind.BOOL,
-                "Read the fed memory in place; it must not change until the batch ran.",
+                "Read the fed memory in place; it must not change until the batch is complete.",
                 False,
             ),
             Argument("blocking", Kind.BOOL, "Wait for data that another thread feeds.", False),
-            Argument("repeat_last", Kind.BOOL, "When nothing new was fed, use the last batch again.", False),
+            Argument("repeat_last", Kind.BOOL, "Use the last batch again if no new data was fed.", False),
             Argument("use_copy_kernel", Kind.BOOL, "Copy data on a GPU with a kernel.", False),
-            Argument("cuda_stream", Kind.OBJECT, "The stream that makes data on a GPU."),
-            Argument("source", Kind.OBJECT, "The source, and which of its outputs; None for data that is fed."),
+            Argument("cuda_stream", Kind.OBJECT, "Stream that computes data on a GPU."),
+            Argument("source", Kind.OBJECT, "The source and the index of its output; None for fed data."),
         ),
         devices=("cpu", "gpu"),
         fed=True,
@@ -186,7 +187,7 @@ EXTERNAL_SOURCE = register(
 
 @implements(EXTERNAL_SOURCE, "cpu", "gpu")
 class ExternalSource(BatchOperator):
-    """Hands on what came with the request."""
+    """Returns the data of the request."""
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         data = batch.request.inputs[self.node.name]
@@ -196,11 +197,11 @@ class ExternalSource(BatchOperator):
 
 
 def _order(batch: Batch, data: TensorListGPU) -> TensorListGPU:
-    """Let the batch's stream wait for data that another stream makes, and keep it until the batch is done."""
+    """Let the batch's stream wait for data that another stream computes; keep the data until the batch ends."""
     if data.ready is not None:
         batch.stream.wait_event(data.ready)
     batch.keep_alive.append(data)
     batch.lenders += [stream for stream in (data.stream, *data.lenders) if stream is not None]
     ordered = data.with_layout(data.layout())
-    ordered.ready = None  # the batch's stream has it behind it
+    ordered.ready = None  # later work on the batch's stream is ordered after the event
     return ordered

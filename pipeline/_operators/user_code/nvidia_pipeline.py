@@ -1,4 +1,4 @@
-"""A whole pipeline of NVIDIA DALI as one operator, for who has that package and wants our transport around it."""
+"""A pipeline of NVIDIA DALI as one operator, for users who combine that package with this transport."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ NVIDIA_PIPELINE = register(
         name="nvidia_pipeline",
         doc="""Runs a pipeline of NVIDIA DALI.
 
-Its inputs are fed and its outputs copied, a batch at a time. What it draws at random depends on the order of batches.
-After an error it is made anew, since DALI's pipelines can't go on after one.""",
-        inputs=(Input("data", "A batch for each of its external sources.", optional=True),),
+It feeds the inputs and copies the outputs batch by batch. Random numbers depend on the order of the batches. After an
+error the pipeline is built again, because DALI's pipelines can't continue.""",
+        inputs=(Input("data", "Batch for each external source of the pipeline.", optional=True),),
         arguments=(
-            Argument("serialized", Kind.OBJECT, "The pipeline as its `serialize` returned it.", REQUIRED),
-            Argument("input_names", Kind.STRINGS, "Names of its external sources, as the inputs come.", ()),
-            Argument("output_count", Kind.INT, "How many outputs it has.", REQUIRED),
+            Argument("serialized", Kind.OBJECT, "Result of the pipeline's `serialize`.", REQUIRED),
+            Argument("input_names", Kind.STRINGS, "Names of the external sources, in the order of the inputs.", ()),
+            Argument("output_count", Kind.INT, "Number of outputs.", REQUIRED),
         ),
         devices=("cpu", "mixed"),
         outputs=_output_count,
@@ -50,7 +50,7 @@ After an error it is made anew, since DALI's pipelines can't go on after one."""
 
 @implements(NVIDIA_PIPELINE, "cpu", "mixed")
 class NvidiaPipeline(BatchOperator):
-    """One batch at a time; it has its own threads, and its outputs lie where it put them, on the CPU or the GPU."""
+    """Runs one batch at a time. The pipeline has its own threads, and its outputs may be on the CPU or the GPU."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -70,7 +70,7 @@ class NvidiaPipeline(BatchOperator):
                 raise
             except BaseException as error:
                 self._pipeline = None
-                # DALI tells everything twice, from the second line on what to do about a pipeline that is lost.
+                # From the second line on, DALI's message repeats itself and explains what to do about lost pipelines.
                 raise PipelineError(f"NVIDIA DALI: {type(error).__name__}: {error}") from error
 
     def _make(self) -> Any:
@@ -78,11 +78,11 @@ class NvidiaPipeline(BatchOperator):
             dali = importlib.import_module("nvidia.dali")
         except ImportError as error:
             raise BuildError(f"a pipeline of NVIDIA DALI needs that package where the server runs: {error}") from error
-        # One batch in, one batch out: a deeper queue would wait for batches that may never come.
+        # One batch in, one batch out: a deeper queue would wait for batches that may never arrive.
         return dali.Pipeline.deserialize(self.node.argument("serialized"), prefetch_queue_depth=1)
 
     def _take(self, batch: Batch, index: int, output: Any) -> TensorList:
-        """Copy an output: DALI's next run overwrites it."""
+        """Copy an output, because DALI's next run overwrites it."""
         if len(output) != batch.size:
             raise PipelineError(f"output {index} has {len(output)} samples, but the batch has {batch.size}")
         if _is_on_gpu(output):
@@ -95,16 +95,16 @@ class NvidiaPipeline(BatchOperator):
         errors = batch.pool.run(partial(_copy_sample, target, samples), batch.size)
         if errors:
             raise errors[0][1]
-        made = TensorListCPU(target, output.layout())
-        made.owner = owner
-        return made
+        copy = TensorListCPU(target, output.layout())
+        copy.owner = owner
+        return copy
 
 
 def own_tensors(output: Any) -> TensorList:
-    """Copy a batch of NVIDIA DALI, on the CPU or the GPU, to memory of its own.
+    """Copy a batch of NVIDIA DALI to new memory on the same device.
 
     Args:
-        output: a `TensorListCPU` or `TensorListGPU` of that package.
+        output: `TensorListCPU` or `TensorListGPU` of that package.
     """
     layout, dense = output.layout(), output.is_dense_tensor()
     if not _is_on_gpu(output):
@@ -114,11 +114,11 @@ def own_tensors(output: Any) -> TensorList:
     import cupy
 
     if dense:
-        made = TensorListGPU(cupy.array(cupy.asarray(output.as_tensor())), layout)
+        copy = TensorListGPU(cupy.array(cupy.asarray(output.as_tensor())), layout)
     else:
-        made = TensorListGPU([cupy.array(cupy.asarray(output[sample])) for sample in range(len(output))], layout)
-    cupy.cuda.get_current_stream().synchronize()  # before DALI may write there again
-    return made
+        copy = TensorListGPU([cupy.array(cupy.asarray(output[sample])) for sample in range(len(output))], layout)
+    cupy.cuda.get_current_stream().synchronize()  # before DALI overwrites the source
+    return copy
 
 
 def _is_on_gpu(output: Any) -> bool:

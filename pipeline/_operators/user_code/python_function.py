@@ -1,4 +1,4 @@
-"""Functions of the user's, run on samples or batches: on arrays, on DLPack capsules, on tensors of torch."""
+"""`python_function` and variants: user functions on arrays, DLPack capsules or torch tensors."""
 
 from __future__ import annotations
 
@@ -28,19 +28,23 @@ def _outputs(arguments: Mapping[str, Any]) -> int:
 def _declare(name: str, doc: str, batches: bool, *arguments: Argument, hidden: bool = False) -> OperatorSchema:
     doc += """
 
-It gets a sample of each input, or with `batch_processing` a list of samples for each, and returns an output, or a tuple
-or list of outputs when `num_outputs` says so. It runs in one thread, in the order of batches and samples, and must not
-change what it is given. It is run though nothing may need its outputs."""
+The function receives a sample of each input, or with `batch_processing` a list of samples of each input. It returns an
+output, or a tuple or list of `num_outputs` outputs. It runs in one thread, in the order of batches and samples. It must
+not modify its arguments. It runs even if no output of the pipeline depends on it."""
     return register(
         OperatorSchema(
             name=name,
             doc=doc,
             inputs=(Input("data", "Samples of any shape.", optional=True),),
             arguments=(
-                Argument("function", Kind.OBJECT, "What is called.", REQUIRED),
-                Argument("num_outputs", Kind.INT, "How many outputs it returns; 0 for none.", 1),
-                Argument("batch_processing", Kind.BOOL, "Call it with whole batches.", batches),
-                Argument("output_layouts", Kind.STRINGS, "Layouts of the outputs, of the first ones at least."),
+                Argument("function", Kind.OBJECT, "The function.", REQUIRED),
+                Argument("num_outputs", Kind.INT, "Number of outputs that the function returns, or 0.", 1),
+                Argument("batch_processing", Kind.BOOL, "Call the function once per batch, with lists.", batches),
+                Argument(
+                    "output_layouts",
+                    Kind.STRINGS,
+                    "Layouts of the outputs, or of the first ones.",
+                ),
                 *arguments,
             ),
             devices=("cpu", "gpu"),
@@ -52,18 +56,18 @@ change what it is given. It is run though nothing may need its outputs."""
     )
 
 
-_SYNCHRONIZE = Argument(
-    "synchronize_stream", Kind.BOOL, "On the GPU, wait until the inputs are complete before the call.", True
+_SYNCHRONIZE = Argument("synchronize_stream", Kind.BOOL, "On the GPU, wait for the inputs before the call.", True)
+PYTHON_FUNCTION = _declare(
+    "python_function", "Runs a Python function on NumPy arrays, on the GPU on CuPy arrays.", False
 )
-PYTHON_FUNCTION = _declare("python_function", "Runs a function on NumPy arrays, on the GPU on CuPy arrays.", False)
 DL_TENSOR_PYTHON_FUNCTION = _declare(
-    "dl_tensor_python_function", "Runs a function on DLPack capsules.", True, _SYNCHRONIZE
+    "dl_tensor_python_function", "Runs a Python function on DLPack capsules.", True, _SYNCHRONIZE
 )
-TORCH_PYTHON_FUNCTION = _declare("torch_python_function", "Runs a function on tensors of torch.", True, hidden=True)
+TORCH_PYTHON_FUNCTION = _declare("torch_python_function", "Runs a Python function on torch tensors.", True, hidden=True)
 
 
 class _PythonFunction(BatchOperator):
-    """Calls the function sample by sample, or once."""
+    """Calls the function for each sample, or once per batch."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -79,30 +83,30 @@ class _PythonFunction(BatchOperator):
         self._layouts = [*layouts, *[""] * (self._count - len(layouts))]
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
-        columns = [[self.given(sample) for sample in _samples(value)] for value in inputs]
-        with self.around(batch):
+        columns = [[self.to_argument(sample) for sample in _samples(value)] for value in inputs]
+        with self.call_context(batch):
             if self.node.argument("batch_processing"):
                 outputs = self._call_once(columns, batch.size)
             else:
                 outputs = self._call_each(columns, batch.size)
-            made = [[self.taken(value) for value in column] for column in outputs]
+            arrays = [[self.to_array(value) for value in column] for column in outputs]
         kind = TensorListGPU if self.node.device == "gpu" else TensorListCPU
-        return [kind(column, layout) for column, layout in zip(made, self._layouts, strict=True)]
+        return [kind(column, layout) for column, layout in zip(arrays, self._layouts, strict=True)]
 
     @contextmanager
-    def around(self, batch: Batch) -> Iterator[None]:
-        """Surround the calls and what is done with the results."""
+    def call_context(self, batch: Batch) -> Iterator[None]:
+        """Return a context for the calls and the conversion of their results."""
         yield
 
-    def given(self, sample: Any) -> Any:
-        """Return a sample as the function gets it."""
+    def to_argument(self, sample: Any) -> Any:
+        """Return a sample as an argument of the function."""
         return sample
 
-    def taken(self, value: Any) -> Any:
-        """Return what the function returned as an array of NumPy or CuPy.
+    def to_array(self, value: Any) -> Any:
+        """Return a result of the function as a NumPy or CuPy array.
 
         Raises:
-            InputError: it is none.
+            InputError: the result isn't an array of numbers.
         """
         return _array(value, self.node.device)
 
@@ -130,7 +134,7 @@ class _PythonFunction(BatchOperator):
         several = isinstance(returned, tuple) or (isinstance(returned, list) and self._count > 1)
         values = tuple(returned) if several else (returned,)
         if self._count == 1:
-            values = values[:1]  # as DALI
+            values = values[:1]  # as in DALI
         if returned is None or len(values) != self._count:
             count = 0 if returned is None else len(values)
             raise InputError(f"the function returned {count} outputs, but num_outputs is {self._count}")
@@ -138,26 +142,26 @@ class _PythonFunction(BatchOperator):
 
 
 class _DlPackFunction(_PythonFunction):
-    """Hands capsules over."""
+    """Passes capsules to the function."""
 
     @contextmanager
-    def around(self, batch: Batch) -> Iterator[None]:
+    def call_context(self, batch: Batch) -> Iterator[None]:
         if batch.stream is not None and self.node.argument("synchronize_stream"):
             batch.stream.synchronize()
         yield
 
-    def given(self, sample: Any) -> Any:
-        writeable = getattr(getattr(sample, "flags", None), "writeable", True)  # a capsule can't say that it is not
+    def to_argument(self, sample: Any) -> Any:
+        writeable = getattr(getattr(sample, "flags", None), "writeable", True)  # a capsule can't be marked as read-only
         return (sample if writeable else np.array(sample)).__dlpack__()
 
-    def taken(self, value: Any) -> Any:
+    def to_array(self, value: Any) -> Any:
         if type(value).__name__ != "PyCapsule":
-            return super().taken(value)
-        return super().taken(_Capsule(value, self.node.device, self.setup.device_id or 0))
+            return super().to_array(value)
+        return super().to_array(_Capsule(value, self.node.device, self.setup.device_id or 0))
 
 
 class _Capsule:
-    """A DLPack capsule as an object that has the protocol's methods."""
+    """A DLPack capsule as an object with the methods of the protocol."""
 
     def __init__(self, capsule: Any, device: str, device_id: int) -> None:
         self._capsule = capsule
@@ -171,10 +175,10 @@ class _Capsule:
 
 
 class _TorchFunction(_PythonFunction):
-    """Hands tensors over that share the samples' memory."""
+    """Passes tensors that share the memory of the samples to the function."""
 
     @contextmanager
-    def around(self, batch: Batch) -> Iterator[None]:
+    def call_context(self, batch: Batch) -> Iterator[None]:
         import torch
 
         if self.node.device == "cpu":
@@ -184,7 +188,7 @@ class _TorchFunction(_PythonFunction):
         with torch.cuda.stream(stream):
             yield
 
-    def given(self, sample: Any) -> Any:
+    def to_argument(self, sample: Any) -> Any:
         import torch
         import torch.utils.dlpack
 
@@ -192,9 +196,9 @@ class _TorchFunction(_PythonFunction):
             return torch.from_numpy(sample if sample.flags.writeable else np.array(sample))
         return torch.utils.dlpack.from_dlpack(sample)
 
-    def taken(self, value: Any) -> Any:
-        is_tensor = hasattr(value, "detach") and hasattr(value, "device")  # files can be detached, too
-        return super().taken(value.detach() if is_tensor else value)
+    def to_array(self, value: Any) -> Any:
+        is_tensor = hasattr(value, "detach") and hasattr(value, "device")  # file objects have detach(), too
+        return super().to_array(value.detach() if is_tensor else value)
 
 
 def _samples(value: Any) -> list[Any]:
@@ -207,26 +211,26 @@ def _array(value: Any, device: str) -> Any:
     if device == "gpu":
         import cupy
 
-        made = cupy.asarray(cupy.from_dlpack(value) if hasattr(value, "__dlpack__") else value, order="C")
+        array = cupy.asarray(cupy.from_dlpack(value) if hasattr(value, "__dlpack__") else value, order="C")
     elif hasattr(value, "__dlpack__") and not hasattr(value, "__array__"):
-        made = np.asarray(np.from_dlpack(value), order="C")
+        array = np.asarray(np.from_dlpack(value), order="C")
     else:
-        made = np.asarray(value, order="C")
-    if made.dtype.kind not in "biuf":
+        array = np.asarray(value, order="C")
+    if array.dtype.kind not in "biuf":
         raise InputError(f"the function returned {type(value).__name__}, which isn't an array of numbers")
-    return made
+    return array
 
 
 @implements(PYTHON_FUNCTION, "cpu", "gpu")
 class PythonFunction(_PythonFunction):
-    """On arrays; on the GPU within the batch's stream."""
+    """Runs a function on arrays; on the GPU, in the stream of the batch."""
 
 
 @implements(DL_TENSOR_PYTHON_FUNCTION, "cpu", "gpu")
 class DLTensorPythonFunction(_DlPackFunction):
-    """On capsules."""
+    """Runs a function on capsules."""
 
 
 @implements(TORCH_PYTHON_FUNCTION, "cpu", "gpu")
 class TorchPythonFunction(_TorchFunction):
-    """On tensors; on the GPU torch's current stream is the batch's."""
+    """Runs a function on tensors; on the GPU, torch's current stream is that of the batch."""

@@ -20,22 +20,22 @@ Array = npt.NDArray[Any]
 
 
 class _Unchanged:
-    """Stands for an argument that is kept as it was."""
+    """Marks arguments that keep their value."""
 
 
 class Augmentation:
-    """An operation on a batch with a parameter, which follows from a magnitude. `augmentation` makes them.
+    """An operation on a batch, with a parameter derived from a magnitude. The decorator `augmentation` creates it.
 
     Args:
-        op: called with the batch and the parameter.
+        op: function of the batch and the parameter.
         mag_range: lowest and highest magnitude, or an array with the magnitude of each bin.
         randomly_negate: whether magnitudes are negated for about half of the samples.
-        mag_to_param: turns a magnitude into a parameter.
-        param_device: where the parameter is: "cpu", "gpu", or "auto" for where the batch is.
-        name: of the operation; that of `op` by default.
+        mag_to_param: function that converts a magnitude to a parameter.
+        param_device: device of the parameter: "cpu", "gpu", or "auto" for the device of the batch.
+        name: name of the operation; by default that of `op`.
 
     Raises:
-        ArgumentTypeError: `op` does not take a batch and a parameter.
+        ArgumentTypeError: `op` doesn't accept a batch and a parameter.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class Augmentation:
 
     @property
     def op(self) -> Callable[..., Any]:
-        """The operation: called with a batch, a parameter and further arguments that it has."""
+        """The function of a batch, a parameter and further arguments."""
         return self._op
 
     @property
     def mag_range(self) -> tuple[float, float] | Array | None:
         """Lowest and highest magnitude, or the magnitudes of all bins; None for an operation without a magnitude."""
-        made: tuple[float, float] | Array | None = self._given["mag_range"]
-        return made
+        mag_range: tuple[float, float] | Array | None = self._given["mag_range"]
+        return mag_range
 
     @property
     def randomly_negate(self) -> bool:
@@ -80,17 +80,17 @@ class Augmentation:
 
     @property
     def mag_to_param(self) -> Callable[[float], npt.ArrayLike]:
-        """What turns a magnitude into a parameter."""
+        """The function that converts a magnitude to a parameter."""
         return self._given["mag_to_param"] or np.asarray
 
     @property
     def param_device(self) -> str:
-        """Where the parameter is: "cpu", "gpu" or "auto"."""
+        """Device of the parameter: "cpu", "gpu" or "auto"."""
         return str(self._given["param_device"] or "cpu")
 
     @property
     def name(self) -> str:
-        """How policies call the operation."""
+        """Name of the operation in policies."""
         return str(self._given["name"] or getattr(self._op, "__name__", type(self._op).__name__))
 
     def augmentation(
@@ -102,7 +102,7 @@ class Augmentation:
         name: Any = _Unchanged,
         augmentation_cls: type[Augmentation] | None = None,
     ) -> Augmentation:
-        """Return the same operation with other arguments; those that aren't given are kept."""
+        """Return the same operation with other arguments; omitted arguments keep their values."""
         changes = {
             "mag_range": mag_range,
             "randomly_negate": randomly_negate,
@@ -110,8 +110,8 @@ class Augmentation:
             "param_device": param_device,
             "name": name,
         }
-        kept = {key: value for key, value in changes.items() if value is not _Unchanged}
-        return (augmentation_cls or type(self))(self._op, **{**self._given, **kept})
+        changed = {key: value for key, value in changes.items() if value is not _Unchanged}
+        return (augmentation_cls or type(self))(self._op, **{**self._given, **changed})
 
     def __call__(
         self,
@@ -124,10 +124,10 @@ class Augmentation:
         """Apply the operation.
 
         Args:
-            data: a batch.
-            magnitude_bin: which magnitude: a number, one for each sample, or what `signed_bin` returns.
-            num_magnitude_bins: how many there are.
-            **kwargs: further arguments of the operation; those that it hasn't are left out.
+            data: batch of samples.
+            magnitude_bin: index of the magnitude: a number, a batch of numbers, or a result of `signed_bin`.
+            num_magnitude_bins: number of magnitudes in the range.
+            **kwargs: further arguments of the operation; arguments that it doesn't have are ignored.
 
         Raises:
             ArgumentValueError: a bin is needed, or a further argument, or the bin is none of the bins.
@@ -149,24 +149,24 @@ class Augmentation:
         """Return the magnitude of each bin; None for an operation without one.
 
         Raises:
-            ArgumentValueError: a range that is none, or magnitudes for another number of bins.
+            ArgumentValueError: the range is invalid, or the number of magnitudes differs from the number of bins.
         """
-        given = self.mag_range
-        if given is None:
+        mag_range = self.mag_range
+        if mag_range is None:
             return None
-        if isinstance(given, np.ndarray):
-            if len(given) != num_magnitude_bins:
+        if isinstance(mag_range, np.ndarray):
+            if len(mag_range) != num_magnitude_bins:
                 raise ArgumentValueError(
-                    f"the augmentation {self.name!r} has {len(given)} magnitudes, but it is called with "
+                    f"the augmentation {self.name!r} has {len(mag_range)} magnitudes, but it is called with "
                     f"num_magnitude_bins={num_magnitude_bins}"
                 )
-            return given
-        if len(given) != 2:
+            return mag_range
+        if len(mag_range) != 2:
             raise ArgumentValueError(
                 f"`mag_range` of the augmentation {self.name!r} must be (low, high) or an array of magnitudes, "
-                f"not {given!r}"
+                f"not {mag_range!r}"
             )
-        return np.linspace(given[0], given[1], num_magnitude_bins)
+        return np.linspace(mag_range[0], mag_range[1], num_magnitude_bins)
 
     def _parameter(self, data: Any, chosen: int | DataNode | SignedBin | None, bins: int | None) -> Any:
         if self.mag_range is None:
@@ -181,15 +181,15 @@ class Augmentation:
             sign = chosen.random_sign
             chosen = chosen.magnitude_bin
         if not self.randomly_negate:
-            made = take(self._parameters(magnitudes), chosen)
+            parameter = take(self._parameters(magnitudes), chosen)
         else:
             sign = coin() if sign is None else sign
             if not isinstance(chosen, DataNode) and not 0 <= chosen < bins:
                 raise ArgumentValueError(f"magnitude bin {chosen} is not one of the {bins} bins")
             both = np.concatenate([self._parameters(magnitudes), self._parameters(-magnitudes)])
-            made = take(both, sign * bins + chosen)
+            parameter = take(both, sign * bins + chosen)
         on_gpu = self.param_device == "gpu" or (self.param_device == "auto" and getattr(data, "device", "") == "gpu")
-        return made.gpu() if on_gpu else made
+        return parameter.gpu() if on_gpu else parameter
 
     def _parameters(self, magnitudes: Array) -> Array:
         rows = [np.asarray(self.mag_to_param(magnitude)) for magnitude in magnitudes]
@@ -197,9 +197,9 @@ class Augmentation:
             raise ArgumentValueError(
                 f"`mag_to_param` of the augmentation {self.name!r} returns arrays of different shapes or dtypes"
             )
-        made = np.stack(rows)
-        narrow = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32}.get(made.dtype)
-        return made if narrow is None else made.astype(narrow)
+        parameters = np.stack(rows)
+        narrow = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32}.get(parameters.dtype)
+        return parameters if narrow is None else parameters.astype(narrow)
 
     def __repr__(self) -> str:
         given = [f"{key}={value!r}" for key, value in self._given.items() if value is not None]
@@ -232,14 +232,15 @@ def augmentation(
     """Decorate an operation, so that automatic augmentation can choose it and its magnitude.
 
     Args:
-        function: takes a batch and a parameter, applies operators, and returns a batch. It may have further
-            arguments; those that a call of `apply_rand_augment` and its kin is given by name are passed on.
-        mag_range: lowest and highest magnitude, of which the bins are evenly spaced, or an array with the magnitude
-            of each bin. Without it the parameter is None.
+        function: function of a batch and a parameter that applies operators and returns a batch. It may have further
+            arguments; `apply_rand_augment` and similar functions pass keyword arguments on to them.
+        mag_range: lowest and highest magnitude, between which the bins are evenly spaced, or an array with the
+            magnitude of each bin. Without it the parameter is None.
         randomly_negate: negate the magnitude for about half of the samples.
-        mag_to_param: turns a magnitude into the parameter, an array; the parameter is the magnitude by default.
-        param_device: where the parameter is: "cpu", "gpu", or "auto" for where the batch is.
-        name: of the augmentation; that of the function by default.
+        mag_to_param: function that converts a magnitude to the parameter, an array; by default the parameter is the
+            magnitude.
+        param_device: device of the parameter: "cpu", "gpu", or "auto" for the device of the batch.
+        name: name of the augmentation; by default that of the function.
         augmentation_cls: class of the result.
 
     Example:

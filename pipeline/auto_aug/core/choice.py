@@ -15,15 +15,15 @@ __all__ = ["refuse_unused", "select"]
 
 
 def select(ops: Sequence[Callable[..., Any]], selected_op_idx: DataNode, *op_args: Any, **op_kwargs: Any) -> Any:
-    """Apply to each sample one of several operations, as if by ``ops[selected_op_idx](*op_args, **op_kwargs)``.
+    """Apply one of several operations to each sample, like ``ops[selected_op_idx](*op_args, **op_kwargs)``.
 
-    Samples with the same index run together, and no sample runs what isn't chosen for it.
+    Samples with the same index run together. An operation runs only for the samples that selected it.
 
     Args:
-        ops: the operations.
-        selected_op_idx: a batch of integers on the CPU, from 0 to below the number of operations.
-        *op_args: what they are called with; of data nodes, they get the samples that chose them.
-        **op_kwargs: likewise.
+        ops: operations.
+        selected_op_idx: batch of integers on the CPU, from 0 to below the number of operations.
+        *op_args: arguments of the operations; data nodes are reduced to the samples that selected the operation.
+        **op_kwargs: keyword arguments, treated in the same way.
     """
     if len(ops) == 1:
         return ops[0](*op_args, **op_kwargs)
@@ -31,10 +31,10 @@ def select(ops: Sequence[Callable[..., Any]], selected_op_idx: DataNode, *op_arg
 
 
 def refuse_unused(augmentations: Sequence[Augmentation], kwargs: Mapping[str, Any], caller: str) -> None:
-    """Refuse named arguments that none of the augmentations has.
+    """Check that at least one augmentation has each keyword argument.
 
     Raises:
-        UnknownArgumentError: there is one.
+        UnknownArgumentError: no augmentation has an argument.
     """
     used = {each.name for augmentation in augmentations for each in augmentation.extra_arguments()}
     unknown = sorted(set(kwargs) - used)

@@ -1,4 +1,4 @@
-"""How strong an operation is: magnitudes in bins, with a sign that is drawn for each sample."""
+"""Magnitudes of operations: bins, with a sign that is drawn for each sample."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["SignedBin", "coin", "seeds", "signed_bin", "take"]
 
 @dataclass(frozen=True, eq=False)
 class SignedBin:
-    """A magnitude bin, and for each sample whether the magnitude is negated.
+    """A magnitude bin, and a random sign for each sample.
 
     Attributes:
-        magnitude_bin: a number, or one for each sample.
-        random_sign: 1 for each sample whose magnitude is negated where the augmentation says so, else 0.
+        magnitude_bin: index of the bin: a number, or one per sample.
+        random_sign: 1 for samples whose magnitude is negated by augmentations with `randomly_negate`, else 0.
     """
 
     magnitude_bin: int | DataNode
@@ -34,13 +34,13 @@ def signed_bin(
     seed: int | None = None,
     shape: tuple[int, ...] | None = None,
 ) -> SignedBin:
-    """Put a magnitude bin and a sign together, so that one sign serves all branches that a sample may take.
+    """Combine a magnitude bin and a sign, so that all operations that a sample may select share the sign.
 
     Args:
-        magnitude_bin: from 0 to below the number of bins; for all samples, or a batch of integers.
-        random_sign: a batch of 0 and 1; 1 negates. By default it is drawn.
-        seed: of the drawn signs.
-        shape: of the drawn signs; a scalar by default.
+        magnitude_bin: index of the bin, from 0 to below the number of bins: a number, or a batch of integers.
+        random_sign: batch of 0 and 1, where 1 negates; by default it is drawn.
+        seed: seed of the drawn signs.
+        shape: shape of the drawn signs; by default scalars.
     """
     return SignedBin(magnitude_bin, coin(seed=seed, shape=shape) if random_sign is None else random_sign)
 
@@ -51,23 +51,23 @@ def coin(probability: Any = 0.5, seed: int | None = None, shape: tuple[int, ...]
 
 
 def take(table: npt.NDArray[Any], index: int | DataNode) -> DataNode:
-    """Return a row of a table: one for all samples, or another for each.
+    """Return a row of a table for all samples, or one row per sample.
 
     Args:
-        table: the rows.
-        index: which row; a batch of integers for one each.
+        table: table of rows.
+        index: index of the row, or a batch of indices.
     """
     if isinstance(index, DataNode):
-        made = apply_operator("table_row", (index,), {"table": table})
-        assert isinstance(made, DataNode)
-        return made
+        node = apply_operator("table_row", (index,), {"table": table})
+        assert isinstance(node, DataNode)
+        return node
     if not 0 <= index < len(table):
         raise ArgumentValueError(f"magnitude bin {index} is not one of the {len(table)} bins")
     return as_node(np.asarray(table[index]), "a parameter")
 
 
 def seeds(seed: int | None) -> Iterator[int | None]:
-    """Yield seeds for several operators, made from one; without one, they get theirs from the pipeline."""
+    """Yield seeds for several operators, derived from one seed; None without a seed, for seeds from the pipeline."""
     count = 0
     while True:
         if seed is None or seed < 0:
@@ -78,6 +78,6 @@ def seeds(seed: int | None) -> Iterator[int | None]:
 
 
 def _node(operator: str, **arguments: Any) -> DataNode:
-    made = apply_operator(operator, (), arguments)
-    assert isinstance(made, DataNode)
-    return made
+    node = apply_operator(operator, (), arguments)
+    assert isinstance(node, DataNode)
+    return node

@@ -15,18 +15,20 @@ SubPolicy = tuple[tuple[Augmentation, float, int | None], ...]
 
 
 class Policy:
-    """What `apply_auto_augment` chooses from.
+    """The sequences of operations from which `apply_auto_augment` draws.
 
     Args:
-        name: of the policy, for messages.
-        num_magnitude_bins: how many magnitudes each augmentation has.
-        sub_policies: sequences of (augmentation, probability, magnitude bin); None is the bin of those without one.
+        name: name of the policy, for messages.
+        num_magnitude_bins: number of magnitudes of each augmentation.
+        sub_policies: sequences of (augmentation, probability, magnitude bin); the bin is None for augmentations without
+            magnitudes.
 
     Attributes:
-        sub_policies: as given; augmentations that share a name have a number in front of it.
+        sub_policies: sequences as above; the names of different augmentations with the same name get a number as a
+            prefix.
 
     Raises:
-        ArgumentValueError: for what is no policy.
+        ArgumentValueError: an argument is invalid.
 
     Example:
         >>> from pipeline.auto_aug.augmentations import equalize, rotate
@@ -45,23 +47,23 @@ class Policy:
                 raise ArgumentValueError(f"a sub policy must be a list or tuple of operations, not {sub_policy!r}")
             for operation in sub_policy:
                 self._check(operation)
-        given = tuple(tuple(tuple(operation) for operation in sub_policy) for sub_policy in sub_policies)
-        renamed = _unique([augmentation for sub_policy in given for augmentation, _, _ in sub_policy])
+        copied = tuple(tuple(tuple(operation) for operation in sub_policy) for sub_policy in sub_policies)
+        renamed = _unique([augmentation for sub_policy in copied for augmentation, _, _ in sub_policy])
         self.sub_policies: tuple[SubPolicy, ...] = tuple(
             tuple((renamed[id(augmentation)], probability, chosen) for augmentation, probability, chosen in sub_policy)
-            for sub_policy in given
+            for sub_policy in copied
         )
 
     @property
     def augmentations(self) -> dict[str, Augmentation]:
         """The augmentations by name."""
-        found = {augmentation.name: augmentation for sub in self.sub_policies for augmentation, _, _ in sub}
-        return dict(sorted(found.items()))
+        augmentations = {augmentation.name: augmentation for sub in self.sub_policies for augmentation, _, _ in sub}
+        return dict(sorted(augmentations.items()))
 
     def _check(self, operation: Any) -> None:
         if not isinstance(operation, list | tuple) or len(operation) != 3:
             raise ArgumentValueError(
-                f"an operation of a sub policy is a triple (augmentation, probability, magnitude bin), not {operation}"
+                f"an operation of a sub policy must be (augmentation, probability, magnitude bin), not {operation}"
             )
         augmentation, probability, chosen = operation
         if not isinstance(augmentation, Augmentation):
@@ -96,7 +98,7 @@ def _indented(lines: str) -> str:
 
 
 def _unique(augmentations: Sequence[Augmentation]) -> dict[int, Augmentation]:
-    """Return augmentations by their ids; those that share a name get a number in front of it."""
+    """Return augmentations by their ids; different ones with the same name get a number as a prefix."""
     by_name: dict[str, list[Augmentation]] = {}
     for augmentation in augmentations:
         same = by_name.setdefault(augmentation.name, [])

@@ -1,4 +1,4 @@
-"""Runs augmentations here and in NVIDIA DALI."""
+"""Run augmentations here and in NVIDIA DALI."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 
 from tests.pipeline.operators.both import Array, difference
 
-#: Takes the modules `auto_aug` and `types` of a side, and the inputs; returns one output.
+#: Function of the modules `auto_aug` and `types` of a side, and of the inputs. It returns one output.
 Graph = Callable[..., Any]
 
 
 def run(side: str, graph: Graph, *feeds: Sequence[Array], layout: str = "HWC", seed: int = 7) -> list[Array]:
-    """Run one batch on "pipeline" or "nvidia.dali"; the first feed are pictures."""
+    """Run one batch on "pipeline" or "nvidia.dali"; the first input is images."""
     pytest.importorskip(side)
     root = importlib.import_module(side)
     auto_aug = importlib.import_module(f"{side}.auto_aug")
@@ -28,7 +28,7 @@ def run(side: str, graph: Graph, *feeds: Sequence[Array], layout: str = "HWC", s
         inputs = [
             root.fn.external_source(name=f"in{number}", layout="" if number else layout) for number in range(len(feeds))
         ]
-        return graph(auto_aug, root.types, *inputs), *inputs[1:]  # an input that nothing reads is pruned
+        return graph(auto_aug, root.types, *inputs), *inputs[1:]  # unused inputs would be pruned
 
     pipe = described()
     try:
@@ -43,7 +43,7 @@ def run(side: str, graph: Graph, *feeds: Sequence[Array], layout: str = "HWC", s
 
 
 def check_same(graph: Graph, *feeds: Sequence[Array], layout: str = "HWC", tolerance: float = 1) -> None:
-    """Assert that both sides make the same, within a tolerance."""
+    """Assert that both sides compute the same, within a tolerance."""
     ours, theirs = (run(side, graph, *feeds, layout=layout) for side in ("pipeline", "nvidia.dali"))
     for our, their in zip(ours, theirs, strict=True):
         assert our.shape == their.shape

@@ -1,4 +1,4 @@
-"""Automatic augmentation on the GPU against the CPU: the same is drawn, and rounding differs by 1.
+"""Automatic augmentation on the GPU and the CPU: the random choices are the same, and rounding differs by 1.
 
 Warps and saturation sum in float32 in another order. Two operations in a row, of which the second may enhance what
 the first one rounded, differ by more in a few pixels.
@@ -25,7 +25,7 @@ NAMES = sorted(name for name, each in vars(augmentations).items() if isinstance(
 def run(describe: Any, device: str, feed: Any = PICTURES, layout: str = "HWC") -> list[Any]:
     with Pipeline(batch_size=len(feed), num_threads=2, device_id=0, seed=5) as pipe:
         x = fn.external_source(name="x", layout=layout)
-        # A copy in the place of the upload: what is drawn depends on an operator's number in the graph.
+        # A copy instead of the upload, because random numbers depend on the index of an operator in the graph.
         pipe.set_outputs(describe(x.gpu() if device == "gpu" else fn.copy(x)))
     try:
         made = [pipe.run(x=feed)[0].as_cpu() for _ in range(2)]

@@ -1,4 +1,4 @@
-"""AutoAugment, RandAugment and TrivialAugment: what is chosen, how often, and how policies print."""
+"""AutoAugment, RandAugment and TrivialAugment: frequencies of operations, errors, and the text of policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCH = 1000
 
 
 def _marks(count: int) -> list[core.Augmentation]:
-    """Return operations on 0-d samples that append a digit: what was applied, and how strongly."""
+    """Return operations on 0-d samples that append a digit for the operation and its magnitude."""
 
     def mark(number: int) -> core.Augmentation:
         def op(data: Any, parameter: Any) -> Any:
@@ -48,7 +48,7 @@ def _numbers(describe: Any, runs: int = 4, seed: int = 5, batch_size: int = BATC
 
 
 def _chi_squared(found: Counter[Any], expected: dict[Any, float]) -> float:
-    """Return the statistic divided by its number of degrees of freedom."""
+    """Return the chi-squared statistic, divided by its degrees of freedom."""
     total = sum(found.values())
     assert set(found) <= set(expected)
     return sum((found[key] - total * p) ** 2 / (total * p) for key, p in expected.items()) / (len(expected) - 1)
@@ -132,7 +132,7 @@ def test_augmentations_that_share_a_name_are_told_apart() -> None:
         ([(a.rotate, 1.5, 3)], "must be between 0 and 1"),
         ([(a.rotate, 0.5, 11)], "from 0 to 10, not 11"),
         ([(a.rotate, 0.5, None)], "must choose one"),
-        ([(a.rotate, 0.5)], "is a triple"),
+        ([(a.rotate, 0.5)], r"must be \(augmentation"),
         ([("rotate", 0.5, 3)], "isn't an augmentation"),
         ("rotate", "list or tuple"),
     ],
@@ -185,7 +185,7 @@ def test_schemes_run_on_pictures_and_change_most(scheme: str) -> None:
 
 
 def test_only_what_was_drawn_runs() -> None:
-    """A sample that another operation would fail on goes through its own."""
+    """A sample runs its own operation only, even if another operation would fail for it."""
 
     def describe(x: Any, which: Any) -> Any:
         ops = [lambda data: fn.crop(data, crop=(20, 20)), lambda data: fn.crop(data, crop=(4, 4))]

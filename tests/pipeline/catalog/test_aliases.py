@@ -1,4 +1,4 @@
-"""Old names of operators."""
+"""Deprecated names of operators."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_they_name_what_they_stand_for(name: str) -> None:
 
 
 def test_they_add_the_operator_and_warn() -> None:
-    with pytest.warns(DeprecationWarning, match=r"fn.coin_flip is an old name: use fn.random.coin_flip") as caught:
+    with pytest.warns(DeprecationWarning, match=r"fn.coin_flip is deprecated: use fn.random.coin_flip") as caught:
         node = fn.coin_flip(probability=1.0)
     assert caught[0].filename == __file__
     assert node.source.schema.name == "random.coin_flip"

@@ -63,7 +63,11 @@ def test_nodes_of_another_pipeline_are_refused_where_the_pipeline_has_some_of_it
     [
         (lambda: fn.random.uniform(rnage=(0, 1)), errors.ArgumentTypeError, "unknown argument 'rnage'"),
         (lambda: fn.random.uniform(range="wide"), errors.ArgumentTypeError, "'range' must be float or list of float"),
-        (lambda: fn.random.uniform(dtype="float"), errors.ArgumentTypeError, "must be DALIDataType, as types.FLOAT"),
+        (
+            lambda: fn.random.uniform(dtype="float"),
+            errors.ArgumentTypeError,
+            "DALIDataType, such as types.FLOAT",
+        ),
         (lambda: fn.random.coin_flip(probability=[0.5]), errors.ArgumentTypeError, "'probability' must be float"),
         (lambda: fn.random.coin_flip(device="tpu"), errors.ArgumentValueError, "device must be one of cpu"),
         (lambda: fn.random.coin_flip(1, 2, 3), errors.ArgumentTypeError, "takes 0 to 1 inputs"),

@@ -1,4 +1,4 @@
-"""Uploads: batches of any origin arrive on the GPU as they are, with pinned memory and without."""
+"""Uploads: batches from any source reach the GPU unchanged, with and without pinned memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pin_now(memory: np.ndarray, on_pinned: Callable[[np.ndarray], None]) -> None
 
 @pytest.fixture(params=["pinned", "pageable"])
 def ring(request: pytest.FixtureRequest) -> Iterator[tuple[RingReader, np.ndarray]]:
-    """A ring's reader and what lies in its only segment."""
+    """The reader of a ring, and the array in its only segment."""
     reader = RingReader(pin=pin_now if request.param == "pinned" else None)
     with SharedBlock.create(NBYTES) as block:
         block.array[:] = np.random.default_rng(1).integers(0, 256, NBYTES, np.uint8)
@@ -36,7 +36,7 @@ def ring(request: pytest.FixtureRequest) -> Iterator[tuple[RingReader, np.ndarra
 
 
 def uploaded(batches: list[Any], layout: str | None = None) -> list[list[np.ndarray]]:
-    """Feed batches to the GPU, and fetch them again."""
+    """Upload batches to the GPU and download them."""
     pipe = Pipeline(batch_size=len(batches[0]), num_threads=2, device_id=0, prefetch_queue_depth=1)
     with pipe:
         pipe.set_outputs(fn.external_source(name="x", layout=layout, no_copy=True).gpu())

@@ -1,4 +1,4 @@
-"""What operators on arrays refuse, and what they do where DALI does not; tests/parity compares the rest."""
+"""Errors of operators on arrays, and differences from DALI; tests/parity compares the rest."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_deviations_of_zero() -> None:
 
 
 def test_one_hot_values_saturate() -> None:
-    """DALI's wrap around."""
+    """In DALI, the values wrap around."""
     (made,) = run_ours(
         lambda fn, types, x: fn.one_hot(x, num_classes=2, on_value=300, off_value=-2.5, dtype=types.UINT8),
         [np.int32(1)],

@@ -1,4 +1,4 @@
-"""Operators on arrays on the GPU against their CPU implementations, over ragged batches."""
+"""GPU versions of operators on arrays, compared with the CPU versions on ragged batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHAPES = ((17, 23, 3), (31, 12, 3), (20, 20, 3))
 
 
 def same(graph: Any, *feeds: Any, layouts: Any = ("HWC",), tolerance: float = 0.0) -> None:
-    """Assert that a graph makes the same on both devices; all of its inputs are on either."""
+    """Assert that a graph computes the same on both devices, with all inputs on the same device."""
 
     def on_gpu(fn: Any, types: Any, *data: Any) -> Any:
         made = graph(fn, types, *[value.gpu() for value in data])

@@ -112,7 +112,7 @@ def test_refuses(arguments: dict[str, Any], match: str) -> None:
         refused_by_both(
             lambda fn, _, x: fn.reductions.sum(x, **arguments), pictures(*SMALL), layouts=["HWC"], match=match
         )
-    except IndexError:  # what DALI raises for an axis that isn't there
+    except IndexError:  # DALI raises it for an axis that doesn't exist
         with pytest.raises(ValueError, match=match):
             run_ours(lambda fn, _, x: fn.reductions.sum(x, **arguments), pictures(*SMALL), layouts=["HWC"])
 

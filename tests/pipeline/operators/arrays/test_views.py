@@ -1,4 +1,4 @@
-"""Operators read views, as indexing and cropping make them: with gaps, reversed, with axes in another order."""
+"""Operators read views, as from indexing and cropping: with gaps, reversed, with permuted axes."""
 
 from __future__ import annotations
 

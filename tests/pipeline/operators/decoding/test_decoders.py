@@ -41,7 +41,7 @@ def test_conversions_of_colours(output_type: str) -> None:
 
 @pytest.mark.parity
 def test_any_data_keeps_the_channels() -> None:
-    names = [name for name in COMMON if name != "jpeg gray"]  # DALI 2.4 writes beyond its memory and may crash
+    names = [name for name in COMMON if name != "jpeg gray"]  # DALI 2.4 writes out of bounds and may crash
     compare(lambda fn, types, x: fn.decoders.image(x, output_type=types.ANY_DATA), encoded(*names))
 
 
@@ -87,7 +87,7 @@ def test_peeked_shapes(image_type: str) -> None:
 
 @pytest.mark.parity
 def test_bytes_come_in_any_shape() -> None:
-    """The example of the proxy feeds (1, N)."""
+    """The example of the proxy feeds samples of shape (1, N)."""
     data = ENCODED["jpeg 420"]
     for feed in (data[None], data[:, None], data.view(np.int8)):
         compare(lambda fn, _, x: fn.decoders.image(x), [feed, feed])
@@ -137,7 +137,7 @@ def test_decoded_pixels_are_an_error_that_says_what_to_pass(operator: str, shape
         pipe.set_outputs(attrgetter(operator)(fn)(fn.external_source(name="x")))
     with pytest.raises(OperatorError, match=r"sample 0.*uint8 of shape \(6, 8.*path\.read_bytes\(\)"):
         pipe.run(x=[np.zeros(shape, np.uint8)] * 2)
-    assert len(pipe.run(x=[good[None], good[:, None]])[0]) == 2  # bytes in a row or a column are bytes
+    assert len(pipe.run(x=[good[None], good[:, None]])[0]) == 2  # rows and columns of bytes are accepted
     pipe.close()
 
 
@@ -187,7 +187,7 @@ def test_an_empty_file_gives_no_bytes(tmp_path: Path) -> None:
 
 @pytest.mark.parity
 def test_the_whole_way(tmp_path: Path) -> None:
-    """Files to network input, with random arguments given."""
+    """From files to network input, with random arguments."""
     paths = []
     for index in range(3):
         (tmp_path / f"{index}.jpg").write_bytes(pillow(smooth(40 + 7 * index, 60 - 9 * index, seed=index), "JPEG"))

@@ -1,4 +1,4 @@
-"""`io.file.read` for whole batches: where it is used, and that it does what it does for samples."""
+"""The batch version of `io.file.read`: its use, and the same results as the sample version."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pytest
 from pipeline import Pipeline, errors, fn
 from pipeline._compiler.plan import BatchStep, make_plan
 from pipeline._declaration import registry
-from pipeline._operators.decoding.io_file_read import FileRead, FilesRead
+from pipeline._operators.decoding.io_file_read import BatchFileRead, FileRead
 
 
 def path_of(path: Path | str) -> np.ndarray:
     return np.frombuffer(os.fsencode(str(path)), np.uint8)
 
 
-@pytest.fixture(params=[FileRead, FilesRead])
+@pytest.fixture(params=[FileRead, BatchFileRead])
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type:
-    """Runs a test with the form for samples and with the one for batches."""
+    """Run a test with the sample version and the batch version."""
     monkeypatch.setattr(registry, "_IMPLEMENTATIONS", dict(registry._IMPLEMENTATIONS))
     registry._IMPLEMENTATIONS["io.file.read", "cpu"] = request.param
     return request.param

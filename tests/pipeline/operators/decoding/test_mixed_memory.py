@@ -1,4 +1,4 @@
-"""What a decoder on the GPU reads lives until the batch is done."""
+"""The inputs of GPU decoders live until the batch is done."""
 
 from __future__ import annotations
 

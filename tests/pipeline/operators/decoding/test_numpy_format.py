@@ -1,4 +1,4 @@
-"""Files of NumPy's: what is refused, what DALI refuses, and readers of them; tests/parity compares the rest."""
+"""NumPy files: errors here and in DALI, and readers; tests/parity compares the rest."""
 
 from __future__ import annotations
 

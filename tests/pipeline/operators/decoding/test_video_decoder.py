@@ -1,4 +1,4 @@
-"""`decoders.video`, against NVIDIA DALI where that decodes on the CPU; and operators on what it gives."""
+"""`decoders.video`, compared with NVIDIA DALI where DALI decodes on the CPU, and operators on its output."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def numbers(sequence: Any) -> list[int]:
     ids=str,
 )
 def test_frames_are_those_of_dali(arguments: dict[str, Any], clips: Clips) -> None:
-    # 1, and 2 in one of a thousand values: the chroma is rounded between its interpolation and the matrix.
+    # A difference of 1, or 2 for one in a thousand values: the chroma is rounded before the colour conversion.
     feed = [clips.bytes("vp9.webm"), clips.bytes("mjpeg.mkv")]
     compare(lambda fn, types, x: fn.decoders.video(x, **arguments), feed, tolerance=2)
 
@@ -99,7 +99,7 @@ def test_the_sample_that_is_no_video_is_named(clips: Clips) -> None:
 
 
 class Starts(Dataset[Any]):
-    """Parts of clips: the worker reads the file, the server decodes what is wanted of it."""
+    """Ranges of clips: the worker reads the file, and the server decodes the range."""
 
     def __init__(self, paths: list[str], transform: Any) -> None:
         self.paths, self.transform = paths, transform
@@ -150,7 +150,7 @@ def test_operators_take_sequences(operator: str) -> None:
 
 @pytest.mark.parametrize("operator", SEQUENCE_OPERATORS)
 def test_each_frame_is_treated_like_a_picture(operator: str, clips: Clips) -> None:
-    """In one chain with the decoder, which tells other operators what it knows of shapes."""
+    """Operators in one chain with the decoder use its description of shapes."""
     graph = SEQUENCE_OPERATORS[operator]
     (made,) = run_ours(
         lambda fn, types, x: graph(fn, types, fn.decoders.video(x, frames=[5, 6])), [clips.bytes("h264.mp4")]

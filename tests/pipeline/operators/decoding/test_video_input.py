@@ -1,4 +1,4 @@
-"""`inputs.video`, against NVIDIA DALI."""
+"""`inputs.video`, compared with NVIDIA DALI."""
 
 from __future__ import annotations
 

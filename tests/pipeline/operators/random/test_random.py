@@ -1,4 +1,4 @@
-"""Random numbers: exact distributions, by tests with fixed seeds, and shapes, dtypes and errors as NVIDIA DALI's.
+"""Random numbers: distributions with fixed seeds; shapes, dtypes and errors compared with NVIDIA DALI.
 
 Statistics are compared with what one correct generator in about a thousand exceeds; the seeds are fixed, so the tests
 always give the same answer.
@@ -17,7 +17,7 @@ from pipeline import Pipeline, fn, types
 from tests.pipeline.operators.both import Array, compare, refused_by_both, run_dali, run_ours
 
 DRAWS = 20000
-#: Kolmogorov's statistic times sqrt(n) is larger with probability 0.001.
+#: Kolmogorov's statistic times sqrt(n) exceeds this with probability 0.001.
 KOLMOGOROV = 1.95
 
 
@@ -31,7 +31,7 @@ def draw(describe: Callable[[], Any], seed: int = 1, batch_size: int = 4) -> Arr
 
 
 def kolmogorov(values: Array, distribution: Callable[[float], float]) -> float:
-    """Return how far the values' distribution is from a continuous one, times sqrt(n)."""
+    """Return Kolmogorov's statistic of values for a continuous distribution, times sqrt(n)."""
     ordered = np.sort(values.ravel().astype(np.float64))
     expected = np.array([distribution(value) for value in ordered.tolist()])
     steps = np.arange(len(ordered) + 1) / len(ordered)
@@ -39,7 +39,7 @@ def kolmogorov(values: Array, distribution: Callable[[float], float]) -> float:
 
 
 def chi_squared(values: Array, expected: dict[Any, float]) -> float:
-    """Return how far counts are from the expected ones, in standard deviations of the statistic."""
+    """Return the distance of counts from the expected ones, in standard deviations of the statistic."""
     found = dict(zip(*(part.tolist() for part in np.unique(values, return_counts=True)), strict=True))
     assert set(found) <= {value for value, odds in expected.items() if odds}
     statistic = sum(
@@ -170,7 +170,7 @@ def test_what_is_certain_is_what_dali_draws() -> None:
     [
         (lambda fn, types, x: fn.random.uniform(range=[5, 5]), "smaller than the second"),
         (lambda fn, types, x: fn.random.uniform(range=[1, 2, 3]), "needs 2 values"),
-        (lambda fn, types, x: fn.random.uniform(x, shape=3), "can't be given together"),
+        (lambda fn, types, x: fn.random.uniform(x, shape=3), "can't be used together"),
         (lambda fn, types, x: fn.random.uniform(shape=[-1]), "not be negative"),
         (lambda fn, types, x: fn.random.beta(alpha=0.0), "must be positive, not 0"),
         (lambda fn, types, x: fn.random.beta(dtype=types.UINT8), "must be one of FLOAT, FLOAT64"),

@@ -1,4 +1,4 @@
-"""Functions of the user's, against NVIDIA DALI where it runs without a GPU (its torch functions don't)."""
+"""User functions, compared with NVIDIA DALI where it runs without a GPU (its torch functions don't)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What depends on constant arguments is made once a size of batches; everything else for each batch."""
+"""Values from constant arguments are computed once per batch size; other values for each batch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn, types
-from pipeline._operator_api.memoize import Remembered
+from pipeline._operator_api.memoize import ArgumentCache
 
 
 def batch(size: int) -> Any:
@@ -29,9 +29,9 @@ def batch(size: int) -> Any:
 def test_how_often_it_is_made(given: tuple[str, ...], arguments: Any, drawn: bool, made: int) -> None:
     calls = []
     node: Any = SimpleNamespace(argument_inputs=dict.fromkeys(given))
-    remembered = Remembered(node, lambda batch, axes: calls.append(axes) or (batch.size, axes), arguments, drawn=drawn)
+    cache = ArgumentCache(node, lambda batch, axes: calls.append(axes) or (batch.size, axes), arguments, drawn=drawn)
     asked = [(2, "HW"), (2, "HW"), (3, "HW"), (2, "DHW"), (3, "HW")]
-    assert [remembered.of(batch(size), axes) for size, axes in asked] == asked
+    assert [cache.get(batch(size), axes) for size, axes in asked] == asked
     assert len(calls) == made
 
 

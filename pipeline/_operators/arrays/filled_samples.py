@@ -1,0 +1,117 @@
+"""The base of operators that fill samples with values: `full`, `zeros`, `ones` and their `_like` versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._graph.graph import Edge
+from pipeline._imaging import convert
+from pipeline._listing import listed
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import BatchOperator
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array, TensorListCPU
+from pipeline.types import INT32, to_numpy_type
+
+__all__ = ["DATA_LIKE", "LAYOUT", "SHAPE", "Filled", "FilledLike", "check_layout", "declare", "declare_like"]
+
+SHAPE = Argument("shape", Kind.INTS, "Shape of the samples; scalars by default.", (), per_sample=True)
+LAYOUT = Argument("layout", Kind.LAYOUT, "Layout of the samples.")
+DATA_LIKE = Input("data_like", "Samples whose shape, dtype and layout the output gets.")
+
+
+def declare(name: str) -> OperatorSchema:
+    """Register the schema of an operator that returns samples of one number, "zeros" or "ones"."""
+    dtype = Argument("dtype", Kind.DTYPE, "Dtype of the samples.", INT32)
+    return register(OperatorSchema(name, f"Returns samples of {name}.", (), (SHAPE, dtype, LAYOUT)))
+
+
+def declare_like(name: str) -> OperatorSchema:
+    """Register the schema of an operator that returns samples of "zeros" or "ones", with the shapes of an input."""
+    dtype = Argument("dtype", Kind.DTYPE, "Dtype of the output; by default the input's.")
+    doc = f"Returns samples of {name} with the shape, dtype and layout of other samples."
+    return register(OperatorSchema(f"{name}_like", doc, (DATA_LIKE,), (dtype,)))
+
+
+def check_layout(layout: str, ndim: int) -> str:
+    """Return a layout.
+
+    Raises:
+        ArgumentValueError: the layout doesn't have a letter for each dimension.
+    """
+    if len(layout) not in (0, ndim):
+        raise ArgumentValueError(f"the layout {layout!r} doesn't fit a shape of {ndim} dimensions")
+    return layout
+
+
+class Filled(BatchOperator):
+    """Fills samples with one number. Subclasses set the number, or override `values`."""
+
+    number = 0
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        rows = batch.arguments(self.node).rows("shape", np.int64)
+        assert rows is not None
+        shapes = [tuple(row.tolist()) for row in rows]
+        return self.fill(batch, shapes, self.dtype(inputs), self.node.argument("layout") or "", inputs)
+
+    def dtype(self, inputs: Sequence[Any]) -> np.dtype[Any]:
+        """Return the dtype of the output."""
+        return to_numpy_type(self.node.argument("dtype"))
+
+    def values(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Array]:
+        """Return an array for each sample that broadcasts to it."""
+        return [np.array(self.number)] * batch.size
+
+    def fill(
+        self,
+        batch: Batch,
+        shapes: Sequence[tuple[int, ...]],
+        dtype: np.dtype[Any],
+        layout: str,
+        inputs: Sequence[Any],
+    ) -> list[TensorListCPU]:
+        """Return a batch of filled samples, dense if all shapes are the same.
+
+        Raises:
+            ArgumentValueError: a shape is invalid, or values don't broadcast to it.
+        """
+        values = self.values(batch, inputs)
+        if any(extent < 0 for shape in shapes for extent in shape):
+            raise ArgumentValueError(f"a shape can't be negative: {listed([list(shape) for shape in shapes])}")
+        owner: Any = None
+        samples: Any = [np.empty(0)] * batch.size
+        dense = len(set(shapes)) == 1
+        if dense:
+            samples, owner = batch.allocate(Edge(self.node.index), (batch.size, *shapes[0]), dtype)
+        if dense and all(value is values[0] for value in values):
+            samples[...] = convert(_broadcast(values[0], shapes[0]), dtype)
+        else:
+            for sample, (shape, value) in enumerate(zip(shapes, values, strict=True)):
+                samples[sample] = convert(_broadcast(value, shape), dtype)
+        output = TensorListCPU(samples, check_layout(layout, len(shapes[0])))
+        output.owner = owner
+        return [output]
+
+
+class FilledLike(Filled):
+    """Fills samples with the shape, dtype and layout of an input, whose contents are not read."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = inputs[0]
+        chosen = self.node.argument("dtype")
+        dtype = to_numpy_type(data.dtype if chosen is None else chosen)
+        return self.fill(batch, data.shape(), dtype, data.layout(), inputs)
+
+
+def _broadcast(value: Array, shape: tuple[int, ...]) -> Array:
+    extra = max(0, value.ndim - len(shape))  # NumPy rejects values with more dimensions than the result
+    try:
+        return np.broadcast_to(value.reshape(value.shape[extra:]), shape)
+    except ValueError:
+        raise ArgumentValueError(f"values of shape {value.shape} don't broadcast to {shape}") from None

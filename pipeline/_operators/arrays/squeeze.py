@@ -1,0 +1,65 @@
+"""`squeeze`: samples without dimensions of extent 1."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pipeline._declaration.registry import implements, register
+from pipeline._declaration.schema import Argument, Kind, OperatorSchema
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operators.arrays.axes import axes_by_name, check_axes
+from pipeline._operators.arrays.views import DATA, BatchView, ViewCpu, ViewGpu
+from pipeline.errors import ArgumentValueError
+
+__all__ = ["SQUEEZE"]
+
+SQUEEZE = register(
+    OperatorSchema(
+        name="squeeze",
+        doc="Removes dimensions of extent 1.",
+        inputs=(DATA,),
+        arguments=(
+            Argument("axes", Kind.INTS, "Indices of the dimensions to remove; negative ones count from the end."),
+            Argument("axis_names", Kind.STRING, "Layout letters of the dimensions to remove, instead of `axes`."),
+        ),
+        devices=("cpu", "gpu"),
+    )
+)
+
+
+class _Squeezed(BatchView):
+    """Shapes without the chosen dimensions."""
+
+    def __init__(self, node: GraphNode, batch: Batch, layout: str) -> None:
+        super().__init__(node, batch, layout)
+        axes, names = node.argument("axes"), node.argument("axis_names")
+        if (axes is None) == (names is None):
+            raise ArgumentValueError("one of the arguments 'axes' and 'axis_names' is required, but not both")
+        self._axes: tuple[int, ...] = axes if names is None else axes_by_name(names, layout)
+
+    def shape(self, sample: int, extents: Sequence[int], itemsize: int, new_itemsize: int) -> list[int]:
+        removed = check_axes(self._axes, len(extents))
+        rest = [extent for axis, extent in enumerate(extents) if axis not in removed]
+        if math.prod(rest) != math.prod(extents):
+            raise ArgumentValueError(f"the axes {list(removed)} of shape {tuple(extents)} don't all have extent 1")
+        return rest
+
+    def layout(self, ndim: int) -> str:
+        removed = check_axes(self._axes, len(self._layout)) if self._layout else ()
+        return "".join(letter for axis, letter in enumerate(self._layout) if axis not in removed)
+
+
+@implements(SQUEEZE, "cpu")
+class SqueezeCpu(ViewCpu):
+    """Views with fewer dimensions."""
+
+    view = _Squeezed
+
+
+@implements(SQUEEZE, "gpu")
+class SqueezeGpu(ViewGpu):
+    """Views with fewer dimensions."""
+
+    view = _Squeezed

@@ -1,0 +1,112 @@
+"""The base of operators that return views of samples, with other shapes, dtypes or layouts for the same bytes."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from pipeline._declaration.schema import Input
+from pipeline._graph.graph import GraphNode
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.gpu_operator import GpuOperator, fail
+from pipeline._operator_api.operator import BatchOperator
+from pipeline.errors import ArgumentValueError, PipelineError
+from pipeline.types import to_numpy_type
+
+__all__ = ["DATA", "BatchView", "ViewCpu", "ViewGpu"]
+
+DATA = Input("data", "Samples of any shape.")
+
+
+class BatchView(ABC):
+    """The shapes and layout of the views of one batch.
+
+    Args:
+        node: the operator.
+        batch: batch with the arguments.
+        layout: layout of the samples.
+    """
+
+    def __init__(self, node: GraphNode, batch: Batch, layout: str) -> None:
+        self._layout = layout
+
+    @abstractmethod
+    def shape(self, sample: int, extents: Sequence[int], itemsize: int, new_itemsize: int) -> list[int]:
+        """Return the shape of a sample of the output.
+
+        Args:
+            sample: position in the batch.
+            extents: shape of the sample of the input.
+            itemsize: size of an element of the input, in bytes.
+            new_itemsize: size of an element of the output, in bytes.
+
+        Raises:
+            ArgumentValueError: the arguments don't give a shape for this sample.
+        """
+
+    @abstractmethod
+    def layout(self, ndim: int) -> str:
+        """Return the layout of the output, for its number of dimensions."""
+
+
+class ViewCpu(BatchOperator):
+    """Returns views of the samples. Data is copied only if it isn't contiguous."""
+
+    #: Class that computes shapes and layout from the arguments.
+    view: ClassVar[type[BatchView]]
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        data = inputs[0]
+        view = self.view(self.node, batch, data.layout())
+        chosen = self.node.argument("dtype")
+        dtype = to_numpy_type(data.dtype if chosen is None else chosen)
+        shapes: list[tuple[int, ...]] = []
+        failures: list[tuple[int, PipelineError]] = []
+        source = to_numpy_type(data.dtype)
+        for sample, extents in enumerate(data.shape()):
+            try:
+                shapes.append(_checked_shape(view, sample, tuple(extents), source, dtype))
+            except PipelineError as error:
+                failures.append((sample, error))
+        fail(failures)
+        if len({len(shape) for shape in shapes}) > 1:
+            raise ArgumentValueError("the samples of a batch must have the same number of dimensions")
+        data = self._contiguous(data, batch)
+        views: Any = data.dense
+        if views is not None and len(set(shapes)) == 1:
+            views = _view_of(views, dtype, (len(shapes), *shapes[0]))
+        else:
+            views = [_view_of(array, dtype, shape) for array, shape in zip(data.samples, shapes, strict=True)]
+        return [type(data)(views, view.layout(len(shapes[0])))]
+
+    def _contiguous(self, data: Any, batch: Batch) -> Any:
+        return data  # NumPy copies where necessary
+
+
+class ViewGpu(GpuOperator, ViewCpu):
+    """Returns views of the samples. One launch copies a batch that isn't contiguous."""
+
+    def _contiguous(self, data: Any, batch: Batch) -> Any:
+        return self.contiguous(data, batch.stream)
+
+
+def _checked_shape(
+    view: BatchView, sample: int, extents: tuple[int, ...], source: np.dtype[Any], dtype: np.dtype[Any]
+) -> tuple[int, ...]:
+    shape = tuple(view.shape(sample, extents, source.itemsize, dtype.itemsize))
+    if math.prod(shape) * dtype.itemsize != math.prod(extents) * source.itemsize:
+        raise ArgumentValueError(
+            f"a sample of shape {extents} and dtype {source} can't be reinterpreted as one of shape {shape} and dtype "
+            f"{dtype}: they have different sizes"
+        )
+    return shape
+
+
+def _view_of(array: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Any:
+    """Return a NumPy or CuPy array with another dtype and shape: a view if the array is contiguous."""
+    flat = array.reshape(-1)
+    return (flat if dtype == array.dtype else flat.view(dtype)).reshape(shape)

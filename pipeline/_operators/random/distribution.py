@@ -1,0 +1,114 @@
+"""The base of the random operators: shapes, dtypes and the order in which numbers are drawn."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pipeline._declaration.registry import register
+from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
+from pipeline._imaging import convert
+from pipeline._operator_api.arguments import Arguments
+from pipeline._operator_api.batch import Batch
+from pipeline._operator_api.operator import BatchOperator
+from pipeline._operator_api.upload import upload
+from pipeline.errors import ArgumentValueError
+from pipeline.tensors.cpu import Array, TensorListCPU
+from pipeline.types import DALIDataType, to_numpy_type
+
+__all__ = ["SHAPE", "SHAPE_LIKE", "DistributionCpu", "DistributionGpu", "column", "declare"]
+
+SHAPE = Argument("shape", Kind.INTS, "Shape of the samples; scalars by default.", per_sample=True)
+SHAPE_LIKE = Input(
+    "shape_like", "Samples whose shapes the output gets, instead of `shape`.", optional=True, any_device=True
+)
+
+
+def declare(name: str, doc: str, *arguments: Argument, dtypes: str, gpu: bool = True) -> OperatorSchema:
+    """Register the schema of a distribution.
+
+    Args:
+        name: name below `fn.random`.
+        doc: documentation.
+        arguments: arguments of the distribution.
+        dtypes: allowed dtypes of the output, for the documentation; the first one is the default.
+        gpu: whether the operator has a GPU version.
+    """
+    if gpu:
+        doc += "\n\nThe GPU version returns the same numbers: the CPU draws them, and they are copied to the GPU."
+    dtype = Argument("dtype", Kind.DTYPE, f"Dtype of the output: {dtypes}. Numbers are rounded and clamped to it.")
+    devices = ("cpu", "gpu") if gpu else ("cpu",)
+    return register(OperatorSchema(f"random.{name}", doc, (SHAPE_LIKE,), (*arguments, SHAPE, dtype), devices))
+
+
+class DistributionCpu(BatchOperator):
+    """Draws the numbers of sample 0, then those of sample 1, and so on."""
+
+    default_dtype = DALIDataType.FLOAT
+    #: Position of the optional input that has the shapes.
+    shape_like = 0
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        arguments = batch.arguments(self.node)
+        dtype = self.dtype(arguments, inputs)
+        generator = batch.generator(self.node)
+        shapes = self._shapes(arguments, inputs)
+        draw = self.prepare(arguments, inputs, batch.size, dtype)
+        if shapes is None or all(shape == shapes[0] for shape in shapes):
+            shape = () if shapes is None else shapes[0]
+            drawn = draw(generator, (batch.size, *shape), slice(None))
+            if isinstance(drawn, list):  # the chosen elements are arrays, with shapes of their own
+                same_shape = len({sample.shape for sample in drawn}) == 1
+                return [TensorListCPU(np.stack(drawn) if same_shape else drawn)]
+            return [TensorListCPU(convert(drawn, dtype))]
+        samples = [
+            convert(draw(generator, (1, *shape), slice(index, index + 1))[0], dtype)
+            for index, shape in enumerate(shapes)
+        ]
+        return [TensorListCPU(samples)]
+
+    def dtype(self, arguments: Arguments, inputs: Sequence[Any]) -> np.dtype[Any]:
+        """Return the dtype of the output."""
+        chosen = arguments.constant("dtype")  # UINT8 is 0, so compare with None
+        return to_numpy_type(self.default_dtype if chosen is None else chosen)
+
+    @abstractmethod
+    def prepare(self, arguments: Arguments, inputs: Sequence[Any], size: int, dtype: np.dtype[Any]) -> Any:
+        """Read the arguments of a batch.
+
+        Returns:
+            Function that draws numbers. Its arguments are a generator, a shape that begins with the number of samples,
+            and the slice of the batch that these samples are.
+
+        Raises:
+            ArgumentValueError: an argument is out of range.
+        """
+
+    def _shapes(self, arguments: Arguments, inputs: Sequence[Any]) -> list[tuple[int, ...]] | None:
+        rows = arguments.rows("shape", np.int64)
+        if len(inputs) > self.shape_like:
+            if rows is not None:
+                raise ArgumentValueError("argument 'shape' can't be used together with the input 'shape_like'")
+            shapes: list[tuple[int, ...]] = inputs[self.shape_like].shape()
+            return shapes
+        if rows is None:
+            return None
+        if any((row < 0).any() for row in rows):
+            raise ArgumentValueError("argument 'shape' must not be negative")
+        return [tuple(row.tolist()) for row in rows]
+
+
+class DistributionGpu(DistributionCpu):
+    """Draws numbers on the CPU and copies them to the GPU."""
+
+    def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
+        (drawn,) = super().run(batch, inputs)
+        return [upload(batch, drawn)]
+
+
+def column(values: Array, ndim: int) -> Array:
+    """Return values, one per sample, with trailing dimensions of extent 1 up to a number of dimensions."""
+    return values.reshape(values.shape + (1,) * (ndim - 1))

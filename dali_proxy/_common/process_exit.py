@@ -8,10 +8,10 @@ import time
 from collections.abc import Sequence
 from multiprocessing.process import BaseProcess
 
-from dali_proxy._common.signals import unheard
+from dali_proxy._common.signals import blocked_signal
 from dali_proxy.errors import ProxyError, WorkerDiedError
 
-__all__ = ["dead_worker", "hanging_worker", "how_ended"]
+__all__ = ["dead_worker", "describe_exit", "hanging_worker"]
 
 _HINTS = {
     signal.SIGKILL: "; if nobody killed it by hand, the system was out of memory (see dmesg)",
@@ -20,11 +20,11 @@ _HINTS = {
 _PATIENCE = 0.5  # seconds between what a socket tells of a process's end and what its parent can know
 
 
-def how_ended(code: int) -> str:
+def describe_exit(code: int) -> str:
     """Say how a process ended, from its exit code; negative ones are signals.
 
     Example:
-        >>> how_ended(3)
+        >>> describe_exit(3)
         'ended with exit code 3'
     """
     if code >= 0:
@@ -51,7 +51,7 @@ def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) 
         return None
     unexpected = "unexpectedly" in str(error)
     dead = [
-        f"worker {number} (pid {worker.pid}) {how_ended(code)}"
+        f"worker {number} (pid {worker.pid}) {describe_exit(code)}"
         for number, worker in enumerate(workers)
         if (code := worker.exitcode) is not None and (code or unexpected)
     ]
@@ -79,7 +79,7 @@ def _end(workers: Sequence[BaseProcess]) -> None:
     """End the workers that are left: if the dead one held a lock, they wait for it, and torch would wait for them."""
     if threading.current_thread() is not threading.main_thread():
         return  # torch's handler would raise there
-    with unheard(signal.SIGCHLD):
+    with blocked_signal(signal.SIGCHLD):
         for worker in workers:
             worker.kill()
         for worker in workers:

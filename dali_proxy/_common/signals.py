@@ -7,11 +7,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["unheard"]
+__all__ = ["blocked_signal"]
 
 
 @contextmanager
-def unheard(number: signal.Signals) -> Iterator[None]:
+def blocked_signal(number: signal.Signals) -> Iterator[None]:
     """Keep a signal from its handler.
 
     The end of a child of ours must not reach torch: its handler raises, at every child's end, once a worker has died.

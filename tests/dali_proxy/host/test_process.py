@@ -40,13 +40,13 @@ def options(tmp_path: Path) -> HostOptions:
 def test_it_starts_and_stops(options: HostOptions) -> None:
     host = ProcessHost(affine().serialize_for_host(), options)
     assert host.alive
-    assert host.how_it_ended() == ""
+    assert host.describe_exit() == ""
     assert Path(options.path).exists()
     allowed, most = psutil.Process(host.pid).rlimit(psutil.RLIMIT_NOFILE)
     assert allowed == most
     host.stop("test")
     assert not host.alive
-    assert "exit code 0" in host.how_it_ended()
+    assert "exit code 0" in host.describe_exit()
     assert not Path(options.path).exists()
 
 

@@ -1,3 +1,3 @@
-"""How samples reach the server and results come back."""
+"""Transport of samples to the server and of results back."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Iterators over pipelines in this process, with no server: DALI's, for torch."""
+"""DALI's iterators for torch, over pipelines in this process, without a server."""
 
 from dali_proxy._iterators.generic import DALIClassificationIterator, DALIGenericIterator
 from dali_proxy._iterators.ragged import DALIRaggedIterator

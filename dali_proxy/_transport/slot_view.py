@@ -139,9 +139,7 @@ class SlotView:
 
     def _lent(self, output: OutputBatch, fds: Iterator[int]) -> npt.NDArray[np.uint8]:
         """Return a slot's memory, lent until the last array over it dies."""
-        fd = (
-            next(fds, -1) if output.attach else -1
-        )  # always removed: the next one is the next output's
+        fd = next(fds, -1) if output.attach else -1  # always removed: the next one is the next output's
         if output.slot >= len(self.page) or output.generation >= RETIRED:
             close_all([fd] if fd >= 0 else [])
             raise ProtocolError(f"there is no slot {output.slot} of generation {output.generation}")

@@ -91,9 +91,7 @@ class SlotPool(Generic[M]):
         self._free_numbers: list[int] = []  # a heap of the numbers below _next_number that are not in _slots
         self._next_number = 0
         self._idle: list[Slot[M]] = []  # the most recently used one is last
-        self._leaving: dict[
-            Slot[M], list[Borrower[M]]
-        ] = {}  # to be freed, with borrowers that may have mapped it
+        self._leaving: dict[Slot[M], list[Borrower[M]]] = {}  # to be freed, with borrowers that may have mapped it
         self._borrowers: list[Borrower[M]] = []
         self._abandoned: deque[Slot[M]] = deque()  # filled by finalizers
         self._allocations = 0

@@ -185,9 +185,8 @@ class _Same(Loader):
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        sys.modules[module.__name__] = sys.modules[
-            self._loaded
-        ]  # the import system allows this, and returns that module
+        # The import system allows this, and returns that module.
+        sys.modules[module.__name__] = sys.modules[self._loaded]
         for name, below in list(sys.modules.items()):
             if _is_below(name, self._loaded):  # operators' modules are below non-packages
                 sys.modules.setdefault(_renamed(name, self._loaded, module.__name__), below)

@@ -39,7 +39,7 @@ class WorkerDiedError(ProxyError):
 
 
 class StaleReferenceError(ProxyError):
-    """A placeholder's data is gone: it was discarded, or belongs to another process or an earlier start of the server."""
+    """A placeholder's data is gone: it was discarded, or belongs to another process or start of the server."""
 
 
 class ProxyCallError(ProxyError, TypeError):

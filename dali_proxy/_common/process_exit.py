@@ -47,10 +47,7 @@ def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) 
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline and all(worker.exitcode is None for worker in workers):
             time.sleep(0.005)
-    elif error is not None and RuntimeError not in (
-        type(error),
-        type(error.__cause__),
-    ):  # torch's type
+    elif error is not None and RuntimeError not in (type(error), type(error.__cause__)):  # torch's type
         return None
     unexpected = "unexpectedly" in str(error)
     dead = [

@@ -2,8 +2,8 @@
 
 A pipeline never ends: it reads on into the next epoch. With padding, a reader repeats the last sample until the batch
 is full, and each epoch begins with a new batch. Without padding, the last batch of an epoch also has samples of the
-next one. This module counts the samples that each shard has returned. An epoch is over when all shards, including those of
-other processes, have returned all of their samples.
+next one. This module counts the samples that each shard has returned. An epoch is over when all shards, including
+those of other processes, have returned all of their samples.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Source(ABC):
 
     @abstractmethod
     def split(self, left: Sequence[int], batch_size: int) -> tuple[int, ...]:
-        """Return how many samples of each pipeline's next batch belong to an epoch, given the samples `left` per shard."""
+        """Return how many samples of each pipeline's next batch belong to an epoch with `left` samples per shard."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def test_it_learns_and_says_so(tmp_path: Path, temporary_folder: Path, capsys: p
 
     assert summary.chance == 1 / 4
     assert summary.accuracy > 0.6
-    assert summary.training.pictures == 10 * 64
+    assert summary.training.images == 10 * 64
     assert summary.training.waiting > 0
     assert summary.training.computing > 0
     assert summary.limited_by in ("training", "pipeline", "workers")

@@ -14,7 +14,7 @@ from dali_proxy.errors import ProxyError, WorkerDiedError
 __all__ = ["dead_worker", "describe_exit", "hanging_worker"]
 
 _HINTS = {
-    signal.SIGKILL: "; if nobody killed it by hand, the system was out of memory (see dmesg)",
+    signal.SIGKILL: "; unless a user killed it, the system was out of memory (see dmesg)",
     signal.SIGBUS: "; perhaps shared memory is full: torch's workers use /dev/shm for tensors",
 }
 _PATIENCE = 0.5  # seconds between the end of a process's sockets and its exit status

@@ -1,4 +1,4 @@
-"""The demo from beginning to end, and its parts."""
+"""The whole demo and its parts."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CROPS = Crops(photographs=4, train_per_photograph=16, held_out_per_photograph=8)
 
 @pytest.fixture
 def bundled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The photographs that scikit-image ships, whatever the environment names."""
+    """Use the photographs of scikit-image, whatever the environment says."""
     monkeypatch.delenv("DALI_EXTRA_PATH", raising=False)
 
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """Has torch train on one thread: several that wait for cores which others have take twice the processor's time."""
+    """Make torch train on one thread: several threads on busy cores take twice the CPU time."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

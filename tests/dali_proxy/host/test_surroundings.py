@@ -1,4 +1,4 @@
-"""Servers in odd surroundings: paths that aren't UTF-8, strict umasks, blocked signals, no `sys.executable`."""
+"""Servers in unusual environments: paths that aren't UTF-8, strict umasks, blocked signals, no `sys.executable`."""
 
 from __future__ import annotations
 

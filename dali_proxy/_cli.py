@@ -17,19 +17,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one subcommand.
 
     Args:
-        arguments: Words of the command line, by default those of this process.
+        arguments: Command-line arguments, by default those of this process.
 
     Returns:
         The exit status: 0 for success, 1 for a failure that was reported, 2 for wrong arguments, 130 after Ctrl-C.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     command: Callable[[], int]
-    if words[:1] == ["bench"]:  # its options are the benchmark's own
+    if words[:1] == ["bench"]:  # the benchmark parses its options itself
         command = partial(bench, words[1:])
     else:
         options = parser().parse_args(words)
         if options.command == "run":
-            return run(options)  # Ctrl-C is the script's to handle
+            return run(options)  # the script handles Ctrl-C
         command = partial(demo, options) if options.command == "demo" else doctor
     try:
         return command()
@@ -39,12 +39,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError as error:
         if error.name != "pipeline":
             raise
-        print(f"dali-proxy: {error}", file=sys.stderr)  # a module of the user hides our package
+        print(f"dali-proxy: {error}", file=sys.stderr)  # a user's module hides our package
         return 1
 
 
 def parser() -> argparse.ArgumentParser:
-    """Make the parser of the command line."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(prog="dali-proxy", description="GPU and CPU data loading for PyTorch.")
     top.add_argument("--version", action="version", version=f"dali-proxy {dali_proxy.__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -65,9 +65,9 @@ def parser() -> argparse.ArgumentParser:
         "run", help="run a script that was written for NVIDIA DALI", usage="%(prog)s [-h] [-m] SCRIPT [ARGUMENT ...]"
     )
     script.add_argument("-m", dest="module", action="store_true", help="SCRIPT is a module's name, as for python -m")
-    script.add_argument("script", metavar="SCRIPT", help="the script; its `import nvidia.dali` gives our modules")
+    script.add_argument("script", metavar="SCRIPT", help="the script; its `import nvidia.dali` gets our modules")
     rest = script.add_argument("arguments", metavar="ARGUMENT", nargs=argparse.REMAINDER, help="arguments of SCRIPT")
-    rest.required = False  # or the error of a missing SCRIPT names it, too
+    rest.required = False  # otherwise the error about a missing SCRIPT names it, too
 
     purpose = "report what is installed on this machine and what is missing"
     commands.add_parser("doctor", help=purpose, description=f"{purpose[0].upper()}{purpose[1:]}.")
@@ -78,7 +78,7 @@ def demo(options: argparse.Namespace) -> int:
     """Run the demo."""
     from dali_proxy._demo import Settings, run_demo
 
-    given = {
+    options_by_name = {
         "device": options.device,
         "data": options.data,
         "keep": options.keep,
@@ -87,7 +87,7 @@ def demo(options: argparse.Namespace) -> int:
         "num_workers": options.workers,
     }
     try:
-        run_demo(Settings(**{name: value for name, value in given.items() if value is not None}))
+        run_demo(Settings(**{name: value for name, value in options_by_name.items() if value is not None}))
     except (FileNotFoundError, ValueError) as error:
         print(f"dali-proxy demo: {error}", file=sys.stderr)
         return 1
@@ -95,7 +95,7 @@ def demo(options: argparse.Namespace) -> int:
 
 
 def bench(arguments: Sequence[str]) -> int:
-    """Run the benchmarks, which are part of the repository and not of the installed package."""
+    """Run the benchmarks, which only the repository has, not the installed package."""
     sys.path.insert(0, str(Path.cwd()))
     if importlib.util.find_spec("benchmarks") is None:
         print("dali-proxy bench: needs a checkout of the repository, which has the benchmarks", file=sys.stderr)
@@ -106,7 +106,7 @@ def bench(arguments: Sequence[str]) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Runs a script with our modules in the place of NVIDIA's."""
+    """Run a script with dali-proxy's modules in place of NVIDIA's."""
     from dali_proxy._nvidia.run import run_script
 
     if not options.module and not Path(options.script).exists():
@@ -117,7 +117,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def doctor() -> int:
-    """Print what this machine has; fail where something that is needed is missing."""
+    """Print the checks of this machine. Return 1 if a required component is missing."""
     from dali_proxy._doctor import examine
 
     healthy = True

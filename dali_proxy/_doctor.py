@@ -1,4 +1,4 @@
-"""What this machine has of what the product can use: the checks behind ``dali-proxy doctor``."""
+"""Checks of this machine for ``dali-proxy doctor``."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Status = Literal["ok", "missing", "optional"]
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked for.
+    """The result of one check.
 
     Attributes:
-        name: What it is.
-        status: ``"ok"``; ``"missing"``: needed and not there; ``"optional"``: not there, and only needed for
-            a part.
-        detail: A version, or what to do.
+        name: Name of the component.
+        status: ``"ok"``; ``"missing"``: required, but missing; ``"optional"``: missing, but only needed for a part of
+            the features.
+        detail: A version, or advice.
     """
 
     name: str
@@ -35,10 +35,10 @@ class Check:
 
 
 def examine() -> Iterator[Check]:
-    """Look at Python, the machine and the libraries.
+    """Check Python, the machine and the libraries.
 
     Yields:
-        The checks, one at a time: some take a second, as they import what they look at.
+        The checks, one at a time: some take a second because they import a library.
     """
     yield Check("python", "ok" if sys.version_info >= (3, 10) else "missing", platform.python_version())
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -59,13 +59,13 @@ def examine() -> Iterator[Check]:
 
 
 def gpu_problem(device_id: int = 0) -> str | None:
-    """Tell why a GPU can't be used.
+    """Return the reason why a GPU can't be used.
 
     Args:
         device_id: Number of the GPU.
 
     Returns:
-        None where it can be used, else the reason, in a few words.
+        None if it can be used, else the reason in a few words.
     """
     import torch
 
@@ -82,7 +82,7 @@ def gpu_problem(device_id: int = 0) -> str | None:
 
 
 def gpu_name(device_id: int = 0) -> str:
-    """Names a GPU, with its memory."""
+    """Return the name of a GPU, its memory and the CUDA version."""
     import torch
 
     properties = torch.cuda.get_device_properties(device_id)

@@ -1,8 +1,8 @@
-"""The import name `pipeline`: our package has it, and a module of the user's may have it as well.
+"""Conflicts about the import name `pipeline`, which both our package and a user's module may have.
 
-As a rule, the module of the user is then an error that names its file. In processes that called
-`install_as_nvidia_dali`, the script was written without knowledge of our package, so there our package gives way: it is
-loaded under a private name, and `pipeline` is the user's.
+Usually, such a user's module causes an error that names its file. In processes that called `install_as_nvidia_dali`,
+the author of the script didn't know our package. There, our package is loaded under a private name, and `pipeline` is
+the user's module.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _OURS = str(_FOLDER / "__init__.py")
 
 
 def guard_name() -> None:
-    """Have an import of `pipeline` give our package, or an error that names the module that hides it.
+    """Make `import pipeline` return our package, or raise an error that names the module that hides it.
 
     Raises:
-        ImportError: another module of that name is imported already.
+        ImportError: another module of that name was already imported.
     """
     imported = sys.modules.get(_PUBLIC)
     if imported is not None and not _is_ours(getattr(imported, "__file__", None)):
@@ -40,26 +40,26 @@ def guard_name() -> None:
 
 
 def give_way() -> None:
-    """Leave the name `pipeline` to a module of the user from now on, unless our package is loaded under it."""
+    """Leave the name `pipeline` to the user's module from now on, unless our package already uses it."""
     if _PUBLIC not in sys.modules:
         _FINDER.name = _PRIVATE
 
 
 def import_ours(name: str) -> ModuleType:
-    """Import a module of ours, whatever name our package has in this process.
+    """Import one of our modules, under the name that our package has in this process.
 
     Args:
-        name: the module's full name where nothing hides it, such as "pipeline.fn" or "dali_proxy._worker.placeholders".
+        name: the module's usual full name, such as "pipeline.fn" or "dali_proxy._worker.placeholders".
     """
     return importlib.import_module(_renamed(name, _PUBLIC, _FINDER.name))
 
 
 class _Finder(MetaPathFinder):
-    """Finds our package, and the module of the user that has its name.
+    """Finds our package, and the user's module with the same name.
 
     Attributes:
-        name: that our package is loaded under. Imports of the other name give the same modules, as pickles may come
-            from a process that uses the other one.
+        name: name that our package is loaded under. Imports of its other name return the same modules, because pickles
+            may come from a process that uses that name.
     """
 
     name = _PUBLIC
@@ -83,7 +83,7 @@ class _Finder(MetaPathFinder):
 
     def _find_below(self, fullname: str) -> ModuleSpec | None:
         if sys.modules.get(_PUBLIC) is not sys.modules.get(_PRIVATE):
-            return None  # the user's: Python finds it
+            return None  # Python finds the user's module
         return _find_same(fullname, _PUBLIC, _PRIVATE)
 
 
@@ -94,7 +94,7 @@ def _find_unhidden() -> ModuleSpec | None:
     """Find `pipeline` as Python would.
 
     Raises:
-        ImportError: it isn't ours.
+        ImportError: it isn't our package.
     """
     spec = _search(None)
     if spec is not None and spec.has_location and not _is_ours(spec.origin):
@@ -103,16 +103,16 @@ def _find_unhidden() -> ModuleSpec | None:
 
 
 def _find_in_folder(fullname: str) -> ModuleSpec | None:
-    """Leave a module of ours to Python.
+    """Return None for our modules, which Python finds itself.
 
     Raises:
-        ModuleNotFoundError: it isn't ours, but lies in a folder of the user that our package hides.
+        ModuleNotFoundError: it isn't our module, but lies in a user's folder that our package hides.
     """
     name = fullname.partition(".")[2]
     if "." in name or (_FOLDER / name).is_dir() or (_FOLDER / f"{name}.py").exists():
         return None
-    theirs = _find_users()
-    for folder in (theirs and theirs.submodule_search_locations) or ():
+    hidden = _find_users()
+    for folder in (hidden and hidden.submodule_search_locations) or ():
         if PathFinder.find_spec(fullname, [folder]) is not None:
             raise ModuleNotFoundError(
                 f"No module named {fullname!r}: `pipeline` is a package of dali-proxy, which hides {folder}. Rename "
@@ -123,13 +123,13 @@ def _find_in_folder(fullname: str) -> ModuleSpec | None:
 
 
 def _find_users() -> ModuleSpec | None:
-    """Find the module that `pipeline` would be without our package."""
-    # Where `dali_proxy` lies, `pipeline` is ours: this copy of the packages, or another one.
+    """Find the module that `import pipeline` would return without our package."""
+    # In a folder with `dali_proxy`, `pipeline` is our package: this copy or another one.
     path = [entry for entry in sys.path if isinstance(entry, str) and not os.path.exists(_copy_in(entry))]
     spec = _search(path)
     if spec is None or _is_ours(spec.origin):
         return None
-    if spec.loader is None or spec.origin is None:  # a folder without `__init__.py`: perhaps one of data
+    if spec.loader is None or spec.origin is None:  # a folder without `__init__.py`, perhaps with data
         folders = [Path(folder) for folder in spec.submodule_search_locations or ()]
         if not any(next(folder.glob(pattern), None) for folder in folders for pattern in ("*.py", "*/*.py")):
             return None
@@ -158,7 +158,7 @@ def _find_private(fullname: str, path: Sequence[str] | None) -> ModuleSpec | Non
 
 
 def _find_same(fullname: str, name: str, loaded: str) -> ModuleSpec | None:
-    """Find the module that is loaded under another name of our package."""
+    """Find a module that is loaded under the other name of our package."""
     wanted = _renamed(fullname, name, loaded)
     try:
         module = importlib.import_module(wanted)
@@ -176,7 +176,7 @@ def _with_our_imports(spec: ModuleSpec | None) -> ModuleSpec | None:
 
 
 class _Same(Loader):
-    """Has an import give a module that exists."""
+    """Makes an import return an existing module."""
 
     def __init__(self, loaded: str) -> None:
         self._loaded = loaded
@@ -185,9 +185,10 @@ class _Same(Loader):
         return None
 
     def exec_module(self, module: ModuleType) -> None:
-        sys.modules[module.__name__] = sys.modules[self._loaded]  # the import system allows it, and returns that one
+        # The import system allows this, and returns that module.
+        sys.modules[module.__name__] = sys.modules[self._loaded]
         for name, below in list(sys.modules.items()):
-            if _is_below(name, self._loaded):  # folders of operators lie below modules that are no packages
+            if _is_below(name, self._loaded):  # operators' modules are below non-packages
                 sys.modules.setdefault(_renamed(name, self._loaded, module.__name__), below)
 
 
@@ -206,8 +207,8 @@ def _import(
     fromlist: Sequence[str] | None = (),
     level: int = 0,
 ) -> Any:
-    """What an import statement of our modules calls where our package has the private name."""
-    # A list is what C code passes, such as pickle's: a name that it looks up isn't ours to change.
+    """Run an import statement of our modules while our package has the private name."""
+    # C code, such as pickle's, passes a list; the names that it looks up must stay unchanged.
     if level or isinstance(fromlist, list) or not (name == _PUBLIC or _is_below(name, _PUBLIC)):
         return builtins.__import__(name, globals, locals, fromlist, level)
     module = builtins.__import__(_renamed(name, _PUBLIC, _PRIVATE), globals, locals, fromlist, 0)

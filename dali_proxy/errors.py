@@ -1,4 +1,4 @@
-"""Exceptions of the torch side. All derive from `ProxyError`, and so from `pipeline.errors.PipelineError`."""
+"""Exceptions of the torch side. All derive from `ProxyError`, which derives from `pipeline.errors.PipelineError`."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ class ProxyError(PipelineError):
 
 
 class ServerClosedError(ProxyError):
-    """The server isn't running: not started yet, or stopped."""
+    """The server isn't running: it wasn't started yet, or it was stopped."""
 
 
 class ServerDiedError(ProxyError):
-    """The server went away while somebody waited for it; the message says how."""
+    """The server ended while a caller waited for it; the message says how."""
 
 
 class WorkerDiedError(ProxyError):
-    """A worker of a loader ended while its batches were wanted; the message says which, and how."""
+    """A worker of a loader ended before its batches were complete; the message says which worker, and how."""
 
 
 class StaleReferenceError(ProxyError):
-    """A placeholder whose data is gone: of an earlier start of the server, of another process, or discarded."""
+    """A placeholder's data is gone: it was discarded, or belongs to another process or start of the server."""
 
 
 class ProxyCallError(ProxyError, TypeError):
@@ -47,7 +47,7 @@ class ProxyCallError(ProxyError, TypeError):
 
 
 class SampleTypeError(ProxyError, InputError, TypeError):
-    """A sample's input is nothing that a pipeline can read; the message names the input."""
+    """A pipeline can't read a sample's input; the message names the input."""
 
 
 class BatchSizeError(ProxyError, InputError, ValueError):
@@ -55,31 +55,31 @@ class BatchSizeError(ProxyError, InputError, ValueError):
 
 
 class PlaceholderError(ProxyError, TypeError):
-    """A placeholder was used as if it were data already."""
+    """A placeholder was used like data."""
 
 
 class PlaceholderAttributeError(PlaceholderError, AttributeError):
-    """An attribute that only data has (`shape`, `dtype` and so on) was asked of a placeholder."""
+    """An attribute that only data has (`shape`, `dtype` and so on) was read from a placeholder."""
 
 
 class RemoteError(ProxyError):
-    """Stands for an exception of the server whose type can't be rebuilt here; its text is kept."""
+    """Replaces an exception of the server whose type can't be rebuilt here, with the same text."""
 
 
 class BatchError(ProxyError):
-    """A batch failed in the server. It is raised where the batch would have come; the next batch is not affected.
+    """A batch failed in the server. The loop gets this error in place of the batch; the next batch isn't affected.
 
-    `__cause__` is the exception that happened in the server, where it could be rebuilt, else a `RemoteError`.
+    `__cause__` is the original exception if it could be rebuilt here, else a `RemoteError`.
 
     Attributes:
         operator: the operator that failed, as the user wrote it, or an empty string.
-        source_line: the user's line that made the operator (``file:line``), or an empty string.
-        samples: positions in the batch of the samples that failed; empty when the batch failed as a whole.
-        dataset_indices: dataset indices of these samples, as the sampler drew them; empty when they are not known.
-        sample_names: names of these samples, where the proxy was called with `sample_name`; else empty.
-        paths: files of these samples, where an input of the pipeline is a path for `fn.io.file.read`; else empty.
-        worker: who submitted the batch, such as ``"worker 1 (pid 4711)"``.
-        remote_traceback: the traceback of the server, as text.
+        source_line: the user's line that created the operator (``file:line``), or an empty string.
+        samples: positions in the batch of the samples that failed; empty if the batch failed as a whole.
+        dataset_indices: dataset indices of these samples, as the sampler drew them; empty if they are unknown.
+        sample_names: names of these samples, if the proxy was called with `sample_name`; else empty.
+        paths: files of these samples, if an input of the pipeline is a path for `fn.io.file.read`; else empty.
+        worker: the worker that submitted the batch, such as ``"worker 1 (pid 4711)"``.
+        remote_traceback: traceback in the server, as text.
     """
 
     def __init__(

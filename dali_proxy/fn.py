@@ -1,4 +1,4 @@
-"""Operators that need torch: what `nvidia.dali.plugin.pytorch.fn` has.
+"""Operators that need torch, as in `nvidia.dali.plugin.pytorch.fn`.
 
 Example:
     >>> from dali_proxy.fn import torch_python_function

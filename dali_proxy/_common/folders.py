@@ -1,4 +1,4 @@
-"""The private folders that sockets lie in."""
+"""Private folders for the sockets of servers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from pipeline._ipc.connecting import short_path
 __all__ = ["is_refused", "make_folder", "new_folder", "remove_dead_folders", "remove_folder"]
 
 _PREFIX = "dali-proxy-"
-_OURS = re.compile(_PREFIX + "[0-9a-f]{16}")  # a folder of the user's may well begin with our name
-_STARTING = 600.0  # seconds after which a folder with no socket is none of a server that is starting
+_OURS = re.compile(_PREFIX + "[0-9a-f]{16}")  # a user's folder may begin with the same name
+_STARTING = 600.0  # seconds after which a folder without a socket can't belong to a starting server
 
 
 def new_folder() -> str:
@@ -27,23 +27,23 @@ def new_folder() -> str:
 
 
 def make_folder(path: str) -> None:
-    """Make a folder that only this user can read and write, whatever the umask."""
+    """Create a folder that only this user can read and write, whatever the umask."""
     os.mkdir(path, mode=0o700)
     os.chmod(path, 0o700)
 
 
 def remove_folder(path: str | Path) -> None:
-    """Remove a folder and what is in it; also one that was just made, with a umask that allows nothing."""
+    """Remove a folder and its contents, even if a restrictive umask denies access to a new folder."""
     with suppress(OSError):
         os.chmod(path, 0o700)
     shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_dead_folders() -> None:
-    """Remove this user's folders of servers that are gone and could not do so, killed by a signal for example.
+    """Remove this user's folders of servers that ended without removing them, for example after SIGKILL.
 
-    The socket tells: the system refuses connections to one that nobody listens at, whatever the process that made it
-    was called and in whichever container it ran.
+    The socket shows this: the system refuses connections to a socket without a listener. This also works for processes
+    of other containers.
     """
     with os.scandir(_parent_folder()) as entries:
         found = [Path(entry.path) for entry in entries if _OURS.fullmatch(entry.name)]
@@ -53,7 +53,7 @@ def remove_dead_folders() -> None:
 
 
 def is_refused(path: str | Path) -> bool:
-    """Whether there is a socket at a path that nobody listens at."""
+    """Return whether a path is a socket without a listener."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
@@ -61,7 +61,7 @@ def is_refused(path: str | Path) -> bool:
                 probe.connect(short)
         except ConnectionRefusedError:
             return True
-        except OSError:  # no socket, or one whose server is busy
+        except OSError:  # there is no socket, or its server is busy
             return False
     return False
 

@@ -1,4 +1,4 @@
-"""Finds and replaces objects deep inside whatever a dataset or a collate function returns."""
+"""Search and replacement of objects in nested structures from datasets and collate functions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["find", "replace"]
 
 _PLAIN = frozenset((tuple, list, dict))
 _LEAF_TYPES = (str, bytes, bytearray, memoryview, int, float, complex, type(None), type, range)
-# Objects of these packages hold no references to batches, and many other things.
+# Objects of these packages don't refer to batches, but to many other objects.
 _LEAF_PACKAGES = frozenset(
     ("builtins", "cupy", "dali_proxy", "functools", "numpy", "pathlib", "PIL", "torch", "typing")
 )
 
 
 def find(data: Any, kind: type) -> list[Any]:
-    """Return the objects of type `kind` in a nested structure, each once, in the order of their appearance.
+    """Return the objects of type `kind` in a nested structure, each once, in order of appearance.
 
-    Looks into tuples, lists, deques, mappings and the attributes of objects (dataclasses, `__slots__`, `__dict__`).
+    The search includes tuples, lists, deques, mappings and attributes of objects (`__slots__`, `__dict__`).
 
     Example:
         >>> find({"a": (1, 2.0), "b": [3]}, int)
@@ -36,8 +36,8 @@ def find(data: Any, kind: type) -> list[Any]:
 def replace(data: Any, kind: type, new: Callable[[Any], Any]) -> Any:
     """Return `data` with every object `x` of type `kind` replaced by `new(x)`.
 
-    Containers and objects that hold one, however deep, are copied (the type stays); all others are kept as they are.
-    What was shared stays shared, and cycles are allowed.
+    Containers and objects that hold one, at any depth, are replaced by copies of the same type; all others stay.
+    Shared objects stay shared, and cycles are allowed.
 
     Example:
         >>> replace({"a": (1, 2.0)}, int, str)
@@ -63,7 +63,7 @@ def _children(data: Any) -> Iterator[Any]:
 
 
 def _attributes(data: Any) -> list[str]:
-    """Names of the attributes that an object itself holds, in `__dict__` or slots."""
+    """Return the names of an object's attributes in `__dict__` and in slots."""
     names = list(getattr(data, "__dict__", ()))
     for base in type(data).__mro__:
         slots = base.__dict__.get("__slots__", ())
@@ -87,7 +87,7 @@ def _holders(root: Any, kind: type, found: dict[int, Any]) -> set[int]:
     if _is_leaf(root):
         return set()
     parents: dict[int, list[int]] = {id(root): []}
-    alive = [root]  # attributes may be made on access: ids are only valid while we hold the objects
+    alive = [root]  # attributes may be created on access: ids are only valid while the objects live
     stack = [(id(root), _children(root))]
     while stack:
         parent, children = stack[-1]
@@ -115,7 +115,7 @@ def _holders(root: Any, kind: type, found: dict[int, Any]) -> set[int]:
 
 
 class _Copier:
-    """Copies the holders, and nothing else."""
+    """Copies the holders and nothing else."""
 
     def __init__(self, kind: type, new: Callable[[Any], Any], holders: set[int]) -> None:
         self._kind = kind
@@ -163,5 +163,5 @@ class _Copier:
         values = {name: self.copy(child) for name, child in data.items()}
         try:
             return type(data)(values)  # type: ignore[call-arg]
-        except TypeError:  # its constructor takes something else
+        except TypeError:  # its constructor takes other arguments
             return values

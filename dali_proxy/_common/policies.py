@@ -1,4 +1,4 @@
-"""`LastBatchPolicy`, and how many samples and batches it makes of a data set."""
+"""`LastBatchPolicy`, and the number of samples and batches that result from it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ T = TypeVar("T")
 
 
 class LastBatchPolicy(enum.Enum):
-    """What becomes of the last batch of an epoch when there are not enough samples to fill it.
+    """Treatment of the last batch of an epoch if there are too few samples to fill it.
 
     Attributes:
-        FILL: it is filled up, with its last sample or with samples from the beginning of the data set.
-        DROP: it is left out.
-        PARTIAL: it is smaller than the others.
+        FILL: fill it with its last sample or with samples from the beginning of the data set.
+        DROP: drop it.
+        PARTIAL: return a smaller batch.
 
     Example:
         >>> [batch_count(7, 2, policy) for policy in LastBatchPolicy]
@@ -35,10 +35,10 @@ class LastBatchPolicy(enum.Enum):
 def check_policy(value: Any) -> LastBatchPolicy:
     """Return `value` if it is a `LastBatchPolicy`.
 
-    An enumeration of another library with the same names is taken for ours, so that scripts may import either.
+    An enumeration of another library with the same names is accepted, too, so that scripts may import either.
 
     Raises:
-        ArgumentMismatchError: it is none.
+        ArgumentMismatchError: it isn't one.
     """
     if isinstance(value, LastBatchPolicy):
         return value
@@ -49,7 +49,7 @@ def check_policy(value: Any) -> LastBatchPolicy:
 
 
 def batch_count(samples: int, batch_size: int, policy: LastBatchPolicy) -> int:
-    """Return how many batches an epoch of so many samples has."""
+    """Return the number of batches of an epoch with `samples` samples."""
     return samples // batch_size if policy is LastBatchPolicy.DROP else -(-samples // batch_size)
 
 
@@ -57,10 +57,10 @@ def fill(batch: Sequence[T], batch_size: int, first: Sequence[T], padded: bool) 
     """Fill the last batch of an epoch.
 
     Args:
-        batch: what is left for it, one sample at least.
-        batch_size: how many it shall be.
+        batch: remaining samples, at least one.
+        batch_size: size of the filled batch.
         first: the first `batch_size` samples of the epoch, or all if there are fewer.
-        padded: whether to repeat the last sample; else `first` follows, again and again if need be.
+        padded: whether to repeat the last sample; otherwise `first` follows, repeatedly if necessary.
 
     Example:
         >>> fill([7], 2, [1, 2], padded=True), fill([7], 2, [1, 2], padded=False)
@@ -73,15 +73,15 @@ def fill(batch: Sequence[T], batch_size: int, first: Sequence[T], padded: bool) 
 
 
 class FilledBatches:
-    """Wraps a batch sampler: fills the last batch of each epoch.
+    """Wraps a batch sampler and fills the last batch of each epoch.
 
     Args:
         batches: the batch sampler.
-        batch_size: of its batches, but the last.
-        padded: whether to fill with the epoch's last index, or else with its first ones.
+        batch_size: size of all batches except the last one.
+        padded: whether to fill with the epoch's last index; otherwise with its first ones.
 
     Attributes:
-        first: the first batch of the epoch; None until it came.
+        first: first batch of the epoch; None until it is drawn.
 
     Example:
         >>> list(FilledBatches([[4, 1], [3]], 2, padded=False))
@@ -95,13 +95,13 @@ class FilledBatches:
         self.first: Sequence[Any] | None = None
         self._first_of_next: Sequence[Any] | None = None
 
-    def go_on_after(self, first: Sequence[Any] | None) -> None:
-        """Say what the first batch was, where the next iteration begins in the middle of an epoch."""
+    def resume_after(self, first: Sequence[Any] | None) -> None:
+        """Set the first batch of an epoch that the next iteration resumes."""
         self._first_of_next = first
 
     def __iter__(self) -> Iterator[Sequence[Any]]:
         self.first, self._first_of_next = self._first_of_next, None
-        # The user's sampler starts here and now, not at the first `next`.
+        # The user's sampler starts here, not at the first `next`.
         return self._fill(iter(self.batches))
 
     def _fill(self, batches: Iterator[Sequence[Any]]) -> Iterator[Sequence[Any]]:
@@ -118,9 +118,9 @@ def loader_drops_last(policy: LastBatchPolicy, options: Mapping[str, Any], itera
     """Return torch's `drop_last` for a loader that has a policy.
 
     Args:
-        policy: of the loader.
-        options: the other arguments that were given to it, by name.
-        iterable: whether the data set is an iterable one.
+        policy: the loader's policy.
+        options: the loader's other arguments, by name.
+        iterable: whether the data set is iterable-style.
 
     Raises:
         ArgumentMismatchError: the policy and another argument contradict each other.
@@ -128,13 +128,13 @@ def loader_drops_last(policy: LastBatchPolicy, options: Mapping[str, Any], itera
     if options.get("batch_sampler") is not None or options.get("batch_size", 1) is None:
         raise ArgumentMismatchError(
             "last_batch_policy needs a batch_size: a batch_sampler, or the dataset with batch_size=None, determines "
-            "the last batch by itself"
+            "the last batch"
         )
     if options.get("drop_last") and policy is not LastBatchPolicy.DROP:
         raise ArgumentMismatchError(f"drop_last=True contradicts last_batch_policy={policy}: pass only one of them")
     if iterable and policy is LastBatchPolicy.FILL:
         raise ArgumentMismatchError(
-            "LastBatchPolicy.FILL needs a dataset with indices; an iterable one ends by itself in each worker: let it "
+            "LastBatchPolicy.FILL needs a dataset with indices; an iterable one ends in each worker separately: let it "
             "yield the number of samples that you want, or use PARTIAL or DROP"
         )
     return policy is LastBatchPolicy.DROP

@@ -1,4 +1,4 @@
-"""How processes ended, in words."""
+"""Descriptions of how processes ended."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import time
 from collections.abc import Sequence
 from multiprocessing.process import BaseProcess
 
-from dali_proxy._common.signals import unheard
+from dali_proxy._common.signals import blocked_signal
 from dali_proxy.errors import ProxyError, WorkerDiedError
 
-__all__ = ["dead_worker", "hanging_worker", "how_ended"]
+__all__ = ["dead_worker", "describe_exit", "hanging_worker"]
 
 _HINTS = {
-    signal.SIGKILL: "; if nobody killed it by hand, the system was out of memory (see dmesg)",
+    signal.SIGKILL: "; unless a user killed it, the system was out of memory (see dmesg)",
     signal.SIGBUS: "; perhaps shared memory is full: torch's workers use /dev/shm for tensors",
 }
-_PATIENCE = 0.5  # seconds between what a socket tells of a process's end and what its parent can know
+_PATIENCE = 0.5  # seconds between the end of a process's sockets and its exit status
 
 
-def how_ended(code: int) -> str:
-    """Say how a process ended, from its exit code; negative ones are signals.
+def describe_exit(code: int) -> str:
+    """Describe an exit code; negative ones are signals.
 
     Example:
-        >>> how_ended(3)
+        >>> describe_exit(3)
         'ended with exit code 3'
     """
     if code >= 0:
@@ -37,21 +37,21 @@ def how_ended(code: int) -> str:
 
 
 def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) -> WorkerDiedError | None:
-    """Return what to raise when a worker has died; None if none has, or `error` has nothing to do with it.
+    """Return the exception to raise if a worker has died; None if none has or `error` has another cause.
 
     Args:
-        workers: a loader's, in the order of their numbers.
-        error: what was caught while one of their batches was waited for.
+        workers: a loader's workers, in the order of their numbers.
+        error: exception that occurred while the loader waited for a batch.
     """
-    if isinstance(error, ConnectionError | EOFError | FileNotFoundError):  # half of a message of a dying process
+    if isinstance(error, ConnectionError | EOFError | FileNotFoundError):  # an incomplete message of a dying process
         deadline = time.monotonic() + _PATIENCE
         while time.monotonic() < deadline and all(worker.exitcode is None for worker in workers):
             time.sleep(0.005)
-    elif error is not None and RuntimeError not in (type(error), type(error.__cause__)):  # which is torch's word for it
+    elif error is not None and RuntimeError not in (type(error), type(error.__cause__)):  # torch's type
         return None
     unexpected = "unexpectedly" in str(error)
     dead = [
-        f"worker {number} (pid {worker.pid}) {how_ended(code)}"
+        f"worker {number} (pid {worker.pid}) {describe_exit(code)}"
         for number, worker in enumerate(workers)
         if (code := worker.exitcode) is not None and (code or unexpected)
     ]
@@ -65,21 +65,21 @@ def dead_worker(workers: Sequence[BaseProcess], error: Exception | None = None) 
 
 
 def _advice(workers: Sequence[BaseProcess]) -> str:
-    """What to do besides, where a worker ended by itself."""
+    """Return more advice if a worker exited with an error code."""
     ended = [worker for worker in workers if (worker.exitcode or 0) > 0]
     if not ended:
         return ""
     advice = ". See its output for the reason"
-    if getattr(ended[0], "_start_method", "fork") == "fork":  # multiprocessing has no public name for it
+    if getattr(ended[0], "_start_method", "fork") == "fork":  # there is no public attribute
         return advice
     return f'{advice}; a script whose workers don\'t fork needs `if __name__ == "__main__":` before it starts a loop'
 
 
 def _end(workers: Sequence[BaseProcess]) -> None:
-    """End the workers that are left: if the dead one held a lock, they wait for it, and torch would wait for them."""
+    """Kill the remaining workers: they may wait for a lock of the dead one, and torch would wait for them."""
     if threading.current_thread() is not threading.main_thread():
-        return  # torch's handler would raise there
-    with unheard(signal.SIGCHLD):
+        return  # torch's handler would raise in the main thread
+    with blocked_signal(signal.SIGCHLD):
         for worker in workers:
             worker.kill()
         for worker in workers:
@@ -87,7 +87,7 @@ def _end(workers: Sequence[BaseProcess]) -> None:
 
 
 def hanging_worker(workers: Sequence[BaseProcess], timeout: float, error: Exception) -> ProxyError | None:
-    """Return what to raise when `error` is torch's for a loader's timeout; None if it isn't."""
+    """Return the exception to raise if `error` is torch's for a loader's timeout; else None."""
     if type(error) is not RuntimeError or "timed out" not in str(error):
         return None
     alive = ", ".join(f"worker {number} (pid {worker.pid})" for number, worker in enumerate(workers))

@@ -1,4 +1,4 @@
-"""Signals that would do harm; `pipeline._ipc.signals` puts others off."""
+"""Blocking of harmful signals; `pipeline._ipc.signals` defers others."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["unheard"]
+__all__ = ["blocked_signal"]
 
 
 @contextmanager
-def unheard(number: signal.Signals) -> Iterator[None]:
-    """Keep a signal from its handler.
+def blocked_signal(number: signal.Signals) -> Iterator[None]:
+    """Keep a signal from its Python handler.
 
-    The end of a child of ours must not reach torch: its handler raises, at every child's end, once a worker has died.
+    Torch's handler of SIGCHLD must not see the end of this project's processes: once a worker has died, it raises at
+    the end of any child.
     """
     handler = signal.getsignal(number)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():

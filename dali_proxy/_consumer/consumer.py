@@ -29,7 +29,7 @@ from dali_proxy._transport.protocol import (
     Stats,
     StatsRequest,
 )
-from dali_proxy._transport.release_queue import Unwanted
+from dali_proxy._transport.release_queue import ReleaseQueue
 from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from pipeline._concurrency.finalizers import THREAD_PREFIX
@@ -92,7 +92,7 @@ class ConsumerClient:
         self._end: ProxyError | None = None
         self._goodbye = ""
         self._tokens = itertools.count()
-        self._unwanted = Unwanted()
+        self._unwanted = ReleaseQueue()
         self._talking = threading.local()  # .now: this thread is inside the channel: finalizers send nothing then
         discard_through(self.server, self._discard)
         self._receiver: threading.Thread | None = None
@@ -397,4 +397,4 @@ class ConsumerClient:
             return  # the server is gone, and with it what we wanted it to know
 
     def _flush(self) -> None:
-        self._unwanted.tell(self._channel.post, self._questions.forget_batches, self._questions.forget_session)
+        self._unwanted.flush(self._channel.post, self._questions.forget_batches, self._questions.forget_session)

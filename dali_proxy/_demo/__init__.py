@@ -1,7 +1,7 @@
-"""The demo: trains a small network on real images through `DALIServer`, in under two minutes on two cores.
+"""The demo: a small network trains on real images through DALIServer, in under two minutes on two cores.
 
-Run it with ``dali-proxy demo``. Nothing is downloaded: the pictures are cut from photographs that the
-scikit-image wheel ships, or from a DALI_extra folder that ``DALI_EXTRA_PATH`` names.
+Run it with ``dali-proxy demo``. It downloads nothing: it cuts the images from photographs of the scikit-image wheel,
+or of a DALI_extra folder that ``DALI_EXTRA_PATH`` names.
 """
 
 from __future__ import annotations

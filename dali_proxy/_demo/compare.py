@@ -1,4 +1,4 @@
-"""Throughput of the server beside a plain torch DataLoader that does the same work with pillow."""
+"""Throughput of the server compared with a plain torch DataLoader that does the same work with pillow."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from torch.utils.data import Sampler
 
 @dataclass(frozen=True)
 class Comparison:
-    """Pictures a second of both loaders, one figure a round.
+    """Images per second of both loaders, one figure per round.
 
-    The rounds of the two alternate, and each is compared with its neighbour: what else the machine does at
-    that time slows both, and falls out of the ratio.
+    The rounds of the two alternate, and each is compared with its neighbour: other load on the machine slows both, so
+    it doesn't affect the ratio.
     """
 
     ours: tuple[float, ...]
@@ -26,20 +26,20 @@ class Comparison:
 
     @property
     def ratios(self) -> tuple[float, ...]:
-        """Our rate in units of the plain one, a figure a round."""
+        """Our rate divided by the plain one, one figure per round."""
         return tuple(a / b for a, b in zip(self.ours, self.plain, strict=True))
 
     @property
     def median_ratio(self) -> float:
-        """The middle one of the ratios."""
+        """Median of the ratios."""
         return statistics.median(self.ratios)
 
 
 class EndlessSampler(Sampler[int]):
-    """Indices of a dataset in random order, one permutation after another, without an end.
+    """An endless sequence of random permutations of a dataset's indices.
 
     Args:
-        length: Samples in the dataset.
+        length: Number of samples in the dataset.
         seed: Seed of the permutations.
     """
 
@@ -57,26 +57,25 @@ def compare(ours: Iterable[Any], plain: Iterable[Any], *, seconds: float, rounds
     """Measure two endless loaders in turn.
 
     Args:
-        ours: Gives batches whose first element is the pictures.
-        plain: Likewise.
+        ours: Yields batches whose first element is a batch of images.
+        plain: See `ours`.
         seconds: Length of one measurement of one loader.
-        rounds: How many pairs to measure.
+        rounds: Number of pairs to measure.
 
     Returns:
-        The rates of every round.
+        The rates of all rounds.
     """
     streams = (iter(ours), iter(plain))
     rates: tuple[list[float], list[float]] = ([], [])
     for number in range(rounds):
-        # Which one goes first alternates too.
+        # The order of the two alternates, too.
         for which in (0, 1) if number % 2 == 0 else (1, 0):
             rates[which].append(_rate(streams[which], seconds))
     return Comparison(tuple(rates[0]), tuple(rates[1]))
 
 
 def _rate(stream: Iterator[Any], seconds: float, warm_up: int = 8) -> float:
-    # What was prefetched while the other loader was measured would count as speed: take it before the clock
-    # starts.
+    # Batches that were prefetched while the other loader was measured would distort the rate: take them first.
     for _ in itertools.islice(stream, warm_up):
         pass
     count = 0

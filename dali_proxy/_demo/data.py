@@ -1,10 +1,9 @@
-"""The demo's pictures: JPEG crops of a dozen photographs, in one folder a photograph.
+"""The demo's images: JPEG crops of a dozen photographs, in one folder per photograph.
 
-The task is to tell which photograph a crop comes from. Training and held-out crops come from disjoint
-regions: a vertical band in the middle of every photograph is kept for the held-out crops, and no training
-crop touches it. So a network can't pass by remembering pixels, but what it sees while held out is the same
-scene, in the same light, as what it trained on. That is easier than recognising kinds of things, and the
-demo does not claim more.
+The task is to recognise the photograph that a crop comes from. Training and held-out crops come from disjoint regions:
+a vertical band in the middle of each photograph is reserved for held-out crops, and no training crop touches it. So the
+network can't succeed by remembering pixels. But a held-out crop shows the same scene, in the same light, as the
+training crops. That is easier than the classification of objects, and the demo doesn't claim more.
 """
 
 from __future__ import annotations
@@ -19,14 +18,13 @@ from pathlib import Path
 from PIL import Image
 
 CROP_SIZE = (300, 400)
-"""Width and height in pixels of every JPEG that is written."""
+"""Width and height of each JPEG in pixels."""
 
 CROP_ASPECT = CROP_SIZE[0] / CROP_SIZE[1]
 HELD_OUT_BAND = (0.35, 0.65)
-"""Where the held-out band begins and ends, as parts of a photograph's width."""
+"""Begin and end of the held-out band, as fractions of a photograph's width."""
 
-# Files of the scikit-image wheel itself. Its other pictures are downloaded at run time, so they aren't named
-# here.
+# Files in the scikit-image wheel. It downloads its other images at run time, so they aren't listed.
 BUNDLED_PHOTOGRAPHS = {
     "astronaut": "astronaut.png",
     "brick": "brick.png",
@@ -45,7 +43,7 @@ BUNDLED_PHOTOGRAPHS = {
 
 @dataclass(frozen=True)
 class Crops:
-    """How many crops of how many photographs to write, and the seed of their places."""
+    """Numbers of photographs and of crops, and the seed of the crops' positions."""
 
     photographs: int = 12
     train_per_photograph: int = 40
@@ -57,11 +55,11 @@ def photograph_paths(count: int) -> dict[str, Path]:
     """Find photographs on this machine, without any network access.
 
     Args:
-        count: How many photographs are wanted.
+        count: Number of photographs.
 
     Returns:
-        The path of each photograph by its name, sorted by name. From ``$DALI_EXTRA_PATH/db/single/jpeg``
-        where that variable is set, else from the installed scikit-image.
+        The path of each photograph by its name, sorted by name: from ``$DALI_EXTRA_PATH/db/single/jpeg`` if that
+        variable is set, else from the installed scikit-image.
 
     Raises:
         FileNotFoundError: Neither source has enough photographs.
@@ -82,11 +80,11 @@ def write_crops(folder: Path, crops: Crops) -> Iterator[Path]:
     """Write ``train/<photograph>/*.jpg`` and ``held_out/<photograph>/*.jpg`` below a folder.
 
     Args:
-        folder: Where to write. Missing folders are made, files of the same names are replaced.
-        crops: How many crops to cut.
+        folder: Destination. Missing folders are created; files of the same names are replaced.
+        crops: Numbers of crops.
 
     Yields:
-        The path of each JPEG once it is written, so that a progress bar can follow.
+        The path of each JPEG after it was written, for a progress bar.
     """
     for number, (name, source) in enumerate(photograph_paths(crops.photographs).items()):
         with Image.open(source) as opened:
@@ -105,15 +103,15 @@ def write_crops(folder: Path, crops: Crops) -> Iterator[Path]:
 
 
 def crop_box(size: tuple[int, int], *, held_out: bool, dice: random.Random) -> tuple[float, float, float, float]:
-    """Choose where to cut one crop.
+    """Choose the position of a crop.
 
     Args:
         size: Width and height of the photograph in pixels.
-        held_out: Whether the crop lies within the held-out band, or outside of it.
+        held_out: Whether the crop lies inside of the held-out band; otherwise it lies outside.
         dice: Source of random numbers.
 
     Returns:
-        Left, top, right and bottom of the crop in pixels, of the aspect of ``CROP_SIZE``.
+        Left, top, right and bottom of the crop in pixels, with the aspect ratio of ``CROP_SIZE``.
     """
     width, height = size
     begin, end = HELD_OUT_BAND
@@ -127,7 +125,7 @@ def crop_box(size: tuple[int, int], *, held_out: bool, dice: random.Random) -> t
 
 
 def _bundled_photographs() -> dict[str, Path]:
-    # The package is only located: importing it would load SciPy, and the pictures are plain files.
+    # Only locate the package: importing it would load SciPy, and the images are plain files.
     spec = importlib.util.find_spec("skimage")
     if spec is None or not spec.submodule_search_locations:
         return {}
@@ -136,6 +134,5 @@ def _bundled_photographs() -> dict[str, Path]:
 
 
 def _extra_photographs(extra: Path) -> dict[str, Path]:
-    # The first word of a name says what is seen: swan-3584559_640.jpg. Two dogs share one name, and one of
-    # them is taken.
+    # The first word of a name is the subject: swan-3584559_640.jpg. Two dogs share one name; only one is used.
     return {path.stem.split("-")[0]: path for path in sorted((extra / "db/single/jpeg").glob("*/*.jpg"))}

@@ -1,4 +1,4 @@
-"""The demo's dataset: a plain torch Dataset that reads a file and hands its bytes to a transform."""
+"""The demo's dataset: a plain torch Dataset that reads a file and passes its bytes to a transform."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Transform = Callable[[npt.NDArray[np.uint8]], Any]
 
 
 class CropDataset(Dataset[tuple[Any, int]]):
-    """JPEGs in one folder a class, as torchvision's ImageFolder lays them out.
+    """JPEGs in one folder per class, with the layout of torchvision's ImageFolder.
 
     Args:
-        folder: Holds one folder a class, which holds JPEG files.
-        transform: Gets the bytes of one file as a uint8 array of shape ``[bytes]``. ``server.proxy`` here
-            makes the pipeline decode and augment the pictures; any function of such an array works as well.
+        folder: Folder with one folder of JPEG files per class.
+        transform: Function of the bytes of one file, a uint8 array of shape ``[bytes]``. With ``server.proxy``, the
+            pipeline decodes and augments the images; any other such function works, too.
 
     Attributes:
         classes: Names of the classes, sorted; a label is a position in this list.

@@ -6,10 +6,10 @@ from torch import nn
 
 
 def small_network(classes: int) -> nn.Sequential:
-    """Make a convolutional classifier.
+    """Return a convolutional classifier.
 
     Args:
-        classes: How many classes it tells apart.
+        classes: Number of classes.
 
     Returns:
         A module from float32 ``[N, 3, H, W]`` to logits ``[N, classes]``, with about 100,000 parameters.

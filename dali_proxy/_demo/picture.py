@@ -1,4 +1,4 @@
-"""A picture of one augmented batch: what the network sees, with a caption below each tile."""
+"""An image of one augmented batch, as the network sees it, with a caption below each tile."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def batch_picture(images: torch.Tensor, captions: Sequence[str], columns: int = 
     """Draw a batch as a grid.
 
     Args:
-        images: Normalised pictures, float ``[N, 3, H, W]``, on any device.
-        captions: One text for each picture.
-        columns: Tiles in a row.
+        images: Normalised images, float ``[N, 3, H, W]``, on any device.
+        captions: One text for each image.
+        columns: Number of tiles in a row.
 
     Returns:
-        An RGB picture with ``ceil(N / columns)`` rows.
+        An RGB image with ``ceil(N / columns)`` rows.
     """
     pixels = denormalised(images)
     count, height, width, _ = pixels.shape
@@ -40,7 +40,7 @@ def batch_picture(images: torch.Tensor, captions: Sequence[str], columns: int = 
 
 
 def denormalised(images: torch.Tensor) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    """Undo the pipeline's normalisation: uint8 ``[N, H, W, 3]`` from float ``[N, 3, H, W]``."""
+    """Undo the pipeline's normalisation. Return uint8 ``[N, H, W, 3]`` for float ``[N, 3, H, W]``."""
     mean, std = (torch.tensor(channels).view(1, 3, 1, 1) for channels in (MEAN, STD))
     pixels = (images.detach().cpu().float() * std + mean).round().clamp(0, 255)
     return pixels.to(torch.uint8).permute(0, 2, 3, 1).contiguous().numpy()

@@ -1,4 +1,4 @@
-"""The training pipeline's augmentation with pillow, one picture at a time: the demo is timed beside it."""
+"""The training pipeline's augmentation with pillow, one image at a time, for the comparison of speeds."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from dali_proxy._demo.pipes import CROP_AREA, CROP_ASPECT_RATIO, IMAGE_SIZE, MEA
 
 
 class PillowAugment:
-    """Decodes, crops, resizes, mirrors and normalises one picture in the dataset's worker.
+    """Decodes, crops, resizes, mirrors and normalises one image in the dataset's worker.
 
-    Its random numbers come from torch's generator, which torch seeds anew in every worker.
+    Its random numbers come from torch's generator, which torch seeds in each worker.
     """
 
     def __init__(self) -> None:
@@ -24,21 +24,21 @@ class PillowAugment:
         self.scale = 1 / np.array(STD, np.float32)
 
     def __call__(self, encoded: npt.NDArray[np.uint8]) -> torch.Tensor:
-        """Make a float32 tensor ``[3, IMAGE_SIZE, IMAGE_SIZE]`` of an encoded picture, uint8 ``[bytes]``."""
-        picture = Image.open(io.BytesIO(encoded.tobytes())).convert("RGB")
-        picture = picture.resize((IMAGE_SIZE, IMAGE_SIZE), Image.Resampling.BILINEAR, box=random_box(picture.size))
+        """Return a float32 tensor ``[3, IMAGE_SIZE, IMAGE_SIZE]`` for an encoded image, uint8 ``[bytes]``."""
+        image = Image.open(io.BytesIO(encoded.tobytes())).convert("RGB")
+        image = image.resize((IMAGE_SIZE, IMAGE_SIZE), Image.Resampling.BILINEAR, box=random_box(image.size))
         if torch.rand(()) < 0.5:
-            picture = picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
-        pixels = (np.asarray(picture, np.float32) - self.mean) * self.scale
+            image = image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+        pixels = (np.asarray(image, np.float32) - self.mean) * self.scale
         return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
 
 def random_box(size: tuple[int, int], attempts: int = 10) -> tuple[int, int, int, int]:
-    """Choose a crop of random area and aspect ratio, as ``decoders.image_random_crop`` does.
+    """Choose a crop of random area and aspect ratio, like ``decoders.image_random_crop``.
 
     Args:
-        size: Width and height of the picture.
-        attempts: How many windows to try before the whole picture is taken.
+        size: Width and height of the image.
+        attempts: Number of windows to try before it returns the whole image.
 
     Returns:
         Left, top, right and bottom in pixels.

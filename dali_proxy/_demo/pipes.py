@@ -1,11 +1,11 @@
-"""The demo's two pipelines: random crops to train on, whole pictures to be judged by."""
+"""The demo's two pipelines: random crops for training, whole images for evaluation."""
 
 from __future__ import annotations
 
 from pipeline import DataNode, fn, pipeline_def, types
 
 IMAGE_SIZE = 128
-"""Height and width in pixels of what the network sees."""
+"""Height and width of the network's input in pixels."""
 
 CROP_AREA = (0.25, 1.0)
 CROP_ASPECT_RATIO = (3 / 4, 4 / 3)
@@ -16,13 +16,13 @@ STD = (0.229 * 255, 0.224 * 255, 0.225 * 255)
 
 @pipeline_def
 def training_pipe(decoder: str) -> DataNode:
-    """Decode a random part of each picture, resize it, mirror every second one and normalise it.
+    """Decode a random crop of each image, resize it, mirror it with probability 0.5 and normalise it.
 
     Args:
-        decoder: Where to decode: ``"cpu"``, or ``"mixed"`` for the GPU.
+        decoder: Device of the decoder: ``"cpu"``, or ``"mixed"`` for the GPU.
 
     Returns:
-        Float32 pictures of shape ``[3, IMAGE_SIZE, IMAGE_SIZE]``.
+        Float32 images of shape ``[3, IMAGE_SIZE, IMAGE_SIZE]``.
     """
     encoded = fn.external_source(name="images", no_copy=True)
     images = fn.decoders.image_random_crop(
@@ -37,7 +37,7 @@ def training_pipe(decoder: str) -> DataNode:
 
 @pipeline_def
 def evaluation_pipe(decoder: str) -> DataNode:
-    """Decode each picture, resize the whole of it and normalise it: nothing is random."""
+    """Decode each image, resize it as a whole and normalise it, without random numbers."""
     encoded = fn.external_source(name="images", no_copy=True)
     images = fn.decoders.image(encoded, device=decoder)
     images = fn.resize(images, size=(IMAGE_SIZE, IMAGE_SIZE), interp_type=types.INTERP_LINEAR)

@@ -1,4 +1,4 @@
-"""The demo from beginning to end, and what it says on the way."""
+"""The demo from beginning to end, and its messages."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ LIMITS = {
 
 
 def run_demo(settings: Settings | None = None) -> Summary:
-    """Run the demo, saying what it does on standard output.
+    """Run the demo and print its progress.
 
     Args:
-        settings: What to do, by default what ``dali-proxy demo`` does.
+        settings: Settings; the defaults are those of ``dali-proxy demo``.
 
     Returns:
         The figures that it printed.
 
     Raises:
-        FileNotFoundError: No photographs were found to cut pictures from, or the folder of the picture is missing.
-        ValueError: The device is not a known name, or can't be used.
+        FileNotFoundError: It found too few photographs, or the folder for the image is missing.
+        ValueError: The device's name is unknown, or the device can't be used.
     """
     settings = settings or Settings()
     if not settings.picture.absolute().parent.is_dir():
         raise FileNotFoundError(f"the folder for the image {settings.picture} doesn't exist")
     begin = time.perf_counter()
     steps = Steps(settings, _device_id(settings.device))
-    with _pictures(settings) as folder:
+    with _image_folder(settings) as folder:
         classes = sum(path.is_dir() for path in (folder / "train").iterdir())
         print(f"\n1. Training: find the photograph, out of {classes}, from which a crop was cut.")
         network, training, limited_by = steps.train(folder / "train")
@@ -85,8 +85,8 @@ def _device_id(name: str) -> int | None:
 
 
 @contextmanager
-def _pictures(settings: Settings) -> Iterator[Path]:
-    """Give a folder with ``train/`` and ``held_out/``; a temporary one goes when the demo ends."""
+def _image_folder(settings: Settings) -> Iterator[Path]:
+    """Yield a folder with ``train/`` and ``held_out/``; a temporary folder is removed at the end."""
     if settings.data is not None:
         if not (settings.data / "train").is_dir():
             _write(settings.data, settings)
@@ -98,7 +98,7 @@ def _pictures(settings: Settings) -> Iterator[Path]:
         yield folder
         print(f"\nThe images stay in {folder}")
     else:
-        # Its name is known before it exists, so that Ctrl-C at any moment leaves none.
+        # Choose the name before the folder exists, so that Ctrl-C at any moment leaves no folder.
         folder = Path(tempfile.gettempdir()) / f"dali-proxy-demo-{secrets.token_hex(8)}"
         try:
             folder.mkdir(mode=0o700)
@@ -111,7 +111,7 @@ def _pictures(settings: Settings) -> Iterator[Path]:
 def _write(folder: Path, settings: Settings) -> None:
     crops = settings.crops
     total = crops.photographs * (crops.train_per_photograph + crops.held_out_per_photograph)
-    for _ in tqdm(write_crops(folder, crops), "writing JPEGs", total, unit="picture", disable=settings.quiet or None):
+    for _ in tqdm(write_crops(folder, crops), "writing JPEGs", total, unit="image", disable=settings.quiet or None):
         pass
 
 
@@ -119,7 +119,7 @@ def _limit(training: Training, limited_by: str) -> str:
     total = training.waiting + training.computing
     share = training.waiting / total if total else 0.0
     return (
-        f"   {training.pictures:,} images in {total:.1f} s: waited for images {share:.0%} of the time, computed"
+        f"   {training.images:,} images in {total:.1f} s: waited for images {share:.0%} of the time, computed"
         f" {1 - share:.0%}.\n   What limited the speed: {LIMITS.get(limited_by, 'unknown (the run was too short)')}."
     )
 

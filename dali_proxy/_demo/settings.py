@@ -1,4 +1,4 @@
-"""What the demo is told, and what it found out."""
+"""Settings and results of the demo."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from dali_proxy._demo.train import Training
 
 @dataclass(frozen=True)
 class Settings:
-    """What the demo does.
+    """Settings of the demo.
 
     Attributes:
-        device: ``"cpu"``, ``"cuda:0"`` (or another number), or ``"auto"``: a GPU where it can be used, else
-            the CPU.
-        data: Folder of pictures: used as it is where it holds ``train/`` and ``held_out/``, else they are
-            written there. None means a temporary folder.
-        keep: Whether a temporary folder stays when the demo ends.
-        picture: Where to save the picture of an augmented batch.
-        crops: Which pictures to write.
-        epochs: How often training goes through the pictures.
-        batch_size: Pictures in one batch.
-        num_workers: Dataset worker processes.
-        rounds: How many pairs of measurements the comparison takes.
+        device: ``"cpu"``, ``"cuda:0"`` (or another number), or ``"auto"`` for a GPU if one can be used, else the CPU.
+        data: Folder of images. The demo uses its ``train/`` and ``held_out/``, or writes them if they are missing.
+            None means a temporary folder.
+        keep: Whether to keep a temporary folder at the end.
+        picture: Path for the image of an augmented batch.
+        crops: Numbers of images to write.
+        epochs: Number of passes over the images.
+        batch_size: Number of images in a batch.
+        num_workers: Number of dataset worker processes.
+        rounds: Number of pairs of measurements in the comparison.
         seconds: Length of one measurement.
         seed: Seed of the network, the shuffling and the augmentation.
-        quiet: Whether to leave the progress bars out; outside of a terminal there are none.
+        quiet: Whether to omit the progress bars; outside of a terminal there are none.
     """
 
     device: str = "auto"
@@ -47,17 +46,17 @@ class Settings:
 
 @dataclass(frozen=True)
 class Summary:
-    """What the demo found out.
+    """Results of the demo.
 
     Attributes:
-        accuracy: Part of the held-out pictures that were told right, 0 to 1.
-        chance: What guessing would reach.
-        training: What training took.
-        limited_by: Which part limited the speed of training: ``"training"``, ``"pipeline"`` or ``"workers"``, as
-            the server's statistics tell.
-        comparison: Throughput beside a plain DataLoader.
-        picture: The saved picture of a batch.
-        seconds: How long the demo ran.
+        accuracy: Fraction of the held-out images that were classified correctly, 0 to 1.
+        chance: Accuracy of guessing.
+        training: Measurements of the training.
+        limited_by: The part that limited the speed of training, from the server's statistics: ``"training"``,
+            ``"pipeline"`` or ``"workers"``.
+        comparison: Throughput compared with a plain DataLoader.
+        picture: Path of the saved image of a batch.
+        seconds: Duration of the demo.
     """
 
     accuracy: float

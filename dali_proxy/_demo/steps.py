@@ -1,4 +1,4 @@
-"""The demo's steps that need a server. Each starts one, as a user's script would."""
+"""The demo's steps that need a server. Each step starts one, like a user's script."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from dali_proxy._demo.train import Training, accuracy, train
 
 
 class Steps:
-    """Training, judging, timing and drawing, with one choice of settings.
+    """Training, evaluation, timing and drawing, with the same settings.
 
     Args:
-        settings: What the demo was told.
-        device_id: The GPU to use, None for the CPU.
+        settings: Settings of the demo.
+        device_id: The GPU to use; None for the CPU.
     """
 
     def __init__(self, settings: Settings, device_id: int | None) -> None:
@@ -33,7 +33,7 @@ class Steps:
         self.device = torch.device("cpu" if device_id is None else f"cuda:{device_id}")
 
     def server(self, *, augment: bool) -> dali_proxy.DALIServer:
-        """Make the server of random crops, or of whole pictures."""
+        """Return a server of random crops, or of whole images."""
         definition = training_pipe if augment else evaluation_pipe
         return dali_proxy.DALIServer(
             definition(
@@ -46,7 +46,7 @@ class Steps:
         )
 
     def train(self, folder: Path) -> tuple[nn.Module, Training, str]:
-        """Train a new network on the pictures of a folder; tell also what limited the speed."""
+        """Train a new network on the images of a folder. Also return what limited the speed."""
         s = self.settings
         with self.server(augment=True) as server:
             dataset = CropDataset(folder, transform=server.proxy)
@@ -65,7 +65,7 @@ class Steps:
             return network, training, server.stats().limited_by
 
     def judge(self, network: nn.Module, folder: Path) -> float:
-        """Tell what part of a folder's pictures a network names rightly, 0 to 1."""
+        """Return the fraction of a folder's images that a network classifies correctly, 0 to 1."""
         s = self.settings
         with self.server(augment=False) as server:
             dataset = CropDataset(folder, transform=server.proxy)
@@ -73,7 +73,7 @@ class Steps:
             return accuracy(network, loader)
 
     def compare(self, folder: Path) -> Comparison:
-        """Times the server beside a plain DataLoader whose workers do the same with pillow."""
+        """Compare the speed of the server with a plain DataLoader whose workers do the same with pillow."""
         s = self.settings
         with self.server(augment=True) as server:
             ours = CropDataset(folder, transform=server.proxy)
@@ -89,7 +89,7 @@ class Steps:
             )
 
     def draw(self, folder: Path) -> None:
-        """Save a picture of one augmented batch."""
+        """Save an image of one augmented batch."""
         s = self.settings
         with self.server(augment=True) as server:
             dataset = CropDataset(folder, transform=server.proxy)

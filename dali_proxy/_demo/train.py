@@ -1,4 +1,4 @@
-"""Training the demo's network, and measuring what the training loop waits for."""
+"""Training of the demo's network, with measurements of the time that the loop waits."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ Batches = Iterable[tuple[torch.Tensor, torch.Tensor]]
 
 @dataclass(frozen=True)
 class Training:
-    """What a training run took.
+    """Measurements of a training run.
 
     Attributes:
-        pictures: How many pictures it saw, the same picture in several epochs counted each time.
-        waiting: Seconds for which the loop waited for the next batch.
+        images: Number of images, counting an image once per epoch.
+        waiting: Seconds that the loop waited for batches.
         computing: Seconds that it spent in the network.
-        loss: Mean loss over the last epoch.
+        loss: Mean loss of the last epoch.
     """
 
-    pictures: int
+    images: int
     waiting: float
     computing: float
     loss: float
@@ -35,19 +35,19 @@ def train(network: nn.Module, batches: Batches, *, epochs: int, steps: int, quie
     """Train a network, with a progress bar.
 
     Args:
-        network: From pictures ``[N, 3, H, W]`` to logits. It stays on the device where it is.
-        batches: Iterated once an epoch, gives pictures and labels.
-        epochs: How often to go through the batches.
+        network: Module from images ``[N, 3, H, W]`` to logits. It stays on its device.
+        batches: Yields images and labels; iterated once per epoch.
+        epochs: Number of passes over the batches.
         steps: Number of batches in one epoch.
-        quiet: Whether to leave the progress bar out; outside of a terminal there is none.
+        quiet: Whether to omit the progress bar; outside of a terminal there is none.
 
     Returns:
-        What was measured on the way.
+        The measurements.
     """
     device = next(network.parameters()).device
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3, weight_decay=1e-2)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=1e-2, total_steps=epochs * steps)
-    pictures, waiting, computing, mean_loss = 0, 0.0, 0.0, 0.0
+    count, waiting, computing, mean_loss = 0, 0.0, 0.0, 0.0
     network.train()
     with tqdm(total=epochs * steps, desc="training", unit="batch", disable=quiet or None) as bar:
         for epoch in range(epochs):
@@ -64,16 +64,16 @@ def train(network: nn.Module, batches: Batches, *, epochs: int, steps: int, quie
                 waiting += arrived - mark
                 mark = time.perf_counter()
                 computing += mark - arrived
-                pictures += len(images)
+                count += len(images)
                 bar.update()
             mean_loss = sum(losses) / max(len(losses), 1)
             bar.set_postfix(epoch=f"{epoch + 1}/{epochs}", loss=f"{mean_loss:.2f}")
-    return Training(pictures, waiting, computing, mean_loss)
+    return Training(count, waiting, computing, mean_loss)
 
 
 @torch.no_grad()
 def accuracy(network: nn.Module, batches: Batches) -> float:
-    """Tell for what part of the pictures the network names the right class, between 0 and 1."""
+    """Return the fraction of images that the network classifies correctly, 0 to 1."""
     device = next(network.parameters()).device
     network.eval()
     right = total = 0

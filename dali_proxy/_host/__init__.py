@@ -1,4 +1,4 @@
-"""The host of a pipeline: runs it in a separate process or on a thread. It never imports torch."""
+"""The host, which runs the pipeline in a separate process or on a thread. Nothing here imports torch."""
 
 from dali_proxy._host.options import HostOptions
 from dali_proxy._host.process import ProcessHost

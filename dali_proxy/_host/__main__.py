@@ -1,4 +1,4 @@
-"""The host's process: `python -m dali_proxy._host FD`, started by `ProcessHost` and of no use by itself."""
+"""The host's process: `python -m dali_proxy._host FD`. Only `ProcessHost` starts it."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from pipeline._ipc.errors import ChannelClosedError, IPCError
 from pipeline._ipc.interpreter import listen_to_signals, restore_python_path
 from pipeline._ipc.memory import SharedBlock
 
-_PATIENCE = 8.0  # seconds that batches on their way may take when the host ends
+_PATIENCE = 8.0  # seconds that running batches may take when the host stops
 
 
 def main() -> int:
-    """Run the host that the parent describes, until the parent says stop or is gone."""
+    """Run the host that the parent describes, until the parent sends `Stop` or ends."""
     if len(sys.argv) != 2 or not sys.argv[1].isdigit():
         sys.stderr.write("DALIServer starts dali_proxy._host; don't run it by hand\n")
         return 2
@@ -37,10 +37,10 @@ def main() -> int:
     control = Channel(socket.socket(fileno=int(sys.argv[1])), CONTROL_CODEC)
     received = control.receive(timeout=60)
     start = received.message
-    _become_like_parent(start)
+    _restore_environment(start)
     nobody_trains_here()
     try:
-        pipeline, planned_half = _read(received)
+        pipeline, device_stage = _read(received)
         host = Host(
             Pipeline.from_host_bytes(pipeline),
             HostOptions(
@@ -49,18 +49,18 @@ def main() -> int:
                 server=start.server,
                 unclaimed_bytes=start.unclaimed_bytes,
                 ring_bytes_limit=start.ring_bytes_limit,
-                is_half=start.is_half,
-                planned_half=planned_half,
+                host_stage_only=start.host_stage_only,
+                device_stage=device_stage,
             ),
         )
-    except Exception as error:  # noqa: BLE001  # whatever it is, the parent raises it
-        if not _tell(control, StartFailed.of(error, traceback.format_exc())):
+    except Exception as error:  # noqa: BLE001  # the parent raises it
+        if not _send(control, StartFailed.from_error(error, traceback.format_exc())):
             _remove_traces(start)
         return 1
     signal.signal(signal.SIGTERM, lambda *_: host.stop("its process was terminated"))
-    if not _serve(host, control):  # nobody else is left to do so; it can't wait for the executor, which may never end
+    if not _serve(host, control):  # the parent can't remove them; don't wait for the executor, which may never end
         _remove_traces(start)
-    # What still runs is the executor. It must not keep the process for ever.
+    # Only the executor still runs. It must not keep the process alive forever.
     watchdog = threading.Timer(_PATIENCE, os._exit, (1,))
     watchdog.daemon = True
     watchdog.start()
@@ -69,33 +69,33 @@ def main() -> int:
 
 
 def _allow_descriptors() -> None:
-    """Allow as many descriptors as this process may have: each result that is on its way keeps some."""
+    """Raise the limit of open descriptors to the maximum: each result in flight holds a few."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _become_like_parent(start: Start) -> None:
-    """Take over what the user's callables may rely on."""
+def _restore_environment(start: Start) -> None:
+    """Restore the parent's environment, which the user's callables may rely on."""
     if start.directory:
-        with suppress(OSError):  # it can't be entered (any more): what is there can't be opened in the parent, either
+        with suppress(OSError):  # it was removed or can't be entered, so the parent can't open files there, either
             os.chdir(start.directory)
     sys.path[:] = start.sys_path
     restore_python_path()
 
 
 def _read(received: Received) -> tuple[bytes, bytes]:
-    """Return the pipeline, and the half that is planned here."""
+    """Return the pipeline and the device stage."""
     start = received.message
-    nbytes = start.nbytes + start.planned_nbytes
+    nbytes = start.nbytes + start.device_stage_nbytes
     block = SharedBlock.attach(received.fds[0], nbytes or 1)
     data = block.array[:nbytes].tobytes()
     block.close()
     return data[: start.nbytes], data[start.nbytes :]
 
 
-def _tell(control: Channel, message: object) -> bool:
-    """Send to the parent. Return whether it is still there."""
+def _send(control: Channel, message: object) -> bool:
+    """Send a message to the parent. Return whether the parent still runs."""
     try:
         control.send(message, timeout=10)
     except ChannelClosedError:
@@ -104,13 +104,13 @@ def _tell(control: Channel, message: object) -> bool:
 
 
 def _remove_traces(start: Start) -> None:
-    """Remove what the parent would have removed."""
+    """Remove the files that the parent would have removed."""
     remove_folder(os.path.dirname(start.path))
     remove_driver_files(os.getpid())
 
 
 def _serve(host: Host, control: Channel) -> bool:
-    """Serve until told to stop. Return whether the parent is still there."""
+    """Serve until the parent sends `Stop` or ends. Return whether the parent still runs."""
     orphaned = False
     fd = control.fileno()
 
@@ -122,11 +122,11 @@ def _serve(host: Host, control: Channel) -> bool:
             orphaned = isinstance(error, ChannelClosedError)
             stop = True
         if stop:
-            host.unwatch(fd)
+            host.server.unwatch(fd)
             host.stop("it was stopped" if not orphaned else "the process that started it has ended")
 
-    host.watch(fd, listen)
-    if not _tell(control, Ready(os.getpid())):
+    host.server.watch(fd, listen)
+    if not _send(control, Ready(os.getpid())):
         return False
     host.run()
     return not orphaned

@@ -1,14 +1,16 @@
-"""What the host knows of each process that is connected to it."""
+"""The processes that are connected to the host."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dali_proxy._transport.publisher import Account
 from pipeline._ipc.channel import Channel
+from pipeline._ipc.channel_server import ChannelServer
 from pipeline._ipc.completion import CompletionWriter
-from pipeline._ipc.errors import ProtocolError
+from pipeline._ipc.errors import IPCError, ProtocolError
 from pipeline._ipc.ring_reader import Pin, RingReader
 
 if TYPE_CHECKING:
@@ -16,14 +18,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Consumer", "Worker", "check_count"]
 
-_MOST = 1 << 16  # of anything that the host remembers because a client said so
+_MOST = 1 << 16  # of anything that the host remembers on behalf of a client
 
 
 def check_count(count: int, what: str) -> None:
-    """Raise if a client makes the host remember too much.
+    """Raise if a client makes the host remember too many things.
+
+    Args:
+        count: number of things.
+        what: their name, for the message.
 
     Raises:
-        ProtocolError: it does.
+        ProtocolError: there are more than 65536.
     """
     if count > _MOST:
         raise ProtocolError(f"more than {_MOST} {what}")
@@ -34,25 +40,25 @@ class Worker:
 
     Args:
         channel: the connection.
-        client: its number.
-        name: for people.
+        client: client number.
+        name: name in messages.
         ring_bytes_limit: most bytes of its shared memory.
         pin: registers that memory with CUDA; see `RingReader`.
 
     Attributes:
         channel: the connection.
-        client: its number; never used again while this server runs.
-        name: for people, such as "worker 0".
-        pid: of the process.
+        client: client number; never used again while this server runs.
+        name: name in messages, such as "worker 0".
+        pid: process ID.
         ring: its shared memory.
-        completions: tells it which requests have been read.
+        completions: counter that shows the worker which of its requests have been read.
         queue: its requests that wait for the executor, in order.
-        submitted: how many requests it has submitted.
+        submitted: number of requests that it has submitted.
         waited: seconds that it waited for room in its shared memory.
         gone: whether it has disconnected.
-        awaited: who has asked for requests that it hasn't submitted yet, by its numbers of the requests.
-        unwanted: its numbers of requests that it hasn't submitted yet and that nobody wants: messages of different
-            processes may overtake each other.
+        awaited: consumers that asked for requests before the worker submitted them, by request number. Messages of
+            different processes may overtake each other.
+        released: numbers of requests that a consumer released before the worker submitted them.
     """
 
     def __init__(
@@ -74,12 +80,12 @@ class Worker:
         self.waited = 0.0
         self.gone = False
         self.awaited: dict[int, Consumer] = {}
-        self.unwanted: set[int] = set()
+        self.released: set[int] = set()
 
     def disconnect(self) -> None:
-        """Forget what only a living worker needs. Requests that it has submitted stay."""
+        """Free the resources of the connection. Requests that were submitted stay."""
         self.gone = True
-        self.ring.close()  # requests keep the mappings that they read
+        self.ring.close()  # requests keep the mappings that they use
         self.completions.close()
 
     def __repr__(self) -> str:
@@ -89,13 +95,25 @@ class Worker:
 class Consumer:
     """A process that fetches results.
 
-    Attributes:
+    Args:
         channel: the connection.
-        account: the memory that was lent to it.
+        account: account of the memory that is lent to it.
+        server: the channel's server.
+
+    Attributes:
+        account: account of the memory that is lent to it.
         sessions: its iterators that have not ended.
     """
 
-    def __init__(self, channel: Channel, account: Account) -> None:
-        self.channel = channel
+    def __init__(self, channel: Channel, account: Account, server: ChannelServer) -> None:
         self.account = account
         self.sessions: set[int] = set()
+        self._channel = channel
+        self._server = server
+
+    def send(self, message: object, fds: Sequence[int] = ()) -> None:
+        """Send a message; end the connection if the consumer is gone or doesn't read."""
+        try:
+            self._channel.post(message, fds)
+        except IPCError as error:
+            self._server.end(self._channel, error)

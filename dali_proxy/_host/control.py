@@ -1,4 +1,4 @@
-"""What the parent and its host process say to each other, over a socket that the child inherits."""
+"""Messages between the parent and its host process, over a socket that the child inherits."""
 
 from __future__ import annotations
 
@@ -22,23 +22,18 @@ Pickled = Annotated[bytes, MaxLength(_LONGEST_PICKLE)]
 
 @dataclass(frozen=True)
 class Start:
-    """Parent to host, first; the pipeline comes as a block of shared memory, and `planned_half` after it.
+    """Parent to host: the first message. A block of shared memory has the pipeline, then `HostOptions.device_stage`.
 
     Attributes:
         nbytes: size of the pipeline.
-        planned_nbytes: size of `HostOptions.planned_half`.
+        device_stage_nbytes: size of `HostOptions.device_stage`.
         directory: the parent's working directory; empty if it has none.
-        sys_path: where the parent imports from.
-        path: where to listen.
-        key: what clients must know.
-        server: token of this start.
-        unclaimed_bytes: see `HostOptions`.
-        ring_bytes_limit: the same.
-        is_half: the same.
+        sys_path: the parent's `sys.path`.
+        path: see `HostOptions`, as for all that follow.
     """
 
     nbytes: U64
-    planned_nbytes: U64
+    device_stage_nbytes: U64
     directory: Path
     sys_path: tuple[Path, ...]
     path: Path
@@ -46,19 +41,19 @@ class Start:
     server: bytes
     unclaimed_bytes: U64
     ring_bytes_limit: U64
-    is_half: bool = False
+    host_stage_only: bool = False
 
 
 @dataclass(frozen=True)
 class Ready:
-    """Host to parent: it listens."""
+    """Host to parent: the host listens."""
 
     pid: U32
 
 
 @dataclass(frozen=True)
 class StartFailed:
-    """Host to parent: it can't start.
+    """Host to parent: the host can't start.
 
     Attributes:
         error: the exception, pickled; the parent trusts its own child.
@@ -69,8 +64,8 @@ class StartFailed:
     text: Annotated[str, MaxLength(_LONGEST_TEXT)]
 
     @classmethod
-    def of(cls, error: BaseException, text: str) -> StartFailed:
-        """Describe an exception; one that can't be pickled becomes a `ProxyError` with its text."""
+    def from_error(cls, error: BaseException, text: str) -> StartFailed:
+        """Return the message for an exception; one that can't be pickled becomes a `ProxyError` with its text."""
         try:
             data = pickle.dumps(error)
             pickle.loads(data)
@@ -78,11 +73,11 @@ class StartFailed:
             data = b""
         if not data or len(data) > _LONGEST_PICKLE:
             reason = clip(f"{type(error).__name__}: {error}", _LONGEST_TEXT)
-            data = pickle.dumps(ProxyError(f"the server's process could not start: {reason}"))
+            data = pickle.dumps(ProxyError(f"the server's process couldn't start: {reason}"))
         return cls(data, clip_start(text, _LONGEST_TEXT))
 
     def rebuild(self) -> Exception:
-        """Return the exception; its cause carries the host's traceback."""
+        """Return the exception; one that isn't a `PipelineError` becomes the cause of a `ProxyError`."""
         error = pickle.loads(self.error)
         if not isinstance(error, PipelineError):
             wrapped = ProxyError(f"the server's process couldn't start: {type(error).__name__}: {error}")
@@ -93,7 +88,7 @@ class StartFailed:
 
 @dataclass(frozen=True)
 class Stop:
-    """Parent to host: end in order."""
+    """Parent to host: shut down in an orderly way."""
 
 
 CONTROL_CODEC = Codec({1: Start, 2: Ready, 3: StartFailed, 4: Stop})

@@ -1,4 +1,4 @@
-"""What a loader's workers need, done in the training process while it waits for the server anyway."""
+"""Preparation for a loader's workers, done in the training process while it waits for the server."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _MODULES = (
     "multiprocessing.popen_fork",
     "multiprocessing.queues",
     "multiprocessing.synchronize",
-    "numpy.random",  # torch seeds it in each worker, which would import it there: as long as a fork takes
+    "numpy.random",  # torch seeds it in each worker; importing it there would take as long as the fork
 )
-# torch notes where a worker seeds it, with the lines of the sources that lead there.
+# torch records the stack where a worker seeds it, with lines of these source files.
 _SOURCES = (
     "multiprocessing.context",
     "multiprocessing.popen_fork",
@@ -31,7 +31,7 @@ _SOURCES = (
 
 
 def prepare_for_forks() -> None:
-    """Import and read what each forked worker would import and read for itself."""
+    """Import the modules and read the source files that each forked worker would otherwise load itself."""
     for name in _MODULES:
         importlib.import_module(name)
     for name in _SOURCES:

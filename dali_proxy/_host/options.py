@@ -1,4 +1,4 @@
-"""How a host runs."""
+"""Settings of a host."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ __all__ = ["HostOptions"]
 
 @dataclass(frozen=True)
 class HostOptions:
-    """How a host runs.
+    """Settings of a host.
 
     Attributes:
-        path: of the socket that it listens at; the directory is there and private.
-        key: what clients must know.
+        path: path of the socket that it listens at; the directory exists and is private.
+        key: secret that authenticates clients.
         server: token of this start.
-        unclaimed_bytes: most memory of results that nobody may want any more; the oldest are dropped.
+        unclaimed_bytes: most memory of unclaimed results; the oldest are dropped.
         ring_bytes_limit: most shared memory for the samples of one worker.
-        is_half: whether the pipeline is the first half of one, and consumers run the second.
-        planned_half: the second half, as `Pipeline.serialize_for_host` made it, if the host plans what it does on the
-            GPU; else empty.
+        host_stage_only: whether the pipeline is only the host stage, and consumers run the device stage.
+        device_stage: the device stage from `Pipeline.serialize_for_host`, if the host plans its GPU work; else empty.
     """
 
     path: str
@@ -27,5 +26,5 @@ class HostOptions:
     server: bytes
     unclaimed_bytes: int = 2 << 30
     ring_bytes_limit: int = 1 << 40
-    is_half: bool = False
-    planned_half: bytes = field(default=b"", repr=False)
+    host_stage_only: bool = False
+    device_stage: bytes = field(default=b"", repr=False)

@@ -1,4 +1,4 @@
-"""Registers the workers' shared memory with CUDA while the host goes on."""
+"""Registration of the workers' shared memory with CUDA, in the background."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Memory = npt.NDArray[np.uint8]
 
 
 class Pinner:
-    """A thread that pins memory: all its pages have to be made for that, which takes as long as filling them.
+    """A thread that pins memory. Pinning allocates all pages, which takes as long as filling them.
 
-    The thread starts with the first memory. `pin` and `close` belong to one thread at a time.
+    The thread starts with the first call of `pin`. Only one thread at a time may call `pin` and `close`.
 
     Args:
-        register: pins memory; returns an object with ``__array_interface__`` that keeps it so while arrays made of the
-            object live, or None if it couldn't.
+        register: pins memory and returns an object with ``__array_interface__``, or None if that failed. The memory
+            stays pinned while arrays over the object live.
     """
 
     def __init__(self, register: Callable[[Memory], Any]) -> None:
@@ -34,12 +34,12 @@ class Pinner:
         self._thread: threading.Thread | None = None
 
     def pin(self, memory: Memory, on_pinned: Callable[[Memory], None]) -> None:
-        """Have memory pinned; returns at once.
+        """Pin memory in the background.
 
         Args:
-            memory: what to pin.
+            memory: memory to pin.
             on_pinned: called on the thread with an array over the same memory, which is pinned while arrays over that
-                array live; not called if it couldn't be pinned.
+                array live; not called if pinning failed.
         """
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name=f"{THREAD_PREFIX}pinning", daemon=True)
@@ -47,7 +47,7 @@ class Pinner:
         self._waiting.put((memory, on_pinned))
 
     def close(self) -> None:
-        """End the thread; what waits is not pinned any more."""
+        """End the thread. Memory that waits isn't pinned."""
         self._closing = True
         if self._thread is not None:
             self._waiting.put(None)
@@ -61,4 +61,4 @@ class Pinner:
             pinned = self._register(memory)
             if pinned is not None:
                 on_pinned(np.asarray(pinned))
-            del entry, memory, on_pinned, pinned  # nothing is kept while this waits
+            del entry, memory, on_pinned, pinned  # hold no references while this waits

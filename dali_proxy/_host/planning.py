@@ -1,4 +1,4 @@
-"""Plans what consumers have to do on their GPU for each batch, so that they need not."""
+"""Planning of the consumers' GPU work for each batch, so that consumers needn't plan it themselves."""
 
 from __future__ import annotations
 
@@ -16,33 +16,35 @@ __all__ = ["Planning"]
 
 
 class Planning:
-    """A planner of the second half of a pipeline, and what it costs. Any thread may use it.
+    """A planner of a pipeline's device stage, and its cost. Any thread may use it.
 
     Args:
-        second_half: as `Pipeline.serialize_for_host` made it; its graph has `simple_parts`.
+        device_stage: the stage, from `Pipeline.serialize_for_host`; its graph has `simple_parts`.
 
     Raises:
-        BuildError: an operator can't be made.
+        BuildError: an operator can't be created.
+
+    Attributes:
+        forwarded: numbers of the host stage's outputs that are outputs of the whole pipeline.
     """
 
-    def __init__(self, second_half: bytes) -> None:
-        pipeline = Pipeline.from_host_bytes(second_half)
+    def __init__(self, device_stage: bytes) -> None:
+        pipeline = Pipeline.from_host_bytes(device_stage)
         self._planner = Planner(pipeline.graph, pipeline.executor_config())
         pipeline.close()
-        #: Numbers of the first half's outputs that are outputs of the whole.
-        self.handed_on = self._planner.handed_on
+        self.forwarded = self._planner.handed_on
         self._lock = threading.Lock()
         self._times = StepTimes("plan for the consumer's GPU")
 
     def plan(self, outputs: Sequence[TensorList], key: BatchKey) -> PlannedBatch | None:
-        """Plan a batch; None if the consumer has to run it operator by operator.
+        """Return the plan of a batch; None if the consumer must run it operator by operator.
 
         Args:
-            outputs: of the first half.
-            key: which batch it is.
+            outputs: outputs of the host stage.
+            key: key of the batch's random numbers.
 
         Raises:
-            OperatorError: naming the operator and the samples that failed.
+            OperatorError: an operator failed; the error names it and the samples.
         """
         begin = spent()
         try:
@@ -53,6 +55,6 @@ class Planning:
                 self._times.add(self._times.batches + 1, *cost)
 
     def times(self) -> list[StepTimes]:
-        """Return what it has cost, as an executor's statistics do."""
+        """Return the cost of planning, in the form of an executor's statistics."""
         with self._lock:
             return [StepTimes(**vars(self._times))]

@@ -1,4 +1,4 @@
-"""A host in a process of its own: the parent's side."""
+"""A host in a separate process: the parent's side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from dali_proxy._common.process_exit import how_ended
+from dali_proxy._common.process_exit import describe_exit
 from dali_proxy._host.control import CONTROL_CODEC, Ready, Start, StartFailed, Stop
 from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.forks import prepare_for_forks
@@ -23,36 +23,36 @@ from pipeline._ipc.signals import deferred_signals
 
 __all__ = ["ProcessHost"]
 
-_STOP_PATIENCE = 10.0  # seconds that the host has to end in order, before it is killed
-# As `python -m dali_proxy._host`, but the module is imported, as any other: `__main__` may know another `pipeline`.
+_STOP_PATIENCE = 10.0  # seconds for an orderly shutdown before the host is killed
+# Like `python -m dali_proxy._host`, but as an imported module: `__main__` might find another module `pipeline`.
 _PROGRAM = "import sys; from dali_proxy._host.__main__ import main; sys.exit(main())"
-_LOOK = 1.0  # seconds until a host that hasn't ended is looked at: one that is stopped (SIGSTOP) never ends in order
+_LOOK = 1.0  # seconds before checking whether the host is stopped (SIGSTOP), in which case it can't shut down
 
 
 class ProcessHost:
     """Starts `python -m dali_proxy._host` and waits until it serves. `ThreadHost` has the same interface.
 
-    The child is a fresh interpreter: the user's `__main__` is not imported again. It is in a session of its own, so
-    that Ctrl-C reaches this process only, and it ends by itself when this process dies.
+    The child is a fresh interpreter: it doesn't import the user's `__main__` again. It has a separate session, so that
+    Ctrl-C only reaches this process, and it exits when this process dies.
 
     Args:
-        pipeline: the pipeline, as `Pipeline.serialize_for_host` made it.
-        options: how to run.
-        start_timeout: seconds that it may take to start.
+        pipeline: the pipeline, from `Pipeline.serialize_for_host`.
+        options: settings.
+        start_timeout: seconds that the start may take.
 
     Raises:
         BuildError: the pipeline can't run here.
         ServerDiedError: the process ended before it served.
 
     Attributes:
-        pid: of the host's process.
+        pid: ID of the host's process.
         local: None: results on a GPU are shared between the processes.
     """
 
     local: LocalExchange | None = None
 
     def __init__(self, pipeline: bytes, options: HostOptions, start_timeout: float = 120.0) -> None:
-        # A worker forked by another thread would, as long as it lives, keep a pipe open that Popen waits for.
+        # A worker that another thread forks meanwhile would inherit a pipe that Popen waits for, and keep it open.
         with deferred_signals, no_forks:
             self._process = self._open(options)
         self.pid = self._process.pid
@@ -66,20 +66,20 @@ class ProcessHost:
     def alive(self) -> bool:
         return self._process.poll() is None
 
-    def how_it_ended(self, patience: float = 5.0) -> str:
-        """Say how the process ended; empty while it runs.
+    def describe_exit(self, patience: float = 5.0) -> str:
+        """Return how the process ended; empty while it runs.
 
         Args:
-            patience: seconds to wait for its end, which is seen on sockets earlier: much earlier on a busy machine.
+            patience: seconds to wait for its end. Its sockets close earlier, much earlier on a busy machine.
         """
         try:
             code = self._process.wait(patience)
         except subprocess.TimeoutExpired:
             return ""
-        return f"its process (pid {self.pid}) {how_ended(code)}"
+        return f"its process (pid {self.pid}) {describe_exit(code)}"
 
     def stop(self, reason: str) -> None:
-        """End it in order; kill it if that takes too long."""
+        """Stop the host in an orderly way; kill it if that takes too long."""
         try:
             end = time.monotonic() + _LOOK
             self._control.send(Stop(), timeout=_LOOK)
@@ -89,7 +89,7 @@ class ProcessHost:
                 if not _is_stopped(self.pid):
                     self._process.wait(_STOP_PATIENCE)
         except (IPCError, subprocess.TimeoutExpired):
-            pass  # it has ended already, or does not
+            pass  # it has ended already, or hangs
         finally:
             self._kill()
 
@@ -102,7 +102,7 @@ class ProcessHost:
                     stdin=subprocess.DEVNULL,
                     pass_fds=(theirs.fileno(),),
                     env=child_environment(),
-                    cwd=os.path.dirname(options.path),  # empty, so no module there has the name of another
+                    cwd=os.path.dirname(options.path),  # an empty directory: nothing there shadows a module
                     start_new_session=True,
                 )
         except BaseException:
@@ -110,13 +110,13 @@ class ProcessHost:
             raise
 
     def _start(self, pipeline: bytes, options: HostOptions, timeout: float) -> None:
-        both = pipeline + options.planned_half
-        block = SharedBlock.create(max(len(both), 1))
+        data = pipeline + options.device_stage
+        block = SharedBlock.create(max(len(data), 1))
         try:
-            block.array[: len(both)] = memoryview(both)
+            block.array[: len(data)] = memoryview(data)
             message = Start(
                 nbytes=len(pipeline),
-                planned_nbytes=len(options.planned_half),
+                device_stage_nbytes=len(options.device_stage),
                 directory=_working_directory(),
                 sys_path=import_path(),
                 path=options.path,
@@ -124,14 +124,14 @@ class ProcessHost:
                 server=options.server,
                 unclaimed_bytes=options.unclaimed_bytes,
                 ring_bytes_limit=options.ring_bytes_limit,
-                is_half=options.is_half,
+                host_stage_only=options.host_stage_only,
             )
             self._control.send(message, (block.fd,), timeout=timeout)
             prepare_for_forks()
             answer = self._control.receive(timeout).message
         except ChannelClosedError as error:
-            how = self.how_it_ended() or str(error)
-            raise ServerDiedError(f"the server didn't start: {how}; see its output above") from error
+            reason = self.describe_exit() or str(error)
+            raise ServerDiedError(f"the server didn't start: {reason}; see its output above") from error
         finally:
             block.close()
         if isinstance(answer, StartFailed):
@@ -150,7 +150,7 @@ class ProcessHost:
 def _is_stopped(pid: int) -> bool:
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:  # no such file system, or no such process
+    except OSError:  # there is no /proc, or no such process
         return False
     return status.rpartition(")")[2].split()[0] in ("T", "t")
 
@@ -158,5 +158,5 @@ def _is_stopped(pid: int) -> bool:
 def _working_directory() -> str:
     try:
         return os.getcwd()
-    except OSError:  # somebody removed it, or it can't be read
+    except OSError:  # it was removed or can't be read
         return ""

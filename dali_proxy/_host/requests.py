@@ -22,7 +22,7 @@ __all__ = ["Request", "State"]
 
 
 class State(Enum):
-    """Where a request is. It only moves forward."""
+    """Stage of a request. Stages only advance."""
 
     QUEUED = "waits for the executor"
     RUNNING = "is in the executor"
@@ -35,19 +35,19 @@ class Request:
     """A batch that a worker submitted.
 
     Attributes:
-        worker: who submitted it.
-        seq: the worker's number of it.
-        session: the iterator that it was made for; 0 for none.
-        key: which batch it is, for random numbers.
+        worker: the worker that submitted it.
+        seq: the worker's number for it.
+        session: the iterator that it belongs to; 0 for none.
+        key: key of its random numbers.
         size: number of samples.
         labels: dataset indices of the samples, packed.
-        name_labels: names that the proxy was given for the samples, packed.
-        paths: of the samples' files, where an input is the path of one; else None.
-        inputs: a batch for each input of the pipeline; emptied when they were read.
-        state: where it is.
-        staged: what the executor made, when it is DONE and went well.
-        failure: what went wrong, when it is DONE and did not.
-        waiter: who has asked for it already, or None.
+        name_labels: names of the samples, packed.
+        paths: paths of the samples' files, if an input has paths; else None.
+        inputs: one batch for each input of the pipeline; empty once the executor has them.
+        state: its stage.
+        staged: the executor's result, when it is DONE and succeeded.
+        failure: description of the error, when it is DONE and failed.
+        waiter: the consumer that has already asked for it, or None.
     """
 
     worker: Worker
@@ -81,14 +81,14 @@ class Request:
 
     @property
     def files(self) -> tuple[bytes, ...]:
-        """Paths of the samples' files, where an input is the path of one; else empty."""
+        """Paths of the samples' files, if an input has paths; else empty."""
         return () if self.paths is None else tuple(path.tobytes().rstrip(b"\0") for path in self.paths.samples)
 
     def origin(self, samples: bool = True) -> Origin:
-        """What a consumer has to know of it that runs the second half of the pipeline.
+        """Return metadata for a consumer that runs the device stage.
 
         Args:
-            samples: whether it has to know the samples, for their errors.
+            samples: whether to include the indices and paths of the samples, for errors.
         """
         key, worker = self.key, self.worker
         return Origin(
@@ -104,14 +104,14 @@ class Request:
         )
 
     @property
-    def kept_bytes(self) -> int:
-        """Memory that is kept until somebody fetches it: the outputs, or a failure, about."""
+    def held_bytes(self) -> int:
+        """Memory that it occupies until a consumer fetches it: the outputs, or the approximate size of a failure."""
         if self.failure is None:
             return self.nbytes
         return 1024 + len(self.failure.message) + len(self.failure.arguments) + len(self.failure.traceback)
 
     def discard(self) -> None:
-        """Give the memory of the outputs back."""
+        """Free the memory of the outputs."""
         staged, self.staged = self.staged, None
         if staged is not None:
             staged.discard()

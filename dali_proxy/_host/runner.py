@@ -1,10 +1,14 @@
-"""Runs requests: queue, executor, results, delivery. Lives on the host's thread, so nothing here needs a lock."""
+"""The path of a batch through the host: submit, run, deliver.
+
+All of it lives on the host's thread, so nothing here needs a lock. Only `_done` and `_allocate` run on the executor's
+threads, and they touch no state of the host.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from dali_proxy._host.clients import Consumer, Worker, check_count
 from dali_proxy._host.options import HostOptions
@@ -16,31 +20,35 @@ from dali_proxy._host.totals import Totals
 from dali_proxy._transport.failures import describe
 from dali_proxy._transport.fetch_ahead import AHEAD
 from dali_proxy._transport.origin import pack_keys
+from dali_proxy._transport.protocol import CloseSession, Fetch, OpenSession, Release, Submit
 from dali_proxy._transport.publisher import OutputBuffer, ResultPublisher, StagedResult
 from dali_proxy.errors import StaleReferenceError
 from pipeline import Pipeline
-from pipeline._ipc.errors import IPCError
+from pipeline._bulk.gather import gathered
+from pipeline._external_source.data import check_batch, declares_data
+from pipeline._ipc.errors import IPCError, ProtocolError
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
+from pipeline._rng import BatchKey
 from pipeline.errors import PipelineError
 
-__all__ = ["Runner", "Send"]
-
-
-class Send(Protocol):
-    """Sends a message to a consumer; one that is gone is no error."""
-
-    def __call__(self, consumer: Consumer, message: object, fds: Sequence[int] = ()) -> None: ...
+__all__ = ["Runner"]
 
 
 class Runner:
-    """What happens to a request from its submission to its delivery, or to its end without one.
+    """Handles the messages about batches.
+
+    A batch takes this path: `submit` queues it, `_start_queued` gives it to the executor, which calls `_done`;
+    `_finish` stores its result; `_deliver` sends the result to the consumer that asked with `fetch`. `release`,
+    `close_session` and the limit on unclaimed results end it earlier.
 
     Args:
-        pipeline: what to run; it is built.
-        publisher: where results go.
-        options: how the host runs.
-        call_soon: has a function called on the host's thread; called by threads of the executor.
-        send: sends to a consumer.
+        pipeline: pipeline to run; it is built.
+        publisher: destination of the results.
+        options: the host's settings.
+        call_soon: schedules a function on the host's thread; the executor's threads call it.
+
+    Attributes:
+        workers: connected workers, by client number; the host adds them.
     """
 
     def __init__(
@@ -49,137 +57,89 @@ class Runner:
         publisher: ResultPublisher,
         options: HostOptions,
         call_soon: Callable[[Callable[[], None]], None],
-        send: Send,
     ) -> None:
+        self.workers: dict[int, Worker] = {}
         self._pipeline = pipeline
+        self._inputs = tuple(pipeline.inputs.values())
+        self._declared = {node.index for node in self._inputs if declares_data(node)}
+        self._path_inputs = {node.inputs[0].node for node in pipeline.graph.find("io.file.read")}
         self._executor = pipeline.executor
-        self._publisher = publisher
-        self._planning = Planning(options.planned_half) if options.planned_half else None
         self._executor.output_allocator = self._allocate
+        self._publisher = publisher
+        self._planning = Planning(options.device_stage) if options.device_stage else None
+        self._sends_origin = options.host_stage_only
         self._call_soon = call_soon
-        self._send = send
-        self._scheduler = Scheduler(self._executor.concurrency, self._start)
-        self._store = Store(options.unclaimed_bytes, self._drop)
-        self._tells_origin = options.is_half
+        self._scheduler = Scheduler(self._executor.concurrency)
+        self._store = Store(options.unclaimed_bytes)
         self._totals = Totals()
 
-    def submit(self, request: Request, read_inputs: Callable[[], Mapping[str, TensorList]]) -> None:
-        """Take a request.
+    # Submission -------------------------------------------------------------------------------------------------
 
-        Args:
-            request: the request.
-            read_inputs: returns its inputs; if that fails, the request does.
+    def submit(self, worker: Worker, message: Submit) -> None:
+        """Queue a batch. If its inputs can't be read, the batch fails, and the consumer that fetches it gets the error.
 
         Raises:
-            PipelineError: reading the inputs failed.
+            ProtocolError: the message doesn't fit the pipeline or the worker's shared memory.
         """
-        worker = request.worker
-        request.waiter = worker.awaited.pop(request.seq, None)
-        if self._store.is_closed(request.session) or request.seq in worker.unwanted:
-            worker.unwanted.discard(request.seq)
+        seq = message.seq
+        worker.completions.begin(seq)
+        worker.submitted += 1
+        worker.waited = message.waited_ns / 1e9
+        key = BatchKey(message.epoch, message.batch, message.view)
+        request = Request(worker, seq, message.session, key, message.batch_size, message.indices, message.names)
+        request.waiter = worker.awaited.pop(seq, None)
+        if self._store.is_closed(request.session) or seq in worker.released:
+            worker.released.discard(seq)
             request.state = State.GONE
             self._totals.dropped += 1
-            worker.completions.complete(request.seq)
+            worker.completions.complete(seq)
             return
         self._store.add(request)
         try:
-            request.inputs = dict(read_inputs())
+            request.inputs = self._read_inputs(worker, message, request)
         except Exception as error:
-            worker.completions.complete(request.seq)
+            worker.completions.complete(seq)
             self._finish(request, None, error)
-            raise
+            if isinstance(error, ProtocolError) or not isinstance(error, PipelineError):
+                raise
+            return
         self._totals.bytes_in += sum(batch.nbytes for batch in request.inputs.values())
         self._scheduler.add(request)
+        self._start_queued()
 
-    def fetch(self, consumer: Consumer, worker: Worker | None, client: int, seq: int) -> None:
-        """Send a result to a consumer, now or when it is there.
+    def _read_inputs(self, worker: Worker, message: Submit, request: Request) -> dict[str, TensorList]:
+        if len(message.inputs) != len(self._inputs):
+            raise ProtocolError(f"{len(message.inputs)} inputs came for {len(self._inputs)}")
+        inputs: dict[str, TensorList] = {}
+        for node, packed in zip(self._inputs, message.inputs, strict=True):
+            dtype, table = packed.unpack()
+            batch = worker.ring.batch(table, dtype)
+            if len(batch) != message.batch_size:
+                raise ProtocolError(f"{len(batch)} samples came for a batch of {message.batch_size}")
+            if node.index in self._path_inputs:  # a copy for errors, which may occur after the worker reuses its memory
+                request.paths = gathered(batch)
+            checked = node.index in self._declared
+            inputs[node.name] = check_batch(batch, node, self._pipeline.max_batch_size) if checked else batch
+        return inputs
 
-        Args:
-            consumer: who asks.
-            worker: who submits the batch; None if it is gone.
-            client: its number.
-            seq: its number of the request.
-        """
-        request = self._store.find(client, seq)
-        if request is None:
-            if worker is not None and seq >= worker.submitted:
-                worker.awaited[seq] = consumer
-                check_count(len(worker.awaited), "awaited batches that were not submitted")
-            else:
-                self.refuse(consumer, client, seq, "the batch was already fetched or discarded")
-        elif request.state is State.DONE:
-            self._deliver(request, consumer)
-        else:
-            request.waiter = consumer
+    # Execution --------------------------------------------------------------------------------------------------
 
-    def release(self, worker: Worker | None, client: int, seq: int) -> None:
-        """Forget a request that nobody wants; arguments as for `fetch`."""
-        request = self._store.find(client, seq)
-        if request is not None:
-            self._drop(request)
-        elif worker is not None and seq >= worker.submitted:
-            worker.unwanted.add(seq)
-            check_count(len(worker.unwanted), "unwanted batches that were not submitted")
+    def _start_queued(self) -> None:
+        """Give queued requests to the executor while it has room."""
+        while (request := self._scheduler.take()) is not None:
+            inputs, request.inputs = request.inputs, {}
+            complete = partial(request.worker.completions.complete, request.seq)
+            batch = BatchRequest(request.size, inputs, request.key, complete)
+            try:
+                self._pipeline.submit(batch, partial(self._done, request))
+            except PipelineError as error:
+                complete()
+                self._done(request, BatchResult(error=error))
 
-    def close_session(self, session: int) -> None:
-        """Forget the requests of a session, and those that will come for it."""
-        self._store.close_session(session)
-
-    def forget_worker(self, worker: Worker) -> None:
-        """Take note that a worker is gone.
-
-        Its requests stay: a worker that has finished its part of a dataset ends before its last batches are fetched.
-        """
-        self._totals.ring_wait += worker.waited
-        for seq, consumer in worker.awaited.items():
-            self.refuse(consumer, worker.client, seq, f"{worker!r} ended before it submitted the batch")
-        for request in self._store:
-            if request.worker is worker and request.state is State.DONE and not request.session:
-                self._store.leave_unclaimed(request)
-
-    def forget_consumer(self, consumer: Consumer) -> None:
-        """Take note that a consumer is gone, and its iterators with it."""
-        for session in consumer.sessions:
-            self._store.close_session(session)
-        for request in self._store:
-            if request.waiter is consumer:
-                request.waiter = None
-
-    def refuse(self, consumer: Consumer, client: int, seq: int, why: str) -> None:
-        """Answer a fetch of what isn't there."""
-        self._send(consumer, describe(StaleReferenceError(why), client, seq, (), f"client {client}", 0))
-
-    def report(self, workers: Iterable[Worker]) -> dict[str, Any]:
-        """Return the counters."""
-        self._scheduler.measure()
-        return {
-            **self._totals.report(self._scheduler, workers),
-            "waiting_results": len(self._store),
-            "operators": {
-                times.name: times.report()
-                for times in [
-                    *self._executor.statistics.operators(),
-                    *(self._planning.times() if self._planning else ()),
-                ]
-            },
-        }
-
-    def close(self) -> None:
-        """Forget everything."""
-        for request in self._store:
-            self._drop(request)
-
-    def _start(self, request: Request) -> None:
-        worker, seq = request.worker, request.seq
-        inputs, request.inputs = request.inputs, {}
-        try:
-            self._pipeline.submit(
-                BatchRequest(request.size, inputs, request.key, partial(worker.completions.complete, seq)),
-                partial(self._done, request),
-            )
-        except PipelineError as error:
-            worker.completions.complete(seq)
-            self._done(request, BatchResult(error=error))
+    def _allocate(self, output: int, nbytes: int) -> OutputBuffer | None:
+        if self._planning is not None and output not in self._planning.forwarded:
+            return None  # `stage_planned` puts all data for the GPU into one slot
+        return self._publisher.allocate(output, nbytes)
 
     def _done(self, request: Request, result: BatchResult) -> None:
         # On a thread of the executor. Its stream, if it has one, is current: copies to slots follow the batch.
@@ -187,22 +147,18 @@ class Runner:
         error: Exception | None = result.error
         if error is None:
             try:
-                staged = self._stage(request, result.outputs)
-            except Exception as failed:  # noqa: BLE001  # whatever it is, it belongs to this batch
+                planned = None if self._planning is None else self._planning.plan(result.outputs, request.key)
+                if planned is None:
+                    staged = self._publisher.stage(result.outputs)
+                else:
+                    staged = self._publisher.stage_planned(planned)
+            except Exception as failed:  # noqa: BLE001  # any error here belongs to this batch
                 error = failed
         self._call_soon(partial(self._finish_run, request, staged, error))
 
-    def _allocate(self, output: int, nbytes: int) -> OutputBuffer | None:
-        if self._planning is not None and output not in self._planning.handed_on:
-            return None  # what goes to the GPU will lie in one slot
-        return self._publisher.allocate(output, nbytes)
-
-    def _stage(self, request: Request, outputs: Sequence[TensorList]) -> StagedResult:
-        planned = None if self._planning is None else self._planning.plan(outputs, request.key)
-        return self._publisher.stage(outputs) if planned is None else self._publisher.stage_planned(planned)
-
     def _finish_run(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
-        self._scheduler.finished()
+        self._scheduler.finish()
+        self._start_queued()
         try:
             self._finish(request, staged, error)
         except Exception as failed:  # noqa: BLE001  # an error that can't be described, for example
@@ -211,6 +167,7 @@ class Runner:
             self._finish(request, None, failed)
 
     def _finish(self, request: Request, staged: StagedResult | None, error: Exception | None) -> None:
+        """Store a result or a failure until a consumer fetches it; deliver it if one waits."""
         if request.state is State.GONE:
             if staged is not None:
                 staged.discard()
@@ -233,14 +190,32 @@ class Runner:
         if request.waiter is not None:
             self._deliver(request, request.waiter)
         elif worker.gone and not request.session:
-            self._store.leave_unclaimed(request)
+            self._drop(self._store.add_unclaimed(request))
+
+    # Delivery ---------------------------------------------------------------------------------------------------
+
+    def fetch(self, consumer: Consumer, message: Fetch) -> None:
+        """Send a result to a consumer, now or when the batch is done."""
+        client, seq = message.client, message.seq
+        request = self._store.find(client, seq)
+        if request is None:
+            worker = self.workers.get(client)
+            if worker is not None and seq >= worker.submitted:
+                worker.awaited[seq] = consumer
+                check_count(len(worker.awaited), "awaited batches that were not submitted")
+            else:
+                _refuse(consumer, client, seq, "the batch was already fetched or discarded")
+        elif request.state is State.DONE:
+            self._deliver(request, consumer)
+        else:
+            request.waiter = consumer
 
     def _deliver(self, request: Request, consumer: Consumer) -> None:
         self._store.remove(request)
         request.state = State.GONE
         staged, request.staged = request.staged, None
         if staged is None:
-            self._send(consumer, request.failure)
+            consumer.send(request.failure)
             return
         worker = request.worker
         try:
@@ -250,7 +225,7 @@ class Runner:
                 worker.client,
                 request.seq,
                 staged,
-                origin=request.origin(samples=staged.prepared is None) if self._tells_origin else None,
+                origin=request.origin(samples=staged.prepared is None) if self._sends_origin else None,
                 session=request.session,
                 following=pack_keys([(each.worker.client, each.seq) for each in following]),
                 indices=request.labels,
@@ -258,18 +233,94 @@ class Runner:
             )
         except IPCError as error:
             staged.discard()
-            self._send(consumer, describe(error, worker.client, request.seq, (), worker.name, worker.pid))
+            consumer.send(describe(error, worker.client, request.seq, (), worker.name, worker.pid))
             return
-        self._send(consumer, result, fds)
+        consumer.send(result, fds)
 
-    def _drop(self, request: Request) -> None:
-        """Forget a request that nobody wants; if the executor has it, what it makes is thrown away."""
-        self._store.remove(request)
-        if request.state is State.QUEUED:
-            self._scheduler.drop(request)
-            request.inputs = {}
-            request.worker.completions.complete(request.seq)
-        elif request.state is State.DONE:
-            request.discard()
-        request.state = State.GONE
-        self._totals.dropped += 1
+    # Early ends -------------------------------------------------------------------------------------------------
+
+    def release(self, client: Worker | Consumer, message: Release) -> None:
+        """Drop batches that won't be fetched; a batch that isn't submitted yet will be dropped then."""
+        for number, seq in message.unpack():
+            request = self._store.find(number, seq)
+            worker = self.workers.get(number)
+            if request is not None:
+                self._store.remove(request)
+                self._drop([request])
+            elif worker is not None and seq >= worker.submitted:
+                worker.released.add(seq)
+                check_count(len(worker.released), "unwanted batches that were not submitted")
+
+    def open_session(self, consumer: Consumer, message: OpenSession) -> None:
+        """Add an iterator of a consumer."""
+        if not message.session:
+            raise ProtocolError("0 isn't a session")  # all requests without a session have 0
+        consumer.sessions.add(message.session)
+        check_count(len(consumer.sessions), "iterators of one process")
+
+    def close_session(self, consumer: Consumer, message: CloseSession) -> None:
+        """Drop the requests of an iterator, and those that will come for it."""
+        if message.session in consumer.sessions:  # else it is closed already, or belongs to another consumer
+            consumer.sessions.remove(message.session)
+            self._drop(self._store.close_session(message.session))
+
+    def forget_worker(self, worker: Worker) -> None:
+        """Remove a worker that has disconnected.
+
+        Its requests stay: a worker that has finished its share of a dataset ends before its last batches are fetched.
+        """
+        del self.workers[worker.client]
+        self._totals.ring_wait += worker.waited
+        for seq, consumer in worker.awaited.items():
+            _refuse(consumer, worker.client, seq, f"{worker!r} ended before it submitted the batch")
+        for request in self._store:
+            if request.worker is worker and request.state is State.DONE and not request.session:
+                self._drop(self._store.add_unclaimed(request))
+
+    def forget_consumer(self, consumer: Consumer) -> None:
+        """Remove a consumer that has disconnected, and its iterators."""
+        for worker in self.workers.values():
+            worker.awaited = {seq: other for seq, other in worker.awaited.items() if other is not consumer}
+        for session in consumer.sessions:
+            self._drop(self._store.close_session(session))
+        for request in self._store:
+            if request.waiter is consumer:
+                request.waiter = None
+
+    def close(self) -> None:
+        """Drop all requests."""
+        self._drop(self._store.clear())
+
+    def _drop(self, requests: Iterable[Request]) -> None:
+        """Free the memory of requests that the store no longer has; `_finish` frees the results of those that run."""
+        for request in requests:
+            if request.state is State.QUEUED:
+                self._scheduler.drop(request)
+                request.inputs = {}
+                request.worker.completions.complete(request.seq)
+            elif request.state is State.DONE:
+                request.discard()
+            request.state = State.GONE
+            self._totals.dropped += 1
+
+    # Statistics -------------------------------------------------------------------------------------------------
+
+    def report(self) -> dict[str, Any]:
+        """Return the counters."""
+        self._scheduler.measure()
+        return {
+            **self._totals.report(self._scheduler, self.workers.values()),
+            "waiting_results": len(self._store),
+            "operators": {
+                times.name: times.report()
+                for times in [
+                    *self._executor.statistics.operators(),
+                    *(self._planning.times() if self._planning else ()),
+                ]
+            },
+        }
+
+
+def _refuse(consumer: Consumer, client: int, seq: int, why: str) -> None:
+    """Answer a fetch of a batch that doesn't exist."""
+    consumer.send(describe(StaleReferenceError(why), client, seq, (), f"client {client}", 0))

@@ -1,10 +1,9 @@
-"""Decides which request the executor gets next."""
+"""The order in which requests go to the executor."""
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
 
 from dali_proxy._host.clients import Worker
 from dali_proxy._host.requests import Request, State
@@ -13,33 +12,31 @@ __all__ = ["Scheduler"]
 
 
 class Scheduler:
-    """Keeps the executor supplied: workers take turns, the requests of one worker stay in order.
+    """Chooses the next request for the executor: workers take turns, the requests of one worker stay in order.
 
     Invariant: `running` requests are in the executor, at most `depth`; the queues of the workers in `_turns`, and
     only those, have requests.
 
     Args:
-        depth: requests that may be in the executor at once.
-        start: gives a request to the executor.
+        depth: number of requests that may be in the executor at once.
 
     Attributes:
-        running: requests in the executor.
+        running: number of requests in the executor.
         busy_seconds: time during which there was at least one.
         occupancy_seconds: integral of `running` over time.
     """
 
-    def __init__(self, depth: int, start: Callable[[Request], None]) -> None:
+    def __init__(self, depth: int) -> None:
         self.depth = depth
         self.running = 0
         self.busy_seconds = 0.0
         self.occupancy_seconds = 0.0
-        self._start = start
         self._turns: deque[Worker] = deque()
         self._since = time.monotonic()
 
     @property
     def queued(self) -> int:
-        """Requests that wait."""
+        """Number of requests that wait."""
         return sum(len(worker.queue) for worker in self._turns)
 
     def add(self, request: Request) -> None:
@@ -47,38 +44,34 @@ class Scheduler:
         if not request.worker.queue:
             self._turns.append(request.worker)
         request.worker.queue.append(request)
-        self.fill()
 
     def drop(self, request: Request) -> None:
-        """Take a request out of its queue again."""
+        """Remove a request from its queue."""
         queue = request.worker.queue
         queue.remove(request)
         if not queue:
             self._turns.remove(request.worker)
 
-    def finished(self) -> None:
-        """Take note that the executor is done with one request."""
-        self._account()
-        self.running -= 1
-        self.fill()
+    def take(self) -> Request | None:
+        """Return the request that the executor gets next; None if nothing waits or the executor has no room."""
+        if not self._turns or self.running == self.depth:
+            return None
+        worker = self._turns.popleft()
+        request = worker.queue.popleft()
+        if worker.queue:
+            self._turns.append(worker)
+        self.measure()
+        self.running += 1
+        request.state = State.RUNNING
+        return request
 
-    def fill(self) -> None:
-        """Give requests to the executor while it has room."""
-        while self._turns and self.running < self.depth:
-            worker = self._turns.popleft()
-            request = worker.queue.popleft()
-            if worker.queue:
-                self._turns.append(worker)
-            self._account()
-            self.running += 1
-            request.state = State.RUNNING
-            self._start(request)
+    def finish(self) -> None:
+        """Record that the executor has finished one request."""
+        self.measure()
+        self.running -= 1
 
     def measure(self) -> None:
         """Bring the attributes that measure time up to date."""
-        self._account()
-
-    def _account(self) -> None:
         now = time.monotonic()
         passed = now - self._since
         self._since = now

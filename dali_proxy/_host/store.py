@@ -1,32 +1,32 @@
-"""The requests that somebody may still fetch."""
+"""The requests that a consumer may still fetch."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 
 from dali_proxy._host.requests import Request
 
 __all__ = ["Store"]
 
-_CLOSED_SESSIONS = 1 << 16  # that are remembered, to refuse what still comes for them
-_UNCLAIMED = 512  # results that nobody claims, however small: each has a descriptor for each output
+_CLOSED_SESSIONS = 1 << 16  # remembered, to refuse later requests for them
+_UNCLAIMED = 512  # unclaimed results, however small: each has a descriptor for each output
 
 
 class Store:
-    """Finds requests by (client, number) and by session, and bounds what nobody claims.
+    """Finds requests by (client, number) and by session, and limits unclaimed results.
 
-    A loader that isn't ours has no sessions. What such a loader's workers leave behind when they end is kept, since
-    it may still be fetched, up to `unclaimed_bytes` and 512 batches; then the oldest is dropped.
+    Only `dali_proxy.DataLoader` has sessions. The workers of other loaders may end before their results are fetched.
+    The store keeps up to `unclaimed_bytes` and 512 batches of them, then gives up the oldest.
+
+    Methods that give up requests return them: the caller frees their memory.
 
     Args:
-        unclaimed_bytes: bytes of results of workers that are gone, without a session.
-        drop: called with a request that is to be dropped.
+        unclaimed_bytes: most bytes of results without a session, of workers that are gone.
     """
 
-    def __init__(self, unclaimed_bytes: int, drop: Callable[[Request], None]) -> None:
+    def __init__(self, unclaimed_bytes: int) -> None:
         self._limit = unclaimed_bytes
-        self._drop = drop
         self._requests: dict[tuple[int, int], Request] = {}
         self._by_session: dict[int, set[Request]] = {}
         self._closed_sessions: OrderedDict[int, None] = OrderedDict()
@@ -40,7 +40,7 @@ class Store:
         return iter(list(self._requests.values()))
 
     def find(self, client: int, seq: int) -> Request | None:
-        """Return a request, or None if there is none (any more)."""
+        """Return a request, or None if the store doesn't have it."""
         return self._requests.get((client, seq))
 
     def add(self, request: Request) -> None:
@@ -50,7 +50,7 @@ class Store:
             self._by_session.setdefault(request.session, set()).add(request)
 
     def remove(self, request: Request) -> None:
-        """Take a request out; one that isn't there does no harm."""
+        """Remove a request, if the store has it."""
         self._requests.pop((request.worker.client, request.seq), None)
         members = self._by_session.get(request.session)
         if members is not None:
@@ -58,35 +58,50 @@ class Store:
             if not members:
                 del self._by_session[request.session]
         if self._unclaimed.pop(request, self) is None:
-            self._unclaimed_bytes -= request.kept_bytes
+            self._unclaimed_bytes -= request.held_bytes
+
+    def clear(self) -> list[Request]:
+        """Remove and return all requests."""
+        return self._remove_all(self)
 
     def following(self, request: Request, count: int) -> list[Request]:
-        """Return the requests of the same session that come after one and were not asked for, in order."""
-        place = (request.key.iteration, request.key.view)
+        """Return the next requests of the same session that no consumer has asked for, in order."""
+        position = (request.key.iteration, request.key.view)
         later = []
         for each in self._by_session.get(request.session, ()):
             its = (each.key.iteration, each.key.view)
-            if each.waiter is None and its > place:
+            if each.waiter is None and its > position:
                 later.append((its, each.seq, each.worker.client, each))
         return [each for *_, each in sorted(later)[:count]]  # there are few
 
     def is_closed(self, session: int) -> bool:
-        """Whether a session has ended."""
+        """Return whether a session has ended."""
         return session in self._closed_sessions
 
-    def close_session(self, session: int) -> None:
-        """End a session: all its requests are dropped, and later ones will be refused."""
+    def close_session(self, session: int) -> list[Request]:
+        """End a session. Remove and return its requests; `is_closed` is true from now on."""
         self._closed_sessions[session] = None
         if len(self._closed_sessions) > _CLOSED_SESSIONS:
             self._closed_sessions.popitem(last=False)
-        for request in list(self._by_session.get(session, ())):
-            self._drop(request)
+        return self._remove_all(self._by_session.get(session, ()))
 
-    def leave_unclaimed(self, request: Request) -> None:
-        """Note that a request is done, that its worker is gone and that it has no session."""
+    def add_unclaimed(self, request: Request) -> list[Request]:
+        """Record that a request is done, that its worker is gone and that it has no session.
+
+        Returns:
+            The oldest such requests, removed because they exceed the limit.
+        """
+        dropped: list[Request] = []
         if request in self._unclaimed:
-            return
+            return dropped
         self._unclaimed[request] = None
-        self._unclaimed_bytes += request.kept_bytes
+        self._unclaimed_bytes += request.held_bytes
         while len(self._unclaimed) > 1 and (self._unclaimed_bytes > self._limit or len(self._unclaimed) > _UNCLAIMED):
-            self._drop(next(iter(self._unclaimed)))
+            dropped += self._remove_all([next(iter(self._unclaimed))])
+        return dropped
+
+    def _remove_all(self, requests: Iterable[Request]) -> list[Request]:
+        removed = list(requests)
+        for request in removed:
+            self.remove(request)
+        return removed

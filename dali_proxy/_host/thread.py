@@ -14,32 +14,32 @@ from pipeline._concurrency.finalizers import THREAD_PREFIX
 
 __all__ = ["ThreadHost"]
 
-_PATIENCE = 30.0  # seconds that a batch on its way may take when the host stops
+_PATIENCE = 30.0  # seconds that a running batch may take when the host stops
 
 
 class ThreadHost:
     """Runs a `Host` on a thread. `ProcessHost` has the same interface.
 
     Args:
-        pipeline: the pipeline, as `Pipeline.serialize_for_host` made it.
-        options: how to run.
+        pipeline: the pipeline, from `Pipeline.serialize_for_host`.
+        options: settings.
 
     Raises:
         BuildError: the pipeline can't run here.
 
     Attributes:
-        pid: of this process.
-        local: takes results on a GPU, which can't be shared with the process that made them.
+        pid: ID of this process.
+        local: passes GPU results to the consumer: CUDA can't open an IPC handle in the process that exported it.
     """
 
     def __init__(self, pipeline: bytes, options: HostOptions) -> None:
         self.pid = os.getpid()
         self.local = LocalExchange()
-        made = Pipeline.from_host_bytes(pipeline)
+        built = Pipeline.from_host_bytes(pipeline)
         try:
-            self._host = Host(made, options, self.local)
+            self._host = Host(built, options, self.local)
         except BaseException:
-            made.close()
+            built.close()
             raise
         self._thread = threading.Thread(target=self._run, name=f"{THREAD_PREFIX}proxy-host", daemon=True)
         self._thread.start()
@@ -48,12 +48,12 @@ class ThreadHost:
     def alive(self) -> bool:
         return self._thread.is_alive()
 
-    def how_it_ended(self, patience: float = 0.0) -> str:
-        """Say how the host ended; empty while it runs. It is known at once."""
+    def describe_exit(self, patience: float = 0.0) -> str:
+        """Return how the host ended; empty while it runs. `patience` isn't used."""
         return "" if self.alive else "its thread has ended"
 
     def stop(self, reason: str) -> None:
-        """End it in order."""
+        """Stop the host in an orderly way."""
         self._host.stop(reason)
         self._thread.join(_PATIENCE)
         if self._thread.is_alive():

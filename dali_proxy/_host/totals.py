@@ -14,16 +14,16 @@ __all__ = ["Totals"]
 
 
 class Totals:
-    """Counts what the host has done since it started.
+    """Counters of the host's work since it started.
 
     Attributes:
-        batches: that came to an end, failed ones included.
-        samples: in those.
-        errors: batches that failed.
-        dropped: batches that nobody wanted any more.
-        bytes_in: of samples.
-        bytes_out: of results.
-        ring_wait: seconds that workers, which are gone now, waited for room in their shared memory.
+        batches: finished batches, including failed ones.
+        samples: samples of these batches.
+        errors: failed batches.
+        dropped: batches that were cancelled or never fetched.
+        bytes_in: bytes of samples.
+        bytes_out: bytes of results.
+        ring_wait: seconds that workers that are gone now waited for room in their shared memory.
     """
 
     def __init__(self) -> None:
@@ -37,15 +37,15 @@ class Totals:
         self.ring_wait = 0.0
 
     def count(self, request: Request) -> None:
-        """Count a batch that came to an end."""
+        """Count a finished batch."""
         self.batches += 1
         self.samples += request.size
         self.errors += request.failure is not None
         self.bytes_out += request.nbytes
 
     def report(self, scheduler: Scheduler, workers: Iterable[Worker]) -> dict[str, Any]:
-        """Return all of it, with what the scheduler and the workers that live have measured."""
-        alive = list(workers)
+        """Return all counters, with the measurements of the scheduler and of the connected workers."""
+        connected = list(workers)
         return {
             "seconds": time.monotonic() - self._begin,
             "batches": self.batches,
@@ -54,8 +54,8 @@ class Totals:
             "dropped": self.dropped,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
-            "ring_wait": self.ring_wait + sum(worker.waited for worker in alive),
-            "workers": len(alive),
+            "ring_wait": self.ring_wait + sum(worker.waited for worker in connected),
+            "workers": len(connected),
             "queued": scheduler.queued,
             "running": scheduler.running,
             "depth": scheduler.depth,

@@ -1,4 +1,4 @@
-"""What all iterators over pipelines do, whatever library their tensors are of."""
+"""The common part of all iterators over pipelines, for tensors of any library."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _AUTO_RESET = {"yes": True, "no": False, "True": True, "False": False, None: Fal
 
 @dataclass(frozen=True)
 class _Prepared:
-    """The first batch, made before anybody asked for it.
+    """The first batch, computed before the user asks for it.
 
     Attributes:
-        batch: what each pipeline made, or why there is nothing.
-        checkpoints: of the time before it; None if they are not enabled.
+        batch: outputs of each pipeline, or the error.
+        checkpoints: checkpoints from before the batch; None if they aren't enabled.
     """
 
     batch: list[Outputs] | PipelineError
@@ -35,7 +35,7 @@ class _Prepared:
 
 
 class BaseIterator(ABC, Iterator[list[Any]]):
-    """Iterates over what pipelines make, epoch after epoch. Subclasses say what a batch becomes.
+    """Iterates over the batches of pipelines, epoch after epoch. Subclasses convert the batches.
 
     For the arguments, see `DALIGenericIterator`.
     """
@@ -56,16 +56,16 @@ class BaseIterator(ABC, Iterator[list[Any]]):
         size = _check_size(size, reader_name, last_batch_padded)
         self._pipelines = Pipelines(pipelines)
         self._progress = self._plan(size, reader_name, last_batch_padded, policy)
-        self._given = 0  # batches of this epoch
-        self._over = False  # the epoch is, and reset() was not called
-        self._at_end_of_data = False  # pipelines that go on from a checkpoint may be; then they have to be reset
+        self._returned = 0  # batches of this epoch
+        self._over = False  # whether the epoch is over and reset() wasn't called yet
+        self._at_end_of_data = False  # pipelines that resume from a checkpoint may be; then they need a reset
         self._prepared: _Prepared | None = None
         self._restore()
         if prepare_first_batch:
             self._prepare()
 
     def _plan(self, size: int, reader: str | None, padded: bool, policy: LastBatchPolicy) -> Progress | None:
-        """Return what counts the batches; None when the data itself tells where it ends."""
+        """Return the counter of batches; None if only the end of the data ends an epoch."""
         source: Source
         if reader is not None:
             source, padded = self._pipelines.sharding(reader)
@@ -80,8 +80,8 @@ class BaseIterator(ABC, Iterator[list[Any]]):
     # Iterating --------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> BaseIterator:
-        """Begin the next epoch if the last one is over; otherwise go on with this one."""
-        if self._given or self._over:
+        """Begin the next epoch if the last one is over; otherwise continue this one."""
+        if self._returned or self._over:
             self.reset()
         return self
 
@@ -90,7 +90,7 @@ class BaseIterator(ABC, Iterator[list[Any]]):
 
         Raises:
             StopIteration: the epoch is over.
-            PipelineError: the batch failed; the next call goes on with the one after it.
+            PipelineError: the batch failed; the next call continues with the one after it.
         """
         if self._over:
             raise StopIteration
@@ -119,10 +119,10 @@ class BaseIterator(ABC, Iterator[list[Any]]):
         raise StopIteration
 
     def _run(self) -> list[Outputs]:
-        """Take a batch of each pipeline and count it, also if it failed."""
+        """Take a batch of each pipeline and count it, even if it failed."""
         try:
             batch = self._take()
-        except (MissingInputError, StopIteration):  # there was none
+        except (MissingInputError, StopIteration):  # there was no batch
             raise
         except Exception:
             self._count()
@@ -146,7 +146,7 @@ class BaseIterator(ABC, Iterator[list[Any]]):
         return self._pipelines.run()
 
     def _count(self) -> None:
-        self._given += 1
+        self._returned += 1
         if self._progress is not None:
             self._progress.advance()
 
@@ -160,28 +160,28 @@ class BaseIterator(ABC, Iterator[list[Any]]):
 
     @abstractmethod
     def _convert(self, outputs: Outputs, samples: int) -> Any:
-        """Return what the user gets of a pipeline's batch, of which the first `samples` count."""
+        """Return the first `samples` samples of a pipeline's batch in the form that the user gets."""
 
     def reset(self) -> None:
-        """Begin the next epoch. In the middle of one it only warns: an epoch is read to its end."""
+        """Begin the next epoch. In the middle of an epoch, only warn: an epoch is always read to its end."""
         if not self._at_end:
-            if self._given:
+            if self._returned:
                 warnings.warn("reset() in the middle of an epoch does nothing", stacklevel=_caller())
             return
         if self._progress is not None:
             self._finish()
             self._progress.next_epoch()
-        self._given = 0
+        self._returned = 0
         self._over = False
         self._pipelines.reset()
 
     @property
     def _at_end(self) -> bool:
-        """Whether the user has had every batch of the epoch."""
+        """Whether the user has received all batches of the epoch."""
         return self._over or (self._progress is not None and self._progress.batch >= len(self._progress))
 
     def _finish(self) -> None:
-        """Run what is left out of the epoch, so that the next one begins where it should."""
+        """Run the batches that the epoch leaves out, so that the next epoch begins at the right sample."""
         while not self._over and self._progress is not None and self._progress.share is not None:
             try:
                 self._run()
@@ -189,17 +189,17 @@ class BaseIterator(ABC, Iterator[list[Any]]):
                 return
 
     def __len__(self) -> int:
-        """Return the number of batches of this epoch; 0 if only the data tells where it ends."""
+        """Return the number of batches of this epoch; 0 if only the end of the data ends it."""
         return 0 if self._progress is None else len(self._progress)
 
     @property
     def batch_size(self) -> int:
-        """Number of samples that each pipeline gives for a batch."""
+        """Number of samples in a batch of each pipeline."""
         return self._pipelines.batch_size
 
     @property
     def size(self) -> int:
-        """Number of samples of an epoch (with `reader_name` of a shard, as far as batches are given); -1 if unknown."""
+        """Number of samples of an epoch, or with `reader_name` of a shard's batches; -1 if unknown."""
         return -1 if self._progress is None else self._progress.size
 
     @property
@@ -209,27 +209,27 @@ class BaseIterator(ABC, Iterator[list[Any]]):
     # Checkpoints ------------------------------------------------------------------------------------------------
 
     def checkpoints(self) -> list[bytes]:
-        """Return a checkpoint of each pipeline, to go on after the batches that were taken.
+        """Return a checkpoint of each pipeline, to resume after the batches that were taken.
 
-        Make the pipelines again with ``checkpoint=`` and an iterator over them with the same arguments: it goes on in
-        the middle of the epoch, or with the next one if this one is over.
+        Create the pipelines again with ``checkpoint=`` and an iterator over them with the same arguments. It resumes in
+        the middle of the epoch, or with the next epoch if this one is over.
 
         Raises:
-            PipelineError: a pipeline was made without ``enable_checkpointing=True``.
+            PipelineError: a pipeline was created without ``enable_checkpointing=True``.
         """
         if self._prepared is not None and self._prepared.checkpoints is not None:
             return self._prepared.checkpoints
         return self._pipelines.checkpoints(self._notes())
 
     def _notes(self) -> dict[str, int]:
-        epoch, batch = (0, self._given) if self._progress is None else (self._progress.epoch, self._progress.batch)
+        epoch, batch = (0, self._returned) if self._progress is None else (self._progress.epoch, self._progress.batch)
         return {"iterator_epoch": epoch, "iterator_batch": batch, "iterator_over": int(self._over)}
 
     def _restore(self) -> None:
         notes = self._pipelines.notes()
         if "iterator_epoch" not in notes:
             return
-        self._given = notes["iterator_batch"]
+        self._returned = notes["iterator_batch"]
         self._over = bool(notes["iterator_over"])
         if self._progress is not None:
             self._progress.seek(notes["iterator_epoch"], notes["iterator_batch"])
@@ -242,21 +242,21 @@ class BaseIterator(ABC, Iterator[list[Any]]):
         try:
             checkpoints = self._pipelines.checkpoints(self._notes())
         except PipelineError:
-            checkpoints = None  # they are not enabled
+            checkpoints = None  # they aren't enabled
         try:
             self._prepared = _Prepared(self._take(), checkpoints)
         except StopIteration:
-            if self._given:  # in the middle of an epoch that a checkpoint is of, this is its end
+            if self._returned:  # the iterator resumed from a checkpoint, and this is the end of that epoch
                 return
             raise PipelineError("the pipeline has no data: it ended before the first batch") from None
         except MissingInputError:
-            return  # it is still to be fed
+            return  # the user hasn't fed it yet
         except PipelineError as error:
             self._prepared = _Prepared(error, checkpoints)
 
 
 def _caller() -> int:
-    """Return the stack level of whoever called into this package, for warnings of the function that asks."""
+    """Return the stack level of the first caller outside of this package, for a warning of the calling function."""
     here = Path(__file__).parent
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None and Path(frame.f_code.co_filename).parent == here:
@@ -278,12 +278,12 @@ def _check_auto_reset(value: Any) -> bool:
 
 
 def _check_size(size: Any, reader: Any, padded: Any) -> int:
-    """Return the size as an int: scripts have it of NumPy, or as a float because they divided."""
-    whole = int(size) if isinstance(size, SupportsIndex | float) and math.isfinite(size) else 0
-    if whole != size or whole == 0 or whole < -1:
+    """Return the size as an int. Scripts may pass a NumPy integer, or a float from a division."""
+    samples = int(size) if isinstance(size, SupportsIndex | float) and math.isfinite(size) else 0
+    if samples != size or samples == 0 or samples < -1:
         raise ArgumentMismatchError(f"size is a number of samples, or -1 if only the data determines it; not {size!r}")
     if reader is not None and size != -1:
         raise ArgumentMismatchError("pass reader_name or size, not both: the reader knows the size")
     if reader is not None and padded:
         raise ArgumentMismatchError("pass reader_name or last_batch_padded, not both: the reader knows whether it pads")
-    return whole
+    return samples

@@ -19,33 +19,33 @@ __all__ = ["DALIClassificationIterator", "DALIGenericIterator"]
 class DALIGenericIterator(BaseIterator):
     """Iterates over pipelines: each batch is a list with a dict of torch tensors for every pipeline.
 
-    The tensors lie on the device of the pipeline's output and share its memory. They stay valid and unchanged as
-    long as they are held. On a GPU they are ordered with torch's current stream.
+    The tensors lie on the device of the pipeline's output and share its memory. They stay valid and unchanged while
+    you hold them. On a GPU, they are ordered with torch's current stream.
 
-    The pipelines run ahead: while a batch is used, the next ones are made.
+    The pipelines run ahead: they compute the next batches while you use one.
 
-    With more pipelines than one and `size`, the pipelines take turns, a batch each, and `size` counts the samples of
-    all: a pipeline whose batch begins after the last sample is left out of the last list. With `reader_name`, every
-    shard is counted by itself, and a shard that has no more samples gives an empty tensor.
+    With several pipelines and `size`, the pipelines take turns, one batch each, and `size` counts the samples of all of
+    them: the last list omits a pipeline whose batch begins after the last sample. With `reader_name`, the iterator
+    counts each shard separately, and a shard without more samples returns an empty tensor.
 
     Args:
         pipelines: one pipeline, or a list of several with the same batch size.
-        output_map: a name for each output, all different: the keys of the dicts.
-        size: number of samples of an epoch, of all pipelines together; -1 reads until the pipeline raises
-            `StopIteration`, which must be the only one, and gives batches as they come.
-        reader_name: name of the reader, in every pipeline, that tells the size of the data set, the shards and
-            whether the last batch is padded; instead of `size` and `last_batch_padded`.
-        auto_reset: whether the next epoch is ready when one ended, or else needs `reset`: True, False, "yes", "no".
-            A ``for`` loop over the iterator calls `reset` by itself.
+        output_map: a unique name for each output: the keys of the dicts.
+        size: number of samples of an epoch, of all pipelines together. With -1, the iterator needs a single pipeline
+            and returns its batches unchanged until it raises `StopIteration`.
+        reader_name: name of the reader, in each pipeline, that determines the size of the data set, the shards and
+            whether the last batch is padded; use it instead of `size` and `last_batch_padded`.
+        auto_reset: whether the end of an epoch calls `reset`: True, False, "yes" or "no". A ``for`` loop over the
+            iterator calls `reset` automatically.
         fill_last_batch: deprecated: True is `LastBatchPolicy.FILL`, False is `LastBatchPolicy.PARTIAL`.
         dynamic_shape: accepted for compatibility; shapes may always change from batch to batch.
-        last_batch_padded: whether the pipeline fills the last batch with its last sample, and begins the next epoch
-            with a batch of its own; else it reads on into the next epoch. Say here what the pipeline does.
-        last_batch_policy: what becomes of the last batch when the samples don't fill it.
-        prepare_first_batch: whether to run the first batch at once.
+        last_batch_padded: whether the pipeline fills the last batch with its last sample and begins the next epoch
+            with a new batch; otherwise it reads on into the next epoch. This describes the pipeline.
+        last_batch_policy: treatment of the last batch if the samples don't fill it.
+        prepare_first_batch: whether the constructor runs the first batch.
 
     Raises:
-        ArgumentMismatchError, ArgumentTypeError, ArgumentValueError: for arguments that can't be used.
+        ArgumentMismatchError, ArgumentTypeError, ArgumentValueError: an argument is invalid.
         PipelineError: there is no data, or there is no such reader.
 
     Example:

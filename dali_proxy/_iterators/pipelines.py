@@ -12,18 +12,18 @@ from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, MissingInp
 
 __all__ = ["Outputs", "Pipelines"]
 
-#: What one pipeline made of a batch.
+#: The outputs of one pipeline for a batch.
 Outputs = tuple[Any, ...]
 
 
 class Pipelines:
-    """Runs pipelines batch by batch, all of them at the same time, and always one batch ahead of the caller.
+    """Runs pipelines batch by batch, all at the same time, one batch ahead of the caller.
 
     Args:
-        pipelines: one or several; of several, all with the same batch size.
+        pipelines: one pipeline, or several with the same batch size.
 
     Raises:
-        ArgumentTypeError, ArgumentMismatchError: what was given are no such pipelines.
+        ArgumentTypeError, ArgumentMismatchError: the argument isn't that.
     """
 
     def __init__(self, pipelines: Any) -> None:
@@ -38,7 +38,7 @@ class Pipelines:
         if len(sizes) > 1:
             raise ArgumentMismatchError(f"the pipelines of an iterator must have one batch size, not {sorted(sizes)}")
         self._all = found
-        self._ahead = [False] * len(found)  # whether a batch is scheduled that nobody has asked for yet
+        self._ahead = [False] * len(found)  # whether a batch is scheduled that wasn't requested yet
         self.batch_size: int = sizes.pop()
         for each in found:
             each.build()
@@ -50,29 +50,29 @@ class Pipelines:
         """Return the outputs of each pipeline's next batch, and start the one after it.
 
         Raises:
-            StopIteration: the data of one of them has ended.
-            MissingInputError: an input of one has no data; none has run then.
-            PipelineError: a batch failed; that of every pipeline was taken.
+            StopIteration: the data of a pipeline has ended.
+            MissingInputError: an input of a pipeline has no data; no pipeline has run.
+            PipelineError: a batch failed; the batches of all pipelines were taken.
         """
         missing = self._schedule()
         if missing is not None:
             raise missing
         failed: Exception | None = None
-        made: list[Outputs] = []
+        batches: list[Outputs] = []
         for number, pipeline in enumerate(self._all):
             self._ahead[number] = False
             try:
-                made.append(tuple(pipeline.share_outputs()))
+                batches.append(tuple(pipeline.share_outputs()))
                 pipeline.release_outputs()
-            except Exception as error:  # noqa: BLE001 - the others' batches must be taken all the same
+            except Exception as error:  # noqa: BLE001 - the batches of the other pipelines must be taken, too
                 failed = error if failed is None else failed
         if failed is not None:
             raise failed
-        self._schedule()  # what can't be started yet is tried again when it is asked for
-        return made
+        self._schedule()  # if this fails, the next call tries again
+        return batches
 
     def _schedule(self) -> MissingInputError | None:
-        """Start a batch of each pipeline that has none under way; return why that can't be done yet, if it can't."""
+        """Start a batch of each pipeline without a running one. Return the error if an input has no data yet."""
         missing: MissingInputError | None = None
         for number, pipeline in enumerate(self._all):
             if not self._ahead[number]:
@@ -84,13 +84,13 @@ class Pipelines:
         return missing
 
     def reset(self) -> None:
-        """Let pipelines whose data has ended begin the next epoch."""
+        """Begin the next epoch of pipelines whose data has ended."""
         for number, pipeline in enumerate(self._all):
             pipeline.reset()
             self._ahead[number] = self._ahead[number] and not pipeline.empty()
 
     def sharding(self, reader: str) -> tuple[Sharded, bool]:
-        """Return what the readers of that name read, and whether they pad their last batch.
+        """Return the shards of the readers with that name, and whether the readers pad their last batch.
 
         Raises:
             PipelineError: a pipeline has no such reader.
@@ -113,7 +113,7 @@ class Pipelines:
         return [pipeline.checkpoint(notes=notes) for pipeline in self._all]
 
     def notes(self) -> Mapping[str, int]:
-        """Return the notes in the checkpoints that the pipelines were made from; nothing without any.
+        """Return the notes in the checkpoints that the pipelines resumed from; empty without checkpoints.
 
         Raises:
             PipelineError: the checkpoints don't belong together.

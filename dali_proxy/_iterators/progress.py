@@ -1,9 +1,9 @@
-"""How far an iterator is in its epoch: which samples of the pipelines' next batches belong to it.
+"""Progress of an iterator in its epoch: the samples of the pipelines' next batches that belong to the epoch.
 
-A pipeline never ends: it reads on, into the next epoch. With padding, a reader repeats the last sample until the
-batch is full and each epoch begins with a batch of its own. Without, the batch in which an epoch ends has samples of
-the next one, too. What is counted here are the samples that each shard has given; an epoch is over when every shard,
-those of other processes included, has given all of its samples.
+A pipeline never ends: it reads on into the next epoch. With padding, a reader repeats the last sample until the batch
+is full, and each epoch begins with a new batch. Without padding, the last batch of an epoch also has samples of the
+next one. This module counts the samples that each shard has returned. An epoch is over when all shards, including
+those of other processes, have returned all of their samples.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["Flat", "Progress", "Sharded", "Source"]
 
 
 class Source(ABC):
-    """What the pipelines of an iterator read together."""
+    """The data that the pipelines of an iterator read together."""
 
-    #: Whether a pipeline that has nothing for a batch is left out of it; else it gives an empty batch.
+    #: Whether a batch omits a pipeline without samples; otherwise that pipeline returns an empty batch.
     omits_empty: bool
 
     @abstractmethod
@@ -31,24 +31,24 @@ class Source(ABC):
 
     @abstractmethod
     def step(self, batch_size: int) -> int:
-        """Return how many samples a shard gives when each pipeline runs a batch."""
+        """Return the number of samples that a shard returns when each pipeline runs one batch."""
 
     @abstractmethod
     def size(self, policy: LastBatchPolicy, padded: bool, batch_size: int) -> int:
-        """Return what `_size` tells, which is independent of the epoch."""
+        """Return the value of `_size`, which doesn't depend on the epoch."""
 
     @abstractmethod
     def split(self, left: Sequence[int], batch_size: int) -> tuple[int, ...]:
-        """Return how many samples of each pipeline's next batch belong to an epoch that has `left` a shard."""
+        """Return how many samples of each pipeline's next batch belong to an epoch with `left` samples per shard."""
 
 
 @dataclass(frozen=True)
 class Flat(Source):
-    """A number of samples that the pipelines give in turns, a batch each: what ``size=`` means.
+    """A number of samples that the pipelines return in turns, one batch each: the meaning of ``size=``.
 
     Attributes:
-        samples: in all.
-        pipelines: how many take turns.
+        samples: total number of samples.
+        pipelines: number of pipelines.
     """
 
     samples: int
@@ -70,13 +70,13 @@ class Flat(Source):
 
 @dataclass(frozen=True)
 class Sharded(Source):
-    """The shards of a reader's data set: what ``reader_name=`` means.
+    """The shards of a reader's data set: the meaning of ``reader_name=``.
 
     Attributes:
-        samples: of the data set.
-        shards: how many there are.
-        first: the shard that each pipeline reads in the first epoch.
-        stick: whether it stays with it, or else takes the next one in each epoch.
+        samples: number of samples of the data set.
+        shards: number of shards.
+        first: shard that each pipeline reads in the first epoch.
+        stick: whether a pipeline stays with its shard; otherwise it takes the next one in each epoch.
     """
 
     samples: int
@@ -86,7 +86,7 @@ class Sharded(Source):
     omits_empty = False
 
     def sizes(self, epoch: int) -> list[int]:
-        """Return the sizes by the shard that is read in the first epoch."""
+        """Return the sizes, in the order of the shards of the first epoch."""
         return [
             Sharding(self.samples, shard, self.shards, stick_to_shard=self.stick).size(epoch)
             for shard in range(self.shards)
@@ -107,11 +107,11 @@ class Sharded(Source):
 
 @dataclass(frozen=True)
 class Share:
-    """What of the pipelines' next batches belongs to the epoch.
+    """The share of the pipelines' next batches that belongs to the epoch.
 
     Attributes:
-        samples: how many of each pipeline; None where a pipeline is left out.
-        dropped: whether the whole batch is run but left out.
+        samples: number of samples of each pipeline; None for a pipeline that the batch omits.
+        dropped: whether the whole batch is run but dropped.
     """
 
     samples: tuple[int | None, ...]
@@ -122,14 +122,14 @@ class Progress:
     """Counts the batches of epoch after epoch.
 
     Args:
-        source: what is read.
-        policy: what becomes of the last batch.
-        padded: whether pipelines pad their last batch, or else read on.
-        batch_size: of each pipeline.
+        source: data that the pipelines read.
+        policy: treatment of the last batch.
+        padded: whether pipelines pad their last batch; otherwise they read on.
+        batch_size: batch size of each pipeline.
 
     Attributes:
         epoch: number of the current epoch.
-        batch: number of the next batch within it, those that are left out included.
+        batch: number of the next batch within it, including dropped batches.
 
     Example:
         >>> progress = Progress(Flat(7, pipelines=1), LastBatchPolicy.PARTIAL, padded=True, batch_size=2)
@@ -157,16 +157,16 @@ class Progress:
 
     @property
     def size(self) -> int:
-        """Number of samples in an epoch, as DALI's iterators tell it: of a shard, where there are shards."""
+        """Number of samples in an epoch, by the rules of DALI's iterators: of a shard if there are shards."""
         return self._source.size(self._policy, self._padded, self._batch_size)
 
     def __len__(self) -> int:
-        """Return the number of batches that the current epoch has, or had."""
+        """Return the number of batches that the current epoch returns."""
         return self._given
 
     @property
     def share(self) -> Share | None:
-        """What of the next batch belongs to the epoch; None when that is over."""
+        """The share of the next batch that belongs to the epoch; None at the end of the epoch."""
         if self.batch >= self._run:
             return None
         left = [self._step] * len(self._sizes)
@@ -192,19 +192,19 @@ class Progress:
         self._begin(self.epoch, before)
 
     def seek(self, epoch: int, batch: int) -> None:
-        """Go on at a batch of an epoch, as if all that comes before had been counted."""
+        """Continue at a batch of an epoch, as if all earlier batches had been counted."""
         while self.epoch < epoch:
             self.next_epoch()
         self.batch = min(batch, self._run)
 
     def _begin(self, epoch: int, before: list[int]) -> None:
-        """Plan an epoch whose shards have given some of its samples before."""
+        """Start an epoch, of which the shards have already returned `before` samples."""
         self._sizes = self._source.sizes(epoch)
         self._before = before
         if self._policy is LastBatchPolicy.DROP:
             fewest = min(self._sizes)
             self._given = batch_count(fewest, self._step, self._policy)
-            # A padded epoch is to be read to its end, which other shards may reach later.
+            # A padded epoch must be read to its end, which other shards may reach later.
             self._run = -(-(max(self._sizes) if self._padded else fewest) // self._step)
             return
         left = max(size - count for size, count in zip(self._sizes, before, strict=True))

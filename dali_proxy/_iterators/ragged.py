@@ -1,4 +1,4 @@
-"""`DALIRaggedIterator`: batches whose samples differ in shape, as torch has them."""
+"""`DALIRaggedIterator`: batches of torch tensors whose samples differ in shape."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ class DALIRaggedIterator(DALIGenericIterator):
     """A `DALIGenericIterator` for outputs whose samples differ in shape.
 
     Args:
-        pipelines: as for `DALIGenericIterator`, like all arguments that are not named here.
+        pipelines: see `DALIGenericIterator` for this and all arguments except `output_types`.
         output_map: a name for each output.
         size: number of samples of an epoch.
-        reader_name: name of the reader that tells it.
-        output_types: for each output what it becomes: `DENSE_TAG`, one tensor; `SPARSE_LIST_TAG`, a list with a
-            tensor for each sample, which share the output's memory; `SPARSE_COO_TAG`, a sparse tensor in COO format
-            as large as the largest sample in each dimension, in which every element of a sample is specified, zeros
-            too. All are dense by default.
-        auto_reset: whether the next epoch is ready when one ended.
+        reader_name: name of the reader that determines it.
+        output_types: the form of each output. `DENSE_TAG`: one tensor. `SPARSE_LIST_TAG`: a list with a tensor for each
+            sample, which share the output's memory. `SPARSE_COO_TAG`: a sparse tensor in COO format, as large as the
+            largest sample in each dimension, in which every element of a sample is specified, including zeros. All
+            are dense by default.
+        auto_reset: whether the end of an epoch calls `reset`.
         fill_last_batch: deprecated.
         dynamic_shape: accepted for compatibility.
         last_batch_padded: whether the pipeline pads its last batch.
-        last_batch_policy: what becomes of the last batch.
-        prepare_first_batch: whether to run the first batch at once.
+        last_batch_policy: treatment of the last batch.
+        prepare_first_batch: whether the constructor runs the first batch.
 
     Raises:
-        ArgumentMismatchError: as `DALIGenericIterator`, and for `output_types` that don't fit `output_map`.
+        ArgumentMismatchError: see `DALIGenericIterator`; also if `output_types` doesn't fit `output_map`.
 
     Example:
         >>> import numpy as np
@@ -105,15 +105,15 @@ class DALIRaggedIterator(DALIGenericIterator):
 
 
 def _as_coo(samples: list[torch.Tensor], output: Any) -> torch.Tensor:
-    """Return samples as one sparse tensor, the batch dimension in front."""
+    """Return samples as one sparse tensor with the batch dimension first."""
     if not samples:
         like = sample_tensors(output)[0]
         nothing = torch.zeros((like.ndim + 1, 0), dtype=torch.int64)
         return torch.sparse_coo_tensor(nothing, like.reshape(-1)[:0], (0, *like.shape), check_invariants=False)
     size = [max(lengths) for lengths in zip(*(sample.shape for sample in samples), strict=True)]
-    places = [torch.ones(sample.shape, dtype=torch.bool).nonzero().T for sample in samples]
+    positions = [torch.ones(sample.shape, dtype=torch.bool).nonzero().T for sample in samples]
     numbers = torch.repeat_interleave(torch.tensor([sample.numel() for sample in samples]))
-    indices = torch.cat([numbers[None], torch.cat(places, dim=1)])
+    indices = torch.cat([numbers[None], torch.cat(positions, dim=1)])
     values = torch.cat([sample.reshape(-1) for sample in samples])
     return torch.sparse_coo_tensor(
         indices.to(values.device), values, (len(samples), *size), is_coalesced=True, check_invariants=False

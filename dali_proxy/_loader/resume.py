@@ -258,7 +258,7 @@ class SamplerState:
     def _load(self, state: Any) -> None:
         self._sampler.load_state_dict(copy.deepcopy(state["state"]))
         if self._filled is not None:
-            self._filled.go_on_after(state["first"])
+            self._filled.resume_after(state["first"])
         if state["drain"]:
             for _ in self._items:
                 pass

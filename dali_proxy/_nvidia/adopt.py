@@ -1,4 +1,4 @@
-"""Takes in pipelines that were made with NVIDIA's package: whoever has it keeps its operators."""
+"""Conversion of pipelines of NVIDIA's package, which keep NVIDIA's operators."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from pipeline.errors import SerializationError
 __all__ = ["adopt", "is_nvidia_pipeline"]
 
 
-def is_nvidia_pipeline(thing: Any) -> bool:
-    """Return whether something is a pipeline of NVIDIA's package, or of a class derived from that. Imports nothing."""
-    return any(cls.__module__ == "nvidia.dali.pipeline" and cls.__name__ == "Pipeline" for cls in type(thing).__mro__)
+def is_nvidia_pipeline(value: Any) -> bool:
+    """Return whether an object is a pipeline of NVIDIA's package or of a derived class. This imports nothing."""
+    return any(cls.__module__ == "nvidia.dali.pipeline" and cls.__name__ == "Pipeline" for cls in type(value).__mro__)
 
 
-def adopt(theirs: Any) -> Pipeline:
-    """Return a pipeline of ours that runs one of NVIDIA's, with the same inputs and outputs.
+def adopt(nvidia: Any) -> Pipeline:
+    """Return a pipeline that runs a pipeline of NVIDIA's package, with the same inputs and outputs.
 
-    It goes to the server's process in serialized form, so its graph may not hold Python callables.
+    The server's process gets it in serialized form, so its graph can't hold Python callables.
 
     Args:
-        theirs: an `nvidia.dali.Pipeline`, built or not.
+        nvidia: an `nvidia.dali.Pipeline`, built or not.
 
     Raises:
         SerializationError: its graph holds callables.
@@ -33,24 +33,24 @@ def adopt(theirs: Any) -> Pipeline:
         ...     loader = dali_proxy.DataLoader(server, Images(server.proxy), batch_size=64, num_workers=4)
     """
     try:
-        serialized = theirs.serialize()
+        serialized = nvidia.serialize()
     except Exception as error:
         raise SerializationError(
             f"this pipeline of NVIDIA DALI can't be sent to a server: it contains Python callables, or its device is "
             f"missing: {error}"
         ) from error
-    if theirs._input_callbacks or theirs._parallel_input_callbacks:
+    if nvidia._input_callbacks or nvidia._parallel_input_callbacks:
         raise SerializationError(
             "this pipeline of NVIDIA DALI has an external_source with a source=, which can't be sent to a server: "
             "leave the source out, and the proxy feeds it"
         )
-    # DALI has no public way to ask for the names of the external sources.
-    names = [each.name for each in theirs._ops if str(each.spec).startswith("OpSpec for ExternalSource:")]
-    made = Pipeline(batch_size=theirs.max_batch_size, num_threads=theirs.num_threads, device_id=theirs.device_id)
-    with made:
+    # DALI has no public interface for the names of the external sources.
+    names = [each.name for each in nvidia._ops if str(each.spec).startswith("OpSpec for ExternalSource:")]
+    pipeline = Pipeline(batch_size=nvidia.max_batch_size, num_threads=nvidia.num_threads, device_id=nvidia.device_id)
+    with pipeline:
         inputs = [fn.external_source(name=name, no_copy=True) for name in names]
-        arguments = {"serialized": serialized, "input_names": names, "output_count": theirs.num_outputs}
-        device = "cpu" if theirs.device_id is None else "mixed"
+        arguments = {"serialized": serialized, "input_names": names, "output_count": nvidia.num_outputs}
+        device = "cpu" if nvidia.device_id is None else "mixed"
         outputs = apply_operator("nvidia_pipeline", inputs, {**arguments, "device": device})
-        made.set_outputs(*(outputs if isinstance(outputs, tuple) else (outputs,)))
-    return made
+        pipeline.set_outputs(*(outputs if isinstance(outputs, tuple) else (outputs,)))
+    return pipeline

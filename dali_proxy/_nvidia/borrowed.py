@@ -1,4 +1,4 @@
-"""A pipeline of NVIDIA's package as our iterators use one."""
+"""An adapter of NVIDIA's pipelines for the iterators of this project."""
 
 from __future__ import annotations
 
@@ -13,70 +13,69 @@ __all__ = ["BorrowedPipeline"]
 
 
 class BorrowedPipeline:
-    """Has those methods of `Pipeline` that iterators call.
+    """Provides the methods of `Pipeline` that iterators call.
 
-    Its outputs are copies, so that they stay valid as long as they are held: DALI's own are overwritten by its next
-    runs.
+    Its outputs are copies, so they stay valid while the user holds them; DALI's next runs overwrite the originals.
 
     Args:
-        theirs: an `nvidia.dali.Pipeline`.
+        nvidia: an `nvidia.dali.Pipeline`.
     """
 
-    def __init__(self, theirs: Any) -> None:
-        self._theirs = theirs
-        self.max_batch_size: int = theirs.max_batch_size
+    def __init__(self, nvidia: Any) -> None:
+        self._nvidia = nvidia
+        self.max_batch_size: int = nvidia.max_batch_size
 
     def build(self) -> None:
-        """Get ready to run."""
-        self._theirs.build()
+        """Build the pipeline."""
+        self._nvidia.build()
 
     def schedule_run(self) -> None:
-        """Start a batch, if there is data."""
-        self._theirs.schedule_run()
+        """Start a batch if there is data."""
+        self._nvidia.schedule_run()
 
     def share_outputs(self) -> tuple[TensorList, ...]:
         """Return the next batch.
 
         Raises:
             StopIteration: the data has ended.
-            PipelineError: the batch failed, and with it the pipeline: NVIDIA's can't go on.
+            PipelineError: the batch failed; NVIDIA's pipeline can't continue after that.
         """
         try:
-            outputs = self._theirs.share_outputs()
+            outputs = self._nvidia.share_outputs()
         except StopIteration:
             raise
         except Exception as error:
             raise PipelineError(f"NVIDIA DALI: {type(error).__name__}: {error}") from error
-        made = tuple(own_tensors(output) for output in outputs)
-        self._theirs.release_outputs()
-        return made
+        copies = tuple(own_tensors(output) for output in outputs)
+        self._nvidia.release_outputs()
+        return copies
 
     def release_outputs(self) -> None:
-        """Do nothing: what was shared are copies."""
+        """Do nothing: the outputs are copies."""
 
     def reset(self) -> None:
-        """Begin the next epoch, if the data has ended."""
-        self._theirs.reset()
+        """Begin the next epoch if the data has ended."""
+        self._nvidia.reset()
 
     def empty(self) -> bool:
-        """Return whether no batch is under way."""
-        return bool(self._theirs.empty())
+        """Return whether no batch is running."""
+        return bool(self._nvidia.empty())
 
     def reader_meta(self, name: str) -> dict[str, Any]:
-        """Return what a reader reads.
+        """Return the metadata of a reader.
 
         Raises:
             PipelineError: there is no such reader.
         """
-        found: dict[str, dict[str, Any]] = self._theirs.reader_meta()
+        found: dict[str, dict[str, Any]] = self._nvidia.reader_meta()
         if name not in found:
             raise PipelineError(f"the pipeline has no reader {name!r}; its readers are {sorted(found)}")
         return found[name]
 
     def checkpoint(self, notes: Mapping[str, int] | None = None) -> bytes:
-        """Refuse.
+        """Raise an error.
 
         Raises:
-            PipelineError: always: DALI's checkpoints have no place for what an iterator has to keep.
+            PipelineError: always, because DALI's checkpoints can't store the state of an iterator.
         """
         raise PipelineError("an iterator over a pipeline of NVIDIA's package has no checkpoints")

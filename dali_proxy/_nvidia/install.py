@@ -1,4 +1,4 @@
-"""Has `import nvidia.dali` give our modules, in this process and in those that it starts."""
+"""The import hook that resolves `nvidia.dali` to this project's modules, also in child processes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _STARTUP = str(Path(__file__).resolve().parent / "startup")
 
 
 def install_as_nvidia_dali() -> None:
-    """Have `import nvidia.dali` and the modules below it give our modules instead of NVIDIA's.
+    """Make imports of `nvidia.dali` and its submodules return dali-proxy's modules instead of NVIDIA's.
 
-    To be called before the first import of them. Processes that are started from then on do the same: the folder of
-    a `sitecustomize` module is put in front of `PYTHONPATH`. Calling it again does nothing. A module of yours that is
-    called `pipeline` keeps its name, unless our package of that name was imported before.
+    Call this before the first such import. Processes that start later do the same: this prepends the folder of a
+    `sitecustomize` module to `PYTHONPATH`. Another call does nothing. Your own module named `pipeline` keeps its name,
+    unless dali-proxy's package `pipeline` was imported before.
 
     Raises:
-        ImportError: NVIDIA's package is imported already.
+        ImportError: NVIDIA's package was already imported.
 
     Example:
         >>> import dali_proxy
@@ -58,18 +58,18 @@ def install_as_nvidia_dali() -> None:
 
 
 def _have_parent() -> None:
-    """Make the package that ours lies in, where no package of NVIDIA's is installed."""
+    """Create the parent package if no package of NVIDIA's is installed."""
     parent = ROOT.partition(".")[0]
     try:
         importlib.import_module(parent)
     except ModuleNotFoundError:
-        made = ModuleType(parent)
-        made.__path__ = []
-        sys.modules[parent] = made
+        package = ModuleType(parent)
+        package.__path__ = []
+        sys.modules[parent] = package
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds and makes the modules."""
+    """Finds and creates the modules."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -78,7 +78,7 @@ class _Finder(MetaPathFinder, Loader):
             return None
         stand = find(fullname)
         if stand is None:
-            # With its `name`, Python would put words of its own in this one's place, where `from` asked for the module.
+            # With `name`, Python would replace this message by another one in `from ... import`.
             raise ModuleNotFoundError(f"No module named {fullname!r}: dali-proxy doesn't implement it yet")
         return ModuleSpec(fullname, self, origin=stand.module or None, is_package=True, loader_state=stand)
 
@@ -86,11 +86,11 @@ class _Finder(MetaPathFinder, Loader):
         return _StandIn(spec.name, spec.loader_state)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: what a module has is looked up when it is used, so that nobody imports torch unasked."""
+        """Do nothing: attributes are resolved on first use, so that torch isn't imported without need."""
 
 
 class _StandIn(ModuleType):
-    """A module whose names are those of modules of ours."""
+    """A module whose names refer to modules of this project."""
 
     def __init__(self, name: str, stand: Stand) -> None:
         super().__init__(name)

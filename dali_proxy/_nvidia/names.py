@@ -1,4 +1,4 @@
-"""Which of our modules stands for which module of NVIDIA's: one table, and nothing else knows."""
+"""The table of NVIDIA's modules and their counterparts in this project."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["ROOT", "VERSION", "Stand", "find"]
 
 ROOT = "nvidia.dali"
 VERSION = "2.4.0"
-"""The version of DALI that our behaviour is that of."""
+"""The version of DALI whose behaviour this project follows."""
 
 
 @dataclass(frozen=True)
 class Stand:
-    """What stands for a module.
+    """The counterpart of a module of NVIDIA's.
 
     Attributes:
-        module: the module of ours that has all its names; none where they are listed.
-        names: names that come from elsewhere, each as "module:attribute".
-        values: names with values of their own.
+        module: module of this project with all its names; empty if `names` lists them.
+        names: names from other modules, each as "module:attribute".
+        values: names with values that are defined here.
     """
 
     module: str = ""
@@ -30,10 +30,10 @@ class Stand:
     values: Mapping[str, Any] = field(default_factory=dict)
 
     def load(self, name: str) -> Any:
-        """Return what a name stands for.
+        """Return the object for a name.
 
         Raises:
-            AttributeError: nothing.
+            AttributeError: the counterpart doesn't have the name.
         """
         if name in self.values:
             return self.values[name]
@@ -59,8 +59,8 @@ def _from(module: str, *names: str) -> dict[str, str]:
     return {name: f"{module}:{name}" for name in names}
 
 
-def _as_it_is(function: Any) -> Any:
-    """Decorate a function for what needs no preparation here: a script's functions are always pickled by value."""
+def _unchanged(function: Any) -> Any:
+    """Return the function unchanged: functions of a script are always pickled by value."""
     return function
 
 
@@ -96,7 +96,7 @@ _TABLE = {
     "fn": Stand("pipeline.fn"),
     "math": Stand("pipeline.math"),
     "ops": Stand("pipeline.ops"),
-    "pickling": Stand(values={"pickle_by_value": _as_it_is}),
+    "pickling": Stand(values={"pickle_by_value": _unchanged}),
     "pipeline": Stand(names={**_PIPELINE, **_from("pipeline._definition.conditional", "do_not_convert")}),
     "pipeline.experimental": Stand(names=_from("pipeline", "pipeline_def")),
     "plugin": Stand(),
@@ -112,9 +112,9 @@ _TABLE = {
 
 
 def find(name: str) -> Stand | None:
-    """Return what stands for the module `name`, "nvidia.dali" or one below it; None if nothing does.
+    """Return the counterpart of the module `name`, "nvidia.dali" or a submodule; None if it has none.
 
-    Operators' folders, as `nvidia.dali.fn.decoders`, are those that operators of ours lie in.
+    Submodules with operators, such as `nvidia.dali.fn.decoders`, have the same names in `pipeline`.
     """
     path = name[len(ROOT) + 1 :]
     stand = _TABLE.get(path)
@@ -125,7 +125,7 @@ def find(name: str) -> Stand | None:
         except ModuleNotFoundError as error:
             missing = (error.name or "").partition("pipeline.")[2]
             if not missing or not f"{path}.".startswith(f"{missing}."):
-                raise  # a module that ours needs
+                raise  # our module exists, but imports a missing one
             return None
         stand = Stand(module)
     return stand

@@ -1,4 +1,4 @@
-"""Runs a script that was written for NVIDIA DALI, unchanged."""
+"""Execution of unchanged scripts that were written for NVIDIA DALI."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ __all__ = ["run_script"]
 
 
 def run_script(script: str, arguments: Sequence[str] = (), *, module: bool = False) -> None:
-    """Run a script as `python script arguments...` would, with our modules in the place of `nvidia.dali`.
+    """Run a script like `python script arguments...`, with dali-proxy's modules in place of `nvidia.dali`.
 
-    This process becomes the script's: its `sys.argv`, `sys.path` and `__main__` are what Python would have made.
+    The script gets `sys.argv`, `sys.path` and `__main__` as if Python had started it.
 
     Args:
-        script: the path of a file or folder, or with `module` a module's name, as for `python -m`.
-        arguments: what the script gets.
-        module: whether `script` names a module.
+        script: path of a file or folder, or with `module` the name of a module, as for `python -m`.
+        arguments: the script's command-line arguments.
+        module: whether `script` is the name of a module.
 
     Raises:
-        ImportError: there is no such module, or NVIDIA's package is imported already.
-        SystemExit: the script ended itself.
+        ImportError: there is no such module, or NVIDIA's package was already imported.
+        SystemExit: the script called `sys.exit`.
 
     Example:
         >>> run_script("train.py", ["--epochs", "3"])  # doctest: +SKIP
     """
     install_as_nvidia_dali()
     sys.argv = [script, *arguments]
-    if not getattr(sys.flags, "safe_path", False):  # with `python -P`, the first entry is another one
+    if not getattr(sys.flags, "safe_path", False):  # with `python -P`, the first entry isn't the script's folder
         sys.path[0] = os.getcwd() if module else os.path.dirname(os.path.abspath(script))
     if module:
         runpy.run_module(script, run_name="__main__", alter_sys=True)

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from dali_proxy._common.folders import is_refused, make_folder, new_folder, remove_dead_folders, remove_folder
-from dali_proxy._common.signals import unheard
+from dali_proxy._common.signals import blocked_signal
 from dali_proxy._consumer.earlier_shapes import EarlierShapes
 from dali_proxy._host import HostOptions, ProcessHost, ThreadHost
 from dali_proxy._nvidia.adopt import adopt, is_nvidia_pipeline
@@ -59,7 +59,7 @@ class _Life:
     def stop(self, reason: str) -> None:
         """Disconnect this process, and stop what runs if it is this process's."""
         # Handlers of signals may raise; nothing may be left undone for that. torch's never hears of our child's end.
-        with deferred_signals, unheard(signal.SIGCHLD), ExitStack() as steps:
+        with deferred_signals, blocked_signal(signal.SIGCHLD), ExitStack() as steps:
             if os.getpid() == self.owner:
                 steps.callback(remove_folder, self.directory)
                 host, self.host = self.host, None
@@ -218,7 +218,7 @@ class DALIServer:
                 try:
                     if life.host is not None and self._owned:
                         host = life.host
-                        consumer = ConsumerClient(self.endpoint, host.how_it_ended, host.local, second_half)
+                        consumer = ConsumerClient(self.endpoint, host.describe_exit, host.local, second_half)
                     else:
                         consumer = ConsumerClient(self.endpoint, second_half=second_half)
                 except (ServerClosedError, ServerDiedError) as gone:
@@ -232,7 +232,7 @@ class DALIServer:
             return None
         host = self._life.host
         if self._owned and host is not None:
-            how = host.how_it_ended(0.5) or (
+            how = host.describe_exit(0.5) or (
                 f"its socket {self.endpoint.path} was removed while it ran, perhaps by a program that cleans the "
                 f"temporary folder; start() starts it again"
             )
@@ -245,7 +245,7 @@ class DALIServer:
         """Return what to raise when somebody found the server gone: how it ended, where this process can know."""
         host = self._life.host
         if self._owned and host is not None:
-            host.how_it_ended()  # waits for its end
+            host.describe_exit()  # waits for its end
         return self.end_error() or gone
 
     def start(self) -> None:
@@ -269,8 +269,8 @@ class DALIServer:
                 server=secrets.token_bytes(16),
                 unclaimed_bytes=self._unclaimed_bytes,
                 ring_bytes_limit=self.endpoint.ring_bytes_limit,
-                is_half=self._placing.second_half is not None,
-                planned_half=self._placing.planned_half,
+                host_stage_only=self._placing.second_half is not None,
+                device_stage=self._placing.planned_half,
             )
             try:  # the folder's name is known before it exists, so that an interrupt at any moment leaves none
                 make_folder(self._life.directory)

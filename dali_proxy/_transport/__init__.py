@@ -1,3 +1,3 @@
-"""The way of samples to the server and of results back: messages, addresses, result slots."""
+"""Transport of samples to the server and of results back."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Result slots on a GPU, the server's side: outputs are copied into CUDA memory that consumers have mapped by IPC."""
+"""The server's side of result slots on a GPU: CUDA memory that consumers map by IPC."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CudaPublisher:
         device_id: the GPU.
 
     Attributes:
-        pool: the slots. Memory that a consumer has mapped is given back after it was unmapped only.
+        pool: the slots. Memory that a consumer has mapped is only freed after the consumer has unmapped it.
     """
 
     def __init__(self, device_id: int) -> None:
@@ -78,7 +78,7 @@ class CudaPublisher:
         )
 
     def close(self) -> None:
-        """Give back all memory, after the GPU has finished."""
+        """Free all memory after the GPU has finished."""
         cupy = load_cupy()
         with cupy.cuda.Device(self._device_id) as device:
             device.synchronize()

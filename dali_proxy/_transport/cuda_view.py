@@ -1,4 +1,4 @@
-"""Result slots on a GPU, the consumer's side: torch tensors over memory of the server's."""
+"""The consumer's side of result slots on a GPU: torch tensors over the server's memory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HANDLE = 64  # bytes of each of the three handles of a slot
 
 
 class _Imported:
-    """A slot that is mapped here, and how many loans of it are out."""
+    """A slot that is mapped here, and the number of its current loans."""
 
     __slots__ = ("buffer", "detached", "loans", "number")
 
@@ -41,14 +41,14 @@ class _Imported:
 
 
 class _LentMemory:
-    """What torch makes a tensor of, and keeps: when the tensor dies, the slot may be reused once the stream is done."""
+    """The base of a torch tensor. When the tensor dies, the slot may be reused as soon as the stream is done."""
 
     __slots__ = ("__cuda_array_interface__", "_closable", "_imported", "_loan", "_stream_ptr")
 
     def __init__(self, imported: _Imported, loan: Any, closable: deque[_Imported]) -> None:
         self._imported = imported
         self._loan = loan
-        self._stream_ptr: int | None = None  # of the reader, once there is one
+        self._stream_ptr: int | None = None  # stream of the reader, once it is known
         self._closable = closable
         imported.loans += 1
         self.__cuda_array_interface__ = {
@@ -59,7 +59,7 @@ class _LentMemory:
         }
 
     def read_on(self, stream_ptr: int) -> None:
-        """Let a stream wait for the data."""
+        """Make a stream wait for the data."""
         self._imported.buffer.wait_ready(stream_ptr)
         self._stream_ptr = stream_ptr
 
@@ -71,20 +71,20 @@ class _LentMemory:
             if self._stream_ptr is not None:
                 imported.buffer.record_free(self._stream_ptr)
         except (CudaError, AttributeError, TypeError, ImportError):
-            # The context is gone, or the interpreter is going: there is no stream left to wait for.
+            # The context is gone, or the interpreter is shutting down: there is no stream left to wait for.
             pass
         imported.loans -= 1
         if imported.detached and not imported.loans:
-            self._closable.append(imported)  # closing may wait for the GPU; no finalizer should
-        # The loan dies after this, and only then the server sees that the slot is free.
+            self._closable.append(imported)  # closing may wait for the GPU, which a finalizer must not do
+        # The loan dies after this. Only then does the server see that the slot is free.
 
 
 class CudaSlotView:
-    """Maps the CUDA slots that a server lends to this process. Used by one thread at a time.
+    """Maps the CUDA slots that a server lends to this process. Only one thread at a time may use it.
 
     Args:
-        control_fd: descriptor of the control page; owned from now on.
-        control_nbytes: its size.
+        control_fd: descriptor of the control page; this object owns it.
+        control_nbytes: size of the control page.
     """
 
     def __init__(self, control_fd: int, control_nbytes: int) -> None:
@@ -95,13 +95,13 @@ class CudaSlotView:
         self._closable: deque[_Imported] = deque()
 
     def receive(self, output: OutputBatch) -> Callable[[], torch.Tensor | list[torch.Tensor]]:
-        """Map an output. Return what makes the tensor of a dense output, or the list of its samples, when it is called.
+        """Map an output. Return a function that returns the tensor of a dense output, or the list of its samples.
 
-        The stream that is current then waits for the data.
+        The stream that is current during the call of that function waits for the data.
 
         Raises:
             CudaError: the memory can't be mapped.
-            ProtocolError: what the server says can't be.
+            ProtocolError: the message is invalid.
         """
         number = output.slot - CUDA_SLOTS
         if not 0 <= number < len(self._page) or output.generation >= RETIRED:
@@ -113,7 +113,7 @@ class CudaSlotView:
             imported = self._slots.get(number)
             if imported is None:
                 raise ProtocolError(f"slot {number} is not attached")
-        except BaseException:  # the server counts on it that the slot is mapped here: it should give it up
+        except BaseException:  # the server assumes that the slot is mapped here: make it give up the slot
             self._page[number] = output.generation | RETIRED
             raise
         loan = lend(self._page, number, output.generation)
@@ -123,7 +123,7 @@ class CudaSlotView:
         return partial(_tensors, lent, output, dtype, rows)
 
     def detach(self, slots: Sequence[int]) -> None:
-        """Unmap slots that the server won't use again, once no tensor lies in them, and tell it so."""
+        """Unmap slots that the server won't use again, as soon as no tensor lies in them; then notify the server."""
         for number in slots:
             imported = self._slots.pop(number, None)
             if imported is not None:
@@ -131,11 +131,11 @@ class CudaSlotView:
                 if not imported.loans:
                     self._closable.append(imported)
             elif number < len(self._page):
-                self._page[number] = RETIRED  # it could not be mapped, and so needs no unmapping
+                self._page[number] = RETIRED  # it couldn't be mapped, so there is nothing to unmap
         self._close_unused()
 
     def close(self) -> None:
-        """Unmap what no tensor lies in."""
+        """Unmap all slots that no tensor lies in."""
         self.detach(list(self._slots))
 
     def _attach(self, number: int, output: OutputBatch) -> _Imported:
@@ -151,7 +151,7 @@ class CudaSlotView:
             imported = self._closable.popleft()
             torch.cuda.synchronize(imported.buffer.device_id)
             imported.buffer.close()
-            self._page[imported.number] = RETIRED  # with generation 0: it is mapped no more
+            self._page[imported.number] = RETIRED  # with generation 0: it is no longer mapped
 
 
 def _tensors(
@@ -172,10 +172,10 @@ def _tensors(
 
 
 def local_tensors(output: TensorListGPU) -> torch.Tensor | list[torch.Tensor]:
-    """Return torch tensors over a batch of this process, after which the current stream is ordered.
+    """Return torch tensors over a batch of this process. The current stream waits for the batch.
 
-    The batch's memory goes back to the pool of the stream that made it when the last tensor is dropped; that stream
-    then waits for what the current stream still reads. So do those whose memory the batch only hands on.
+    When the last tensor is dropped, the batch's memory returns to the pool of the stream that produced it, and that
+    stream waits for reads on the current stream. The same holds for streams whose memory the batch only forwards.
     """
     import torch
 
@@ -202,7 +202,7 @@ def local_tensors(output: TensorListGPU) -> torch.Tensor | list[torch.Tensor]:
 
 
 def _give_back(output: TensorListGPU, arrays: list[Any], reader: int, device_id: int) -> None:
-    """Order the stream that made a batch after its last reader; its memory is free when these arguments go."""
+    """Order the stream that produced a batch after its last reader. The memory is free when these arguments die."""
     pools = [stream for stream in (output.stream, *output.lenders) if stream is not None]
     if not pools:
         return

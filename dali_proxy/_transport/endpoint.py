@@ -1,4 +1,4 @@
-"""Where a server is, and the way to it: what a worker needs to know, and all that travels to it."""
+"""A server's address, and connections to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class InputSpec:
     """An input of a pipeline, as its `external_source` declares it.
 
     Attributes:
-        name: of the input.
+        name: name of the input.
         dtype: NumPy name of the dtype that it must have; None for any.
         ndim: number of dimensions that a sample must have; None for any.
     """
@@ -37,18 +37,18 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A server's address and what its clients have to know of its pipeline.
+    """A server's address, and what clients need to know about its pipeline.
 
     Attributes:
-        path: of the server's socket.
-        key: proves that a client may connect.
+        path: path of the server's socket.
+        key: secret that authenticates clients.
         inputs: the pipeline's inputs.
         outputs: number of the pipeline's outputs.
-        max_batch_size: the pipeline's.
-        ring_bytes: shared memory for samples that each worker begins with.
-        ring_bytes_limit: what that may grow to.
-        timeout: seconds to wait for a server that lives but doesn't answer; None for ever.
-        unused: inputs that the pipeline declares, and that no output depends on.
+        max_batch_size: most samples of a batch.
+        ring_bytes: initial shared memory for samples of each worker.
+        ring_bytes_limit: maximum of that memory.
+        timeout: seconds to wait for a server that runs but doesn't answer; None for no limit.
+        unused: declared inputs that no output depends on.
     """
 
     path: str
@@ -63,10 +63,10 @@ class Endpoint:
 
 
 def input_specs(pipeline: Pipeline) -> tuple[InputSpec, ...]:
-    """Return what a proxy is called with.
+    """Return the inputs that a proxy is called with.
 
     Raises:
-        GraphError: the pipeline has no input, or one that no proxy can feed.
+        GraphError: the pipeline has no input, or an input that a proxy can't feed.
     """
     specs = []
     for name, node in pipeline.inputs.items():
@@ -85,12 +85,12 @@ def input_specs(pipeline: Pipeline) -> tuple[InputSpec, ...]:
 
 
 def open_channel(endpoint: Endpoint, role: str, name: str) -> tuple[Channel, Received]:
-    """Connect to a server; return the channel and the `Welcome` that was received, with its descriptors.
+    """Connect to a server. Return the channel and the received `Welcome` with its descriptors.
 
     Args:
-        endpoint: which server.
+        endpoint: the server's address.
         role: "worker" or "consumer".
-        name: of this process, for people.
+        name: name of this process in messages.
 
     Raises:
         ServerClosedError: no server is running there.
@@ -116,8 +116,8 @@ def open_channel(endpoint: Endpoint, role: str, name: str) -> tuple[Channel, Rec
     return channel, received
 
 
-class server_errors:  # a function to who uses it: as a generator, it would cost a microsecond a sample
-    """Turn the errors of a channel into those of the server that it leads to."""
+class server_errors:  # named like a function; `contextmanager` would cost a microsecond per sample
+    """Turn errors of a channel into errors of its server."""
 
     __slots__ = ()
 

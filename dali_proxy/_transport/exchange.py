@@ -1,4 +1,4 @@
-"""How a server in the same process hands results over that can't be shared between processes only."""
+"""In-process transfer of GPU results: CUDA can't open an IPC handle in the process that exported it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ __all__ = ["LocalExchange"]
 
 
 class LocalExchange:
-    """Hands objects over within one process: CUDA memory can't be opened by IPC where it was made."""
+    """Passes objects between threads of one process, by number."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._objects: dict[int, Any] = {}
 
-    def put(self, thing: Any) -> int:
-        """Keep an object; return the number to take it by."""
+    def put(self, value: Any) -> int:
+        """Store an object; return its number for `take`."""
         with self._lock:
             number = next(self._numbers) & 0xFFFFFFFF
-            self._objects[number] = thing
+            self._objects[number] = value
             return number
 
     def take(self, number: int) -> Any:
-        """Return the object of a number, once.
+        """Remove and return the object with a number.
 
         Raises:
             ProtocolError: there is none.

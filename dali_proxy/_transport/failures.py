@@ -1,4 +1,4 @@
-"""An error of a batch on its way from the server to where the batch is wanted."""
+"""Transport of a batch's error from the server to the consumer."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from pipeline.errors import OperatorError
 
 __all__ = ["describe", "rebuild"]
 
-_LONG = 1 << 16  # bytes of a text that may be long
-_SAMPLES = 4096  # no more failed samples are listed
-_LONG_LABEL = 512  # bytes of each of them
+_LONG = 1 << 16  # most bytes of a long text
+_SAMPLES = 4096  # most failed samples that are listed
+_LONG_LABEL = 512  # most bytes of the label of each
 
 
 def describe(
@@ -35,17 +35,17 @@ def describe(
     paths: Sequence[bytes] = (),
     names: Sequence[str] = (),
 ) -> Failure:
-    """Describe an error of a batch, for the wire.
+    """Return the message for an error of a batch.
 
     Args:
-        error: what happened.
-        client: who submitted the batch.
-        seq: the client's number of it.
+        error: the exception.
+        client: client that submitted the batch.
+        seq: the client's number for the batch.
         indices: dataset indices of its samples, as text.
         worker: name of the process that submitted it.
-        pid: of that process.
-        paths: files of its samples, where an input is the path of one.
-        names: names that the proxy was given for its samples.
+        pid: ID of that process.
+        paths: files of its samples, if an input has paths.
+        names: names of its samples, if the proxy got any.
     """
     samples: list[int] = []
     operator = location = ""
@@ -72,7 +72,7 @@ def describe(
 
 
 def rebuild(failure: Failure) -> BatchError:
-    """Return the exception to raise for a failure, its cause as `__cause__`."""
+    """Return the exception to raise for a failure; the original exception is its `__cause__`."""
     worker = f"{failure.worker} (pid {failure.worker_pid})"
     lines = [failure.message]
     known = [
@@ -118,7 +118,7 @@ def _arguments(error: BaseException) -> str:
 
 
 def _cause(failure: Failure) -> BaseException:
-    """Rebuild the original exception if its type is of Python or ours and takes its arguments."""
+    """Rebuild the original exception if its type belongs to Python or this project and accepts its arguments."""
     remote = RemoteError(f"\n{failure.traceback}")
     module, _, name = failure.type_name.partition(":")
     kind: Any = None
@@ -132,7 +132,7 @@ def _cause(failure: Failure) -> BaseException:
         return remote
     try:
         cause = kind(*json.loads(failure.arguments))
-    except Exception:  # noqa: BLE001  # it takes other arguments than it keeps
+    except Exception:  # noqa: BLE001  # its constructor takes other arguments than `args`
         return remote
     cause.__cause__ = remote
     return cause

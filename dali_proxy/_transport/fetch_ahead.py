@@ -1,4 +1,4 @@
-"""Which batches a consumer fetches before anybody asks for them, so that they are on the GPU when somebody does."""
+"""The batches that a consumer fetches early, so that they are on the GPU when a thread asks for them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dali_proxy._transport.origin import Key
 
 __all__ = ["AHEAD", "Lookahead"]
 
-AHEAD = 2  # batches that are made beyond what somebody waits for: one is on its way while the next one is ready
+AHEAD = 2  # batches fetched beyond the awaited one: one is in flight while the next one is ready
 
 
 class Lookahead:
-    """Keeps note of what comes next in each session, and of what was fetched early. It has no lock of its own.
+    """Records the next batches of each session and the early fetches. The caller holds a lock.
 
     Invariant: `_early` has the requests that were fetched for a session and not asked for, at most `limit`.
 
@@ -22,28 +22,28 @@ class Lookahead:
 
     def __init__(self, limit: int = AHEAD) -> None:
         self._limit = limit
-        self._following: dict[int, list[Key]] = {}  # by session, while it is open
+        self._following: dict[int, list[Key]] = {}  # by open session
         self._early: dict[int, set[Key]] = {}
 
     def open(self, session: int) -> None:
-        """A session begins."""
+        """Add a session."""
         self._following[session] = []
         self._early[session] = set()
 
     def close(self, session: int) -> set[Key]:
-        """A session has ended. Return what was fetched early for it and is not wanted now."""
+        """Remove a session. Return its early fetches that no thread has asked for."""
         self._following.pop(session, None)
         return self._early.pop(session, set())
 
     def note(self, session: int, following: Sequence[Key]) -> list[Key]:
-        """Take note of what comes next.
+        """Record the next batches of a session.
 
         Args:
-            session: of which session; one that isn't open is left alone.
-            following: the server's word, in order, without what was asked for already.
+            session: the session; ignored if it isn't open.
+            following: the batches that the server announced, in order, without those that were asked for.
 
         Returns:
-            What to fetch now.
+            The batches to fetch now.
         """
         if session not in self._following:
             return []
@@ -51,7 +51,7 @@ class Lookahead:
         return self._take(session)
 
     def ask(self, key: Key) -> list[Key]:
-        """Somebody asks for a batch, early or not. Return what to fetch now."""
+        """Record that a thread asks for a batch. Return the batches to fetch now."""
         for session, early in self._early.items():
             if key in self._following[session]:
                 self._following[session].remove(key)
@@ -61,11 +61,11 @@ class Lookahead:
         return []
 
     def is_early(self, key: Key) -> bool:
-        """Whether a batch is fetched early, and nobody has asked for it."""
+        """Return whether a batch is fetched early and no thread has asked for it."""
         return any(key in early for early in self._early.values())
 
     def forget(self, key: Key) -> None:
-        """Nobody wants a batch."""
+        """Remove a batch that was released."""
         for session, early in self._early.items():
             early.discard(key)
             if key in self._following[session]:
@@ -74,6 +74,6 @@ class Lookahead:
     def _take(self, session: int) -> list[Key]:
         following, early = self._following[session], self._early[session]
         room = max(self._limit - len(early), 0)
-        taken, self._following[session] = following[:room], following[room:]
-        early.update(taken)
-        return taken
+        chosen, self._following[session] = following[:room], following[room:]
+        early.update(chosen)
+        return chosen

@@ -1,4 +1,4 @@
-"""What the samples of a batch are called in errors: the dataset's indices of them, as one text."""
+"""Labels of the samples of a batch, for errors: their dataset indices as one text."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pipeline._ipc.messages import MaxLength
 
 __all__ = ["Labels", "clip", "clip_start", "indices_of_labels", "pack_labels", "unpack_labels"]
 
-#: Field of a message: labels as `pack_labels` makes them.
+#: Field of a message: labels from `pack_labels`.
 Labels = Annotated[str, MaxLength(1 << 23)]
 
-_INT = re.compile(r"0|-?[1-9][0-9]{0,18}")  # as `str` writes it
-_END = "\0"  # stands between two labels
+_INT = re.compile(r"0|-?[1-9][0-9]{0,18}")  # the text that `str` makes of an int
+_END = "\0"  # separates labels
 _LONGEST = 4096  # bytes of a label
-_LONGEST_TEXT = 1 << 22  # bytes of all labels: without them a batch is as good, and a message has a limit
+_LONGEST_TEXT = 1 << 22  # bytes of all labels: they are optional, and messages have a size limit
 
 
 def clip(text: str, nbytes: int = _LONGEST) -> str:
-    """Shorten text to what a field of `nbytes` bytes takes."""
+    """Shorten text to `nbytes` bytes."""
     if text.isascii() and len(text) <= nbytes:
         return text
     data = text.encode(errors="surrogatepass")
@@ -30,13 +30,13 @@ def clip(text: str, nbytes: int = _LONGEST) -> str:
 
 
 def clip_start(text: str, nbytes: int) -> str:
-    """Shorten text as `clip`, but keep its end, which says most of a traceback."""
+    """Shorten text as `clip` does, but keep the end: the end of a traceback matters most."""
     data = text.encode(errors="surrogatepass")
     return text if len(data) <= nbytes else data[-nbytes:].decode(errors="ignore")
 
 
 def pack_labels(indices: Sequence[Any]) -> str:
-    """Return the indices of a batch as one text; None is one that nobody knows.
+    """Return the indices of a batch as one text; None stands for an unknown index.
 
     Example:
         >>> unpack_labels(pack_labels([7, None, "a"]), 3)
@@ -56,13 +56,13 @@ def _any_known(indices: Sequence[Any]) -> bool:
 
 
 def unpack_labels(text: str, count: int) -> tuple[str, ...]:
-    """Return a label for each of `count` samples; none where nobody knows any, or where it is another number."""
+    """Return a label for each of `count` samples; empty if the text has no labels or another number of them."""
     labels = tuple(map(clip, text.split(_END))) if text else ()
     return labels if len(labels) == count else ()
 
 
 def indices_of_labels(labels: Sequence[str]) -> tuple[int | str | None, ...]:
-    """Return what the labels of samples stand for: mostly ints. Empty where nobody knows any.
+    """Return the indices that labels of samples stand for, mostly ints. Empty if all are unknown.
 
     Example:
         >>> indices_of_labels(["7", "", "a"])

@@ -33,7 +33,7 @@ class Opened:
     """The outputs of a result, mapped and lent to this process.
 
     Args:
-        takes: of each output, makes a tensor when it is dense, else the list of its samples' tensors.
+        takes: one function for each output. It returns a tensor if the output is dense, else the list of its samples.
     """
 
     def __init__(self, takes: Sequence[Take]) -> None:
@@ -45,15 +45,15 @@ class Opened:
 
 
 class ResultOpener:
-    """The consumer's side: makes torch tensors of what the server publishes.
+    """Opens published results as torch tensors.
 
-    Used by one thread at a time; `close` may come from any other, and from finalizers.
+    Only one thread at a time may use it; any thread and any finalizer may call `close`.
 
     Args:
-        control_fds: descriptors that came with `Welcome`; owned from now on.
+        control_fds: descriptors that came with `Welcome`; this object owns them.
         control_nbytes: size of each control page.
-        local: the server's, when it runs in this process.
-        device_id: a GPU that will copy from the server's memory, or None.
+        local: exchange with a server in this process.
+        device_id: GPU that will copy from the server's memory, or None.
     """
 
     def __init__(
@@ -74,52 +74,52 @@ class ResultOpener:
             self._cuda = CudaSlotView(control_fds[1], control_nbytes)
 
     def open(self, result: Result, fds: Sequence[int] = ()) -> tuple[torch.Tensor | list[torch.Tensor], ...]:
-        """Return each output; as `receive`, for whoever wants it now."""
+        """Return the tensors of each output; see `receive`."""
         return self.receive(result, fds).tensors()
 
     def receive(self, result: Result, fds: Sequence[int] = ()) -> Opened:
         """Map the outputs.
 
-        Nothing is copied. The tensors are the user's to keep and to write to; dropping them returns their memory.
-        On a GPU, the stream on which they are taken waits for the data; use on another stream must be ordered after it
-        by the user.
+        This doesn't copy data. The user may keep the tensors and write to them; dropping them returns their memory.
+        On a GPU, the stream that is current when the tensors are taken waits for the data; the user must order other
+        streams after it.
 
         Args:
             result: a message that wasn't opened before.
-            fds: its descriptors; owned from now on.
+            fds: its descriptors; this object owns them.
 
         Raises:
-            ChannelClosedError: this was closed.
-            ProtocolError: what the server says can't be.
+            ChannelClosedError: `close` was called.
+            ProtocolError: the message is invalid.
         """
         return Opened(self._open_all(result, fds, self._open))
 
     def open_batches(self, result: Result, fds: Sequence[int] = ()) -> list[TensorListCPU]:
-        """Return each output as a batch on the CPU; as `open`, for whoever goes on computing with them."""
+        """Return each output as a batch on the CPU, for more operators; see `receive`."""
         return self._open_all(result, fds, self._cpu.open_batch)
 
     def open_prepared(self, result: Result, fds: Sequence[int] = ()) -> tuple[list[Any], bool]:
-        """Return each output, all on the CPU, as an array or the list of its samples' arrays; as `open`.
+        """Return each output, all on the CPU, as an array or as the list of its samples' arrays; see `receive`.
 
         Returns:
             The outputs, and whether the memory of the first one is registered with CUDA.
         """
-        made = self._open_all(result, fds, self._cpu.open)
-        return made, bool(result.outputs) and self._cpu.is_pinned(result.outputs[0].slot)
+        arrays = self._open_all(result, fds, self._cpu.open)
+        return arrays, bool(result.outputs) and self._cpu.is_pinned(result.outputs[0].slot)
 
     def detach(self, slots: Sequence[int]) -> None:
-        """Unmap what a `SlotsDetached` message names; tensors over it stay valid."""
+        """Unmap the slots of a `SlotsDetached` message. Tensors over them stay valid."""
         with suppress(ChannelClosedError), self._using():
             self._detach(slots)
 
     def close(self) -> None:
-        """Forget the server's memory. Tensors over it stay valid.
+        """Unmap the server's memory. Tensors over it stay valid.
 
-        Never waits: if a result is just being opened, it is opened as a whole, and the memory forgotten after it.
+        Never waits: if another thread is opening a result, it finishes that and then unmaps the memory.
         """
         self._closed = True
         if not self._lock.acquire(blocking=False):
-            return  # who holds it closes, and may be below us on this thread's own stack
+            return  # the lock's holder closes; it may be a caller of this very function
         try:
             self._cpu.close()
             if self._cuda is not None:
@@ -135,7 +135,7 @@ class ResultOpener:
                     raise ChannelClosedError("the connection to the server was closed before its result was opened")
                 yield
         finally:
-            if self._closed:  # meanwhile
+            if self._closed:  # another thread called `close` meanwhile
                 self.close()
 
     def _detach(self, slots: Sequence[int]) -> None:
@@ -146,25 +146,25 @@ class ResultOpener:
     def _open_all(
         self, result: Result, fds: Sequence[int], opened: Callable[[OutputBatch, Iterator[int]], T]
     ) -> list[T]:
-        """Open every output, those after one that fails, too: the server counts on it that they are mapped here."""
-        left: Iterator[int] = iter(fds)
-        made: list[T] = []
+        """Open every output, even after one that fails: the server assumes that all are mapped here."""
+        remaining: Iterator[int] = iter(fds)
+        results: list[T] = []
         failed: Exception | None = None
         try:
             with self._using():
                 self._detach(result.detached)
                 for output in result.outputs:
                     try:
-                        made.append(opened(output, left))
+                        results.append(opened(output, remaining))
                     except Exception as error:  # noqa: BLE001  # it is raised below
                         failed = failed or error
             if failed is not None:
-                made = []  # the error refers to this frame, and must not keep them
+                results = []  # the error refers to this frame and must not keep them alive
                 raise failed
-            return made
+            return results
         finally:
             failed = None
-            close_all(left)
+            close_all(remaining)
 
     def _open(self, output: OutputBatch, fds: Iterator[int]) -> Take:
         if output.device == "cpu":
@@ -179,7 +179,7 @@ class ResultOpener:
 
 
 def host_tensors(arrays: npt.NDArray[Any] | list[npt.NDArray[Any]]) -> torch.Tensor | list[torch.Tensor]:
-    """Return an array as a tensor over the same memory, and a list of them as a list."""
+    """Return an array as a tensor over the same memory; a list of arrays as a list of tensors."""
     import torch
 
     if isinstance(arrays, np.ndarray):

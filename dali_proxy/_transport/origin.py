@@ -1,4 +1,4 @@
-"""What a result says of where it comes from, to a consumer that runs the second half of the pipeline."""
+"""Metadata of a result, for a consumer that runs the device stage."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Name = Annotated[str, MaxLength(256)]
 Line = Annotated[str, MaxLength(4096)]
 Table = Annotated[bytes, MaxLength(8 * MAX_SAMPLES)]
 
-#: A request: the client that submitted it, and the client's number of it.
+#: Key of a request: the client that submitted it, and the client's number for it.
 Key = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Which batch a result is, and who made it.
+    """The batch that a result belongs to, and the worker that submitted it.
 
     Attributes:
-        epoch, batch, view, batch_size, indices, names: as in `Submit`.
-        paths, worker, worker_pid: as in `Failure`, of all samples.
+        epoch, batch, view, batch_size, indices, names: see `Submit`.
+        paths, worker, worker_pid: see `Failure`; the paths of all samples.
     """
 
     epoch: U64
@@ -44,14 +44,14 @@ class Origin:
 
 def pack_keys(keys: list[Key]) -> bytes:
     """Return requests as ``uint64[n, 2]``."""
-    return array("Q", [number for key in keys for number in key]).tobytes()  # NumPy takes longer for so few
+    return array("Q", [number for key in keys for number in key]).tobytes()  # NumPy is slower for so few
 
 
 def unpack_keys(table: bytes) -> list[Key]:
-    """Return the requests that `pack_keys` was given.
+    """Return the requests of a table from `pack_keys`.
 
     Raises:
-        ProtocolError: these are no pairs.
+        ProtocolError: the table doesn't consist of pairs.
     """
     if len(table) % 16:
         raise ProtocolError("this isn't a table of pairs")

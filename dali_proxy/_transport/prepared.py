@@ -1,4 +1,4 @@
-"""What a result says of work on a GPU that the server has prepared, and whoever fetches the result has to issue."""
+"""GPU work that the server has planned, for the consumer that fetches the result to issue."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class Launched:
     """A launch of `fused.cu`, whose tables lie in the block.
 
     Attributes:
-        pictures: where the table of pictures begins.
-        count: number of pictures.
-        channels_table: where the table of channels begins.
-        channels: of the pictures.
+        pictures: offset of the table of images.
+        count: number of images.
+        channels_table: offset of the table of channels.
+        channels: number of channels of the images.
         planar: whether the output is CHW, else HWC.
         rounded: whether the resized pixels are uint8.
-        tiles: blocks of the grid for a picture.
+        tiles: blocks of the grid for each image.
     """
 
     pictures: U64
@@ -38,16 +38,16 @@ class Launched:
 
 @dataclass(frozen=True)
 class PreparedOutput:
-    """An output that is made on a GPU: by a launch, or as a copy of something in the block.
+    """An output on a GPU: the result of a launch, or a copy from the block.
 
     Attributes:
         dtype: one of `DTYPES`.
         dense: whether it is one array with the batch dimension in front.
         ndim: number of dimensions of the arrays, as in `OutputBatch`.
-        table: as in `OutputBatch`; offsets are those in memory of `nbytes` on the GPU.
-        nbytes: size of that memory.
-        copied: where in the block its copy begins, if it is one.
-        launch: what makes it, otherwise.
+        table: as in `OutputBatch`; its offsets refer to the output's GPU memory.
+        nbytes: size of the GPU memory.
+        copied: offset in the block of a copied output.
+        launch: the launch that computes it; None for a copy.
     """
 
     dtype: _ShortName
@@ -61,12 +61,12 @@ class PreparedOutput:
 
 @dataclass(frozen=True)
 class Prepared:
-    """How the outputs of a pipeline are made of a result's: of a block of memory, if any is, and of those on the CPU.
+    """How the pipeline's outputs follow from a result's outputs: an optional block of memory, and outputs on the CPU.
 
     Attributes:
-        outputs: one for each output of the pipeline; None for one on the CPU: the next of the result's.
-        launched_nbytes: size of what launches read, at the beginning of the block. The block is the result's first
-            output if it has one more than there are outputs on the CPU.
+        outputs: one for each output of the pipeline; None stands for the result's next CPU output.
+        launched_nbytes: bytes at the beginning of the block that the launches read. If the result has one output more
+            than there are CPU outputs, its first output is the block.
     """
 
     outputs: Annotated[tuple[PreparedOutput | None, ...], MaxLength(MAX_SAMPLES)]

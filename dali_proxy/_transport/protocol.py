@@ -1,4 +1,4 @@
-"""What workers, the server and the training process say to each other. Everything else lies in shared memory."""
+"""Messages between workers, the server and the training process. The data itself lies in shared memory."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ DTYPES = {
 #: Slots of CUDA memory are numbered from here in messages.
 CUDA_SLOTS = 1 << 24
 
-_MAX_NDIM = 64  # NumPy has no more
+_MAX_NDIM = 64  # NumPy's limit
 
 ShortName: TypeAlias = Annotated[str, MaxLength(64)]
 Text: TypeAlias = Annotated[str, MaxLength(1 << 20)]
@@ -60,12 +60,12 @@ Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Hello:
-    """Client to server, first: who this is.
+    """Client to server: the first message, which introduces the client.
 
     Attributes:
         role: "worker" (submits batches) or "consumer" (fetches results).
-        pid: its process.
-        name: for people, such as "worker 3".
+        pid: process ID.
+        name: name in messages, such as "worker 3".
     """
 
     role: ShortName
@@ -75,11 +75,11 @@ class Hello:
 
 @dataclass(frozen=True)
 class Welcome:
-    """Answer to `Hello`. A worker gets the page and the doorbell of completions with it, a consumer a control page.
+    """Answer to `Hello`. Descriptors: a worker gets the page and doorbell of completions, a consumer its control pages.
 
     Attributes:
         client: number of this connection, never used again by this server.
-        server: drawn anew at every start of the server.
+        server: random token of this start of the server.
         control_nbytes: size of a consumer's control page.
     """
 
@@ -90,7 +90,7 @@ class Welcome:
 
 @dataclass(frozen=True)
 class AttachRing:
-    """Worker to server, with a descriptor: samples may lie in this segment from now on."""
+    """Worker to server, with a descriptor: samples of later batches may lie in this segment."""
 
     ring: U32
     nbytes: U64
@@ -98,7 +98,7 @@ class AttachRing:
 
 @dataclass(frozen=True)
 class DetachRing:
-    """Worker to server: no sample lies in this segment any more."""
+    """Worker to server: no sample of a later batch lies in this segment."""
 
     ring: U32
 
@@ -110,7 +110,7 @@ class InputBatch:
     Attributes:
         dtype: one of `DTYPES`.
         ndim: number of dimensions of each sample.
-        table: ``int64[n, 2 + ndim]`` as bytes, a row for each sample: segment, offset in bytes, shape.
+        table: ``int64[n, 2 + ndim]`` as bytes, one row per sample: segment, offset in bytes, shape.
     """
 
     dtype: ShortName
@@ -119,15 +119,15 @@ class InputBatch:
 
     @classmethod
     def pack(cls, dtype: str, rows: Sequence[Sequence[int]]) -> InputBatch:
-        """Make one of rows ``(segment, offset, *shape)``, all of the same length."""
+        """Pack rows ``(segment, offset, *shape)`` of the same length."""
         table = np.array(rows, np.int64)
         return cls(dtype, table.shape[1] - 2, table.tobytes())
 
     @classmethod
-    def of(
+    def from_columns(
         cls, dtype: str, rings: Sequence[int], offsets: Sequence[int], shapes: Sequence[tuple[int, ...]]
     ) -> InputBatch:
-        """Make one of the segments, offsets and shapes of the samples, which have one number of dimensions."""
+        """Pack the segments, offsets and shapes of samples with the same number of dimensions."""
         table = np.empty((len(rings), 2 + len(shapes[0])), np.int64)
         table[:, 0] = rings
         table[:, 1] = offsets
@@ -135,10 +135,10 @@ class InputBatch:
         return cls(dtype, table.shape[1] - 2, table.tobytes())
 
     def unpack(self) -> tuple[np.dtype[np.generic], Int64Array]:
-        """Return the dtype and the table. Whether rows lie in their segments is `RingReader.batch`'s to check.
+        """Return the dtype and the table. `RingReader.batch` checks that the rows lie in their segments.
 
         Raises:
-            ProtocolError: there is no such dtype, or the table has no rows of that length.
+            ProtocolError: the dtype is unknown, or the table's size doesn't fit its rows.
         """
         return _dtype(self.dtype), _table(self.table, 2 + self.ndim)
 
@@ -148,15 +148,16 @@ class Submit:
     """Worker to server: a batch to run.
 
     Attributes:
-        seq: number of the request among this client's: 0, 1, 2, ...
-        session: which iterator wants it; 0 for none.
-        epoch: number of the epoch, for random numbers; of a loader that isn't ours, the seed of its worker.
+        seq: the client's number for the request: 0, 1, 2, ...
+        session: iterator that the batch belongs to; 0 for none.
+        epoch: epoch number, for random numbers; the worker's seed if the loader isn't `dali_proxy.DataLoader`.
         batch: number of the batch in its epoch, for random numbers.
-        view: 0 for the first request of that batch, 1 for the second, ...
+        view: number of the request among those of the same batch: 0, 1, ...
         batch_size: number of samples.
-        indices: the dataset's index of each sample, for errors; may be empty. `names` likewise, as the proxy was given.
+        indices: dataset index of each sample, for errors; may be empty.
+        names: name of each sample as the proxy got it, for errors; may be empty.
         inputs: one for each input of the pipeline.
-        waited_ns: how long this worker has waited for room in its ring so far.
+        waited_ns: total time that this worker has waited for room in its ring.
     """
 
     seq: U64
@@ -173,7 +174,7 @@ class Submit:
 
 @dataclass(frozen=True)
 class Fetch:
-    """Consumer to server: wants the result of a request. `Result` or `Failure` answers when it is there."""
+    """Consumer to server: request for a result. `Result` or `Failure` answers it when the batch is done."""
 
     client: U64
     seq: U64
@@ -181,34 +182,38 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Release:
-    """Client to server: nobody will fetch these `requests`, ``uint64[n, 2]`` as bytes: client, seq."""
+    """Client to server: no consumer will fetch these requests.
+
+    Attributes:
+        requests: ``uint64[n, 2]`` as bytes: client, seq.
+    """
 
     requests: Table
 
     @classmethod
     def pack(cls, requests: Sequence[tuple[int, int]]) -> Release:
-        """Make one of pairs ``(client, seq)``."""
+        """Pack pairs ``(client, seq)``."""
         return cls(pack_keys(list(requests)))
 
     def unpack(self) -> list[tuple[int, int]]:
         """Return the pairs.
 
         Raises:
-            ProtocolError: these are no pairs.
+            ProtocolError: the table doesn't consist of pairs.
         """
         return unpack_keys(self.requests)
 
 
 @dataclass(frozen=True)
 class OpenSession:
-    """Consumer to server: an iterator begins; its requests carry this number, and end with this consumer."""
+    """Consumer to server: an iterator begins. Its requests have this number, and end with this consumer."""
 
     session: U64
 
 
 @dataclass(frozen=True)
 class CloseSession:
-    """Consumer to server: an iterator has ended; what it had in flight is not wanted."""
+    """Consumer to server: an iterator has ended, and its requests can be dropped."""
 
     session: U64
 
@@ -219,17 +224,17 @@ class OutputBatch:
 
     Attributes:
         device: "cpu", "cuda", or "local" for an object of the same process.
-        device_id: number of the GPU in the server's process; 0 for the CPU.
+        device_id: the GPU's number in the server's process; 0 for the CPU.
         dtype: one of `DTYPES`.
         layout: names of the dimensions of a sample.
         dense: whether it is one array with the batch dimension in front.
-        ndim: number of dimensions of the arrays: of the whole when it is dense, else of each sample.
-        table: ``int64[n, 1 + ndim]`` as bytes, a row for each array (one when dense): offset in the slot, shape.
+        ndim: number of dimensions of the batch if it is dense, else of each sample.
+        table: ``int64[n, 1 + ndim]`` as bytes, one row per array (one if dense): offset in the slot, shape.
         slot: number of the slot.
-        generation: which use of the slot by this consumer it is; 1 to 127.
+        generation: number of the loan of this slot to this consumer; 1 to 127.
         nbytes: size of the slot.
-        attach: whether the slot is new to this consumer: its descriptor comes with the message, or `handle` is set.
-        handle: of CUDA memory and its events.
+        attach: whether the slot is new to this consumer; then a descriptor comes with the message, or `handle` is set.
+        handle: handles of CUDA memory and its events.
     """
 
     device: ShortName
@@ -246,32 +251,32 @@ class OutputBatch:
     handle: Annotated[bytes, MaxLength(1024)] = b""
 
     def lent(self, generation: int, attach: bool, handle: bytes) -> OutputBatch:
-        """Return it with what is new in a loan; `dataclasses.replace` would take three times as long."""
+        """Return a copy with the fields of a loan; `dataclasses.replace` would take three times as long."""
         return OutputBatch(**{**vars(self), "generation": generation, "attach": attach, "handle": handle})
 
     def unpack(self) -> tuple[np.dtype[np.generic], Int64Array]:
         """Return the dtype and the table.
 
         Raises:
-            ProtocolError: there is no such dtype, or the table has no rows of that length.
+            ProtocolError: the dtype is unknown, or the table's size doesn't fit its rows.
         """
         return unpacked(self)
 
 
 @dataclass(frozen=True)
 class Result:
-    """Server to consumer: what was fetched.
+    """Server to consumer: the result of a fetched request.
 
     Attributes:
-        client: whose request.
-        seq: which request.
+        client: client that submitted the request.
+        seq: the client's number for the request.
         outputs: one for each output of the pipeline.
-        detached: slots that won't be used any more, as in `SlotsDetached`; to be forgotten first.
-        origin: where it comes from, if the consumer has to know.
-        prepared: what is to be done with the outputs to get those of the pipeline, if they aren't yet.
-        session: that the request was made for; 0 for none.
-        following: the next requests of the session that nobody has fetched, as `pack_keys` makes them.
-        indices, names: as in `Submit`, if an output isn't dense.
+        detached: slots to unmap first, see `SlotsDetached`.
+        origin: metadata for a consumer that runs the device stage, else None.
+        prepared: GPU work that turns the outputs into the pipeline's outputs; None if they are the pipeline's outputs.
+        session: the request's session; 0 for none.
+        following: the next requests of the session that weren't fetched, from `pack_keys`.
+        indices, names: see `Submit`; only if an output isn't dense.
     """
 
     client: U64
@@ -288,10 +293,10 @@ class Result:
 
 @dataclass(frozen=True)
 class SlotsDetached:
-    """Server to consumer: these slots won't be used any more; tensors over them stay valid.
+    """Server to consumer: the server won't use these slots again. Tensors over them stay valid.
 
     Attributes:
-        slots: their numbers.
+        slots: slot numbers.
     """
 
     slots: tuple[U32, ...]
@@ -299,22 +304,23 @@ class SlotsDetached:
 
 @dataclass(frozen=True)
 class Failure:
-    """Server to consumer: what was fetched went wrong. Texts are cut to their fields by `clip`.
+    """Server to consumer: the error of a fetched request. `clip` shortens long texts.
 
     Attributes:
-        client: whose request.
-        seq: which request.
+        client: client that submitted the request.
+        seq: the client's number for the request.
         type_name: the exception's class as "module:QualifiedName".
-        message: of the exception.
-        arguments: JSON of the exception's arguments where they are plain, else empty.
-        operator: that failed, as users know it; may be empty.
-        source_line: "file:line" where the user made the operator; may be empty.
+        message: text of the exception.
+        arguments: the exception's arguments as JSON if they are plain, else empty.
+        operator: the operator that failed, by its public name; may be empty.
+        source_line: "file:line" where the user created the operator; may be empty.
         samples: positions in the batch that failed; empty for the batch as a whole.
-        indices: the dataset's indices of those samples, as text.
-        paths, names: their files, where an input is the path of one, and what the proxy's caller named them; or empty.
-        worker: name of the worker that made the batch.
-        worker_pid: its process.
-        traceback: the server's.
+        indices: dataset indices of these samples, as text.
+        paths: files of these samples, if an input has paths; else empty.
+        names: names of these samples, if the proxy got any; else empty.
+        worker: name of the worker that submitted the batch.
+        worker_pid: process ID of the worker.
+        traceback: traceback in the server.
     """
 
     client: U64
@@ -335,7 +341,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class StatsRequest:
-    """Consumer to server: wants the statistics."""
+    """Consumer to server: request for the statistics."""
 
     token: U64
 
@@ -350,7 +356,7 @@ class Stats:
 
 @dataclass(frozen=True)
 class Goodbye:
-    """Server to client, last: the connection ends in order, and why."""
+    """Server to client: the last message, with the reason for an orderly end of the connection."""
 
     reason: Line
 
@@ -380,7 +386,7 @@ def unpacked(output: OutputBatch | PreparedOutput) -> tuple[np.dtype[np.generic]
     """Return the dtype and the table of an output.
 
     Raises:
-        ProtocolError: there is no such dtype, or the table has no rows of that length.
+        ProtocolError: the dtype is unknown, or the table's size doesn't fit its rows.
     """
     return _dtype(output.dtype), _table(output.table, 1 + output.ndim)
 

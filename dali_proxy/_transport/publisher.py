@@ -1,10 +1,10 @@
-"""The server's side of results: outputs are staged in slots, then published to the consumer that fetches them."""
+"""The server's side of results: it stages outputs in slots, then publishes them to the consumer that fetches them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 __all__ = ["Account", "OutputBuffer", "ResultPublisher", "StagedResult"]
 
 
-_LONGEST_TABLES = MAX_BODY // 2  # bytes of the tables of a result, so that the rest fits, too
+_LONGEST_TABLES = MAX_BODY // 2  # bytes of the tables of a result; the rest of the message needs room, too
 
-#: NumPy takes a while to make a name.
+#: Names of dtypes: `dtype.name` is slow.
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 class Account:
-    """The slots that one consumer was lent. Made by `ResultPublisher.account`.
+    """The account of the slots that one consumer has borrowed, from `ResultPublisher.account`.
 
     Attributes:
-        control_fds: descriptors for its `Welcome`.
+        control_fds: descriptors of its control pages, for `Welcome`.
         control_nbytes: size of each control page.
     """
 
@@ -48,21 +48,25 @@ class Account:
         self.control_nbytes = borrowers[0].control.nbytes
 
     def take_detached(self) -> tuple[int, ...]:
-        """Return what a `SlotsDetached` message has to say; empty for no message. `publish` says it as well."""
+        """Return the slots for a `SlotsDetached` message, if any; `publish` includes them in its message, too."""
         cpu, *cuda = (borrower.take_detached() for borrower in self.borrowers)
         return cpu + tuple(number + CUDA_SLOTS for numbers in cuda for number in numbers)
 
     def close(self) -> None:
-        """End the account: the consumer is gone. What it still holds is never reused."""
+        """End the account of a consumer that has disconnected. The slots that it holds aren't reused."""
         for borrower in self.borrowers:
             borrower.close()
 
 
-class OutputBuffer:
-    """Memory of a slot for an executor to write an output to.
+#: An output's message, its slot, and the object itself if it has no slot.
+_StagedOutput: TypeAlias = tuple[OutputBatch, Slot[Any] | None, Any]
 
-    The slot goes back by itself when the last array over the memory dies, unless the output was staged: a batch that
-    fails needs no care.
+
+class OutputBuffer:
+    """Memory of a slot that an executor writes an output to.
+
+    The slot returns to its pool when the last array over the memory dies, unless the output was staged. So a batch that
+    fails needs no cleanup.
 
     Attributes:
         array: ``uint8[nbytes]``.
@@ -75,13 +79,13 @@ class OutputBuffer:
         self.array: npt.NDArray[np.uint8] = np.asarray(self._hold)
 
     def take(self) -> Slot[SharedBlock] | None:
-        """Return the slot, which doesn't go back by itself any more; None the second time."""
+        """Return the slot, which no longer returns to its pool automatically; None the second time."""
         slot, self._hold.slot = self._hold.slot, None
         return slot
 
 
 class _Hold:
-    """What the arrays of an `OutputBuffer` are made of, and keep."""
+    """The base of an `OutputBuffer`'s arrays, which keep it alive."""
 
     __slots__ = ("__array_interface__", "_mapping", "slot")
 
@@ -96,48 +100,47 @@ class _Hold:
 
 
 class StagedResult:
-    """The outputs of a batch, lying in slots, until somebody fetches them or nobody wants them.
+    """The outputs of a batch in slots, until they are published or discarded.
 
-    The slots go back when it dies; `discard` does it at once.
+    The slots return to their pool when it dies; `discard` returns them at once.
 
     Args:
-        parts: what is to be sent, the slot that it lies in, or what it is if it lies in none.
-        prepared: what is to be done with it, if these aren't the pipeline's outputs yet.
+        outputs: for each output its message, its slot, and the object itself if it has no slot.
+        prepared: planned GPU work that turns these into the pipeline's outputs, or None.
 
     Attributes:
-        nbytes: bytes that it occupies.
+        prepared: see above.
+        nbytes: bytes that the outputs occupy.
     """
 
-    def __init__(
-        self, parts: Sequence[tuple[OutputBatch, Slot[Any] | None, Any]], prepared: Prepared | None = None
-    ) -> None:
-        self._parts = list(parts)
+    def __init__(self, outputs: Sequence[_StagedOutput], prepared: Prepared | None = None) -> None:
+        self._outputs = list(outputs)
         self.prepared = prepared
-        self.nbytes = sum(output.nbytes for output, _, _ in parts)
+        self.nbytes = sum(output.nbytes for output, _, _ in outputs)
 
-    def take(self) -> list[tuple[OutputBatch, Slot[Any] | None, Any]]:
+    def take(self) -> list[_StagedOutput]:
         """Return the outputs, once; an empty list afterwards."""
-        parts, self._parts = self._parts, []
-        return parts
+        outputs, self._outputs = self._outputs, []
+        return outputs
 
     def discard(self) -> None:
-        """Give the slots back; does nothing once it was published."""
+        """Return the slots to their pool. Do nothing after publication."""
         for _, slot, _ in self.take():
             if slot is not None:
                 slot.discard()
 
     def __del__(self) -> None:
-        for _, slot, _ in self._parts:
+        for _, slot, _ in self._outputs:
             if slot is not None:
                 slot.pool.abandon(slot)
 
 
 class ResultPublisher:
-    """The server's side: puts outputs into slots, and lends these to consumers. Thread-safe.
+    """Puts outputs into slots and lends the slots to consumers. Thread-safe.
 
     Args:
-        device_id: the GPU that outputs may lie on, or None.
-        local: where GPU outputs are handed over if the consumer is this process (``mode="thread"``).
+        device_id: GPU that outputs may lie on, or None.
+        local: exchange for GPU outputs if the consumer is in this process (``mode="thread"``).
     """
 
     def __init__(self, device_id: int | None = None, local: LocalExchange | None = None) -> None:
@@ -150,46 +153,43 @@ class ResultPublisher:
             self._cuda = CudaPublisher(device_id)
 
     def allocate(self, output: int, nbytes: int) -> OutputBuffer:
-        """Return memory for an output on the CPU, so that an executor writes there what will be staged."""
+        """Return slot memory for an output on the CPU, which `stage` then needn't copy."""
         return OutputBuffer(self.pool.allocate(nbytes), nbytes)
 
     def account(self) -> Account:
-        """Make the account of a consumer that has connected."""
+        """Create the account of a consumer that has connected."""
         pools: list[SlotPool[Any]] = [self.pool] if self._cuda is None else [self.pool, self._cuda.pool]
         return Account([pool.borrower() for pool in pools])
 
     def stage(self, outputs: Sequence[TensorListCPU | TensorListGPU]) -> StagedResult:
-        """Put the outputs of a batch into slots; without a copy where they lie in one already.
+        """Put the outputs of a batch into slots; copy only those that aren't in one already.
 
-        It may copy: call it on a thread that has the time, not on the one that serves all clients.
+        Because it may copy, don't call it on the thread that serves all clients.
 
         Raises:
             IPCError: there is no memory.
         """
-        parts: list[tuple[OutputBatch, Slot[Any] | None, Any]] = []
+        staged: list[_StagedOutput] = []
         try:
             for output in outputs:
-                parts.append(self._stage_cpu(output) if isinstance(output, TensorListCPU) else self._stage_gpu(output))
-            _check_tables([output for output, _, _ in parts])
+                staged.append(self._stage_cpu(output) if isinstance(output, TensorListCPU) else self._stage_gpu(output))
+            _check_tables([output for output, _, _ in staged])
         except BaseException:
-            StagedResult(parts).discard()
+            StagedResult(staged).discard()
             raise
-        return StagedResult(parts)
+        return StagedResult(staged)
 
     def stage_planned(self, planned: PlannedBatch) -> StagedResult:
-        """Put what is needed for the outputs of a batch into slots: all that goes to the GPU into one.
-
-        As `stage`.
-        """
-        parts: list[tuple[OutputBatch, Slot[Any] | None, Any]] = []
+        """Put the data of a planned batch into slots, all data for the GPU into one; see `stage`."""
+        staged: list[_StagedOutput] = []
         try:
             if planned.nbytes:
-                parts.append(self._stage_block(planned))
-            parts += [self._stage_cpu(output.batch) for output in planned.outputs if output.target is None]
+                staged.append(self._stage_block(planned))
+            staged += [self._stage_cpu(output.batch) for output in planned.outputs if output.target is None]
         except BaseException:
-            StagedResult(parts).discard()
+            StagedResult(staged).discard()
             raise
-        return StagedResult(parts, prepared(planned))
+        return StagedResult(staged, prepared(planned))
 
     def publish(
         self, account: Account, client: int, seq: int, staged: StagedResult, **more: Any
@@ -197,24 +197,24 @@ class ResultPublisher:
         """Lend a staged result to a consumer. Return the message and its descriptors; send both at once.
 
         Args:
-            account: the consumer's.
-            client: whose request it is the result of.
-            seq: which request.
-            staged: what `stage` returned.
+            account: the consumer's account.
+            client: client that submitted the request.
+            seq: the client's number for the request.
+            staged: the result, from `stage`.
             **more: other fields of the message.
 
         Raises:
             IPCError: the consumer holds too many results, or is gone.
         """
-        parts = staged.take()
+        outputs = staged.take()
         lent: list[tuple[Slot[Any], Borrower[Any], bool]] = []
         messages: list[OutputBatch] = []
         fds: list[int] = []
         try:
-            for output, slot, thing in parts:
+            for output, slot, value in outputs:
                 if slot is None:
-                    assert self._local is not None  # _stage_gpu made it so
-                    messages.append(replace(output, slot=self._local.put(thing)))
+                    assert self._local is not None  # see _stage_gpu
+                    messages.append(replace(output, slot=self._local.put(value)))
                     continue
                 borrower = account.borrowers[0 if slot.pool is self.pool else 1]
                 generation, attach = slot.pool.lend(slot, borrower)
@@ -226,7 +226,7 @@ class ResultPublisher:
         except BaseException:
             for slot, borrower, attached in lent:
                 slot.pool.recall(slot, borrower, attached)
-            StagedResult(parts[len(messages) :]).discard()
+            StagedResult(outputs[len(messages) :]).discard()
             raise
         if all(message.dense for message in messages):
             more = {**more, "indices": "", "names": ""}
@@ -234,30 +234,30 @@ class ResultPublisher:
         return result, tuple(fds)
 
     def trim(self) -> None:
-        """Give up idle slots; each consumer should then be told what its `take_detached` says."""
+        """Free idle slots. The caller should then send each consumer the slots from its `take_detached`."""
         self.pool.trim()
         if self._cuda is not None:
             self._cuda.pool.trim()
 
     def close(self) -> None:
-        """Give back all memory of this process. Tensors that consumers hold on the CPU stay valid."""
+        """Free all memory of this process. Tensors that consumers hold on the CPU stay valid."""
         self.pool.close()
         if self._cuda is not None:
             self._cuda.close()
 
-    def _stage_cpu(self, output: TensorListCPU) -> tuple[OutputBatch, Slot[Any] | None, Any]:
+    def _stage_cpu(self, output: TensorListCPU) -> _StagedOutput:
         slot = _slot_of(output)
         if slot is None:
             return self._stage_copy(output)
         try:
-            assert output.dense is not None  # _slot_of made sure
+            assert output.dense is not None  # see _slot_of
             rows = np.array([[output.dense.ctypes.data - slot.memory.address, *output.dense.shape]])
             return _describe(output, slot, output.dense.dtype, rows, True), slot, None
         except BaseException:
             slot.discard()
             raise
 
-    def _stage_copy(self, output: TensorListCPU) -> tuple[OutputBatch, Slot[Any] | None, Any]:
+    def _stage_copy(self, output: TensorListCPU) -> _StagedOutput:
         table = output.table()
         dense = output.is_dense_tensor()
         if dense:
@@ -268,27 +268,27 @@ class ResultPublisher:
             offsets, nbytes = np.concatenate(([0], ends[:-1])), int(ends[-1])
         slot = self.pool.allocate(nbytes)
         try:
-            assert slot.array is not None  # it is on the CPU
+            assert slot.array is not None  # the memory is on the CPU
             gather(output, slot.array, offsets)
-            whole = np.array([[0, len(table), *table.shapes[0]]])
-            rows = whole if dense else np.column_stack((offsets, table.shapes))
+            dense_row = np.array([[0, len(table), *table.shapes[0]]])
+            rows = dense_row if dense else np.column_stack((offsets, table.shapes))
             return _describe(output, slot, table.dtype, rows, dense), slot, None
         except BaseException:
             slot.discard()
             raise
 
-    def _stage_block(self, planned: PlannedBatch) -> tuple[OutputBatch, Slot[Any] | None, Any]:
+    def _stage_block(self, planned: PlannedBatch) -> _StagedOutput:
         slot = self.pool.allocate(planned.nbytes)
         try:
-            assert slot.array is not None  # it is on the CPU
+            assert slot.array is not None  # the memory is on the CPU
             planned.write(slot.array)
-            whole = TensorListCPU(slot.array)
-            return _describe(whole, slot, slot.array.dtype, np.array([[0, planned.nbytes]]), True), slot, None
+            block = TensorListCPU(slot.array)
+            return _describe(block, slot, slot.array.dtype, np.array([[0, planned.nbytes]]), True), slot, None
         except BaseException:
             slot.discard()
             raise
 
-    def _stage_gpu(self, output: TensorListGPU) -> tuple[OutputBatch, Slot[Any] | None, Any]:
+    def _stage_gpu(self, output: TensorListGPU) -> _StagedOutput:
         if self._local is not None:
             return OutputBatch("local", 0, "uint8", "", True, 0, b"", 0), None, output
         if self._cuda is None:
@@ -298,7 +298,7 @@ class ResultPublisher:
 
 
 def _slot_of(output: TensorListCPU) -> Slot[SharedBlock] | None:
-    """The slot that a dense output lies in already, taken out of its `OutputBuffer`; or None."""
+    """Take the slot that a dense output lies in out of its `OutputBuffer`; return None if it lies in none."""
     buffer, dense = output.owner, output.dense
     if dense is None or not isinstance(buffer, OutputBuffer) or not dense.flags.c_contiguous:
         return None
@@ -336,7 +336,7 @@ def _describe(
 
 
 def prepared(planned: PlannedBatch) -> Prepared:
-    """Describe what is to be done for a batch."""
+    """Describe the GPU work of a batch."""
     outputs: list[PreparedOutput | None] = []
     for output in planned.outputs:
         target, launch = output.target, output.launch
@@ -346,8 +346,8 @@ def prepared(planned: PlannedBatch) -> Prepared:
         table = target.table
         if table.dtype.name not in DTYPES:
             raise ProtocolError(f"results of {table.dtype} can't be sent")
-        whole = np.array([[0, len(table), *table.shapes[0]]])
-        rows = whole if target.dense else np.column_stack((table.pointers, table.shapes))
+        dense_row = np.array([[0, len(table), *table.shapes[0]]])
+        rows = dense_row if target.dense else np.column_stack((table.pointers, table.shapes))
         launched = None
         if launch is not None:
             macros = dict(launch.defines)

@@ -1,4 +1,4 @@
-"""What a process doesn't want of a server any more, as finalizers tell it."""
+"""Batches and sessions that a process releases, often from finalizers."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TypeVar
 
 from dali_proxy._transport.protocol import CloseSession, Release
 
-__all__ = ["Unwanted"]
+__all__ = ["ReleaseQueue"]
 
 T = TypeVar("T")
 
 
-def _forget_nothing(what: object) -> None:
-    """What a process does that remembers nothing of them."""
+def _ignore(released: object) -> None:
+    """Do nothing, for a process that remembers nothing about released batches."""
 
 
-class Unwanted:
-    """Batches that nobody wants and sessions that have ended, until the server is told.
+class ReleaseQueue:
+    """Released batches and closed sessions that the server hasn't been notified of yet.
 
-    Finalizers add to it, at any place of any thread: adding takes no lock.
+    Finalizers add to it at any point of any thread, so adding takes no lock.
     """
 
     def __init__(self) -> None:
@@ -33,25 +33,25 @@ class Unwanted:
         return bool(self._batches or self._sessions)
 
     def add_batch(self, client: int, seq: int) -> None:
-        """Note a batch by its client, and the client's number of it."""
+        """Add a batch, given by its client and the client's number for it."""
         self._batches.append((client, seq))
 
     def add_session(self, session: int) -> None:
-        """Note a session."""
+        """Add a session."""
         self._sessions.append(session)
 
-    def tell(
+    def flush(
         self,
         post: Callable[[object], object],
-        forget_batches: Callable[[Sequence[tuple[int, int]]], object] = _forget_nothing,
-        forget_session: Callable[[int], object] = _forget_nothing,
+        forget_batches: Callable[[Sequence[tuple[int, int]]], object] = _ignore,
+        forget_session: Callable[[int], object] = _ignore,
     ) -> None:
-        """Tell the server what was added; if something is raised, it is told again next time.
+        """Notify the server of all that was added. After an exception, the next call sends everything again.
 
         Args:
             post: sends a message.
-            forget_batches: called before they are told.
-            forget_session: likewise.
+            forget_batches: called before the batches are sent.
+            forget_session: called before a session is sent.
         """
         batches: list[tuple[int, int]] = []
         sessions: list[int] = []
@@ -64,14 +64,14 @@ class Unwanted:
             for session in sessions:
                 forget_session(session)
                 post(CloseSession(session))
-        except BaseException:  # torch's signal handler may raise anywhere; to send these twice does no harm
+        except BaseException:  # torch's signal handler may raise anywhere; the server ignores repeated messages
             self._batches.extend(batches)
             self._sessions.extend(sessions)
             raise
 
 
-def _drain(items: deque[T], taken: list[T]) -> None:
-    """Move all items of a deque, which other threads and finalizers fill and drain at the same time, into a list."""
-    with suppress(IndexError):  # another thread was faster
-        # All in C: a signal handler that raises between taking an item and keeping it would lose it.
-        taken.extend(starmap(items.popleft, repeat((), len(items))))
+def _drain(items: deque[T], target: list[T]) -> None:
+    """Move all items of a deque to a list, while other threads and finalizers may fill and drain the deque."""
+    with suppress(IndexError):  # another thread took the item
+        # The loop is in C: a signal handler that raises between removing and storing an item would lose it.
+        target.extend(starmap(items.popleft, repeat((), len(items))))

@@ -1,4 +1,4 @@
-"""The consumer's side of result slots on the CPU: arrays over them, which give their slot back when they die."""
+"""The consumer's side of result slots on the CPU: arrays over them, which return their slot when they die."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _WORTH_PINNING = 1 << 16  # bytes; smaller slots hold arguments, which the GPU d
 
 
 class _Loan:
-    """A slot while tensors over it live: returns it when it dies, by a byte store and nothing else.
+    """A slot on loan while tensors over it live. Its finalizer returns the slot with one byte store.
 
-    A child process that was forked meanwhile has the tensors too. It must not return the slot; and when the parent
-    does, the child may still read, so the memory is then retired instead of reused. loan.h does the same: in Python, a
-    signal handler that raises in the finalizer keeps the slot from coming back.
+    A child process that was forked meanwhile has the tensors, too. It must not return the slot. When the parent returns
+    it, the child may still read, so the memory is retired instead of reused. loan.h has the same class in C: in Python,
+    a signal handler that raises in the finalizer would lose the slot.
     """
 
     __slots__ = ("_forked", "_forks", "_generation", "_number", "_page", "_pid", "_retired")
@@ -52,20 +52,20 @@ class _Loan:
 
     @property
     def ours(self) -> bool:
-        """Whether this process took it; a forked child didn't."""
+        """Whether this process borrowed the slot; False in a forked child."""
         return os.getpid() == self._pid
 
     def __del__(self, getpid: Callable[[], int] = os.getpid, order: Any = _order) -> None:
         # The arguments are bound here: globals are gone at interpreter exit.
         if getpid() == self._pid:
-            for _ in range(2):  # a lock that is given back and taken anew keeps reads before the store, also on ARM
+            for _ in range(2):  # releasing and acquiring a lock keeps reads before the store, also on ARM
                 if order.acquire(blocking=False):
                     order.release()
             self._page[self._number] = self._generation | (self._retired if len(self._forks) != self._forked else 0)
 
 
 def lend(page: npt.NDArray[np.uint8], number: int, generation: int) -> Any:
-    """Return a loan of a slot, which ends when the object dies. Its attribute `ours` is False in a forked child."""
+    """Return a loan of a slot. It ends when the object dies. Its attribute `ours` is False in a forked child."""
     return _make_loan(page, number, generation, forks, RETIRED)
 
 
@@ -73,7 +73,7 @@ _make_loan: Any = _Loan if compiled is None else compiled.Loan
 
 
 class _LentArray:
-    """What NumPy arrays over a slot are made of, and keep: the loan and the mapping."""
+    """The base of NumPy arrays over a slot: it keeps the loan and the mapping alive."""
 
     __slots__ = ("__array_interface__", "_loan", "_mapping")
 
@@ -87,9 +87,9 @@ class SlotView:
     """Maps the slots that a server lends to this process.
 
     Args:
-        control_fd: descriptor of the control page; owned from now on.
-        control_nbytes: its size.
-        device_id: a GPU that will copy from the slots: they are pinned for it. None for no GPU.
+        control_fd: descriptor of the control page; this object owns it.
+        control_nbytes: size of the control page.
+        device_id: GPU that will copy from the slots, which are pinned for it; or None.
     """
 
     def __init__(self, control_fd: int, control_nbytes: int, device_id: int | None = None) -> None:
@@ -102,14 +102,14 @@ class SlotView:
         self._pinned: dict[int, PinnedMemory | None] = {}
 
     def open(self, output: OutputBatch, fds: Iterator[int]) -> npt.NDArray[Any] | list[npt.NDArray[Any]]:
-        """Return the array of a dense output, or the list of its samples. Memory stays theirs while they live.
+        """Return the array of a dense output, or the list of its samples. The slot stays on loan while they live.
 
         Args:
-            output: from the server; describes a loan that wasn't opened before.
-            fds: descriptors that came with the message; one is taken if the slot is new.
+            output: description of a loan that wasn't opened before.
+            fds: descriptors that came with the message; a new slot uses one.
 
         Raises:
-            ProtocolError: what the server says can't be.
+            ProtocolError: the description is invalid.
         """
         memory = self._lent(output, fds)
         dtype, table = output.unpack()
@@ -118,31 +118,28 @@ class SlotView:
         return arrays[0] if output.dense else arrays
 
     def open_batch(self, output: OutputBatch, fds: Iterator[int]) -> TensorListCPU:
-        """Return an output as a batch; as `open`.
-
-        Nothing is done for each sample.
-        """
+        """Return an output as a batch, without work for each sample; see `open`."""
         memory = self._lent(output, fds)
         dtype, table = output.unpack()
         rows = check_rows(table, dtype.itemsize, len(memory), output.dense)
         if output.dense:
             ((offset, *shape),) = rows
-            made = TensorListCPU(np.ndarray(shape, dtype, buffer=memory, offset=offset), output.layout)
+            batch = TensorListCPU(np.ndarray(shape, dtype, buffer=memory, offset=offset), output.layout)
         else:
             shapes = np.ascontiguousarray(table[:, 1:])
             pointers = memory.ctypes.data + table[:, 0]
             samples = Samples(pointers, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
-            made = TensorListCPU.from_table(samples, [memory], layout=output.layout)
-        made.pinned = self.is_pinned(output.slot)
-        return made
+            batch = TensorListCPU.from_table(samples, [memory], layout=output.layout)
+        batch.pinned = self.is_pinned(output.slot)
+        return batch
 
     def is_pinned(self, slot: int) -> bool:
-        """Whether the memory of a slot is registered with CUDA."""
+        """Return whether the memory of a slot is registered with CUDA."""
         return self._pinned.get(slot) is not None
 
     def _lent(self, output: OutputBatch, fds: Iterator[int]) -> npt.NDArray[np.uint8]:
         """Return a slot's memory, lent until the last array over it dies."""
-        fd = next(fds, -1) if output.attach else -1  # taken in any case: the next one is the next output's
+        fd = next(fds, -1) if output.attach else -1  # always removed: the next one is the next output's
         if output.slot >= len(self.page) or output.generation >= RETIRED:
             close_all([fd] if fd >= 0 else [])
             raise ProtocolError(f"there is no slot {output.slot} of generation {output.generation}")
@@ -152,13 +149,13 @@ class SlotView:
             mapping = self._mappings.get(output.slot)
             if mapping is None:
                 raise ProtocolError(f"slot {output.slot} is not attached")
-        except BaseException:  # the server counts on it that the slot is mapped here: it should give it up
+        except BaseException:  # the server assumes that the slot is mapped here: make it give up the slot
             self.page[output.slot] = output.generation | RETIRED
             raise
         return np.asarray(_LentArray(lend(self.page, output.slot, output.generation), mapping))
 
     def _attach(self, output: OutputBatch, fd: int) -> None:
-        self.detach([output.slot])  # an older one of this number
+        self.detach([output.slot])  # an older slot of this number
         if fd < 0:
             raise ProtocolError("a new slot came without its descriptor")
         block = SharedBlock.attach(fd, output.nbytes)
@@ -173,25 +170,25 @@ class SlotView:
         self._mappings[slot] = memory if pinned is None else np.asarray(pinned)
 
     def detach(self, slots: Sequence[int]) -> None:
-        """Forget slots that the server won't use again."""
+        """Unmap slots that the server won't use again. Arrays over them stay valid."""
         for slot in slots:
             self._mappings.pop(slot, None)
             self._pinned.pop(slot, None)
 
     def close(self) -> None:
-        """Forget all slots. Arrays over them stay valid."""
+        """Unmap all slots. Arrays over them stay valid."""
         self._mappings.clear()
         self._pinned.clear()
 
 
 def check_rows(table: npt.NDArray[np.int64], itemsize: int, nbytes: int, dense: bool) -> list[list[int]]:
-    """Return the rows ``offset, *shape`` of a table, every one inside of `nbytes` bytes.
+    """Return the rows ``offset, *shape`` of a table, after a check that all arrays lie inside of `nbytes` bytes.
 
     Raises:
-        ProtocolError: one isn't; or a dense output has more than one row.
+        ProtocolError: an array doesn't, or a dense output has more than one row.
     """
     rows: list[list[int]] = table.tolist()
-    if len(rows) == 1:  # as of a dense output: Python is faster, and exact
+    if len(rows) == 1:  # for example a dense output; Python is faster and exact
         offset, *shape = rows[0]
         end = offset + math.prod(shape) * itemsize
         if min(rows[0]) < 0 or offset % itemsize or end > nbytes or not is_numpy_shape(shape):

@@ -1,8 +1,8 @@
-"""The server's memory for results: slots that are lent to a consumer and come back when it drops its tensors.
+"""The server's memory for results: slots that the server lends to a consumer until it drops its tensors.
 
 A slot is lent to one consumer at a time. The consumer returns it with one plain byte store into a control page that it
-shares with the server, because that happens in finalizers, which may neither lock nor send. The byte holds the
-generation of the loan, so it says which loan is over; with the `RETIRED` bit, the memory must not be used again.
+shares with the server, because finalizers return slots, and they may neither lock nor send. The byte is the generation
+of the loan, so it identifies the loan that is over. With the `RETIRED` bit, the memory must not be used again.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from pipeline._ipc.memory import SharedBlock
 
 __all__ = ["CONTROL_NBYTES", "RETIRED", "Borrower", "Memory", "Slot", "SlotPool", "SlotStats"]
 
-CONTROL_NBYTES = 1 << 16  # a byte for each slot: how many can be lent to one consumer at a time
-RETIRED = 0x80  # bit in the control page: the memory has another holder, or (with generation 0) is mapped no more
+CONTROL_NBYTES = 1 << 16  # one byte per slot: the most that can be lent to one consumer at a time
+RETIRED = 0x80  # bit in the control page: the memory has another holder, or (with generation 0) is no longer mapped
 _GENERATIONS = 127
-_MAX_IDLE = 64  # allocations that an idle slot survives without being used
+_MAX_IDLE = 64  # allocations after which an unused idle slot is freed
 _PAGE = 4096
 
 
 class Memory(Protocol):
-    """What lies under a slot."""
+    """The memory of a slot."""
 
     nbytes: int
 
     def close(self) -> None:
-        """Give it back."""
+        """Free the memory."""
 
 
 M = TypeVar("M", bound=Memory)
@@ -45,9 +45,9 @@ class Slot(Generic[M]):
     """Memory for one output of one batch.
 
     Attributes:
-        number: by which the consumer knows it.
-        memory: what it lies in; as large as asked for, or larger.
-        array: ``uint8[nbytes]`` to write to, as many bytes as were asked for; None when the memory isn't on the CPU.
+        number: slot number in messages.
+        memory: its memory, of at least the requested size.
+        array: ``uint8[nbytes]`` to write to, of the requested size; None if the memory isn't on the CPU.
     """
 
     __slots__ = ("array", "idle_at", "memory", "number", "pool", "used")
@@ -58,16 +58,16 @@ class Slot(Generic[M]):
         self.memory = memory
         self.array: npt.NDArray[np.uint8] | None = None
         self.idle_at = 0  # the pool's count of allocations when it became idle
-        self.used = False  # lent before, so that somebody's last use of it may still run on the GPU
+        self.used = False  # lent before, so the last use by a consumer may still run on the GPU
 
     def discard(self) -> None:
-        """Give back a slot that was allocated and never lent."""
+        """Return a slot to its pool that was allocated and never lent."""
         self.pool.give_back(self)
 
 
 @dataclass(frozen=True)
 class SlotStats:
-    """Slots of a pool: in all, lent to consumers, idle; and their bytes."""
+    """Number of all, of lent and of idle slots of a pool, and their bytes."""
 
     slots: int
     lent: int
@@ -79,8 +79,8 @@ class SlotPool(Generic[M]):
     """Slots of one kind of memory. Thread-safe.
 
     Args:
-        make: makes memory of at least so many bytes.
-        needs_consent: whether consumers must have unmapped the memory before it may be given back (as CUDA demands).
+        make: allocates memory of at least the given number of bytes.
+        needs_consent: whether consumers must unmap memory before the pool may free it (as CUDA requires).
     """
 
     def __init__(self, make: Callable[[int], M], *, needs_consent: bool = False) -> None:
@@ -88,17 +88,17 @@ class SlotPool(Generic[M]):
         self._needs_consent = needs_consent
         self._lock = threading.Lock()
         self._slots: dict[int, Slot[M]] = {}  # all, by number
-        self._free_numbers: list[int] = []  # a heap of those below _next_number that are not in _slots
+        self._free_numbers: list[int] = []  # a heap of the numbers below _next_number that are not in _slots
         self._next_number = 0
-        self._idle: list[Slot[M]] = []  # the one used last is last
-        self._leaving: dict[Slot[M], list[Borrower[M]]] = {}  # given up, and who may still have it mapped
+        self._idle: list[Slot[M]] = []  # the most recently used one is last
+        self._leaving: dict[Slot[M], list[Borrower[M]]] = {}  # to be freed, with borrowers that may have mapped it
         self._borrowers: list[Borrower[M]] = []
         self._abandoned: deque[Slot[M]] = deque()  # filled by finalizers
         self._allocations = 0
         self._closed = False
 
     def allocate(self, nbytes: int) -> Slot[M]:
-        """Return a slot of `nbytes` bytes with arbitrary contents, an idle one if one fits.
+        """Return a slot of `nbytes` bytes with arbitrary contents: an idle one that fits, or a new one.
 
         Raises:
             IPCError: there is no memory, or the pool is closed.
@@ -119,23 +119,23 @@ class SlotPool(Generic[M]):
         return slot
 
     def give_back(self, slot: Slot[M]) -> None:
-        """Take back a slot that was never lent. Once the pool is closed, nothing happens."""
+        """Take back a slot that was never lent. Do nothing once the pool is closed."""
         with self._lock:
             self._take_back(slot)
 
     def abandon(self, slot: Slot[M]) -> None:
-        """Give back a slot, later. It takes no lock, so finalizers may call it."""
+        """Take back a slot later. This takes no lock, so finalizers may call it."""
         self._abandoned.append(slot)
 
     def borrower(self) -> Borrower[M]:
-        """Make the account of a consumer that has connected."""
+        """Create the account of a consumer that has connected."""
         borrower = Borrower(self)
         with self._lock:
             self._borrowers.append(borrower)
         return borrower
 
     def trim(self) -> None:
-        """Give up all idle slots. Each consumer must be told what its `Borrower.take_detached` says."""
+        """Free all idle slots. The caller must send each consumer the numbers from its `Borrower.take_detached`."""
         with self._lock:
             self._sweep()
             for slot in self._idle:
@@ -151,13 +151,13 @@ class SlotPool(Generic[M]):
             return SlotStats(len(self._slots), lent, len(self._idle), nbytes)
 
     def close(self) -> None:
-        """Give back all memory. What consumers have mapped stays theirs."""
+        """Free all memory. The mappings of consumers stay valid."""
         with self._lock:
             self._closed = True
             for borrower in self._borrowers:
                 borrower.control.close()
             self._borrowers.clear()
-            for slot in self._slots.values():  # those that are leaving among them
+            for slot in self._slots.values():  # including those in _leaving
                 slot.array = None
                 slot.memory.close()
             self._slots.clear()
@@ -169,7 +169,7 @@ class SlotPool(Generic[M]):
         """Lend an allocated slot. Return the generation of the loan, and whether the slot is new to the borrower.
 
         Raises:
-            IPCError: too many are lent, the borrower is gone, or (a mistake of ours) the slot isn't there to be lent.
+            IPCError: too many slots are lent, the borrower is gone, or (a bug) the slot can't be lent.
         """
         number = slot.number
         with self._lock:
@@ -184,7 +184,7 @@ class SlotPool(Generic[M]):
             attach = borrower.attached.get(number) is not slot
             if attach:
                 borrower.attached[number] = slot
-                if number in borrower.detached:  # attaching it anew says as much
+                if number in borrower.detached:  # attaching the new slot replaces the old one
                     borrower.detached.remove(number)
             generation = borrower.last_generation.get(number, 0) % _GENERATIONS + 1
             borrower.last_generation[number] = generation
@@ -195,7 +195,7 @@ class SlotPool(Generic[M]):
             return generation, attach
 
     def recall(self, slot: Slot[M], borrower: Borrower[M], attached: bool) -> None:
-        """Take back a loan of which the borrower was never told, and with it the slot if it was `attached` for it."""
+        """Take back a loan that the borrower wasn't notified of; detach the slot again if the loan `attached` it."""
         with self._lock:
             if borrower in self._borrowers and borrower.attached.get(slot.number) is slot:
                 if attached:
@@ -205,7 +205,7 @@ class SlotPool(Generic[M]):
                 self._make_idle(slot)
 
     def end(self, borrower: Borrower[M]) -> None:
-        """Close a borrower's account. What it holds is given up, not reused: its tensors may live on."""
+        """Close a borrower's account. The slots that it holds aren't reused: its tensors may live on."""
         with self._lock:
             if borrower not in self._borrowers:
                 return
@@ -217,7 +217,7 @@ class SlotPool(Generic[M]):
             borrower.control.close()
 
     def _sweep(self) -> None:
-        """Take back what consumers have returned, and what was abandoned."""
+        """Take back the slots that consumers have returned and those that were abandoned."""
         while self._abandoned:
             self._take_back(self._abandoned.popleft())
         for borrower in self._borrowers:
@@ -240,7 +240,7 @@ class SlotPool(Generic[M]):
             self._make_idle(slot)
 
     def _is_lent(self, slot: Slot[M]) -> bool:
-        number = slot.number  # perhaps above what can be lent
+        number = slot.number  # may exceed the size of `generations`
         return any(borrower.generations[number : number + 1].any() for borrower in self._borrowers)
 
     def _make_idle(self, slot: Slot[M]) -> None:
@@ -249,7 +249,7 @@ class SlotPool(Generic[M]):
         self._idle.append(slot)
 
     def _take_idle(self, nbytes: int) -> Slot[M] | None:
-        """The smallest idle slot that fits and isn't far too large; of several, the one used last."""
+        """Return the smallest idle slot that fits and isn't far too large; of several, the most recently used one."""
         limit = max(2 * nbytes, 16 * _PAGE)
         best: Slot[M] | None = None
         for slot in reversed(self._idle):
@@ -282,7 +282,7 @@ class SlotPool(Generic[M]):
         return self._next_number - 1
 
     def _give_up(self, slot: Slot[M]) -> None:
-        """Part with a slot that is neither idle nor being filled; tells those that have it mapped."""
+        """Free a slot that is neither idle nor being filled; list it as detached for borrowers that have mapped it."""
         number = slot.number
         holders = [borrower for borrower in self._borrowers if borrower.attached.get(number) is slot]
         for borrower in holders:
@@ -302,7 +302,7 @@ class SlotPool(Generic[M]):
 
 
 class Borrower(Generic[M]):
-    """What one consumer has of a pool. Made by `SlotPool.borrower`, closed when the consumer is gone.
+    """The account of one consumer with a pool, from `SlotPool.borrower`. It is closed when the consumer disconnects.
 
     Attributes:
         control: the control page, to be passed to the consumer.
@@ -313,13 +313,13 @@ class Borrower(Generic[M]):
         self.control = SharedBlock.create(CONTROL_NBYTES)
         # The rest is guarded by the pool's lock.
         self.page = self.control.array
-        self.generations = np.zeros(CONTROL_NBYTES, np.uint8)  # of the loan that is out; 0 for none
+        self.generations = np.zeros(CONTROL_NBYTES, np.uint8)  # of the current loans; 0 for none
         self.last_generation: dict[int, int] = {}
-        self.attached: dict[int, Slot[M]] = {}  # what the consumer has mapped, by number
-        self.detached: list[int] = []  # numbers that it still has to be told to unmap
+        self.attached: dict[int, Slot[M]] = {}  # slots that the consumer has mapped, by number
+        self.detached: list[int] = []  # numbers of slots that the consumer should unmap
 
     def take_detached(self) -> tuple[int, ...]:
-        """Return the numbers of slots that the consumer should unmap, once. It must be told before the next loan."""
+        """Return the numbers of slots that the consumer should unmap, once. Send them before the next loan."""
         with self.pool._lock:
             detached, self.detached = tuple(self.detached), []
             return detached
@@ -330,6 +330,6 @@ class Borrower(Generic[M]):
 
 
 def _rounded(nbytes: int) -> int:
-    """Sizes in steps of an eighth, so that batches of nearly the same size share slots."""
+    """Round up in steps of an eighth, so that batches of nearly the same size share slots."""
     step = max(_PAGE, 1 << max(nbytes.bit_length() - 4, 0))
     return max(-(-nbytes // step) * step, _PAGE)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy._transport.labels import pack_labels
 from dali_proxy._transport.protocol import AttachRing, DetachRing, InputBatch, Submit
-from dali_proxy._transport.release_queue import Unwanted
+from dali_proxy._transport.release_queue import ReleaseQueue
 from dali_proxy._worker.batch_context import BatchContext, current_context
 from dali_proxy._worker.samples import Sample
 from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
@@ -80,7 +80,7 @@ class WorkerClient:
         # The requests of the batches that are being made, by batch and numbers of samples: outputs of one pipeline are
         # collated one after the other, and belong to one request. An entry ends with its ticket.
         self._recent: weakref.WeakValueDictionary[_Batch, Ticket] = weakref.WeakValueDictionary()
-        self._unwanted = Unwanted()
+        self._unwanted = ReleaseQueue()
         discard_through(self.server, self._unwanted.add_batch, preferred=False)  # a consumer's is prompter
 
     @property
@@ -156,7 +156,7 @@ class WorkerClient:
                     session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
                     context.requests += 1
                 if self._unwanted:
-                    self._unwanted.tell(self._channel.post)
+                    self._unwanted.flush(self._channel.post)
                 self._channel.post(
                     Submit(
                         seq=seq,
@@ -224,7 +224,7 @@ def _input(samples: Sequence[Sample], number: int) -> InputBatch:
     """Describe where one input of the samples lies, and of which shapes it is."""
     blocks = [sample.blocks[number] for sample in samples]
     shapes = [sample.shapes[number] for sample in samples]
-    return InputBatch.of(
+    return InputBatch.from_columns(
         samples[0].dtypes[number], [block.ring_id for block in blocks], [block.offset for block in blocks], shapes
     )
 

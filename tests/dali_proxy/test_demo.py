@@ -1,4 +1,4 @@
-"""The demo from beginning to end, and its parts."""
+"""The whole demo and its parts."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CROPS = Crops(photographs=4, train_per_photograph=16, held_out_per_photograph=8)
 
 @pytest.fixture
 def bundled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The photographs that scikit-image ships, whatever the environment names."""
+    """Use the photographs of scikit-image, whatever the environment says."""
     monkeypatch.delenv("DALI_EXTRA_PATH", raising=False)
 
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """Has torch train on one thread: several that wait for cores which others have take twice the processor's time."""
+    """Make torch train on one thread: several threads on busy cores take twice the CPU time."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -48,7 +48,7 @@ def test_it_learns_and_says_so(tmp_path: Path, temporary_folder: Path, capsys: p
 
     assert summary.chance == 1 / 4
     assert summary.accuracy > 0.6
-    assert summary.training.pictures == 10 * 64
+    assert summary.training.images == 10 * 64
     assert summary.training.waiting > 0
     assert summary.training.computing > 0
     assert summary.limited_by in ("training", "pipeline", "workers")

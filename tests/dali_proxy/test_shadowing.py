@@ -1,4 +1,4 @@
-"""A module of the user that is called `pipeline`: an error that names it; beside scripts for NVIDIA DALI, it works."""
+"""A user's module named `pipeline` causes an error that names it; with scripts for NVIDIA DALI, it works."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from tests.environment import ROOT, with_project
 
-#: The user's module, or the beginning of a package: what other processes need of it goes there by name.
-THEIRS = """
+#: The user's module, or the `__init__.py` of a package. Other processes get its objects by name.
+USERS_MODULE = """
 import numpy as np
 from torch.utils.data import Dataset
 
@@ -38,7 +38,7 @@ def count(sample):
 
 
 def sometimes(numbers, flag):
-    if flag:  # only conditionals allow it
+    if flag:  # only conditionals allow this
         numbers = numbers * 10
     return numbers
 """
@@ -100,14 +100,14 @@ def python(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def write(folder: Path, kind: str) -> str:
-    """Write the user's module as a file, package or folder. Return the name of what is in it."""
+    """Write the user's module as a file, package or folder. Return the name of the module with its contents."""
     if kind == "file":
-        (folder / "pipeline.py").write_text(THEIRS)
+        (folder / "pipeline.py").write_text(USERS_MODULE)
         return "pipeline"
     (folder / "pipeline").mkdir()
     if kind == "package":
         (folder / "pipeline" / "__init__.py").write_text("")
-    (folder / "pipeline" / "errors.py").write_text(THEIRS)  # our package has one of that name, too
+    (folder / "pipeline" / "errors.py").write_text(USERS_MODULE)  # our package has a module of that name, too
     return "pipeline.errors"
 
 
@@ -120,14 +120,14 @@ def test_script_for_dali_runs_beside_a_pipeline_of_the_user(tmp_path: Path) -> N
 
 
 def test_script_for_dali_runs_beside_a_folder_of_modules(tmp_path: Path) -> None:
-    """Python itself would prefer our package, which has an `__init__.py`."""
+    """Without the hook, Python would prefer our package, which has an `__init__.py`."""
     (tmp_path / "train.py").write_text(f"from nvidia.dali import fn\nimport {write(tmp_path, 'folder')} as theirs\n")
     (tmp_path / "train.py").open("a").write("print(fn.resize.__name__, theirs.plus_one(1))\n")
     assert python("-m", "dali_proxy", "run", "train.py", folder=tmp_path).stdout == "resize 2\n"
 
 
 def test_command_runs_in_a_folder_with_a_pipeline_of_the_user(tmp_path: Path) -> None:
-    """`python -m` has the folder on its path before `dali_proxy` is imported."""
+    """`python -m` adds the folder to its path before it imports `dali_proxy`."""
     (tmp_path / "pipeline.py").write_text("X = 1\n")
     code = "from nvidia.dali import fn\nimport pipeline\nprint(fn.resize.__name__, pipeline.X)\n"
     (tmp_path / "pipelines.py").write_text(code)
@@ -149,7 +149,7 @@ def test_torchrun_starts_a_script_beside_a_pipeline_of_the_user(tmp_path: Path) 
 
 
 def test_our_package_has_both_names_where_the_user_has_no_pipeline(tmp_path: Path) -> None:
-    (tmp_path / "pipeline").mkdir()  # a folder of data
+    (tmp_path / "pipeline").mkdir()  # a folder with data
     (tmp_path / "pipeline" / "steps.yaml").write_text("")
     (tmp_path / "train.py").write_text(
         "import pickle, sys\n"
@@ -172,7 +172,7 @@ def test_our_package_has_both_names_where_the_user_has_no_pipeline(tmp_path: Pat
 
 
 def test_our_package_keeps_a_name_that_it_has(tmp_path: Path) -> None:
-    """Its classes were handed out under it; what other processes send under the private name is the same."""
+    """Its classes have that name in pickles; the private name in pickles of other processes means the same."""
     code = (
         "import dali_proxy\n"
         "from pipeline import Pipeline\n"
@@ -206,7 +206,7 @@ def test_pipeline_of_the_user_is_an_error_that_names_it(code: str, kind: str, tm
 
 
 def test_hidden_folder_of_the_user_is_an_error_that_names_it(tmp_path: Path) -> None:
-    """Python prefers our package to a folder without `__init__.py`, wherever that lies."""
+    """Python prefers our package to a folder without `__init__.py`, wherever that folder is."""
     (tmp_path / "pipeline").mkdir()
     (tmp_path / "pipeline" / "data.py").write_text("X = 1\n")
     (tmp_path / "train.py").write_text("import dali_proxy\nfrom pipeline import fn\nimport pipeline.data\n")
@@ -216,7 +216,7 @@ def test_hidden_folder_of_the_user_is_an_error_that_names_it(tmp_path: Path) -> 
 
 
 def test_modules_that_are_loaded_before_the_name_is_given_away_need_no_pipeline() -> None:
-    """They have Python's own import: it would give them the user's module."""
+    """C modules use Python's own import, which would return the user's module."""
     code = (
         "import sys, dali_proxy._cli, dali_proxy._nvidia.run\n"
         "print(*(file.__file__ for name, file in sys.modules.items() if name.startswith('dali_proxy')))"

@@ -1,1 +1,1 @@
-"""A folder for `PYTHONPATH`, so that the processes of such scripts import our modules, too."""
+"""A folder for `PYTHONPATH`, so that child processes of a script import dali-proxy's modules, too."""

@@ -1,4 +1,4 @@
-"""Python imports this when it starts, in processes whose parent called `install_as_nvidia_dali`."""
+"""Python imports this module at startup if the parent process called `install_as_nvidia_dali`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HERE = Path(__file__).resolve().parent
 
 
 def _install() -> None:
-    """Install, unless this is another Python, one without this package."""
+    """Install the import hook, unless this is another Python without this package."""
     try:
         from dali_proxy._nvidia import install_as_nvidia_dali
     except ImportError:
@@ -20,7 +20,7 @@ def _install() -> None:
 
 
 def _run_hidden() -> None:
-    """Run the module of this name that would have been imported without this one."""
+    """Run the `sitecustomize` module that this one hides."""
     others = [path for path in sys.path if Path(path or os.curdir).resolve() != _HERE]
     spec = importlib.machinery.PathFinder.find_spec(__name__, others)
     if spec is not None and spec.loader is not None:

@@ -1,4 +1,4 @@
-"""What is said of workers that ended."""
+"""Messages about workers that ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def ended(code: int, start_method: str) -> Any:
 
 
 def test_torchs_word_is_heard_where_it_was_raised_inside_of_us() -> None:
-    """Its handler of SIGCHLD raises wherever the process is, as in the opening of a result."""
+    """Torch's handler of SIGCHLD raises at any point, for example while a result is opened."""
     torchs = RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
     ours = ProxyError("a batch arrived, but its memory can't be opened here")
     assert dead_worker([ended(-9, "fork")], ours) is None

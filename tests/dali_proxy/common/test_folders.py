@@ -1,4 +1,4 @@
-"""Folders of servers: what dead ones left behind goes, what others need stays."""
+"""Removal of folders of dead servers, and only of these."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_folders_of_dead_servers_are_removed() -> None:
         alive.listen()
         dead.close()
         remove_dead_folders()
-        assert [folder.exists() for folder in folders] == [False, True, True]  # the third is about to start
+        assert [folder.exists() for folder in folders] == [False, True, True]  # the server of the third one is starting
         os.utime(folders[2], (0, 0))
         remove_dead_folders()
     assert [folder.exists() for folder in folders] == [False, True, False]

@@ -1,4 +1,4 @@
-"""Finding and replacing objects in nested structures."""
+"""Search and replacement of objects in nested structures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dali_proxy._common.nested import find, replace
 
 
 class Mark:
-    """What is looked for."""
+    """The type that the tests search for."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -100,26 +100,26 @@ class FrozenMapping(Mapping[str, Any]):
     ids=lambda value: type(value).__name__,
 )
 def test_replace_keeps_types_and_the_rest(data: Any, expected: Any) -> None:
-    made = replace(data, Mark, number)
-    assert type(made) is type(expected)
-    assert made == expected
+    result = replace(data, Mark, number)
+    assert type(result) is type(expected)
+    assert result == expected
 
 
 def test_objects_with_slots_and_with_a_dictionary() -> None:
-    made = replace(SlottedChild(Mark(1), [Mark(2)]), Mark, number)
-    assert (made.image, made.private, made.more) == (1, 1, [2])
-    made = replace(FrozenMapping({"a": Mark(1), "b": 2}), Mark, number)
-    assert type(made) is FrozenMapping
-    assert dict(made) == {"a": 1, "b": 2}
+    result = replace(SlottedChild(Mark(1), [Mark(2)]), Mark, number)
+    assert (result.image, result.private, result.more) == (1, 1, [2])
+    result = replace(FrozenMapping({"a": Mark(1), "b": 2}), Mark, number)
+    assert type(result) is FrozenMapping
+    assert dict(result) == {"a": 1, "b": 2}
 
 
 def test_what_holds_none_is_not_copied() -> None:
     lock = threading.Lock()  # can't be copied
     untouched = {"lock": lock, "deep": [Plain(1)]}
     data = [untouched, Mark(1)]
-    made = replace(data, Mark, number)
-    assert made[0] is untouched
-    assert isinstance(data[1], Mark)  # the original is as it was
+    result = replace(data, Mark, number)
+    assert result[0] is untouched
+    assert isinstance(data[1], Mark)  # the original is unchanged
     assert replace(untouched, Mark, number) is untouched
 
 
@@ -127,8 +127,8 @@ def test_what_is_shared_stays_shared() -> None:
     mark = Mark(1)
     inner = [mark]
     calls: list[Mark] = []
-    made = replace((inner, inner, mark), Mark, lambda found: calls.append(found) or found.value)  # type: ignore[func-returns-value]
-    assert made[0] is made[1]
+    result = replace((inner, inner, mark), Mark, lambda found: calls.append(found) or found.value)  # type: ignore[func-returns-value]
+    assert result[0] is result[1]
     assert calls == [mark]
 
 
@@ -142,11 +142,11 @@ def test_cycles() -> None:
     one, two = Node(Mark(1)), Node(2)
     one.others += [two, (one,)]
     two.others.append(one)
-    made = replace(one, Mark, number)
-    assert made is not one
-    assert made.image == 1
-    assert made.others[0].others[0] is made
-    assert made.others[0].image == 2
+    result = replace(one, Mark, number)
+    assert result is not one
+    assert result.image == 1
+    assert result.others[0].others[0] is result
+    assert result.others[0].image == 2
     assert [mark.value for mark in find(two, Mark)] == [1]
     lonely = Node(1)
     lonely.others.append(lonely)

@@ -109,7 +109,7 @@ def test_iterable_datasets(server: DALIServer, policy: LastBatchPolicy, counts: 
 def test_each_worker_of_an_iterable_dataset_has_a_last_batch(
     server: DALIServer, policy: LastBatchPolicy, counts: list[int]
 ) -> None:
-    """As with torch's `drop_last`: there are 7 samples for each."""
+    """Like torch's `drop_last`: each worker has 7 samples."""
     stream = IndexStream(14, server.proxy)
     loader = DataLoader(server, stream, batch_size=3, num_workers=2, persistent_workers=True, last_batch_policy=policy)
     for _ in range(2):

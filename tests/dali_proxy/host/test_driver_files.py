@@ -1,4 +1,4 @@
-"""Files that CUDA's driver leaves: those of one process are removed, and no others."""
+"""Removal of the files that CUDA's driver leaves, for one process only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dali_proxy._host.driver_files import remove_driver_files
 
 
 def test_only_those_of_the_process_are_removed() -> None:
-    pid = 0x7FFFFFF0  # higher than any process's number
+    pid = 0x7FFFFFF0  # higher than any process ID
     shared = Path("/dev/shm")
     own = [shared / f"cuda.shm.{os.getuid():x}.{pid:x}.{number}" for number in (1, 2)]
     other = shared / f"cuda.shm.{os.getuid():x}.{pid + 1:x}.1"
@@ -19,6 +19,6 @@ def test_only_those_of_the_process_are_removed() -> None:
         remove_driver_files(pid)
         assert not any(path.exists() for path in own)
         assert other.exists()
-        remove_driver_files(pid)  # nothing left: does nothing
+        remove_driver_files(pid)  # no files: does nothing
     finally:
         other.unlink()

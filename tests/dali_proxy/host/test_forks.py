@@ -1,4 +1,4 @@
-"""A worker imports nothing, and reads no source, that the training process could have imported or read for it."""
+"""A worker imports no module and reads no source that the training process could have loaded before the fork."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def same():
 with dali_proxy.DALIServer(same()) as server:
     loader = dali_proxy.DataLoader(server, Tiny(server.proxy), batch_size=2, num_workers=2)
     known = {*sys.modules, *linecache.cache, __file__}
-    known.add(sys.modules[type(loader).__module__].__file__)  # imported when the server has started
+    known.add(sys.modules[type(loader).__module__].__file__)  # imported after the server has started
     for _, new in loader:
         print(*new)
 """

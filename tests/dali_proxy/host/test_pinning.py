@@ -1,4 +1,4 @@
-"""The host's thread that pins memory: what it calls, what it keeps, and how it ends."""
+"""The host's thread that pins memory: its calls, its references and its end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE = 50
 
 
 class Register:
-    """Stands for CUDA: pins nothing, and waits where the test says so."""
+    """Stands for CUDA: pins nothing, and waits if the test asks for it."""
 
     def __init__(self) -> None:
         self.go_on = threading.Event()
@@ -46,28 +46,28 @@ def register() -> Register:
 
 @pytest.fixture
 def pinner(register: Register) -> Iterator[Pinner]:
-    made = Pinner(register)
-    yield made
+    pinner = Pinner(register)
+    yield pinner
     register.go_on.set()
-    made.close()
+    pinner.close()
 
 
 def test_it_tells_when_memory_is_pinned_and_does_not_wait_for_that(pinner: Pinner, register: Register) -> None:
     register.go_on.clear()
-    done, made = threading.Semaphore(0), []
+    done, pinned = threading.Semaphore(0), []
     blocks = [np.zeros(10, np.uint8), np.zeros(20, np.uint8)]
 
     def on_pinned(memory: np.ndarray) -> None:
-        made.append(memory)
+        pinned.append(memory)
         done.release()
 
     for block in blocks:
         pinner.pin(block, on_pinned)
-    assert made == []
+    assert pinned == []
     register.go_on.set()
     for _ in blocks:
         assert done.acquire(timeout=PATIENCE)
-    assert [memory.ctypes.data for memory in made] == [block.ctypes.data for block in blocks]
+    assert [memory.ctypes.data for memory in pinned] == [block.ctypes.data for block in blocks]
     assert register.asked == [10, 20]
 
 
@@ -103,6 +103,6 @@ def test_the_end_waits_for_no_memory_that_was_not_begun(pinner: Pinner, register
 
 def test_an_unused_one_has_no_thread(register: Register) -> None:
     before = threading.active_count()
-    made = Pinner(register)
+    pinner = Pinner(register)
     assert threading.active_count() == before
-    made.close()
+    pinner.close()

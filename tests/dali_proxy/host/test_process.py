@@ -1,4 +1,4 @@
-"""The host's process, seen from outside."""
+"""The host's process, from the parent's view."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def options(tmp_path: Path) -> HostOptions:
 def test_it_starts_and_stops(options: HostOptions) -> None:
     host = ProcessHost(affine().serialize_for_host(), options)
     assert host.alive
-    assert host.how_it_ended() == ""
+    assert host.describe_exit() == ""
     assert Path(options.path).exists()
     allowed, most = psutil.Process(host.pid).rlimit(psutil.RLIMIT_NOFILE)
     assert allowed == most
     host.stop("test")
     assert not host.alive
-    assert "exit code 0" in host.how_it_ended()
+    assert "exit code 0" in host.describe_exit()
     assert not Path(options.path).exists()
 
 
@@ -76,7 +76,7 @@ import sys, time
 from dali_proxy import DALIServer
 from pipeline import fn, pipeline_def
 
-class Slow:  # to be unpickled, or to be called
+class Slow:  # slow to unpickle or to call
     def __reduce__(self):
         return make_slow, ()
     def __call__(self):
@@ -114,11 +114,11 @@ def test_the_folder_is_removed_when_the_parent_dies_while_the_host_is(word: str)
         parent.kill()
         parent.wait(PATIENCE_S)
     wait_until(lambda: not folder.exists())
-    host.kill()  # what it waits for may take long
+    host.kill()  # otherwise it may wait for long
 
 
 def test_the_parent_may_have_anything_in_its_path(options: HostOptions, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path, Path("elsewhere")])  # imports ignore what is no text
+    monkeypatch.setattr(sys, "path", [*sys.path, Path("elsewhere")])  # imports ignore entries that aren't text
     ProcessHost(affine().serialize_for_host(), options).stop("test")
 
 

@@ -1,4 +1,4 @@
-"""Who gets the executor next."""
+"""The order in which requests go to the executor."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from pipeline._rng import BatchKey
 
 @pytest.fixture
 def workers() -> Iterator[list[Worker]]:
-    """Three workers; nobody is at the other ends of their connections."""
+    """Return three workers whose connections have no peer process."""
     pairs = [socket.socketpair() for _ in range(3)]
-    made = [
+    connected = [
         Worker(Channel(ours, CODEC, peer_pid=os.getpid()), number, f"worker {number}")
         for number, (ours, _) in enumerate(pairs)
     ]
-    yield made
-    for worker, (_, theirs) in zip(made, pairs, strict=True):
+    yield connected
+    for worker, (_, theirs) in zip(connected, pairs, strict=True):
         worker.disconnect()
         worker.channel.close()
         theirs.close()
@@ -35,49 +35,59 @@ def request(worker: Worker, seq: int) -> Request:
     return Request(worker, seq, session=0, key=BatchKey(), size=1, labels="")
 
 
+def take_all(scheduler: Scheduler) -> list[Request]:
+    """Return the requests that the executor gets now."""
+    return list(iter(scheduler.take, None))
+
+
 def test_workers_take_turns_and_stay_in_order(workers: list[Worker]) -> None:
-    started: list[tuple[int, int]] = []
-    scheduler = Scheduler(1, lambda request: started.append((request.worker.client, request.seq)))
+    scheduler = Scheduler(1)
+    started: list[Request] = []
     for worker, count in zip(workers, (4, 1, 2), strict=True):
         for seq in range(count):
             scheduler.add(request(worker, seq))
+            started += take_all(scheduler)
     assert (scheduler.running, scheduler.queued) == (1, 6)
     for _ in range(7):
-        scheduler.finished()
-    assert started == [(0, 0), (0, 1), (1, 0), (2, 0), (0, 2), (2, 1), (0, 3)]
+        scheduler.finish()
+        started += take_all(scheduler)
+    order = [(each.worker.client, each.seq) for each in started]
+    assert order == [(0, 0), (0, 1), (1, 0), (2, 0), (0, 2), (2, 1), (0, 3)]
     assert (scheduler.running, scheduler.queued) == (0, 0)
 
 
 def test_no_more_than_depth_run_at_once(workers: list[Worker]) -> None:
-    started: list[Request] = []
-    scheduler = Scheduler(3, started.append)
+    scheduler = Scheduler(3)
     for seq in range(5):
         scheduler.add(request(workers[0], seq))
+    started = take_all(scheduler)
     assert [each.seq for each in started] == [0, 1, 2]
     assert all(each.state is State.RUNNING for each in started)
-    scheduler.finished()
-    assert [each.seq for each in started] == [0, 1, 2, 3]
+    scheduler.finish()
+    assert [each.seq for each in take_all(scheduler)] == [3]
 
 
 def test_dropped_requests_do_not_run(workers: list[Worker]) -> None:
-    started: list[int] = []
-    scheduler = Scheduler(1, lambda request: started.append(request.seq))
+    scheduler = Scheduler(1)
     requests = [request(workers[0], seq) for seq in range(4)]
     for each in requests:
         scheduler.add(each)
+    started = take_all(scheduler)
     for each in (requests[1], requests[3]):
         scheduler.drop(each)
-    scheduler.finished()
-    scheduler.finished()
-    assert started == [0, 2]
+    for _ in range(2):
+        scheduler.finish()
+        started += take_all(scheduler)
+    assert started == [requests[0], requests[2]]
     assert scheduler.queued == 0
 
 
 def test_occupancy(workers: list[Worker]) -> None:
-    scheduler = Scheduler(2, lambda request: None)
+    scheduler = Scheduler(2)
     scheduler.measure()
     assert scheduler.busy_seconds == scheduler.occupancy_seconds == 0
     scheduler.add(request(workers[0], 0))
     scheduler.add(request(workers[0], 1))
+    take_all(scheduler)
     scheduler.measure()
     assert 0 < scheduler.busy_seconds < scheduler.occupancy_seconds

@@ -1,4 +1,4 @@
-"""Servers in odd surroundings: paths that aren't UTF-8, strict umasks, blocked signals, no `sys.executable`."""
+"""Servers in unusual environments: paths that aren't UTF-8, strict umasks, blocked signals, no `sys.executable`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ server = DALIServer(affine())
 server.start()
 server.produce_data(server.proxy(sample(1)))
 os.kill(server.pid, signal.SIGTERM)
-print(server._life.host.how_it_ended(60))
+print(server._life.host.describe_exit(60))
 server.stop()
 """
 

@@ -1,4 +1,4 @@
-"""Pipelines of numbered samples, with either library: 1, 2, 3 ... as a reader of them would give them."""
+"""Pipelines of the samples 1, 2, 3 ... with either library, in the order of a reader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LIBRARIES = ("nvidia.dali", "pipeline")
 
 
 class Numbered:
-    """A source of the samples `first + 1` to `first + samples`, over and over.
+    """A source of the samples `first + 1` to `first + samples`, repeated endlessly.
 
     Args:
         samples: how many there are.
@@ -36,7 +36,7 @@ class Numbered:
 
 
 def make(library: str, source: Any, batch_size: int = 2, cycle: Any = None, **arguments: Any) -> Any:
-    """Return a pipeline of one output, what the source gives."""
+    """Return a pipeline with one output, the samples of the source."""
     dali = importlib.import_module(library)
     fn = importlib.import_module(f"{library}.fn")
     pipe = dali.Pipeline(**{"batch_size": batch_size, "num_threads": 1, "device_id": None, **arguments})
@@ -51,8 +51,8 @@ def numbers(batch: Any) -> list[list[int]]:
 
 
 def epochs(iterator: Any, count: int, end: Callable[[], Any] | None = None) -> list[list[list[list[int]]]]:
-    """Return the numbers of so many epochs; after each, `end` is called."""
-    made = []
+    """Return the numbers of several epochs; call `end` after each."""
+    result = []
     for _ in range(count):
         epoch: list[Any] = []
         try:
@@ -60,7 +60,7 @@ def epochs(iterator: Any, count: int, end: Callable[[], Any] | None = None) -> l
                 epoch.append(numbers(next(iterator)))
         except StopIteration:
             pass
-        made.append(epoch)
+        result.append(epoch)
         if end is not None:
             end()
-    return made
+    return result

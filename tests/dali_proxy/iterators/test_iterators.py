@@ -61,13 +61,13 @@ def test_documented_case(
 @pytest.mark.parametrize("policy", list(LastBatchPolicy))
 @pytest.mark.parametrize("padded", [False, True])
 def test_len_is_the_number_of_batches_that_come(policy: LastBatchPolicy, padded: bool) -> None:
-    """DALI's is that of the first epoch, also where FILL without padding leaves less for others."""
+    """DALI returns the length of the first epoch, even if FILL without padding leaves fewer batches for others."""
     iterator = DALIGenericIterator(
         seven(padded), ["x"], size=7, last_batch_policy=policy, last_batch_padded=padded, auto_reset=True
     )
     for _ in range(4):
-        told = len(iterator)
-        assert told == len(list(iterator))
+        length = len(iterator)
+        assert length == len(list(iterator))
 
 
 def test_size_of_the_documented_loop() -> None:
@@ -102,7 +102,7 @@ def test_reset_at_the_beginning_is_silent() -> None:
 
 
 def test_reset_before_the_only_batch_of_an_epoch_does_nothing() -> None:
-    """DALI's iterator gives it twice before it stops."""
+    """DALI's iterator returns it twice before it stops."""
     iterator = DALIGenericIterator(seven(), ["x"], size=2, last_batch_policy=PARTIAL)
     iterator.reset()
     assert epochs(iterator, 2, iterator.reset) == [[[[1, 2]]], [[[3, 4]]]]
@@ -173,9 +173,9 @@ def test_fed_pipelines() -> None:
     ],
 )
 def test_wrong_argument(arguments: dict[str, Any], message: str) -> None:
-    given = {"pipelines": seven(), "output_map": ["x"], "size": 7, **arguments}
+    options = {"pipelines": seven(), "output_map": ["x"], "size": 7, **arguments}
     with pytest.raises(errors.GraphError, match=message) as caught:
-        DALIGenericIterator(**given)
+        DALIGenericIterator(**options)
     assert isinstance(caught.value, TypeError | ValueError)
 
 
@@ -301,7 +301,7 @@ def test_nothing_is_copied() -> None:
 
 
 def test_tensors_stay_as_they_are_while_they_are_held() -> None:
-    """DALI's documentation lets them be valid till the next call only."""
+    """DALI's documentation only guarantees them until the next call."""
     iterator = DALIGenericIterator(added(), ["x"], size=1000)
     held = [next(iterator)[0]["x"] for _ in range(10)]
     for _ in range(60):
@@ -392,12 +392,12 @@ def test_ragged_lists_share_memory_and_stay() -> None:
 def test_coo_of_pictures_and_of_scalars() -> None:
     pictures = [np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((4, 1), np.float32)]
     tags = [DALIRaggedIterator.SPARSE_COO_TAG]
-    made = next(DALIRaggedIterator(make("pipeline", lambda: pictures), ["x"], size=2, output_types=tags))[0]["x"]
-    assert made.shape == (2, 4, 3)
-    assert made.to_dense()[0, :2].tolist() == pictures[0].tolist()
-    assert made.to_dense()[1, :, 0].tolist() == [1, 1, 1, 1]
-    assert made.to_dense().sum() == 15 + 4
-    assert made.coalesce()._nnz() == 10
+    coo = next(DALIRaggedIterator(make("pipeline", lambda: pictures), ["x"], size=2, output_types=tags))[0]["x"]
+    assert coo.shape == (2, 4, 3)
+    assert coo.to_dense()[0, :2].tolist() == pictures[0].tolist()
+    assert coo.to_dense()[1, :, 0].tolist() == [1, 1, 1, 1]
+    assert coo.to_dense().sum() == 15 + 4
+    assert coo.coalesce()._nnz() == 10
     scalars = make("pipeline", lambda: np.array([3.0, 4.0]))
     assert next(DALIRaggedIterator(scalars, ["x"], size=2, output_types=tags))[0]["x"].to_dense().tolist() == [3, 4]
 
@@ -416,7 +416,7 @@ def test_dense_by_default() -> None:
 
 
 def checkpointed(padded: bool = True, checkpoint: bytes | None = None) -> Any:
-    def source(info: Any) -> Any:  # a callable source is asked for what comes next, so it can go on anywhere
+    def source(info: Any) -> Any:  # a callable source can resume anywhere, because it gets the number of the sample
         numbered = Numbered(7, 2, padded)
         numbered.asked = info.iteration
         return numbered()

@@ -1,4 +1,4 @@
-"""The same iterators with NVIDIA DALI: what they give, epoch after epoch, and how far ahead pipelines run."""
+"""The same iterators in NVIDIA DALI: their batches, epoch after epoch, and how far ahead pipelines run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EPOCHS = 5
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """DALI warns of `size`, and of each reset() that it ignores."""
+    """DALI warns about `size` and about each reset() that it ignores."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
@@ -37,15 +37,15 @@ def plugin(library: str) -> Any:
 
 
 def compare(script: Callable[[str], Any]) -> Any:
-    """Run a script with both libraries: it must return the same, or fail in both."""
-    told = []
+    """Run a script with both libraries. It must return the same results or fail in both."""
+    results = []
     for library in LIBRARIES:
         try:
-            told.append(script(library))
+            results.append(script(library))
         except RuntimeError:  # DROP leaves no batch
-            told.append(RuntimeError)
-    assert told[1] == told[0]
-    return told[1]
+            results.append(RuntimeError)
+    assert results[1] == results[0]
+    return results[1]
 
 
 @pytest.mark.parametrize("auto_reset", [False, True, "yes", "no"])
@@ -268,7 +268,7 @@ def test_dtypes(dtype: str) -> None:
 
 
 def three(library: str, samples: int = 7, padded: bool = True) -> Any:
-    """Return a maker of an iterator for each kind, over pipelines of the samples 1, 2, 3 ..."""
+    """Return a factory for each kind of iterator, over pipelines of the samples 1, 2, 3 ..."""
     dali, fn = importlib.import_module(library), importlib.import_module(f"{library}.fn")
 
     def pipe(outputs: int) -> Any:
@@ -306,7 +306,7 @@ def test_arguments_in_their_order(kind: str) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("kind", ["classification", "ragged"])
 def test_the_documented_cases(kind: str, policy: str, padded: bool) -> None:
-    """`test_sizes` has them for the generic iterator. DALI's ragged one fails in a partial batch: it isn't asked."""
+    """`test_sizes` covers the generic iterator. DALI's ragged iterator fails in a partial batch, so this omits it."""
 
     def script(library: str) -> Any:
         policies = plugin(library).LastBatchPolicy
@@ -332,7 +332,7 @@ def test_sizes_that_scripts_compute(size: Any, kind: str) -> None:
 @pytest.mark.parametrize("dynamic", [False, True, None])
 @pytest.mark.parametrize("kind", ["DALIGenericIterator", "DALIRaggedIterator"])
 def test_shapes_may_change_whatever_dynamic_shape_says(kind: str, dynamic: Any) -> None:
-    """The documentation has it fail without; DALI 2.4 doesn't."""
+    """According to the documentation, it fails without; in DALI 2.4 it doesn't."""
 
     def script(library: str) -> Any:
         batches = [np.zeros((2, length), np.int32) for length in (3, 5)]

@@ -1,4 +1,4 @@
-"""What counts samples and batches, by itself."""
+"""The counting of samples and batches, without pipelines."""
 
 from __future__ import annotations
 

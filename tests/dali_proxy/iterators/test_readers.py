@@ -1,4 +1,4 @@
-"""Iterators that a reader tells the size: against NVIDIA DALI, and that nothing is lost."""
+"""Iterators that get their size from a reader, compared with NVIDIA DALI; no sample is lost."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _quiet() -> Iterator[None]:
 
 
 def reading(library: str, files: list[str], batch_size: int = 2, name: str = "r", **options: Any) -> Any:
-    """Return a pipeline of one output, the numbers of the files from 1 on."""
+    """Return a pipeline with one output, the numbers of the files from 1."""
     dali, fn = importlib.import_module(library), importlib.import_module(f"{library}.fn")
     arguments = {key[5:]: options.pop(key) for key in list(options) if key.startswith("pipe_")}
     pipe = dali.Pipeline(**{"batch_size": batch_size, "num_threads": 1, "device_id": None, **arguments})
@@ -54,7 +54,7 @@ def iterate(
     auto_reset: bool = False,
     **options: Any,
 ) -> tuple[int, int, Any]:
-    """Return what an iterator over some shards tells and gives; no batches where there are none."""
+    """Return the sizes and batches of an iterator over several shards; no batches if it has none."""
     plugin = dali_proxy if library == "pipeline" else importlib.import_module("nvidia.dali.plugin.pytorch")
     pipes = [reading(library, files, batch_size, shard_id=shard, **options) for shard in shards]
     try:
@@ -77,7 +77,7 @@ def iterate(
 @pytest.mark.parametrize("padded", [False, True], ids=["unpadded", "padded"])
 @pytest.mark.parametrize("policy", [policy.name for policy in LastBatchPolicy])
 def test_parity(files: list[str], policy: str, padded: bool, stick: bool, auto_reset: bool) -> None:
-    """DALI's iterator goes wrong in one case.
+    """DALI's iterator is wrong in one case.
 
     With DROP and padding, it doesn't read an epoch to its end when other shards have one more batch, and begins the
     next one with padding.
@@ -137,7 +137,7 @@ def test_all_iterators_do_the_same(files: list[str], policy: LastBatchPolicy, pa
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 5])
 @pytest.mark.parametrize("shards", [1, 2, 3])
 def test_partial_gives_each_sample_once_an_epoch(files: list[str], shards: int, batch_size: int, padded: bool) -> None:
-    """Without padding, what filled an epoch's last batch is missing at the beginning of the next; DALI's way, too."""
+    """Without padding, samples that filled an epoch's last batch are missing in the next epoch, as in DALI."""
     _, _, made = iterate(
         "pipeline", files, batch_size, list(range(shards)), "PARTIAL", num_shards=shards, pad_last_batch=padded
     )

@@ -1,4 +1,4 @@
-"""Pipelines of NVIDIA's own package in our server: its operators, our transport, order and errors."""
+"""Pipelines of NVIDIA's package in `DALIServer`: NVIDIA's operators with our transport, order and errors."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Numbers(torch.utils.data.Dataset[Any]):
 
 @pytest.fixture(params=["process", "thread"])
 def server(request: pytest.FixtureRequest) -> Iterator[DALIServer]:
-    with DALIServer(double(batch_size=8, num_threads=2, device_id=None), mode=request.param) as made:
-        yield made
+    with DALIServer(double(batch_size=8, num_threads=2, device_id=None), mode=request.param) as server:
+        yield server
 
 
 def keep_ragged(samples: list[Any]) -> Any:
@@ -70,7 +70,7 @@ def test_batches_are_theirs_in_order(server: DALIServer, num_workers: int) -> No
 
 @pytest.mark.parametrize("mode", ["process", "thread"])
 def test_a_corrupt_picture_costs_its_batch_only(jpeg_folder: Any, mode: Any) -> None:
-    """DALI's own pipeline, and with it its proxy, is lost after an error."""
+    """DALI's own pipeline and its proxy can't continue after an error."""
     good = [np.fromfile(path, np.uint8) for path in sorted(jpeg_folder.rglob("*.jpg"))[:4]]
     with DALIServer(decoded(batch_size=4, num_threads=2, device_id=None), mode=mode) as server:
         for _ in range(2):
@@ -80,9 +80,9 @@ def test_a_corrupt_picture_costs_its_batch_only(jpeg_folder: Any, mode: Any) -> 
                 server.produce_data(bad)
             from PIL import Image
 
-            for made, path in zip(server.produce_data(pictures), sorted(jpeg_folder.rglob("*.jpg")), strict=False):
+            for image, path in zip(server.produce_data(pictures), sorted(jpeg_folder.rglob("*.jpg")), strict=False):
                 with Image.open(path) as picture:
-                    assert made.shape == (picture.height, picture.width, 3)
+                    assert image.shape == (picture.height, picture.width, 3)
 
 
 def test_subclass_with_define_graph() -> None:

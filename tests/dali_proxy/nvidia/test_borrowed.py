@@ -1,4 +1,4 @@
-"""Pipelines of NVIDIA's own package under our iterators, beside its own iterators."""
+"""Pipelines of NVIDIA's package with our iterators, compared with NVIDIA's iterators."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def test_batches_are_those_of_its_own_iterator(jpeg_folder: Path, policy: str, p
     def pipelines() -> list[Any]:
         return [files(str(jpeg_folder), shard, padded, batch_size=5) for shard in range(2)]
 
-    theirs = plugin.DALIClassificationIterator(
+    expected = plugin.DALIClassificationIterator(
         pipelines(), reader_name="Reader", auto_reset=True, last_batch_policy=getattr(plugin.LastBatchPolicy, policy)
     )
     ours = DALIClassificationIterator(
         pipelines(), reader_name="Reader", auto_reset=True, last_batch_policy=LastBatchPolicy[policy]
     )
-    assert epochs(ours) == epochs(theirs)
+    assert epochs(ours) == epochs(expected)
 
 
 def test_epochs_end_with_the_data() -> None:

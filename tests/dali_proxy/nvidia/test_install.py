@@ -1,4 +1,4 @@
-"""`import nvidia.dali` gives our modules: in fresh processes, since it changes what a process imports."""
+"""`import nvidia.dali` imports our modules. Tests use new processes because the hook changes imports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.environment import ROOT, with_project
 
 
 def python(code: str, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run code in a process of its own."""
+    """Run code in a separate process."""
     return subprocess.run(
         [sys.executable, *words, "-c", code],
         env=with_project(**environment),
@@ -25,7 +25,7 @@ def python(code: str, *words: str, **environment: str) -> subprocess.CompletedPr
 
 
 def output(code: str, *words: str, **environment: str) -> str:
-    """Run code that must not fail, and return what it printed."""
+    """Run code that must not fail. Return its output."""
     done = python(code, *words, **environment)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -100,7 +100,7 @@ for path in _TABLE:
 
 
 def test_a_script_from_before_dali_1() -> None:
-    """Its operators had other names, and pipelines were classes."""
+    """Its operators have other names, and its pipelines are classes."""
     assert (
         output(
             INSTALL
@@ -148,10 +148,10 @@ import sys
 from nvidia.dali import auto_aug, data_node, fn, types
 from nvidia.dali.auto_aug import rand_augment
 from nvidia.dali.fn import readers
-for module in (auto_aug, data_node, fn, types, rand_augment, readers):  # the same, whoever imports them first
+for module in (auto_aug, data_node, fn, types, rand_augment, readers):  # the same for any order of imports
     assert sys.modules[module.__name__] is module and module.__name__.startswith("nvidia.dali."), module
 import nvidia.dali as dali
-assert dali.fn.resize and dali.types.RGB is not None and dali.plugin.pytorch  # without an import of their own
+assert dali.fn.resize and dali.types.RGB is not None and dali.plugin.pytorch  # without separate imports
 import nvidia.dali.fn as fn, nvidia.dali.types as types
 assert fn is dali.fn and types is dali.types
 from nvidia.dali.types import *
@@ -223,7 +223,7 @@ def test_the_real_package_is_never_mixed_with_ours() -> None:
 
 
 def test_without_any_package_of_nvidia() -> None:
-    """As on a machine without GPU packages: the environment's own packages are left out, all but NumPy's folder."""
+    """Simulates a machine without GPU packages: only NumPy's folder of the environment is visible."""
     code = (
         """
 import sys

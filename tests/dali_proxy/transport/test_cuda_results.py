@@ -1,4 +1,4 @@
-"""Results on a GPU: the server is a process of its own, as CUDA memory can't be opened where it was exported."""
+"""Results on a GPU, with a server in a separate process: a process can't open CUDA memory that it exported."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ try:
         if isinstance(message, Fetch):
             with stream:
                 dense = cupy.empty((64, 512, 512), cupy.int32)
-                for step in range(20):  # long enough that a reader that did not wait would see it
+                for step in range(20):  # long enough to detect a reader that doesn't wait
                     dense.fill(-step)
                 dense.fill(message.seq)
                 ragged = [cupy.full((length, 3), length, cupy.float16) for length in (4, 1, 7)]
@@ -105,7 +105,7 @@ def test_results_arrive_in_order_of_streams(server):
         assert dense.shape == (64, 512, 512)
         assert [tensor.tolist() for tensor in ragged] == [[[n] * 3] * n for n in (4, 1, 7)]
     del dense, ragged, low, high
-    server.stats()  # gives up what is idle, once it is unmapped here
+    server.stats()  # frees idle slots once they are unmapped here
     assert server.stats() == "[0, 0]"
 
 

@@ -101,7 +101,7 @@ def test_dtypes_are_those_that_pipelines_know():
 @given(st.data())
 @settings(max_examples=400, deadline=None)
 def test_mutated_messages_are_refused_or_valid(data):
-    """What a hostile peer may send: a good message, of which one value at any depth was replaced."""
+    """A hostile peer may send a valid message with one value replaced, at any depth."""
     number, body = CODEC.encode(data.draw(st.sampled_from(MESSAGES)))
     wire = msgpack.unpackb(body)
     strange = st.one_of(

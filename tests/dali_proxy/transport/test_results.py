@@ -73,7 +73,7 @@ def test_an_output_that_lies_in_a_slot_is_not_copied(publisher, consumer):
     output.owner = buffer
     staged = publisher.stage([output])
     assert publisher.pool.stats().slots == 1
-    output.dense[5] = 4  # seen by the consumer, so it is the same memory
+    output.dense[5] = 4  # the consumer sees it, so the memory is the same
     (tensor,) = consumer.fetch(staged)
     assert tensor[5, 0] == 4
     assert tensor[4, 0] == 3
@@ -128,10 +128,10 @@ def test_a_strided_output_in_a_slot_is_copied(publisher, consumer):
 
 
 def test_tensors_are_the_users_to_keep(publisher, consumer):
-    kept = [consumer.fetch(publisher.stage([TensorListCPU(np.full((4, 100), n))]))[0][1:] for n in range(30)]
+    tensors = [consumer.fetch(publisher.stage([TensorListCPU(np.full((4, 100), n))]))[0][1:] for n in range(30)]
     consumer.close()
     publisher.close()
-    for n, tensor in enumerate(kept):
+    for n, tensor in enumerate(tensors):
         assert (tensor == n).all()
         tensor += 1
 
@@ -257,7 +257,7 @@ def test_an_output_that_can_not_be_mapped_costs_the_others_nothing(publisher, co
     with pytest.raises(IPCError, match="no memory"):
         consumer.fetch(publisher.stage([TensorListCPU(array) for array in arrays]))
     assert SharedBlock.attach == attach
-    assert publisher.pool.stats().lent == 0  # nothing is lent for ever
+    assert publisher.pool.stats().lent == 0  # no slot stays lent forever
     assert publisher.pool.stats().slots == 3
     for _ in range(3):
         tensors = consumer.fetch(publisher.stage([TensorListCPU(array) for array in arrays]))
@@ -295,7 +295,7 @@ def test_a_result_that_can_not_be_published_as_a_whole_gives_its_slots_back(publ
 
 def test_slots_of_a_result_that_could_not_be_published_are_still_detached_later(publisher, consumer, monkeypatch):
     arrays = [TensorListCPU(np.zeros((2, 2))) for _ in range(2)]
-    consumer.fetch(publisher.stage(arrays[:1]))  # its slot is the consumer's to keep mapped
+    consumer.fetch(publisher.stage(arrays[:1]))  # the consumer keeps its slot mapped
     monkeypatch.setattr("dali_proxy._transport.slots.CONTROL_NBYTES", 1)
     with pytest.raises(IPCError, match="drop batches"):
         publisher.publish(consumer.account, 1, 2, publisher.stage(arrays))

@@ -49,7 +49,7 @@ def test_what_the_server_writes_the_consumer_reads_and_the_slot_is_reused(pool):
     for value in range(300):  # more than there are generations
         array = consumer.get(filled(pool, value % 256))
         assert (array == value % 256).all()
-        array[:] = 1  # it is the user's
+        array[:] = 1  # the user may write to it
         del array
     assert pool.stats().slots == 1
 
@@ -84,7 +84,7 @@ def test_arrays_outlive_the_pool_and_the_view(pool):
 def test_what_a_gone_consumer_holds_is_never_reused(pool):
     consumer, other = Consumer(pool), Consumer(pool)
     held = consumer.get(filled(pool, 5))
-    consumer.get(filled(pool, 6))  # dropped at once: it may be reused
+    consumer.get(filled(pool, 6))  # dropped at once, so the slot may be reused
     consumer.borrower.close()
     for value in range(10):
         assert (other.get(filled(pool, value)) == value).all()
@@ -129,9 +129,9 @@ def test_surplus_slots_are_given_up_and_the_consumer_is_told(pool):
     assert consumer.borrower.take_detached() == ()
     consumer.view.detach(detached)
     fds = len(os.listdir("/proc/self/fd"))
-    held = [consumer.get(filled(pool, value)) for value in range(10)]  # numbers are used again
+    held = [consumer.get(filled(pool, value)) for value in range(10)]  # numbers are reused
     assert [int(array[0]) for array in held] == list(range(10))
-    assert len(os.listdir("/proc/self/fd")) == fds + 9  # the server's; arrays need none
+    assert len(os.listdir("/proc/self/fd")) == fds + 9  # of the server; arrays need none
 
 
 def test_trimming_gives_up_what_is_idle_only(pool):
@@ -244,7 +244,7 @@ def test_ragged_outputs_share_one_loan(pool):
 
 
 class GpuConsumer:
-    """To whom a slot on a GPU was lent that needs its consent to go; there is no GPU."""
+    """A consumer of a slot that the server may only free after the consumer unmapped it, without a GPU."""
 
     def __init__(self):
         self.pool = SlotPool(SharedBlock.create, needs_consent=True)
@@ -259,10 +259,10 @@ class GpuConsumer:
 
 @pytest.fixture
 def gpu_consumer():
-    made = GpuConsumer()
-    yield made
-    made.view.close()
-    made.pool.close()
+    consumer = GpuConsumer()
+    yield consumer
+    consumer.view.close()
+    consumer.pool.close()
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def gpu_consumer():
 )
 def test_a_slot_on_a_gpu_that_can_not_be_mapped_goes_back(gpu_consumer, handle, attach):
     pool, view = gpu_consumer.pool, gpu_consumer.view
-    with pytest.raises((PipelineError, RuntimeError)):  # the latter of CuPy, where there is no GPU
+    with pytest.raises((PipelineError, RuntimeError)):  # CuPy raises the latter if there is no GPU
         view.receive(gpu_consumer.output(attach=attach, handle=handle))
     assert pool.stats().lent == 0
     assert pool.stats().slots == 1, "for all that the server knows, it is mapped"
@@ -279,7 +279,7 @@ def test_a_slot_on_a_gpu_that_can_not_be_mapped_goes_back(gpu_consumer, handle, 
 
 
 def test_an_output_on_a_gpu_that_does_not_lie_in_its_slot_gives_it_back(gpu_consumer):
-    """What stands for the mapped memory is never read."""
+    """The stand-in for mapped memory is never read."""
     pool, view, slot = gpu_consumer.pool, gpu_consumer.view, gpu_consumer.slot
     view._slots[slot.number] = _Imported(slot.number, slot.memory)
     try:
@@ -288,7 +288,7 @@ def test_an_output_on_a_gpu_that_does_not_lie_in_its_slot_gives_it_back(gpu_cons
         assert pool.stats().lent == 0
         assert pool.allocate(100) is slot
     finally:
-        view._slots.clear()  # it is no memory of a GPU
+        view._slots.clear()  # it isn't GPU memory
 
 
 values = st.one_of(st.integers(-10, 5000), st.integers(-(2**63), 2**63 - 1))

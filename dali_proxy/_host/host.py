@@ -63,13 +63,14 @@ class Host:
 
     def __init__(self, pipeline: Pipeline, options: HostOptions, local: LocalExchange | None = None) -> None:
         pipeline.build()
+        graph = pipeline._internals.graph
         self._pipeline = pipeline
         self._options = options
-        self._inputs = tuple(pipeline.inputs.values())
+        self._inputs = tuple(graph.fed_inputs.values())
         self._declared = {node.index for node in self._inputs if declares_data(node)}
-        self._path_inputs = {node.inputs[0].node for node in pipeline.graph.find("io.file.read")}
+        self._path_inputs = {node.inputs[0].node for node in graph.find("io.file.read")}
         # Not the pipeline's: where no operator needs a GPU, there may be none, and CUDA must not be called.
-        device_id = pipeline.executor.device_id
+        device_id = pipeline._internals.runner.executor.device_id
         self._publisher = ResultPublisher(device_id, local)
         self._pinner = None if device_id is None else Pinner(partial(PinnedMemory.of, device_id=device_id))
         self._client_numbers = itertools.count(1)
@@ -115,7 +116,7 @@ class Host:
         self._server.close()
         if self._pinner is not None:
             self._pinner.close()
-        self._pipeline.close()
+        self._pipeline._internals.close()
         self._runner.close()
         self._publisher.close()
 

@@ -18,7 +18,7 @@ class HostOptions:
         unclaimed_bytes: most memory of results that nobody may want any more; the oldest are dropped.
         ring_bytes_limit: most shared memory for the samples of one worker.
         is_half: whether the pipeline is the first half of one, and consumers run the second.
-        planned_half: the second half, as `Pipeline.serialize_for_host` made it, if the host plans what it does on the
+        planned_half: the second half, as `serialize_for_host` returned it, if the host plans what it does on the
             GPU; else empty.
     """
 

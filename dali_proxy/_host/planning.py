@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from pipeline import Pipeline
 from pipeline._compiler.device_planner import PlannedBatch, Planner
 from pipeline._concurrency.cost import spent
+from pipeline._definition.serializing import deserialize_for_host
 from pipeline._executor.statistics import StepTimes
 from pipeline._operator_api.request import TensorList
 from pipeline._rng import BatchKey
@@ -19,16 +19,15 @@ class Planning:
     """A planner of the second half of a pipeline, and what it costs. Any thread may use it.
 
     Args:
-        second_half: as `Pipeline.serialize_for_host` made it; its graph has `simple_parts`.
+        second_half: as `serialize_for_host` returned it; its graph has `simple_parts`.
 
     Raises:
         BuildError: an operator can't be made.
     """
 
     def __init__(self, second_half: bytes) -> None:
-        pipeline = Pipeline.from_host_bytes(second_half)
-        self._planner = Planner(pipeline.graph, pipeline.executor_config())
-        pipeline.close()
+        pipeline = deserialize_for_host(second_half)._internals
+        self._planner = Planner(pipeline.graph, pipeline.arguments.executor_config())
         #: Numbers of the first half's outputs that are outputs of the whole.
         self.handed_on = self._planner.handed_on
         self._lock = threading.Lock()

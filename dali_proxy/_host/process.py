@@ -36,7 +36,7 @@ class ProcessHost:
     that Ctrl-C reaches this process only, and it ends by itself when this process dies.
 
     Args:
-        pipeline: the pipeline, as `Pipeline.serialize_for_host` made it.
+        pipeline: the pipeline, as `serialize_for_host` returned it.
         options: how to run.
         start_timeout: seconds that it may take to start.
 

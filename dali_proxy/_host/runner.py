@@ -51,8 +51,8 @@ class Runner:
         call_soon: Callable[[Callable[[], None]], None],
         send: Send,
     ) -> None:
-        self._pipeline = pipeline
-        self._executor = pipeline.executor
+        self._pipeline_runner = pipeline._internals.runner
+        self._executor = self._pipeline_runner.executor
         self._publisher = publisher
         self._planning = Planning(options.planned_half) if options.planned_half else None
         self._executor.output_allocator = self._allocate
@@ -173,7 +173,7 @@ class Runner:
         worker, seq = request.worker, request.seq
         inputs, request.inputs = request.inputs, {}
         try:
-            self._pipeline.submit(
+            self._pipeline_runner.submit(
                 BatchRequest(request.size, inputs, request.key, partial(worker.completions.complete, seq)),
                 partial(self._done, request),
             )

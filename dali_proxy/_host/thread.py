@@ -9,8 +9,8 @@ from dali_proxy._host.host import Host
 from dali_proxy._host.options import HostOptions
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy.errors import ProxyError
-from pipeline import Pipeline
 from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._definition.serializing import deserialize_for_host
 
 __all__ = ["ThreadHost"]
 
@@ -21,7 +21,7 @@ class ThreadHost:
     """Runs a `Host` on a thread. `ProcessHost` has the same interface.
 
     Args:
-        pipeline: the pipeline, as `Pipeline.serialize_for_host` made it.
+        pipeline: the pipeline, as `serialize_for_host` returned it.
         options: how to run.
 
     Raises:
@@ -35,11 +35,11 @@ class ThreadHost:
     def __init__(self, pipeline: bytes, options: HostOptions) -> None:
         self.pid = os.getpid()
         self.local = LocalExchange()
-        made = Pipeline.from_host_bytes(pipeline)
+        made = deserialize_for_host(pipeline)
         try:
             self._host = Host(made, options, self.local)
         except BaseException:
-            made.close()
+            made._internals.close()
             raise
         self._thread = threading.Thread(target=self._run, name=f"{THREAD_PREFIX}proxy-host", daemon=True)
         self._thread.start()

@@ -105,14 +105,14 @@ class PipelineArguments:
         return self.seed if self.seed >= 0 else fresh_seed()
 
     @property
-    def given(self) -> dict[str, Any]:
+    def by_name(self) -> dict[str, Any]:
         """The arguments by name."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def over(self, others: Mapping[str, Any]) -> PipelineArguments:
         """Return these arguments, with others in place of those that were left at their defaults."""
-        defaults = PipelineArguments().given
-        own = {name: value for name, value in self.given.items() if value != defaults[name]}
+        defaults = PipelineArguments().by_name
+        own = {name: value for name, value in self.by_name.items() if value != defaults[name]}
         return PipelineArguments(**{**others, **own})
 
     @property

@@ -70,8 +70,8 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
         arguments = {**pipeline_kwargs, **for_pipeline}
         describe = convert(fn) if arguments.pop("enable_conditionals", False) else fn
         pipe = Pipeline(**arguments)
-        with pipe:
-            pipe.take_outputs(describe(*args, **for_graph), fn)
+        with pipe._internals.builder as builder:
+            builder.set_returned(describe(*args, **for_graph), fn)
         return pipe
 
     return make

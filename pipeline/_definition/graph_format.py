@@ -19,7 +19,7 @@ from pipeline._declaration.schema import OperatorSchema
 from pipeline._external_source.spec import SourceOutput, SourceSpec, describe_source
 from pipeline._graph.graph import Edge, Graph, GraphNode, check_branches, check_names
 from pipeline._graph.location import SourceLocation
-from pipeline.errors import GraphError, SerializationError
+from pipeline.errors import ArgumentTypeError, GraphError, SerializationError
 from pipeline.types import DALIDataType, DALIImageType, DALIInterpType, to_dali_type, to_numpy_type
 
 __all__ = ["FORMAT_VERSION", "SerializedPipeline", "decode_pipeline", "encode_pipeline"]
@@ -71,7 +71,7 @@ def encode_pipeline(graph: Graph, arguments: Mapping[str, Any]) -> SerializedPip
     return SerializedPipeline(MAGIC + msgpack.packb(content, unicode_errors=_ERRORS), encoder.objects)
 
 
-def decode_pipeline(data: bytes, objects: Mapping[str, Any] | None = None) -> tuple[Graph, dict[str, Any]]:
+def decode_pipeline(data: Any, objects: Mapping[str, Any] | None = None) -> tuple[Graph, dict[str, Any]]:
     """Make a graph and the arguments of its pipeline from what `encode_pipeline` returned.
 
     Args:
@@ -82,6 +82,11 @@ def decode_pipeline(data: bytes, objects: Mapping[str, Any] | None = None) -> tu
         SerializationError: for bytes that are no pipeline, one of another version, one with operators that this
             version doesn't have, or one that needs objects that weren't given.
     """
+    if isinstance(data, str):
+        raise SerializationError("a serialized pipeline is bytes, but this is a str: for a file, pass filename=")
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise ArgumentTypeError(f"a serialized pipeline is bytes, not {type(data).__name__}")
+    data = bytes(data)
     if not data.startswith(MAGIC):
         raise SerializationError("these bytes aren't a serialized pipeline of dali-proxy")
     decoder = _Decoder(objects or {})

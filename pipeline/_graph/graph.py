@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import OperatorSchema
 from pipeline._graph.location import SourceLocation
 from pipeline._graph.nodes import DataNode, OperatorCall
 from pipeline.errors import GraphError
+
+if TYPE_CHECKING:
+    from pipeline._graph.builder import GraphBuilder
 
 __all__ = [
     "BranchPath",
@@ -131,14 +135,24 @@ class Graph:
         """The nodes whose data comes with each batch, by their names, in order."""
         return tuple(node for node in self.nodes if node.schema.fed)
 
+    @cached_property
+    def fed_inputs(self) -> Mapping[str, GraphNode]:
+        """The inputs that have no source, so that a caller must feed them, by name."""
+        return {node.name: node for node in self.inputs if node.argument("source") is None}
+
+    @property
+    def output_devices(self) -> tuple[str, ...]:
+        """The device of each output, "cpu" or "gpu"."""
+        return tuple(self.device_of(edge) for edge in self.outputs)
+
     @classmethod
-    def of(cls, outputs: Sequence[DataNode], kept: Iterable[OperatorCall] = ()) -> Graph:
-        """Freeze what leads to the outputs, and the calls that are kept all the same; everything else is pruned.
+    def from_outputs(cls, outputs: Sequence[DataNode], preserved: Iterable[OperatorCall] = ()) -> Graph:
+        """Freeze the operators on which the outputs depend, and the preserved ones. Prune all others.
 
         Raises:
             GraphError: when two operators have the same name.
         """
-        calls = calls_behind(outputs, kept)
+        calls = calls_behind(outputs, preserved)
         numbers = {id(call): index for index, call in enumerate(calls)}
         firsts: dict[int, int] = {}  # of calls with the same random numbers, the first one that wasn't pruned
         for call in calls:
@@ -168,9 +182,9 @@ class Graph:
         return cls(nodes, made)
 
 
-def calls_behind(outputs: Sequence[DataNode], kept: Iterable[OperatorCall] = ()) -> list[OperatorCall]:
+def calls_behind(outputs: Sequence[DataNode], preserved: Iterable[OperatorCall] = ()) -> list[OperatorCall]:
     """Return the operator calls of a graph, in the order of its nodes."""
-    return _reachable([*(_source(node) for node in outputs), *kept])
+    return _reachable([*(_source(node) for node in outputs), *preserved])
 
 
 def _source(node: DataNode) -> OperatorCall:
@@ -220,20 +234,20 @@ def _within(inner: BranchPath, outer: BranchPath) -> bool:
     return inner[: len(outer)] == outer
 
 
-def check_pipelines(calls: Iterable[OperatorCall], own: object) -> None:
-    """Check that operators of a graph were not called within different pipelines.
+def check_pipelines(calls: Iterable[OperatorCall], builder: GraphBuilder) -> None:
+    """Check that the operators of a graph were not called within different pipelines.
 
     Args:
-        calls: those of the graph.
-        own: the pipeline that has the graph.
+        calls: calls of the graph.
+        builder: builder of the graph.
 
     Raises:
-        GraphError: when they were; the message names the first one that was called within another pipeline.
+        GraphError: they were; the message names the first operator that was called within another pipeline.
     """
-    within = [call for call in calls if call.pipeline is not None]
-    if all(call.pipeline == within[0].pipeline for call in within):
+    within = [call for call in calls if call.builder is not None]
+    if all(call.builder == within[0].builder for call in within):
         return
-    foreign = next(call for call in within if call.pipeline is not None and call.pipeline() is not own)
+    foreign = next(call for call in within if call.builder is not None and call.builder() is not builder)
     raise GraphError(
         f"{foreign.display} was called within a different pipeline than other operators of the graph\n"
         f"  at {foreign.location}"

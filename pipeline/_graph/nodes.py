@@ -6,14 +6,14 @@ import itertools
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import REQUIRED, Kind, OperatorSchema
 from pipeline._graph.branches import Branch, current_branch, within
-from pipeline._graph.current import Keeper, current_pipeline
+from pipeline._graph.current import current_builder
 from pipeline._graph.expression import Expression
 from pipeline._graph.indexing import index_entries
 from pipeline._graph.location import SourceLocation
@@ -25,6 +25,9 @@ from pipeline.errors import (
     UnknownArgumentError,
 )
 from pipeline.types import Constant
+
+if TYPE_CHECKING:
+    from pipeline._graph.builder import GraphBuilder
 
 __all__ = ["DataNode", "OperatorCall", "apply_operator", "as_node", "check_call", "explained"]
 
@@ -45,7 +48,7 @@ class OperatorCall:
         location: the user's line.
         branch: for which samples it runs.
         twin: an earlier call whose random numbers are to be its own: that for another set of inputs.
-        pipeline: the one that was current; None for none.
+        builder: builder that was current, or None.
         order: position among all calls of this process.
     """
 
@@ -58,7 +61,7 @@ class OperatorCall:
     location: SourceLocation
     branch: Branch = ()
     twin: OperatorCall | None = None
-    pipeline: weakref.ref[Keeper] | None = None
+    builder: weakref.ref[GraphBuilder] | None = None
     order: int = field(default_factory=lambda: next(_ORDER))
 
     @property
@@ -172,9 +175,9 @@ def apply_operator(
     device = schema.output_device or ("cpu" if call.device == "cpu" else "gpu")
     count = schema.output_count(call.arguments, len(call.inputs))
     nodes = tuple(DataNode(call.name or schema.name, device, call, index) for index in range(count))
-    pipeline = current_pipeline()
-    if schema.fed and pipeline is not None:
-        pipeline.declare(call)
+    builder = current_builder()
+    if schema.fed and builder is not None:
+        builder.declare_input(call)
     if schema.side_effects or call.arguments.get("preserve"):
         _keep_in_current(call)
     if not nodes:
@@ -251,7 +254,7 @@ def _check_call(
     branch = current_branch() if read else ()  # what reads nothing runs for all samples: it can't know which are meant
     if not schema.merges:
         _check_branch(read, branch)
-    pipeline = current_pipeline()
+    builder = current_builder()
     return OperatorCall(
         schema,
         device,
@@ -262,7 +265,7 @@ def _check_call(
         location,
         branch,
         twin,
-        None if pipeline is None else weakref.ref(pipeline),
+        None if builder is None else weakref.ref(builder),
     )
 
 
@@ -297,10 +300,10 @@ def _place(schema: OperatorSchema, device: str, position: int, node: DataNode) -
 
 
 def _keep_in_current(call: OperatorCall) -> None:
-    pipeline = current_pipeline()
-    if pipeline is None:
+    builder = current_builder()
+    if builder is None:
         raise GraphError(
             f"{call.display} has to run although no output needs it (it has side effects, or preserve=True): call it "
             f"within a pipeline (`with pipe:`)\n  at {call.location}"
         )
-    pipeline.keep(call)
+    builder.preserve(call)

@@ -114,10 +114,10 @@ def test_so_many_batches_are_on_their_way(arguments: dict[str, Any], asked: int)
 
 def test_stages_get_the_depths_and_streams_that_were_asked_for() -> None:
     pipe = Pipeline(**{**GIVEN, "max_streams": 3, "bytes_per_sample": 100})
-    config = pipe._arguments.executor_config()
+    config = pipe._internals.arguments.executor_config()
     assert (config.cpu_depth, config.gpu_depth, config.gpu_streams, config.stream_priority) == (3, 4, 3, -1)
     assert (config.bytes_per_sample, config.memory_statistics, config.set_affinity) == (100, True, True)
-    config = Pipeline(**{**GIVEN, "max_streams": -1})._arguments.executor_config()
+    config = Pipeline(**{**GIVEN, "max_streams": -1})._internals.arguments.executor_config()
     assert config.gpu_streams == config.gpu_depth
 
 
@@ -142,13 +142,14 @@ def test_the_caller_goes_on_while_a_batch_runs_unless_it_is_not_asynchronous(asy
     for _ in range(2):
         pipe.feed_input("x", np.zeros((3, 900, 800, 3), np.uint8))
     blocker = Slow()
-    thread = threading.Thread(target=lambda: pipe.executor._pool.run(blocker, 1))  # holds the only thread
+    executor = pipe._internals.runner.executor
+    thread = threading.Thread(target=lambda: executor._pool.run(blocker, 1))  # holds the only thread
     thread.start()
     assert blocker.entered.wait(20)
     if not asynchronous:
         blocker.gate.set()
     pipe.schedule_run()
-    done = pipe.executor.statistics.batches
+    done = pipe._internals.runner.executor.statistics.batches
     blocker.gate.set()
     thread.join()
     assert done == (0 if asynchronous else 2)
@@ -169,7 +170,7 @@ def test_threads_are_bound_to_cores(bound: bool) -> None:
         together.wait(20)
         seen[threading.current_thread().name] = os.sched_getaffinity(0)
 
-    assert not pipe.executor._pool.run(look, 3)
+    assert not pipe._internals.runner.executor._pool.run(look, 3)
     expected = [{allowed[number % len(allowed)]} if bound else set(allowed) for number in range(3)]
     assert [seen[name] for name in sorted(seen)] == expected
     assert psutil.Process().cpu_affinity() == allowed, "the caller's thread is not"
@@ -189,10 +190,10 @@ def test_memory_is_ready_where_the_size_of_samples_is_known() -> None:
         ) as pipe:
             pipe.set_outputs(fn.flip(fn.external_source(name="x")))
         pipe.build()
-        before = pipe.executor.buffers_made
+        before = pipe._internals.runner.executor.buffers_made
         for _ in range(3):
             pipe.run(x=np.zeros((3, 300, 300, 3), np.uint8))
-        after = pipe.executor.buffers_made
+        after = pipe._internals.runner.executor.buffers_made
         pipe.close()
         return before, after
 
@@ -287,7 +288,7 @@ def test_streams_of_a_gpu(arguments: dict[str, Any], count: int) -> None:
     ) as pipe:
         pipe.set_outputs(fn.external_source(name="x").gpu() + 1)
     pipe.build()
-    device = pipe.executor._device
+    device = pipe._internals.runner.executor._device
     assert device is not None
     streams = {slot.stream.ptr: slot.stream for slot in device._slots}
     assert len(streams) == count

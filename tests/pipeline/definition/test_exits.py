@@ -80,7 +80,7 @@ def test_a_function_that_exits_costs_its_batch(
 def result_of(pipe: Pipeline, request: BatchRequest) -> BatchResult:
     """Submit a batch as a server does, and wait for its result."""
     results: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
-    pipe.submit(request, results.put)
+    pipe._internals.runner.submit(request, results.put)
     return results.get(timeout=PATIENCE_S)
 
 
@@ -164,7 +164,7 @@ def test_callbacks_that_exit_end_no_thread(monkeypatch: pytest.MonkeyPatch) -> N
     for source in (None, lambda: batch(1)):
         pipe = pipe_of(source, name="x")
         inputs = {"x": TensorListCPU(batch(1))} if source is None else {}
-        pipe.submit(BatchRequest(3, inputs, on_inputs_read=sys.exit), sys.exit)
+        pipe._internals.runner.submit(BatchRequest(3, inputs, on_inputs_read=sys.exit), sys.exit)
         assert result_of(pipe, BatchRequest(3, inputs)).error is None
         pipe.close()
     assert [type(error) for error in reported] == [SystemExit] * 4

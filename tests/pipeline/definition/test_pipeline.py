@@ -118,7 +118,7 @@ def test_outputs_stay_unchanged_while_they_are_held() -> None:
         (["a", "b"], "str"),
         ([None], "None"),
         ([object()], "object"),
-        (np.zeros((5, 1)), "batch of 5 samples"),
+        (np.zeros((5, 1)), "batch has 5 samples"),
         ([np.zeros(2), np.zeros((2, 2))], "one dtype and number of dimensions"),
         ([np.zeros(2), np.zeros(2, np.int8)], "one dtype and number of dimensions"),
         (np.float32(1), "batch dimension"),
@@ -214,9 +214,9 @@ def test_building_twice_is_building_once_and_threads_end_with_close() -> None:
     before = threading.active_count()
     pipe = plus_one()
     pipe.build()
-    executor = pipe.executor
+    executor = pipe._internals.runner.executor
     pipe.build()
-    assert pipe.executor is executor
+    assert pipe._internals.runner.executor is executor
     pipe.close()
     pipe.close()
     assert threading.active_count() == before

@@ -115,9 +115,9 @@ def test_values_of_a_branch_stay_in_it() -> None:
     x, way = fn.external_source(name="x", layout="HWC"), fn.external_source(name="way")
     with branch(way, 0):
         inner = fn.flip(x)
-    with pytest.raises(ArgumentValueError, match="made in a branch and has only its samples"):
+    with pytest.raises(ArgumentValueError, match="described in a branch and has only its samples"):
         fn.flip(inner)
-    with branch(way, 1), pytest.raises(ArgumentValueError, match="made in a branch"):
+    with branch(way, 1), pytest.raises(ArgumentValueError, match="described in a branch"):
         fn.flip(x, horizontal=inner)
     pipe = Pipeline(batch_size=1, num_threads=1, device_id=None)
     with pipe:

@@ -1,4 +1,4 @@
-"""Each argument of a pipeline means something, and each property reports it."""
+"""The effect of each argument of a pipeline, and the property that reports it."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_properties_report_defaults() -> None:
 def test_properties_equal_dali() -> None:
     from nvidia.dali import Pipeline as DaliPipeline
 
-    # DALI 2.4 has given up the two that are about streams.
+    # DALI 2.4 ignores the two arguments of streams.
     apart = ("set_affinity", "exec_dynamic", "max_streams", "default_cuda_stream_priority")
-    given = {name: value for name, value in GIVEN.items() if name not in apart}
-    for arguments in (given, {"batch_size": 3, "num_threads": 2, "device_id": None}):
+    arguments_of_both = {name: value for name, value in GIVEN.items() if name not in apart}
+    for arguments in (arguments_of_both, {"batch_size": 3, "num_threads": 2, "device_id": None}):
         ours, dali = Pipeline(**arguments), DaliPipeline(**arguments)
-        for name in (*given, "max_batch_size", "cpu_queue_size", "gpu_queue_size", "exec_separated"):
+        for name in (*arguments_of_both, "max_batch_size", "cpu_queue_size", "gpu_queue_size", "exec_separated"):
             assert getattr(ours, name) == getattr(dali, name), name
 
 
@@ -122,7 +122,7 @@ def test_stages_get_the_depths_and_streams_that_were_asked_for() -> None:
 
 
 class Slow:
-    """Data that can only be read when a gate is open."""
+    """Data that can be read only while a gate is open."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -173,7 +173,7 @@ def test_threads_are_bound_to_cores(bound: bool) -> None:
     assert not pipe._internals.runner.executor._pool.run(look, 3)
     expected = [{allowed[number % len(allowed)]} if bound else set(allowed) for number in range(3)]
     assert [seen[name] for name in sorted(seen)] == expected
-    assert psutil.Process().cpu_affinity() == allowed, "the caller's thread is not"
+    assert psutil.Process().cpu_affinity() == allowed, "the caller's thread isn't bound"
     pipe.close()
 
 
@@ -197,7 +197,7 @@ def test_memory_is_ready_where_the_size_of_samples_is_known() -> None:
         pipe.close()
         return before, after
 
-    assert buffers(300 * 300 * 3) == (2, 2), "one for the batch that runs, one for what the user holds"
+    assert buffers(300 * 300 * 3) == (2, 2), "one for the running batch, one for the outputs that the user holds"
     assert buffers(0)[0] == 0
 
 
@@ -205,7 +205,7 @@ def test_sizes_of_outputs_are_told_where_that_was_asked_for() -> None:
     def make(**arguments: Any) -> Pipeline:
         with Pipeline(batch_size=2, num_threads=2, device_id=None, **arguments) as pipe:
             x = fn.external_source(name="x")
-            passing = fn.flip(x, name="passing")  # within a chain: no batch is made of it
+            passing = fn.flip(x, name="passing")  # within a chain, so it has no batch
             pipe.set_outputs(
                 fn.cast(passing, dtype=9, name="cast"), *fn.resize(x, size=(4, 4), save_attrs=True, name="r")
             )
@@ -216,18 +216,18 @@ def test_sizes_of_outputs_are_told_where_that_was_asked_for() -> None:
     small = [np.zeros((10, 10, 3), np.uint8)]
     for data in (small, big, small):
         pipe.run(x=data)
-    told = pipe.executor_statistics()
-    assert set(told) == {"x", "passing", "cast", "r"}
+    statistics = pipe.executor_statistics()
+    assert set(statistics) == {"x", "passing", "cast", "r"}
     assert all(
         set(sizes) == {"real_memory_size", "max_real_memory_size", "reserved_memory_size", "max_reserved_memory_size"}
-        for sizes in told.values()
+        for sizes in statistics.values()
     )
     for name, width in (("x", 1), ("passing", 1), ("cast", 4)):
-        assert told[name]["real_memory_size"] == [150_000 * width]
-        assert told[name]["max_real_memory_size"] == [120_000 * width]
-        assert told[name]["reserved_memory_size"][0] >= 150_000 * width
-        assert told[name]["max_reserved_memory_size"][0] >= 120_000 * width
-    assert told["r"]["real_memory_size"] == [2 * 48, 2 * 8], "a number for each output"
+        assert statistics[name]["real_memory_size"] == [150_000 * width]
+        assert statistics[name]["max_real_memory_size"] == [120_000 * width]
+        assert statistics[name]["reserved_memory_size"][0] >= 150_000 * width
+        assert statistics[name]["max_reserved_memory_size"][0] >= 120_000 * width
+    assert statistics["r"]["real_memory_size"] == [2 * 48, 2 * 8], "a number for each output"
     pipe.close()
     pipe = make()
     pipe.run(x=small)
@@ -240,7 +240,7 @@ def test_sizes_of_outputs_equal_dali() -> None:
     from nvidia.dali import Pipeline as DaliPipeline
     from nvidia.dali import fn as dali_fn
 
-    told = []
+    statistics = []
     for kind, functions, more in ((Pipeline, fn, {}), (DaliPipeline, dali_fn, {"exec_dynamic": False})):
         pipe: Any = kind(batch_size=2, num_threads=1, device_id=None, enable_memory_stats=True, **more)
         with pipe:
@@ -250,10 +250,10 @@ def test_sizes_of_outputs_equal_dali() -> None:
             pipe.feed_input("x", np.zeros((2, length), np.float32))
         for _ in range(3):
             pipe.run()
-        told.append(pipe.executor_statistics())
-    told[0]["CPU_cast"] = told[0]["cast"]
+        statistics.append(pipe.executor_statistics())
+    statistics[0]["CPU_cast"] = statistics[0]["cast"]
     for key in ("real_memory_size", "max_real_memory_size"):
-        assert told[0]["CPU_cast"][key] == told[1]["CPU_cast"][key] == [1600 if key[0] == "r" else 800]
+        assert statistics[0]["CPU_cast"][key] == statistics[1]["CPU_cast"][key] == [1600 if key[0] == "r" else 800]
 
 
 def test_the_two_styles_may_be_mixed_when_nobody_looks() -> None:
@@ -298,7 +298,7 @@ def test_streams_of_a_gpu(arguments: dict[str, Any], count: int) -> None:
     for number in range(6):
         (out,) = pipe.run(x=np.full((2, 1000), number, np.int32))
         assert np.unique(np.asarray(out.as_cpu())).tolist() == [number + 1]
-    told = pipe.executor_statistics()
-    assert {sizes["real_memory_size"][0] for name, sizes in told.items() if "arithmetic" in name} == {8000}
-    assert all(sizes["reserved_memory_size"][0] >= sizes["real_memory_size"][0] for sizes in told.values())
+    statistics = pipe.executor_statistics()
+    assert {sizes["real_memory_size"][0] for name, sizes in statistics.items() if "arithmetic" in name} == {8000}
+    assert all(sizes["reserved_memory_size"][0] >= sizes["real_memory_size"][0] for sizes in statistics.values())
     pipe.close()

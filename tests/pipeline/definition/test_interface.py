@@ -19,9 +19,9 @@ ARGUMENTS: dict[str, Any] = {"batch_size": 2, "num_threads": 2, "device_id": Non
 
 
 def closed(pipe: Pipeline) -> Any:
-    made = [out.as_array().tolist() for out in pipe.run()]
+    outputs = [out.as_array().tolist() for out in pipe.run()]
     pipe.close()
-    return made
+    return outputs
 
 
 def batches() -> Iterator[Any]:
@@ -72,7 +72,7 @@ def test_constants_are_outputs() -> None:
     assert closed(pipeline_def(lambda: [1, 2])(**ARGUMENTS)) == [[[1, 2]] * 2], "a list of numbers is one output"
 
 
-# Pipelines made by pipeline_def
+# Pipelines of pipeline_def
 
 
 DEVICES = ["cpu", pytest.param("mixed", marks=pytest.mark.gpu)]
@@ -82,12 +82,12 @@ DEVICES = ["cpu", pytest.param("mixed", marks=pytest.mark.gpu)]
 def test_arguments_of_the_graph_function_come_first(jpeg_folder: Path, device: str) -> None:
     @pipeline_def
     def mirrored(sideways: bool, upside_down: bool) -> Any:
-        """Return each photograph mirrored, and as it is."""
+        """Return each photograph mirrored, and unchanged."""
         encoded, _ = fn.readers.file(file_root=str(jpeg_folder))
         photographs = fn.decoders.image(encoded, device=device)
         return fn.flip(photographs, vertical=upside_down, horizontal=sideways), photographs
 
-    assert (mirrored.__name__, mirrored.__doc__) == ("mirrored", "Return each photograph mirrored, and as it is.")
+    assert (mirrored.__name__, mirrored.__doc__) == ("mirrored", "Return each photograph mirrored, and unchanged.")
     with pytest.raises(errors.BuildError, match="has no batch_size"):
         mirrored(False, True).build()
     pipe = mirrored(False, upside_down=True, num_threads=1, device_id=0, batch_size=30)
@@ -99,7 +99,7 @@ def test_arguments_of_the_graph_function_come_first(jpeg_folder: Path, device: s
     files = sorted(jpeg_folder.rglob("*.jpg"))
     for sample, (mirror, photograph) in enumerate(zip(flipped, photographs, strict=True)):
         np.testing.assert_array_equal(np.asarray(mirror), np.asarray(photograph)[::-1])
-        # By default, nvJPEG repeats colours that are stored at half the size, and the CPU interpolates them.
+        # By default, nvJPEG repeats colors that are stored at half the size, and the CPU interpolates them.
         expected = decode(np.fromfile(files[sample % len(files)], np.uint8), fancy_upsampling=device == "cpu")
         difference = np.abs(np.asarray(photograph).astype(int) - expected)
         assert difference.max() <= (0 if device == "cpu" else 4)
@@ -171,7 +171,7 @@ def test_variadic_keywords_are_not_allowed() -> None:
             return fn.external_source(**kwargs)
 
 
-# Current pipelines, sinks and what is pruned
+# Current pipelines, sinks and pruning
 
 
 def operators(pipe: Pipeline) -> list[str]:

@@ -129,7 +129,7 @@ def test_data_that_can_not_be_fed_is_refused_at_once(data: Any, message: str) ->
     pipe = plus_one()
     with pytest.raises(errors.InputError, match=message):
         pipe.feed_input("x", data)
-    assert values(pipe.run(x=batch(0))) == [1, 2, 3, 4], "the pipeline goes on"
+    assert values(pipe.run(x=batch(0))) == [1, 2, 3, 4], "the pipeline continues"
     pipe.close()
 
 

@@ -47,10 +47,10 @@ def test_objects_are_kept_apart_from_the_safe_part() -> None:
         pass
 
     node = fn.external_source(name="x", cuda_stream=Anything())
-    made = encode_pipeline(Graph.from_outputs([node]), {})
-    assert len(made.objects) == 1
+    serialized = encode_pipeline(Graph.from_outputs([node]), {})
+    assert len(serialized.objects) == 1
     with pytest.raises(errors.SerializationError, match=r"Pass them again: .*x\.cuda_stream"):
-        decode_pipeline(made.data)
+        decode_pipeline(serialized.data)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def with_source(name: str = "numbers") -> Pipeline:
 
 
 def first(pipe: Pipeline) -> list[list[int]]:
-    made = [pipe.run()[0].as_array().ravel().tolist() for _ in range(2)]
+    outputs = [pipe.run()[0].as_array().ravel().tolist() for _ in range(2)]
     pipe.close()
-    return made
+    return outputs
 
 
 def test_bytes_and_files_come_back_built_and_the_same(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_bytes_and_files_come_back_built_and_the_same(tmp_path: Path) -> None:
     expected = run(pipe)
     for copy in (Pipeline.deserialize(data), Pipeline.deserialize(filename=str(tmp_path / "pipe.bin"))):
         assert (copy.max_batch_size, copy.num_threads, copy.device_id, copy.seed) == (3, 1, None, 11)
-        assert copy.serialize() == data, "what came back can be written again"
+        assert copy.serialize() == data, "a deserialized pipeline can be serialized again"
         assert run(copy) == expected
 
 
@@ -158,7 +158,7 @@ def test_a_source_is_left_out_and_must_be_passed_again() -> None:
     with pytest.raises(errors.SerializationError, match="'numbers' doesn't fit: a source must be callable"):
         Pipeline.deserialize(data, callbacks={"numbers": 5})
     copy = Pipeline.deserialize(data, callbacks={"numbers": [np.full((3, 1), 7, np.int32)]})
-    assert first(copy) == [[14] * 3] * 2, "the source is read as the first one was: again and again"
+    assert first(copy) == [[14] * 3] * 2, "the source is read repeatedly, as the first one was"
 
 
 def test_outputs_of_one_source_stay_together() -> None:

@@ -1,4 +1,4 @@
-"""Several sets of inputs in one call: what comes back, and what the results have in common."""
+"""Several sets of inputs in one call: the results, and the random numbers that they share."""
 
 from __future__ import annotations
 

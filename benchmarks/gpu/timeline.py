@@ -46,13 +46,13 @@ def trace_batches(setup: Setup) -> list[Span]:
         batches = iter(dali_proxy.DALIGenericIterator(pipe, ["images", "labels"]))
         for _ in itertools.islice(batches, BEFORE):
             pass
-        trace = pipe.executor.trace = Trace()
+        trace = pipe._internals.runner.executor.trace = Trace()
         # Some are on their way already, and are not traced; of those that are, the first two are not shown.
         for number in range(BATCHES + 8):
             begin = time.perf_counter()
             next(batches)
             trace.add("wait for the batch", -1 - number, begin, time.perf_counter())
-        pipe.executor.trace = None
+        pipe._internals.runner.executor.trace = None
         spans = trace.spans()
     return select(spans)
 

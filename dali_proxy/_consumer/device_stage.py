@@ -13,8 +13,8 @@ from dali_proxy._transport.labels import unpack_labels
 from dali_proxy._transport.opener import host_tensors
 from dali_proxy._transport.origin import Origin
 from dali_proxy._transport.protocol import Result
-from pipeline import Pipeline
 from pipeline._compiler.device_planner import simple_parts
+from pipeline._definition.serializing import deserialize_for_host
 from pipeline._executor.statistics import StepTimes
 from pipeline._operator_api.error_context import describe_failure
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
@@ -54,21 +54,22 @@ class SecondHalf:
     is made when the first one comes, or at once where the server can't prepare any.
 
     Args:
-        pipeline: the second half, as `Pipeline.serialize_for_host` made it.
+        pipeline: the second half, as `serialize_for_host` returned it.
 
     Raises:
         BuildError: it can't run here.
     """
 
     def __init__(self, pipeline: bytes) -> None:
-        self._pipeline = Pipeline.from_host_bytes(pipeline)
-        nodes = self._pipeline.graph.nodes
+        self._pipeline = deserialize_for_host(pipeline)
+        self._internals = self._pipeline._internals
+        nodes = self._internals.graph.nodes
         self._on_gpu = [node for node in nodes if node.device != "cpu"]
-        parts = simple_parts(self._pipeline.graph)
+        parts = simple_parts(self._internals.graph)
         #: The operators to blame when a batch can't be issued: the first one is named.
         self._launching = [part.chain[-1] for part in parts or () if part.chain] or self._on_gpu
         #: The GPU that it runs on, or None.
-        self.device_id = self._pipeline.executor_config().device_id if self._on_gpu else None
+        self.device_id = self._internals.arguments.executor_config().device_id if self._on_gpu else None
         self._launcher: Launcher | None = None
         self._runs = False  # whether there is an executor
         try:
@@ -78,7 +79,7 @@ class SecondHalf:
                 self._pipeline.build()
                 self._runs = True
         except BaseException:
-            self._pipeline.close()
+            self._internals.close()
             raise
 
     def start(self, result: Result, inputs: Sequence[TensorListCPU], on_done: Callable[[Made], None]) -> None:
@@ -92,12 +93,12 @@ class SecondHalf:
         origin, client, seq = result.origin, result.client, result.seq
         assert origin is not None  # the server knows that it has one half only
         key = BatchKey(origin.epoch, origin.batch, origin.view)
-        names = self._pipeline.input_names
+        names = self._internals.graph.fed_inputs
         request = BatchRequest(origin.batch_size, dict(zip(names, inputs, strict=True)), key)
         try:
             self._pipeline.build()
             self._runs = True
-            self._pipeline.submit(request, lambda made: on_done(_outcome(origin, client, seq, made)))
+            self._internals.runner.submit(request, lambda made: on_done(_outcome(origin, client, seq, made)))
         except PipelineError as error:
             on_done(_outcome(origin, client, seq, BatchResult(error=error)))
 
@@ -138,7 +139,7 @@ class SecondHalf:
             launched.add(self._launcher.batches, *self._launcher.cost)
             added.append(launched)
         if self._runs:
-            added += self._pipeline.executor.statistics.operators()
+            added += self._internals.runner.executor.statistics.operators()
         for times in added:
             if times.name in operators:
                 for key in ("batches", "seconds", "wall"):
@@ -148,7 +149,7 @@ class SecondHalf:
 
     def close(self) -> None:
         """Finish what was started, and end."""
-        self._pipeline.close()
+        self._internals.close()
         if self._launcher is not None:
             self._launcher.close()
 

@@ -16,8 +16,8 @@ from dali_proxy._host.control import CONTROL_CODEC, Ready, Start, StartFailed, S
 from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.host import Host
 from dali_proxy._host.options import HostOptions
-from pipeline import Pipeline
 from pipeline._codecs import nobody_trains_here
+from pipeline._definition.serializing import deserialize_for_host
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
 from pipeline._ipc.interpreter import listen_to_signals, restore_python_path
@@ -42,7 +42,7 @@ def main() -> int:
     try:
         pipeline, device_stage = _read(received)
         host = Host(
-            Pipeline.from_host_bytes(pipeline),
+            deserialize_for_host(pipeline),
             HostOptions(
                 path=start.path,
                 key=start.key,

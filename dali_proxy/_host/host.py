@@ -63,7 +63,7 @@ class Host:
         self._pipeline = pipeline
         self._options = options
         # Not the pipeline's device_id: where no operator needs a GPU, there may be none, and CUDA must not be called.
-        device_id = pipeline.executor.device_id
+        device_id = pipeline._internals.runner.executor.device_id
         self._publisher = ResultPublisher(device_id, local)
         self._pinner = None if device_id is None else Pinner(partial(PinnedMemory.of, device_id=device_id))
         self._client_numbers = itertools.count(1)
@@ -108,7 +108,7 @@ class Host:
         self.server.close()
         if self._pinner is not None:
             self._pinner.close()
-        self._pipeline.close()
+        self._pipeline._internals.close()
         self._runner.close()
         self._publisher.close()
 

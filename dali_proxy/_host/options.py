@@ -18,7 +18,7 @@ class HostOptions:
         unclaimed_bytes: most memory of unclaimed results; the oldest are dropped.
         ring_bytes_limit: most shared memory for the samples of one worker.
         host_stage_only: whether the pipeline is only the host stage, and consumers run the device stage.
-        device_stage: the device stage from `Pipeline.serialize_for_host`, if the host plans its GPU work; else empty.
+        device_stage: the device stage from `serialize_for_host`, if the host plans its GPU work; else empty.
     """
 
     path: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
-from pipeline import Pipeline
 from pipeline._compiler.device_planner import PlannedBatch, Planner
 from pipeline._concurrency.cost import spent
+from pipeline._definition.serializing import deserialize_for_host
 from pipeline._executor.statistics import StepTimes
 from pipeline._operator_api.request import TensorList
 from pipeline._rng import BatchKey
@@ -19,7 +19,7 @@ class Planning:
     """A planner of a pipeline's device stage, and its cost. Any thread may use it.
 
     Args:
-        device_stage: the stage, from `Pipeline.serialize_for_host`; its graph has `simple_parts`.
+        device_stage: the stage, from `serialize_for_host`; its graph has `simple_parts`.
 
     Raises:
         BuildError: an operator can't be created.
@@ -29,9 +29,8 @@ class Planning:
     """
 
     def __init__(self, device_stage: bytes) -> None:
-        pipeline = Pipeline.from_host_bytes(device_stage)
-        self._planner = Planner(pipeline.graph, pipeline.executor_config())
-        pipeline.close()
+        pipeline = deserialize_for_host(device_stage)._internals
+        self._planner = Planner(pipeline.graph, pipeline.arguments.executor_config())
         self.forwarded = self._planner.handed_on
         self._lock = threading.Lock()
         self._times = StepTimes("plan for the consumer's GPU")

@@ -36,7 +36,7 @@ class ProcessHost:
     Ctrl-C only reaches this process, and it exits when this process dies.
 
     Args:
-        pipeline: the pipeline, from `Pipeline.serialize_for_host`.
+        pipeline: the pipeline, from `serialize_for_host`.
         options: settings.
         start_timeout: seconds that the start may take.
 

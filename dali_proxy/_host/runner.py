@@ -58,12 +58,14 @@ class Runner:
         options: HostOptions,
         call_soon: Callable[[Callable[[], None]], None],
     ) -> None:
+        internals = pipeline._internals
         self.workers: dict[int, Worker] = {}
-        self._pipeline = pipeline
-        self._inputs = tuple(pipeline.inputs.values())
+        self._pipeline = internals.runner
+        self._max_batch_size = internals.arguments.batch_size
+        self._inputs = tuple(internals.graph.fed_inputs.values())
         self._declared = {node.index for node in self._inputs if declares_data(node)}
-        self._path_inputs = {node.inputs[0].node for node in pipeline.graph.find("io.file.read")}
-        self._executor = pipeline.executor
+        self._path_inputs = {node.inputs[0].node for node in internals.graph.find("io.file.read")}
+        self._executor = self._pipeline.executor
         self._executor.output_allocator = self._allocate
         self._publisher = publisher
         self._planning = Planning(options.device_stage) if options.device_stage else None
@@ -119,7 +121,7 @@ class Runner:
             if node.index in self._path_inputs:  # a copy for errors, which may occur after the worker reuses its memory
                 request.paths = gathered(batch)
             checked = node.index in self._declared
-            inputs[node.name] = check_batch(batch, node, self._pipeline.max_batch_size) if checked else batch
+            inputs[node.name] = check_batch(batch, node, self._max_batch_size) if checked else batch
         return inputs
 
     # Execution --------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from dali_proxy._host.host import Host
 from dali_proxy._host.options import HostOptions
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy.errors import ProxyError
-from pipeline import Pipeline
 from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._definition.serializing import deserialize_for_host
 
 __all__ = ["ThreadHost"]
 
@@ -21,7 +21,7 @@ class ThreadHost:
     """Runs a `Host` on a thread. `ProcessHost` has the same interface.
 
     Args:
-        pipeline: the pipeline, from `Pipeline.serialize_for_host`.
+        pipeline: the pipeline, from `serialize_for_host`.
         options: settings.
 
     Raises:
@@ -35,11 +35,11 @@ class ThreadHost:
     def __init__(self, pipeline: bytes, options: HostOptions) -> None:
         self.pid = os.getpid()
         self.local = LocalExchange()
-        built = Pipeline.from_host_bytes(pipeline)
+        built = deserialize_for_host(pipeline)
         try:
             self._host = Host(built, options, self.local)
         except BaseException:
-            built.close()
+            built._internals.close()
             raise
         self._thread = threading.Thread(target=self._run, name=f"{THREAD_PREFIX}proxy-host", daemon=True)
         self._thread.start()

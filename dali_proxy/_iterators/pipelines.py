@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from dali_proxy._iterators.progress import Sharded
 from dali_proxy._nvidia.adopt import is_nvidia_pipeline
 from dali_proxy._nvidia.borrowed import BorrowedPipeline
+from pipeline import Pipeline
 from pipeline.errors import ArgumentMismatchError, ArgumentTypeError, MissingInputError, PipelineError
 
 __all__ = ["Outputs", "Pipelines"]
@@ -118,7 +119,11 @@ class Pipelines:
         Raises:
             PipelineError: the checkpoints don't belong together.
         """
-        notes: Sequence[Mapping[str, int]] = [getattr(each, "checkpoint_notes", {}) for each in self._all]
+        notes = [_notes(each) for each in self._all]
         if any(other != notes[0] for other in notes):
             raise PipelineError("the pipelines' checkpoints weren't made together by one iterator")
         return notes[0]
+
+
+def _notes(pipeline: Any) -> Mapping[str, int]:
+    return pipeline._internals.checkpoint_notes if isinstance(pipeline, Pipeline) else {}

@@ -14,6 +14,7 @@ import psutil
 from pipeline import Pipeline
 from pipeline._compiler.device_planner import simple_parts
 from pipeline._compiler.partition import Halves, halves_by_device, on_cpu_first
+from pipeline._definition.serializing import serialize_for_host, with_graph
 from pipeline._graph.graph import Graph
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, GraphError
 
@@ -79,15 +80,15 @@ class Placing:
         self._split = split
         self._choice = Choice("server", "") if wanted == "server" else None
         self._halves: Halves | None = None
-        #: What the consumer runs, as `Pipeline.serialize_for_host` made it; None for nothing.
+        #: What the consumer runs, as `serialize_for_host` returned it; None for nothing.
         self.second_half: bytes | None = None
         #: The same, if the server plans what it does on the GPU; else empty.
         self.planned_half = b""
         if wanted == "cores":
             self._choice = Choice("cores", _ASKED_FOR)
-            self._whole = pipeline.with_graph(on_cpu_first(pipeline.graph))
+            self._whole = with_graph(pipeline, on_cpu_first(pipeline._internals.graph))
         elif wanted == "consumer":
-            self._use_halves(split(pipeline.graph), _ASKED_FOR)
+            self._use_halves(split(pipeline._internals.graph), _ASKED_FOR)
 
     @property
     def placement(self) -> Placement:
@@ -109,11 +110,11 @@ class Placing:
 
     def _choose(self, pipeline: Pipeline) -> None:
         try:
-            halves = self._split(pipeline.graph)
+            halves = self._split(pipeline._internals.graph)
         except GraphError as error:
             self._choice = Choice("server", str(error))
             return
-        if not decodes_pictures(pipeline.graph):
+        if not decodes_pictures(pipeline._internals.graph):
             self._choice = Choice("server", "no images are decoded on the GPU")
             return
         self._choice = choose(idle_cores(), pipeline.num_threads)
@@ -124,7 +125,7 @@ class Placing:
         assert self._whole is not None
         self._choice = Choice("consumer", reason)
         self._halves = halves
-        self.second_half = second_half(self._whole, halves).serialize_for_host()
+        self.second_half = serialize_for_host(second_half(self._whole, halves))
         self.planned_half = self.second_half if simple_parts(halves.second) is not None else b""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -207,13 +208,14 @@ def usable_cores(idle: list[float], limit: float | None, processes: int) -> floa
 
 def first_half(pipeline: Pipeline, halves: Halves) -> Pipeline:
     """Return the pipeline of the server, which uses no GPU."""
-    return pipeline.with_graph(halves.first, device_id=None)
+    return with_graph(pipeline, halves.first, device_id=None)
 
 
 def second_half(pipeline: Pipeline, halves: Halves) -> Pipeline:
     """Return the pipeline of whoever gets the results."""
     computes = any(node.device == "cpu" and not node.schema.fed for node in halves.second.nodes)
-    return pipeline.with_graph(
+    return with_graph(
+        pipeline,
         halves.second,
         num_threads=pipeline.num_threads if computes else 1,
         py_num_workers=0,

@@ -28,6 +28,7 @@ from pipeline import Pipeline
 from pipeline._compiler.partition import halves_by_device
 from pipeline._concurrency.finalizers import Ending
 from pipeline._concurrency.forking import free_in_child
+from pipeline._definition.serializing import serialize_for_host
 from pipeline._ipc.signals import deferred_signals, let_through
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
 
@@ -152,12 +153,12 @@ class DALIServer:
             path=os.path.join(new_folder(), "socket"),
             key=secrets.token_bytes(32),
             inputs=inputs,
-            outputs=len(pipeline.output_devices),
+            outputs=len(pipeline._internals.graph.outputs),
             max_batch_size=pipeline.max_batch_size,
             ring_bytes=min(ring_bytes, ring_bytes_limit),
             ring_bytes_limit=ring_bytes_limit,
             timeout=timeout,
-            unused=tuple(pipeline.unused_inputs),
+            unused=tuple(pipeline._internals.unused_inputs),
         )
         self._live(_Life(endpoint, os.getpid()))
 
@@ -274,7 +275,7 @@ class DALIServer:
             )
             try:  # the folder's name is known before it exists, so that an interrupt at any moment leaves none
                 make_folder(self._life.directory)
-                self._life.host = _HOSTS[self.mode](pipeline.serialize_for_host(), options)
+                self._life.host = _HOSTS[self.mode](serialize_for_host(pipeline), options)
                 if self._placing.second_half is not None:
                     _ = self.consumer  # what is missing here is an error now
                 self._life.failure = ""

@@ -69,7 +69,7 @@ def input_specs(pipeline: Pipeline) -> tuple[InputSpec, ...]:
         GraphError: the pipeline has no input, or an input that a proxy can't feed.
     """
     specs = []
-    for name, node in pipeline.inputs.items():
+    for name, node in pipeline._internals.graph.fed_inputs.items():
         if node.operator != "external_source":
             raise GraphError(
                 f"{node.display} makes several batches from one input, so a proxy can't feed it: use "

@@ -1,4 +1,4 @@
-"""The arguments of a pipeline, checked, and what they mean for its executor."""
+"""The arguments of a pipeline: checks, and their meaning for the executor."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _INTEGERS = (
 
 @dataclass(frozen=True)
 class PipelineArguments:
-    """What `Pipeline` was made with; its docstring says what each argument means.
+    """The arguments of a `Pipeline`. Its docstring describes each of them.
 
     Raises:
-        ArgumentTypeError, ArgumentValueError: for arguments that can't be used.
+        ArgumentTypeError, ArgumentValueError: an argument can't be used.
     """
 
     batch_size: int = -1
@@ -57,7 +57,7 @@ class PipelineArguments:
     enable_checkpointing: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "num_threads", "seed"):  # None, DALI's own default, is one more way to say nothing
+        for name in ("batch_size", "num_threads", "seed"):  # DALI's own default is None
             if getattr(self, name) is None:
                 object.__setattr__(self, name, -1)
         for name in _INTEGERS:
@@ -101,19 +101,19 @@ class PipelineArguments:
 
     @cached_property
     def drawn_seed(self) -> int:
-        """The seed, or one that is drawn once where none was given."""
+        """The seed, or one that is drawn once if the user passed none."""
         return self.seed if self.seed >= 0 else fresh_seed()
 
     @property
-    def given(self) -> dict[str, Any]:
+    def by_name(self) -> dict[str, Any]:
         """The arguments by name."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def over(self, others: Mapping[str, Any]) -> PipelineArguments:
-        """Return these arguments, with others in place of those that were left at their defaults."""
-        defaults = PipelineArguments().given
-        own = {name: value for name, value in self.given.items() if value != defaults[name]}
-        return PipelineArguments(**{**others, **own})
+        """Return these arguments, with `others` in place of those that were left at their defaults."""
+        defaults = PipelineArguments().by_name
+        explicit = {name: value for name, value in self.by_name.items() if value != defaults[name]}
+        return PipelineArguments(**{**others, **explicit})
 
     @property
     def queue_depths(self) -> tuple[int, int]:
@@ -123,14 +123,14 @@ class PipelineArguments:
 
     @property
     def depth(self) -> int:
-        """Batches that may be on their way at once."""
+        """Largest number of batches in flight."""
         return max(self.queue_depths) if self.exec_pipelined else 1
 
     def executor_config(self) -> ExecutorConfig:
-        """Return how the executor is to run.
+        """Return the configuration of the executor.
 
         Raises:
-            MissingSizeError: when the pipeline was made without what running needs.
+            MissingSizeError: the pipeline was created without an argument that running needs.
         """
         for name in ("batch_size", "num_threads"):
             if getattr(self, name) < 1:

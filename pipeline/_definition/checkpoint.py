@@ -1,4 +1,4 @@
-"""Checkpoints: where the run of a pipeline is, as bytes. Reading them runs no code."""
+"""Checkpoints: the position of a running pipeline, as bytes. Reading them runs no code."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What a pipeline needs to go on exactly where another one was.
+    """The state with which a pipeline resumes exactly where another one was.
 
     Attributes:
-        seed: of the random numbers, which depend on it and on the position.
-        position: before which batch, and how far sources and readers are.
-        notes: what the caller wants to find again, such as an iterator its place in the epoch.
+        seed: seed of the random numbers, which depend on it and on the position.
+        position: the next batch, and the positions of sources and readers.
+        notes: numbers that the caller stores, such as the position of an iterator in its epoch.
     """
 
     seed: int
@@ -32,7 +32,7 @@ class Checkpoint:
     notes: Mapping[str, int] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """Return it as bytes, for `from_bytes`."""
+        """Return the checkpoint as bytes, for `from_bytes`."""
         content = {
             "version": FORMAT_VERSION,
             "seed": self.seed,
@@ -46,10 +46,10 @@ class Checkpoint:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Checkpoint:
-        """Read what `to_bytes` returned.
+        """Read the bytes that `to_bytes` returned.
 
         Raises:
-            SerializationError: for bytes that are no checkpoint, or one of another version.
+            SerializationError: the bytes aren't a checkpoint, or one of another version.
         """
         if not isinstance(data, bytes | bytearray) or not data.startswith(MAGIC):
             raise SerializationError("this isn't a checkpoint of dali-proxy")

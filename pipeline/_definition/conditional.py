@@ -19,12 +19,12 @@ __all__ = ["called", "convert", "do_not_convert"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-#: How rewritten code calls us.
-_US = "dali_proxy_conditions_"
+#: Name of `_Runtime` in rewritten code, and prefix of the names that it defines.
+_PREFIX = "dali_proxy_conditions_"
 _MARK = "_dali_proxy_keeps_its_code"
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_ELSEWHERE = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+_INSTALLED = tuple(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _PACKAGES = (__name__.partition(".")[0], "dali_proxy")
 
 _converted: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -32,18 +32,18 @@ _CODES: weakref.WeakSet[types.CodeType] = weakref.WeakSet()
 
 
 def do_not_convert(function: _Function) -> _Function:
-    """Keep a function as it is, when a graph function with ``enable_conditionals=True`` calls it.
+    """Leave a function unchanged when a graph function with ``enable_conditionals=True`` calls it.
 
-    Functions that are defined in it are kept, too: sources that must be pickled, for one.
+    Functions that it defines stay unchanged, too: use this for sources that must be pickled, for example.
     """
     setattr(function, _MARK, True)
     return function
 
 
 def convert(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that does the same, in which conditions may be data nodes.
+    """Return an equivalent function in which conditions may be data nodes.
 
-    Functions that it calls are converted in turn, but for those of installed packages.
+    Functions that it calls are converted in turn, except functions of installed packages.
 
     Raises:
         GraphError: the source of the function can't be found.
@@ -64,21 +64,22 @@ def convert(function: Callable[..., Any]) -> Callable[..., Any]:
     ast.increment_lineno(tree, first - 1)
     definition.decorator_list = []
     _Rewriter().visit(definition)
-    made: Callable[..., Any] = _compiled(definition, function)
-    return made
+    converted: Callable[..., Any] = _compiled(definition, function)
+    return converted
 
 
 def called(function: Any) -> Any:
-    """Return what is to be called in the place of a function: itself, or a converted copy of a user's function.
+    """Return the function to call instead of a function: itself, or a converted copy of a user's function.
 
-    It is converted once. Functions of installed packages, lambdas and what has no source are called as they are.
+    Converts each function once. Returns functions of installed packages, lambdas and functions without source
+    unchanged.
     """
     if isinstance(function, types.MethodType):
         inner = called(function.__func__)
         return function if inner is function.__func__ else types.MethodType(inner, function.__self__)
     if not isinstance(function, types.FunctionType) or function.__code__ in _CODES or function.__name__ == "<lambda>":
         return function
-    if function.__module__.partition(".")[0] in _PACKAGES or function.__code__.co_filename.startswith(_ELSEWHERE):
+    if function.__module__.partition(".")[0] in _PACKAGES or function.__code__.co_filename.startswith(_INSTALLED):
         return function
     if function not in _converted:
         try:
@@ -89,7 +90,7 @@ def called(function: Any) -> Any:
 
 
 class _Runtime:
-    """What rewritten code calls."""
+    """The functions that rewritten code calls."""
 
     all_of = staticmethod(conditions.all_of)
     any_of = staticmethod(conditions.any_of)
@@ -101,35 +102,36 @@ class _Runtime:
 
 
 def _compiled(definition: ast.FunctionDef, function: Any) -> Any:
-    """Compile a definition, and give it the globals, the closure and the defaults of a function."""
+    """Compile a definition, with the globals, the closure and the defaults of a function."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    cells[_US] = types.CellType(_Runtime)
+    cells[_PREFIX] = types.CellType(_Runtime)
     names = [ast.arg(name) for name in cells]
     maker = _function("maker", names, [definition, ast.Return(_load(definition.name))])
     module = ast.fix_missing_locations(ast.Module([ast.copy_location(maker, definition)], []))
     code = compile(module, function.__code__.co_filename, "exec")
     inner = _code_named(_code_named(code, "maker"), definition.name)
     closure = tuple(cells[name] for name in inner.co_freevars)
-    made = types.FunctionType(inner, function.__globals__, function.__name__, function.__defaults__, closure)
-    made.__kwdefaults__ = function.__kwdefaults__
-    made.__qualname__, made.__module__, made.__doc__ = function.__qualname__, function.__module__, function.__doc__
-    _remember(inner)
-    return made
+    compiled = types.FunctionType(inner, function.__globals__, function.__name__, function.__defaults__, closure)
+    compiled.__kwdefaults__ = function.__kwdefaults__
+    compiled.__qualname__, compiled.__module__ = function.__qualname__, function.__module__
+    compiled.__doc__ = function.__doc__
+    _register(inner)
+    return compiled
 
 
 def _code_named(code: types.CodeType, name: str) -> types.CodeType:
     return next(each for each in code.co_consts if isinstance(each, types.CodeType) and each.co_name == name)
 
 
-def _remember(code: types.CodeType) -> None:
+def _register(code: types.CodeType) -> None:
     _CODES.add(code)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            _remember(constant)
+            _register(constant)
 
 
 class _Rewriter(ast.NodeTransformer):
-    """Turns conditions to calls, from the inside out."""
+    """Replaces conditions by calls, from the inside out."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -175,22 +177,22 @@ class _Rewriter(ast.NodeTransformer):
         return node
 
     def _block(self, statements: list[ast.stmt]) -> list[ast.stmt]:
-        made: list[ast.stmt] = []
+        block: list[ast.stmt] = []
         for number, statement in enumerate(statements):
             if isinstance(statement, ast.If) and not _leaves(statement):
                 rest = statements[number + 1 :]
                 if _returns(statement):
-                    return made + self._returning(statement, rest)
-                made += self._assigning(statement)
+                    return block + self._returning(statement, rest)
+                block += self._assigning(statement)
             else:
-                made.append(self.visit(statement))
-        return made
+                block.append(self.visit(statement))
+        return block
 
     def _assigning(self, node: ast.If) -> list[ast.stmt]:
-        """Rewrite an `if` that assigns to variables: its branches take and return them."""
+        """Rewrite an `if` that assigns to variables: its branches become functions that take and return them."""
         names = sorted(_assigned([*node.body, *node.orelse]))
-        given = ast.Tuple([_load(name) for name in names], ast.Load())
-        branches, calls = self._branches(node, names, [ast.Return(given)])
+        variables = ast.Tuple([_load(name) for name in names], ast.Load())
+        branches, calls = self._branches(node, names, [ast.Return(variables)])
         value = _call("run_if", calls, node)
         target: ast.stmt = ast.Expr(value)
         if names:
@@ -198,31 +200,31 @@ class _Rewriter(ast.NodeTransformer):
         return [*branches, ast.copy_location(target, node)]
 
     def _returning(self, node: ast.If, rest: list[ast.stmt]) -> list[ast.stmt]:
-        """Rewrite an `if` that returns: what follows it becomes the end of the branches that don't."""
+        """Rewrite an `if` that returns: the statements after it become the end of the branches that don't return."""
         node.body = node.body if _ends(node.body) else [*node.body, *rest]
         node.orelse = node.orelse if _ends(node.orelse) else [*node.orelse, *copy.deepcopy(rest)]
         names = sorted(_assigned([*node.body, *node.orelse]))
         branches, calls = self._branches(node, names, [])
-        calls[3] = ast.Tuple([], ast.Load())  # the branches return what the function does
+        calls[3] = ast.Tuple([], ast.Load())  # the branches return the result of the function
         return [*branches, ast.copy_location(ast.Return(_call("run_if", calls, node)), node)]
 
     def _branches(self, node: ast.If, names: list[str], end: list[ast.stmt]) -> tuple[list[ast.stmt], list[ast.expr]]:
         self._count += 1
         test = self.visit(node.test)
-        made: list[ast.stmt] = []
+        functions: list[ast.stmt] = []
         calls: list[ast.expr] = [test]
         for kind, statements in (("then", node.body), ("otherwise", node.orelse)):
-            name = f"{_US}{kind}_{self._count}"
+            name = f"{_PREFIX}{kind}_{self._count}"
             parameters = [ast.arg(each) for each in names]
             body = [*(self._block(statements) or [ast.Pass()]), *copy.deepcopy(end)]
-            made.append(ast.copy_location(_function(name, parameters, body), node))
+            functions.append(ast.copy_location(_function(name, parameters, body), node))
             calls.append(_load(name))
         values: list[ast.expr] = [_call("current", [ast.Constant(each), _lambda(_load(each))], node) for each in names]
         calls += [
             ast.Tuple([ast.Constant(each) for each in names], ast.Load()),
             ast.Tuple(values, ast.Load()),
         ]
-        return made, calls
+        return functions, calls
 
 
 def _load(name: str) -> ast.expr:
@@ -234,19 +236,19 @@ def _lambda(body: ast.expr) -> ast.expr:
 
 
 def _function(name: str, parameters: list[ast.arg], body: list[Any]) -> ast.FunctionDef:
-    made: Any = ast.FunctionDef(name, ast.arguments([], parameters, None, [], [], None, []), body, [])
-    made.returns = made.type_comment = None
-    made.type_params = []
-    return made  # type: ignore[no-any-return]
+    function: Any = ast.FunctionDef(name, ast.arguments([], parameters, None, [], [], None, []), body, [])
+    function.returns = function.type_comment = None
+    function.type_params = []
+    return function  # type: ignore[no-any-return]
 
 
 def _call(name: str, values: list[Any], where: ast.AST) -> ast.expr:
-    made = ast.Call(ast.Attribute(_load(_US), name, ast.Load()), values, [])
-    return ast.copy_location(made, where)
+    call = ast.Call(ast.Attribute(_load(_PREFIX), name, ast.Load()), values, [])
+    return ast.copy_location(call, where)
 
 
 def _walk(nodes: Iterable[ast.AST], into_loops: bool = True) -> Iterable[ast.AST]:
-    """Yield nodes, but nothing that lies in scopes of their own."""
+    """Yield nodes recursively, except nodes in nested scopes."""
     for node in nodes:
         yield node
         if isinstance(node, _SCOPES) or (not into_loops and isinstance(node, ast.For | ast.While)):
@@ -274,7 +276,7 @@ def _returns(node: ast.If) -> bool:
 
 
 def _ends(statements: list[ast.stmt]) -> bool:
-    """Tell whether nothing that follows the statements is reached."""
+    """Return whether the statements after these are unreachable."""
     if not statements:
         return False
     last = statements[-1]
@@ -288,7 +290,7 @@ def _escapes(node: ast.AST) -> bool:
 
 
 def _leaves(node: ast.If) -> bool:
-    """Tell whether an `if` does what a function of its own can't do for it: such a one is left as it is."""
+    """Return whether the branches of an `if` can't become functions, so that it stays unchanged."""
     inside = [*node.body, *node.orelse]
     if any(isinstance(each, ast.Break | ast.Continue) for each in _walk(inside, into_loops=False)):
         return True

@@ -1,4 +1,4 @@
-"""`pipeline_def`: turns a function that describes a graph into one that makes pipelines."""
+"""`pipeline_def`: turns a function that describes a graph into one that creates pipelines."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def pipeline_def(
     fn: None = None, **pipeline_kwargs: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Pipeline]]: ...
 def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -> Any:
-    """Decorate a function that describes a graph: calling it makes a `Pipeline`.
+    """Decorate a function that describes a graph. A call of the decorated function creates a `Pipeline`.
 
     Args:
         fn: function that calls operators and returns the outputs of the pipeline. Its own parameters win over
             parameters of `Pipeline` of the same name; it may not take ``**kwargs``.
         **pipeline_kwargs: arguments of `Pipeline`, and `enable_conditionals`: whether `if`, `and`, `or` and `not`
-            may be used on data nodes, in this function and in those that it calls. The caller of the decorated
-            function may override them.
+            work on data nodes, in this function and in the functions that it calls. The caller of the decorated
+            function may override these arguments.
 
     Returns:
         A function that takes the arguments of `fn` and those of `Pipeline`.
 
     Raises:
-        ArgumentTypeError: for arguments that neither `fn` nor `Pipeline` has, or a graph function with ``**kwargs``.
+        ArgumentTypeError: neither `fn` nor `Pipeline` has an argument, or `fn` takes ``**kwargs``.
 
     Example:
         >>> from pipeline import fn, pipeline_def
@@ -63,18 +63,18 @@ def pipeline_def(fn: Callable[..., Any] | None = None, **pipeline_kwargs: Any) -
     _check_known(pipeline_kwargs, fn.__qualname__)
 
     @functools.wraps(fn)
-    def make(*args: Any, **kwargs: Any) -> Pipeline:
-        for_graph = {name: value for name, value in kwargs.items() if name in own}
-        for_pipeline = {name: value for name, value in kwargs.items() if name not in own}
-        _check_known(for_pipeline, fn.__qualname__)
-        arguments = {**pipeline_kwargs, **for_pipeline}
+    def create(*args: Any, **kwargs: Any) -> Pipeline:
+        graph_arguments = {name: value for name, value in kwargs.items() if name in own}
+        pipeline_arguments = {name: value for name, value in kwargs.items() if name not in own}
+        _check_known(pipeline_arguments, fn.__qualname__)
+        arguments = {**pipeline_kwargs, **pipeline_arguments}
         describe = convert(fn) if arguments.pop("enable_conditionals", False) else fn
         pipe = Pipeline(**arguments)
-        with pipe:
-            pipe.take_outputs(describe(*args, **for_graph), fn)
+        with pipe._internals.builder as builder:
+            builder.set_returned(describe(*args, **graph_arguments), fn)
         return pipe
 
-    return make
+    return create
 
 
 def _check_known(arguments: dict[str, Any], function: str) -> None:

@@ -1,8 +1,8 @@
 """Graphs and pipeline arguments as bytes: a versioned format that runs no code when it is read.
 
 The bytes are a magic line and a MessagePack map: the version of the format, the arguments of the pipeline, its nodes
-and its outputs. Callables and other objects have no safe form. `encode_pipeline` puts them aside, each under a name,
-for the caller to send by other means (to a process of its own) or to leave out; `decode_pipeline` needs them again.
+and its outputs. Callables and other objects have no safe form. `encode_pipeline` returns them separately, by name, so
+that the caller can send them by other means or omit them; `decode_pipeline` needs them again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pipeline._declaration.schema import OperatorSchema
 from pipeline._external_source.spec import SourceOutput, SourceSpec, describe_source
 from pipeline._graph.graph import Edge, Graph, GraphNode, check_branches, check_names
 from pipeline._graph.location import SourceLocation
-from pipeline.errors import GraphError, SerializationError
+from pipeline.errors import ArgumentTypeError, GraphError, SerializationError
 from pipeline.types import DALIDataType, DALIImageType, DALIInterpType, to_dali_type, to_numpy_type
 
 __all__ = ["FORMAT_VERSION", "SerializedPipeline", "decode_pipeline", "encode_pipeline"]
@@ -27,7 +27,7 @@ __all__ = ["FORMAT_VERSION", "SerializedPipeline", "decode_pipeline", "encode_pi
 MAGIC = b"dali-proxy pipeline\n"
 FORMAT_VERSION = 1
 
-_ERRORS = "surrogatepass"  # paths that aren't UTF-8 are text with surrogates in Python
+_ERRORS = "surrogatepass"  # Python represents paths that aren't UTF-8 by text with surrogates
 
 _ENUMS = {"dtype": DALIDataType, "image": DALIImageType, "interp": DALIInterpType}
 
@@ -38,7 +38,7 @@ class SerializedPipeline:
 
     Attributes:
         data: the safe part.
-        objects: callables and such by name: a source has that of its operator, another object "operator.argument".
+        objects: callables and similar objects by name: the name of a source's operator, otherwise "operator.argument".
     """
 
     data: bytes
@@ -46,7 +46,7 @@ class SerializedPipeline:
 
 
 def encode_pipeline(graph: Graph, arguments: Mapping[str, Any]) -> SerializedPipeline:
-    """Turn a graph and the arguments of its pipeline to bytes."""
+    """Serialize a graph and the arguments of its pipeline."""
     encoder = _Encoder()
     content = {
         "version": FORMAT_VERSION,
@@ -71,17 +71,23 @@ def encode_pipeline(graph: Graph, arguments: Mapping[str, Any]) -> SerializedPip
     return SerializedPipeline(MAGIC + msgpack.packb(content, unicode_errors=_ERRORS), encoder.objects)
 
 
-def decode_pipeline(data: bytes, objects: Mapping[str, Any] | None = None) -> tuple[Graph, dict[str, Any]]:
-    """Make a graph and the arguments of its pipeline from what `encode_pipeline` returned.
+def decode_pipeline(data: Any, objects: Mapping[str, Any] | None = None) -> tuple[Graph, dict[str, Any]]:
+    """Return the graph and the arguments of a pipeline that `encode_pipeline` serialized.
 
     Args:
         data: the safe part.
-        objects: what has no safe form, by name.
+        objects: the objects that have no safe form, by name.
 
     Raises:
-        SerializationError: for bytes that are no pipeline, one of another version, one with operators that this
-            version doesn't have, or one that needs objects that weren't given.
+        ArgumentTypeError: `data` isn't bytes.
+        SerializationError: the bytes aren't a pipeline, or are one of another version, one with operators that this
+            version doesn't have, or one that needs objects that weren't passed.
     """
+    if isinstance(data, str):
+        raise SerializationError("a serialized pipeline is bytes, but this is a str: for a file, pass filename=")
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise ArgumentTypeError(f"a serialized pipeline is bytes, not {type(data).__name__}")
+    data = bytes(data)
     if not data.startswith(MAGIC):
         raise SerializationError("these bytes aren't a serialized pipeline of dali-proxy")
     decoder = _Decoder(objects or {})
@@ -119,7 +125,7 @@ def decode_pipeline(data: bytes, objects: Mapping[str, Any] | None = None) -> tu
 
 
 class _Encoder:
-    """Turns values to what MessagePack knows; a dict says what it stands for by its first key."""
+    """Converts values to types of MessagePack. The first key of a dict says which type it represents."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
@@ -146,25 +152,25 @@ class _Encoder:
         self.objects[name] = value
         return {"object": name}
 
-    def _source(self, given: SourceOutput, node: GraphNode) -> Any:
-        spec = given.spec
+    def _source(self, output: SourceOutput, node: GraphNode) -> Any:
+        spec = output.spec
         name = self._sources.setdefault(spec, node.name)
         self.objects[name] = spec.source
-        how: dict[str, Any] = {"batch": spec.batch, "batch_info": spec.batch_info, "num_outputs": spec.num_outputs}
+        options: dict[str, Any] = {"batch": spec.batch, "batch_info": spec.batch_info, "num_outputs": spec.num_outputs}
         if spec.iterable:
-            how["cycle"] = spec.cycle.value
+            options["cycle"] = spec.cycle.value
         if spec.parallel:
-            how.update(parallel=True, prefetch_queue_depth=spec.prefetch_queue_depth)
-        return {"source": name, "output": given.output, "how": how, "display": spec.display}
+            options.update(parallel=True, prefetch_queue_depth=spec.prefetch_queue_depth)
+        return {"source": name, "output": output.output, "how": options, "display": spec.display}
 
 
 class _Decoder:
-    """The way back. Objects that are missing are noted; the values that need them are None until then."""
+    """Converts the values back. Records missing objects, and uses None in their place."""
 
     def __init__(self, objects: Mapping[str, Any]) -> None:
         self._objects = objects
         self._sources: dict[str, SourceSpec] = {}
-        self._wanted: dict[str, str] = {}  # what each object is, for the user
+        self._wanted: dict[str, str] = {}  # descriptions of the objects, for messages
 
     def value(self, value: Any) -> Any:
         if not isinstance(value, dict):
@@ -183,22 +189,22 @@ class _Decoder:
         return self._object(value["object"], "an object")
 
     def check_objects(self) -> None:
-        """Refuse missing objects, and some that nothing needs."""
+        """Raise an error for missing objects, and for objects that nothing needs."""
         unknown = sorted(set(self._objects) - set(self._wanted))
         if unknown:
             known = ", ".join(map(repr, self._wanted)) or "none"
             raise SerializationError(f"the pipeline has no callback {unknown[0]!r}; its callbacks are: {known}")
-        missing = {name: what for name, what in self._wanted.items() if name not in self._objects}
+        missing = {name: label for name, label in self._wanted.items() if name not in self._objects}
         if missing:
-            needs = ", ".join(f"{name!r} ({what})" for name, what in missing.items())
+            needs = ", ".join(f"{name!r} ({label})" for name, label in missing.items())
             usage = ", ".join(f"{name!r}: ..." for name in missing)
             raise SerializationError(
                 f"the pipeline needs Python objects, which can't be stored safely as bytes: {needs}. Pass them again: "
                 f"Pipeline.deserialize(..., callbacks={{{usage}}})"
             )
 
-    def _object(self, name: str, what: str) -> Any:
-        self._wanted.setdefault(name, what)
+    def _object(self, name: str, label: str) -> Any:
+        self._wanted.setdefault(name, label)
         return self._objects.get(name)
 
     def _source(self, value: Any) -> SourceOutput | None:

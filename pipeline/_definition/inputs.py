@@ -1,4 +1,4 @@
-"""What the user feeds: a queue of batches for each input of a graph."""
+"""`FedInputs`: a queue of fed batches for each input of a graph."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class FedInputs:
     """Batches that were fed and not used yet. Any thread may feed; one thread takes.
 
     Args:
-        nodes: the inputs, by name.
+        nodes: nodes of the inputs, by name.
     """
 
     def __init__(self, nodes: Mapping[str, GraphNode]) -> None:
-        self._changed = threading.Condition()  # guards what follows
+        self._changed = threading.Condition()  # guards the attributes below
         self._queues: dict[str, deque[TensorList]] = {name: deque() for name in nodes}
         self._last: dict[str, TensorList | None] = {
             name: None for name, node in nodes.items() if node.argument("repeat_last")
@@ -38,9 +38,9 @@ class FedInputs:
 
     @contextmanager
     def feeding(self) -> Iterator[None]:
-        """Take back what the block has fed if the block fails, so that the inputs stay in step.
+        """Remove the batches that the block fed if it fails, so that the inputs stay in step.
 
-        Where only data is missing, what was fed stays: the caller may feed the rest.
+        They stay if only data is missing: the caller may feed the rest.
         """
         with self._changed:
             before = {name: len(queue) for name, queue in self._queues.items()}
@@ -62,19 +62,19 @@ class FedInputs:
 
     @property
     def fresh(self) -> bool:
-        """Whether there is data for a batch that is not only a repetition of the last one."""
+        """Whether data exists for a batch that isn't merely a repetition of the last one."""
         return self.ready and (not self._queues or any(self._queues.values()))
 
     @property
     def may_wait(self) -> bool:
-        """Whether all inputs without data are to be waited for."""
+        """Whether all inputs without data are blocking, so that the caller may wait for them."""
         return self._blocking.issuperset(self._empty())
 
     def wait(self) -> None:
         """Wait until another thread has fed every blocking input.
 
         Raises:
-            PipelineError: the pipeline was closed meanwhile.
+            PipelineError: the pipeline was closed while this waited.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._closed or not self._blocking.intersection(self._empty()))
@@ -85,27 +85,27 @@ class FedInputs:
         """Return the next batch of every input.
 
         Raises:
-            MissingInputError: an input has no data; nothing was taken.
-            InputError: their sizes differ; all of them were taken.
+            MissingInputError: an input has no data; no batch was taken.
+            InputError: the sizes of the batches differ; all batches were taken.
         """
         with self._changed:
             if self._empty():
                 raise self.missing()
-            taken = {name: self._next(name, queue) for name, queue in self._queues.items()}
-        sizes = {name: len(batch) for name, batch in taken.items()}
+            batches = {name: self._next(name, queue) for name, queue in self._queues.items()}
+        sizes = {name: len(batch) for name, batch in batches.items()}
         if len(set(sizes.values())) > 1:
             raise InputError(f"the inputs have batches of different sizes: {sizes}")
-        return taken
+        return batches
 
     def missing(self) -> MissingInputError:
-        """Make the error that tells which input has no data."""
+        """Return the error that names an input without data."""
         name = next(iter(self._empty()), "")
         return MissingInputError(
             f"the input {name!r} has no data: call feed_input({name!r}, ...) or run({name}=...) first"
         )
 
     def close(self) -> None:
-        """Wake the thread that waits."""
+        """Wake the waiting thread."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -116,7 +116,7 @@ class FedInputs:
     def _next(self, name: str, queue: deque[TensorList]) -> TensorList:
         if not queue:
             last = self._last[name]
-            assert last is not None  # _empty() has looked
+            assert last is not None  # _empty() checked it
             return last
         batch = queue.popleft()
         if name in self._last:

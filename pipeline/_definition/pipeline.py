@@ -1,64 +1,68 @@
-"""`Pipeline`: a graph, the arguments to run it with, and its life from description to outputs."""
+"""`Pipeline`: a graph and everything that runs it. This class defines all that a user calls."""
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping
+from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, overload
 
-from pipeline._concurrency.finalizers import Ending
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.checkpoint import Checkpoint
-from pipeline._definition.description import DescribesGraph
-from pipeline._definition.drawing import DrawsGraph
-from pipeline._definition.engine import Engine
-from pipeline._definition.readers import ReportsReaders
-from pipeline._definition.reporting import ReportsArguments
-from pipeline._definition.running import Runner
-from pipeline._definition.serializing import Serializes
-from pipeline._definition.sources import SourceGroup
-from pipeline._executor import Executor
-from pipeline._external_source.data import check_batch, to_batch
-from pipeline._external_source.device import take_over
-from pipeline._graph import DataNode
-from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
-from pipeline._operators.decoding.input_parts import split_video
-from pipeline.errors import GraphError, PipelineError
+from pipeline._definition.graph_format import decode_pipeline, encode_pipeline
+from pipeline._definition.internals import PipelineInternals
+from pipeline._graph import DataNode, Graph, SourceLocation
+from pipeline._graph.builder import GraphBuilder
+from pipeline._graph.current import pop_builder, push_builder
+from pipeline._graph.drawing import Drawing, draw
+from pipeline._operator_api.request import TensorList
+from pipeline.errors import ArgumentTypeError, ArgumentValueError, NoOutputsError, PipelineError
 
-__all__ = ["Pipeline"]
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["Pipeline", "pipeline_from_graph"]
 
 
-class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
-    """A data processing graph and what runs it.
+def _argument(name: str) -> Any:
+    """Return a property that reads an argument of the pipeline."""
+    return property(attrgetter(f"_internals.arguments.{name}"))
+
+
+class Pipeline:
+    """A data processing graph and everything that runs it.
 
     Describe the graph with `pipeline_def`, by `set_outputs` within ``with pipe:``, or by overriding `define_graph`;
     then call `run`.
 
+    A subclass may use any attribute that NVIDIA DALI's `Pipeline` doesn't define, also for operators and data:
+    ``self.input = ...``, ``self.inputs = ...``.
+
     Args:
         batch_size: largest batch; batches may be smaller.
         num_threads: threads of the CPU stage.
-        device_id: the GPU; None for a pipeline that uses none.
-        seed: of the random numbers; -1 draws one.
-        exec_pipelined: whether batches overlap: others start before the first one is done.
-        prefetch_queue_depth: batches on their way at once; a dict {"cpu_size": x, "gpu_size": y} sets stages apart.
-        exec_async: whether batches run while the caller goes on; else those that were started are done when `run` or
-            `schedule_run` returns.
-        bytes_per_sample: size of a sample of the outputs, as far as it is known beforehand: memory for it is made
-            ready when the pipeline is built. Buffers grow as they must in any case.
-        set_affinity: bind each thread of the CPU stage to a core, with a GPU to one that is near it.
-        max_streams: most CUDA streams; -1 for one a batch in the GPU stage.
-        default_cuda_stream_priority: of the CUDA streams: 0 is the lowest, negative numbers come before it.
-        enable_memory_stats: keep note of the sizes of outputs, for `executor_statistics`.
+        device_id: the GPU; None for a pipeline that uses no GPU.
+        seed: seed of the random numbers; -1 draws one.
+        exec_pipelined: whether batches overlap: the next ones start before the first one is done.
+        prefetch_queue_depth: batches in flight at once; a dict {"cpu_size": x, "gpu_size": y} sets the stages apart.
+        exec_async: whether batches run in the background; if not, `run` and `schedule_run` return when the batches
+            that they started are done.
+        bytes_per_sample: expected size of a sample of the outputs. The pipeline allocates that much memory when it is
+            built. Buffers grow beyond it when necessary.
+        set_affinity: bind each thread of the CPU stage to a core, near the GPU if the pipeline uses one.
+        max_streams: largest number of CUDA streams; -1 for one per batch in the GPU stage.
+        default_cuda_stream_priority: priority of the CUDA streams: 0 is the lowest, negative numbers are higher.
+        enable_memory_stats: record the sizes of outputs, for `executor_statistics`.
         py_num_workers: processes for parallel external sources; 0 reads these sources in this process.
-        py_start_method: how they are started, "fork" or "spawn".
-        exec_dynamic: accepted; GPU results may always go back to the CPU.
+        py_start_method: start method of these processes, "fork" or "spawn".
+        exec_dynamic: accepted; GPU results may always return to the CPU.
         enable_checkpointing: whether `checkpoint` may be called.
-        checkpoint: go on where `checkpoint` was called, in this process or in another one.
+        checkpoint: resume where `checkpoint` was called, in this process or in another one.
 
     Raises:
-        ArgumentTypeError, ArgumentValueError: for arguments that can't be used.
-        SerializationError: for a checkpoint that is none.
+        ArgumentTypeError, ArgumentValueError: an argument can't be used.
+        SerializationError: `checkpoint` isn't a checkpoint.
 
     Example:
         >>> import numpy as np
@@ -70,6 +74,9 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
         >>> out.as_array().ravel().tolist()
         [2, 3]
     """
+
+    # Properties that DALI doesn't define are cached_property, which a subclass's assignment replaces. Our own code
+    # reads `_internals` only, so it doesn't depend on them.
 
     def __init__(
         self,
@@ -92,177 +99,152 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
         enable_checkpointing: bool = False,
         checkpoint: bytes | None = None,
     ) -> None:
-        given = {name: value for name, value in locals().items() if name not in ("self", "checkpoint", "__class__")}
-        self._checkpoint = None if checkpoint is None else Checkpoint.from_bytes(checkpoint)
-        if self._checkpoint is not None:
-            given["seed"] = self._checkpoint.seed
-        self._arguments = PipelineArguments(**given)
-        DescribesGraph.__init__(self)
-        self._sources: SourceGroup | None = None
-        self._engine: Engine | None = None
-        self._runner: Runner | None = None
-        self._closing: Ending | None = None  # also when the pipeline is dropped without close()
-        self._checks_style = True
-        self._style: str | None = None  # "run" or "schedule": the first one used, they can't be mixed
+        arguments = {name: value for name, value in locals().items() if name not in ("self", "checkpoint", "__class__")}
+        resumed = None if checkpoint is None else Checkpoint.from_bytes(checkpoint)
+        if resumed is not None:
+            arguments["seed"] = resumed.seed
+        self._internals = PipelineInternals(self, PipelineArguments(**arguments), resumed)
 
-    # Building ---------------------------------------------------------------------------------------------------
+    def __repr__(self) -> str:
+        internals = self._internals
+        arguments = ", ".join(
+            f"{name}={getattr(internals.arguments, name)}" for name in ("batch_size", "num_threads", "device_id")
+        )
+        return f"<Pipeline{internals.builder.summary()}; {arguments}; {internals.state}>"
+
+    # Describing the graph -----------------------------------------------------------------------------------------
+
+    def define_graph(self) -> Any:
+        """Override this method to describe the graph: return the outputs.
+
+        The other ways are `pipeline_def` and `set_outputs`.
+        """
+        raise NoOutputsError(
+            "the pipeline has no outputs: use pipeline_def, call set_outputs() or override define_graph()"
+        )
+
+    def set_outputs(self, *output_data_nodes: Any) -> None:
+        """Set the outputs of the pipeline.
+
+        Args:
+            *output_data_nodes: data nodes or constants.
+
+        Raises:
+            ArgumentTypeError: an output is neither.
+        """
+        self._internals.builder.set_outputs(*output_data_nodes)
+
+    def add_sink(self, edge: DataNode) -> None:
+        """Keep an operator in the graph, even if no output of the pipeline needs it.
+
+        Args:
+            edge: an output of the operator.
+
+        Raises:
+            ArgumentTypeError: `edge` isn't an output of an operator.
+            GraphError: the graph is fixed.
+        """
+        self._internals.builder.add_sink(edge)
+
+    def __enter__(self) -> Self:
+        push_builder(self._internals.builder)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        pop_builder()
+
+    @staticmethod
+    def push_current(pipeline: Pipeline) -> None:
+        """Make a pipeline current, for operators that have side effects; ``with pipeline:`` is safer."""
+        push_builder(pipeline._internals.builder)
+
+    @staticmethod
+    def pop_current() -> None:
+        """Restore the pipeline that was current before.
+
+        Raises:
+            GraphError: no pipeline is current.
+        """
+        pop_builder()
+
+    # Building and closing -----------------------------------------------------------------------------------------
 
     def build(self, define_graph: Callable[[], Any] | None = None) -> None:
-        """Get ready to run; running does it by itself. Does nothing the second time.
+        """Prepare the pipeline for running. `run` calls this if necessary. Does nothing the second time.
 
         Args:
             define_graph: describes the graph instead of the method of that name.
 
         Raises:
-            BuildError: when the pipeline can't run here; the message says what is missing.
+            BuildError: the pipeline can't run here; the message says what is missing.
         """
-        if self._engine is not None:
-            return
-        if define_graph is not None:
-            if self._sources is not None:
-                raise GraphError("build(define_graph=...) is too late: start_py_workers() has already fixed the graph")
-            self.describe(define_graph, "build(define_graph=...)")
-        self.start_py_workers()
-        assert self._sources is not None
-        try:
-            engine = Engine(self.graph, self._arguments, self.inputs, self._sources)
-            self._keep_until_closed(engine.close)
-            self._runner = Runner(
-                engine.executor,
-                engine.inputs,
-                engine.sources,
-                self.max_batch_size,
-                self._arguments.depth,
-                self._setup(),
-                self._arguments.enable_checkpointing,
-                self.exec_async,
-            )
-            if self._checkpoint is not None:
-                self._runner.restore(self._checkpoint.position)
-        except BaseException:
-            self.close()
-            self._sources = None
-            raise
-        self._engine = engine
+        self._internals.build(define_graph, Pipeline.iter_setup)
 
     def start_py_workers(self) -> None:
-        """Start the worker processes of parallel external sources; `build` does it by itself.
+        """Start the worker processes of parallel external sources. `build` calls this if necessary.
 
-        Forking a process that has used CUDA is not possible. Where other code uses CUDA before the pipeline is
-        built, or several pipelines fork workers, call it first.
-
-        Raises:
-            WorkerError: they could not be started.
-        """
-        if self._sources is not None:
-            return
-        arguments = self._arguments
-        arguments.executor_config()  # says what is missing before anything starts
-        self._sources = SourceGroup(
-            self.graph, arguments.batch_size, arguments.py_num_workers, arguments.py_start_method
-        )
-        self._keep_until_closed(self._sources.close)
-
-    def _keep_until_closed(self, close: Callable[[], None]) -> None:
-        if self._closing is not None:
-            self._closing.never()
-        self._closing = Ending(self, close)
-
-    def _setup(self) -> Callable[[], Any] | None:
-        """Return what calls `iter_setup`, if somebody has written one. It does not keep the pipeline."""
-        if getattr(self.iter_setup, "__func__", None) is Pipeline.iter_setup:
-            return None
-        pipeline = weakref.ref(self)
-
-        def setup() -> None:
-            alive = pipeline()
-            if alive is not None:
-                alive.iter_setup()
-
-        return setup
-
-    @property
-    def executor(self) -> Executor:
-        """The executor, for whoever runs batches by `Executor.submit`; builds the pipeline."""
-        return self._built().executor
-
-    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None]) -> None:
-        """Run one batch for a caller who brings the fed inputs, and may have many batches on their way: a server.
-
-        What sources give is added, in the order of the calls, on another thread.
-
-        Args:
-            request: the batch.
-            on_done: called once with the result, on another thread: it must be quick and must not raise.
+        A process that has used CUDA can't be forked. Call this first if other code uses CUDA before the pipeline is
+        built, or if several pipelines fork workers.
 
         Raises:
-            PipelineError: the batch was not started, and `on_done` is not called.
+            WorkerError: the workers could not be started.
         """
-        self._built().submitter.submit(request, on_done)
-
-    def __repr__(self) -> str:
-        closed = self._closing is not None and not self._closing.pending
-        state = "closed" if closed else "not built" if self._engine is None else "built"
-        arguments = ", ".join(
-            f"{name}={getattr(self._arguments, name)}" for name in ("batch_size", "num_threads", "device_id")
-        )
-        return f"<Pipeline{self.summary()}; {arguments}; {state}>"
+        self._internals.start_workers()
 
     def close(self) -> None:
         """End all threads and worker processes, and free the device. The pipeline can't run afterwards."""
-        if self._closing is not None:
-            self._closing.now()
+        self._internals.close()
 
-    # Running ----------------------------------------------------------------------------------------------------
+    # Running ------------------------------------------------------------------------------------------------------
 
     def run(self, **inputs: Any) -> tuple[TensorList, ...]:
-        """Run one batch and return its outputs; starts the next ones as far as there is data.
+        """Run one batch and return its outputs. Starts the next batches as far as data exists.
 
         Args:
             **inputs: a batch for inputs of the graph, by name.
 
         Raises:
-            OperatorError: when an operator failed; the pipeline goes on with the next batch.
+            OperatorError: an operator failed; the pipeline continues with the next batch.
         """
-        self._use_style("run")
+        self._internals.use_api("run")
 
         def feed() -> None:
             for name, data in inputs.items():
                 self.feed_input(name, data)
 
-        return self._built_runner().run(feed)
+        return self._internals.runner.run(feed)
 
     def schedule_run(self) -> None:
-        """Start one batch, and others ahead of it; take its outputs with `share_outputs` or `outputs`.
+        """Start one batch, and later ones as far as data exists. Take the outputs with `share_outputs` or `outputs`.
 
         Raises:
             MissingInputError: an input has no data.
         """
-        self._use_style("schedule")
-        self._built_runner().schedule()
+        self._internals.use_api("schedule")
+        self._internals.runner.schedule()
 
     def share_outputs(self) -> tuple[TensorList, ...]:
-        """Wait for the oldest batch and return its outputs; they stay valid as long as they are held.
+        """Wait for the oldest batch and return its outputs. They stay valid as long as they are referenced.
 
         Raises:
             StopIteration: the data has ended, or no batch was scheduled.
             PipelineError: the batch failed.
         """
-        self._use_style("schedule")
-        return self._built_runner().take()
+        self._internals.use_api("schedule")
+        return self._internals.runner.take()
 
     def release_outputs(self) -> None:
-        """Tell that outputs are used no more. Buffers return by themselves when they are dropped."""
-        self._use_style("schedule")
+        """Declare that outputs aren't used any more. Not necessary: dropping them frees their buffers."""
+        self._internals.use_api("schedule")
 
     def outputs(self) -> tuple[TensorList, ...]:
-        """Wait for the oldest batch and return its outputs. Raises as `share_outputs` does."""
+        """Wait for the oldest batch and return its outputs. Raises the errors of `share_outputs`."""
         return self.share_outputs()
 
     def iter_setup(self) -> None:
-        """Override it to feed inputs: it is called before each batch that is started.
+        """Override this method to feed inputs. The pipeline calls it before it starts a batch.
 
-        Raise `StopIteration` in it when there is no more data.
+        Raise `StopIteration` in it when no more data exists.
         """
 
     def feed_input(
@@ -273,115 +255,328 @@ class Pipeline(Serializes, DrawsGraph, ReportsReaders, ReportsArguments):
         cuda_stream: Any = None,
         use_copy_kernel: bool = False,
     ) -> None:
-        """Queue a batch for an `external_source`, or a video for an `inputs.video`, which becomes several batches.
+        """Queue a batch for an `external_source`, or a video for an `inputs.video`, which turns it into batches.
 
         Args:
             data_node: the node, or its name.
             data: an array with the batch dimension in front, or a list of samples: NumPy, torch or CuPy arrays,
-                anything with ``__array__``, DLPack, tensors of this package.
+                objects with ``__array__`` or DLPack, tensors of this package.
             layout: names of the dimensions of a sample.
-            cuda_stream: for data on a GPU, the stream that made it and that goes on to use it: a stream of torch or
-                CuPy, or a handle. By default the current one of the data's library; 0 is the default stream. With -1
-                nothing is waited for, so the data must be complete; then it is copied when this returns.
-            use_copy_kernel: copy data on a GPU with a kernel instead of by ``cudaMemcpyAsync``.
+            cuda_stream: for data on a GPU, the stream that writes it and that uses it afterwards: a stream of torch or
+                CuPy, or a handle. The default is the current stream of the data's library; 0 is the default stream.
+                With -1 the pipeline waits for nothing, so the data must be complete; this returns after the copy.
+            use_copy_kernel: copy data on a GPU with a kernel instead of ``cudaMemcpyAsync``.
 
         Raises:
             UnknownInputError: the pipeline has no such input.
             InputError: the data doesn't fit the input, or the input has a source.
         """
-        name = self.name_of(data_node)
-        node = self.inputs.get(name)
-        if node is None:
-            raise self.unknown_input(name)
-        batch = to_batch(data, layout or None, f"input {name!r}")
-        engine = self._built()
-        if node.operator != "external_source":
-            for part in split_video(batch, node, self.max_batch_size, self.device_id):
-                engine.inputs.feed(name, part)
-            return
-        batch = check_batch(batch, node, self.max_batch_size)
-        engine.inputs.feed(name, take_over(batch, node, data, cuda_stream, use_copy_kernel))
+        self._internals.feed(data_node, data, layout, cuda_stream, use_copy_kernel)
 
     def input_feed_count(self, name: str) -> int:
-        """Return how many batches of an input have to be fed before all stages are busy."""
-        if name not in self.inputs:
-            raise self.unknown_input(name)
-        return self._arguments.depth
+        """Return how many batches of an input must be fed to keep all stages busy."""
+        if name not in self._internals.graph.fed_inputs:
+            raise self._internals.builder.unknown_input(name)
+        return self._internals.arguments.depth
 
     def reset(self) -> None:
-        """Begin the next epoch, if the data has ended; else do nothing.
+        """Begin the next epoch if the data has ended; otherwise do nothing.
 
-        Batches that are on their way, and data that was fed, come first.
+        Batches in flight, and data that was fed, come first.
         """
-        self._built_runner().reset()
+        self._internals.runner.reset()
 
     def empty(self) -> bool:
-        """Tell whether nothing is on its way."""
-        return self._runner is None or not self._runner.busy
+        """Return whether no batch is in flight."""
+        return not self._internals.busy
+
+    def enable_api_check(self, enable: bool) -> None:
+        """Enable or disable the error for mixing `run` with `schedule_run`, `share_outputs` and `release_outputs`.
+
+        It is enabled by default: one of them would take batches that the other scheduled.
+        """
+        self._internals.checks_api = bool(enable)
+
+    # Checkpoints --------------------------------------------------------------------------------------------------
 
     def checkpoint(self, filename: str | Path | None = None, *, notes: Mapping[str, int] | None = None) -> bytes:
-        """Return what a new pipeline of the same graph needs to go on after the batches that were taken.
+        """Return the state with which a new pipeline of the same graph resumes after the batches that were taken.
 
         Random numbers and sources continue exactly, also in another process: ``Pipeline(..., checkpoint=...)``. A
-        callable source is asked for what comes next; an iterable one is read again up to where it was, so it must
-        give the same. Data that was fed is not part of it.
+        callable source is called with the next index. An iterable source is read again up to its position, so it must
+        yield the same items. Data that was fed isn't included.
 
         Args:
-            filename: a file to write it to, as well.
-            notes: what to find in `checkpoint_notes` of the new pipeline.
+            filename: a file to write the checkpoint to, in addition.
+            notes: numbers to store; the new pipeline returns them as `checkpoint_notes`.
 
         Raises:
-            PipelineError: the pipeline was made without ``enable_checkpointing=True``.
-            SerializationError: a source can't go on elsewhere.
+            PipelineError: the pipeline was created without ``enable_checkpointing=True``.
+            SerializationError: a source can't resume elsewhere.
         """
-        if not self._arguments.enable_checkpointing:
-            raise PipelineError("checkpoint() needs a pipeline that was made with enable_checkpointing=True")
-        data = Checkpoint(self._arguments.drawn_seed, self._built_runner().position, notes or {}).to_bytes()
+        arguments = self._internals.arguments
+        if not arguments.enable_checkpointing:
+            raise PipelineError("checkpoint() needs a pipeline that was created with enable_checkpointing=True")
+        data = Checkpoint(arguments.drawn_seed, self._internals.runner.position, notes or {}).to_bytes()
         if filename is not None:
             Path(filename).write_bytes(data)
         return data
 
-    def executor_statistics(self) -> dict[str, dict[str, list[int]]]:
-        """Return how much memory the outputs of operators had so far, by the names of the operators.
-
-        Each has four lists with a number of bytes for each output of the operator, the largest so far:
-        `real_memory_size`, of a batch; `max_real_memory_size`, of a sample; `reserved_memory_size` and
-        `max_reserved_memory_size`, of the memory that they lie in. Empty unless the pipeline was made with
-        ``enable_memory_stats=True``.
-        """
-        memory = self._built().executor.memory
-        return {} if memory is None else memory.by_operator()
-
     @property
     def is_restored_from_checkpoint(self) -> bool:
-        """Whether the pipeline was made with a checkpoint."""
-        return self._checkpoint is not None
+        """Whether the pipeline was created with a checkpoint."""
+        return self._internals.checkpoint is not None
+
+    @cached_property
+    def checkpoint_notes(self) -> Mapping[str, int]:
+        """The notes in the checkpoint that the pipeline was created with; empty without a checkpoint."""
+        return self._internals.checkpoint_notes
+
+    # Serializing --------------------------------------------------------------------------------------------------
+
+    def serialize(self, define_graph: Callable[[], Any] | None = None, filename: str | Path | None = None) -> bytes:
+        """Return the graph and the arguments of the pipeline as bytes, for `deserialize`.
+
+        Sources and other callables are omitted: bytes that can be read safely can't hold code. Methods that a subclass
+        overrides, other than `define_graph`, are omitted, too.
+
+        Args:
+            define_graph: describes the graph instead of the method of that name.
+            filename: a file to write the bytes to, in addition.
+
+        Raises:
+            GraphError: `define_graph` was passed, but the graph is already described.
+        """
+        if define_graph is not None:
+            self._internals.describe(define_graph, "serialize(define_graph=...)")
+        data = encode_pipeline(self._internals.graph, self._internals.arguments.by_name).data
+        if filename is not None:
+            Path(filename).write_bytes(data)
+        return data
+
+    @classmethod
+    def deserialize(
+        cls,
+        serialized_pipeline: bytes | None = None,
+        filename: str | Path | None = None,
+        *,
+        callbacks: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> Pipeline:
+        """Create a pipeline from the bytes that `serialize` returned, and build it. Reading runs no code.
+
+        Args:
+            serialized_pipeline: the bytes.
+            filename: a file that contains them; pass one of the two.
+            callbacks: the callables of the pipeline, by the names of their operators: a source by the name of its
+                `external_source`, another object by "operator.argument".
+            **kwargs: arguments of `Pipeline`, in place of the serialized ones.
+
+        Raises:
+            SerializationError: the bytes aren't a pipeline, or callbacks are missing; the message names them.
+
+        Example:
+            >>> import numpy as np
+            >>> from pipeline import Pipeline, fn
+            >>> with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
+            ...     pipe.set_outputs(fn.external_source(lambda: np.ones((2, 1)), name="ones") * 2)
+            >>> copy = Pipeline.deserialize(pipe.serialize(), callbacks={"ones": lambda: np.zeros((2, 1))})
+            >>> copy.run()[0].as_array().ravel().tolist()
+            [0.0, 0.0]
+        """
+        if (serialized_pipeline is None) == (filename is None):
+            raise ArgumentValueError("deserialize() needs either serialized_pipeline or filename")
+        data = serialized_pipeline if filename is None else Path(filename).read_bytes()
+        graph, arguments = decode_pipeline(data, callbacks)
+        try:
+            pipeline = pipeline_from_graph(graph, {**arguments, **kwargs})
+        except ArgumentTypeError:
+            raise
+        except TypeError as error:
+            raise ArgumentTypeError(f"deserialize(): {error}") from error
+        pipeline.build()
+        return pipeline
+
+    def deserialize_and_build(self, serialized_pipeline: bytes, *, callbacks: Mapping[str, Any] | None = None) -> None:
+        """Read the graph from the bytes that `serialize` returned, and build the pipeline.
+
+        Arguments of this pipeline stay; those that were left at their defaults are read from the bytes.
+
+        Args:
+            serialized_pipeline: the bytes.
+            callbacks: as for `deserialize`.
+
+        Raises:
+            GraphError: the pipeline already has a graph.
+            SerializationError: as for `deserialize`.
+        """
+        internals = self._internals
+        internals.builder.refuse_described("deserialize_and_build()")
+        graph, arguments = decode_pipeline(serialized_pipeline, callbacks)
+        internals.arguments = internals.arguments.over(arguments)
+        internals.builder = GraphBuilder(graph)
+        self.build()
+
+    # Drawing ------------------------------------------------------------------------------------------------------
+
+    def save_graph_to_dot_file(
+        self, filename: str | Path, show_tensors: bool = False, show_ids: bool = False, use_colors: bool = False
+    ) -> None:
+        """Write a drawing of the graph to a file, in the language of Graphviz. Drawing fixes the graph.
+
+        Args:
+            filename: path of the file.
+            show_tensors: show the batches between operators, too.
+            show_ids: show the operators' numbers in the graph.
+            use_colors: show devices by colors: blue for the CPU, cyan for mixed operators, green for the GPU.
+        """
+        drawing = draw(self._internals.graph, show_tensors, show_ids, use_colors)
+        Path(filename).write_text(drawing.dot, encoding="utf-8")
+
+    def show(self, show_tensors: bool = False, show_ids: bool = False, use_colors: bool = True) -> Drawing:
+        """Return a drawing of the graph, which notebooks display; its `save` writes it to a file.
+
+        Displaying it needs the program ``dot`` of Graphviz. The arguments are those of `save_graph_to_dot_file`.
+        """
+        return draw(self._internals.graph, show_tensors, show_ids, use_colors)
+
+    def _repr_svg_(self) -> str | None:
+        # Notebooks display the object in the last line of a cell; that must not end the description of the graph.
+        internals = self._internals
+        return draw(internals.graph, use_colors=True)._repr_svg_() if internals.builder.described else None
+
+    # Readers and statistics ---------------------------------------------------------------------------------------
+
+    @overload
+    def reader_meta(self, name: None = None) -> dict[str, dict[str, int]]: ...
+    @overload
+    def reader_meta(self, name: str) -> dict[str, int]: ...
+    def reader_meta(self, name: str | None = None) -> Any:
+        """Return the metadata of a reader. Builds the pipeline.
+
+        The keys are `epoch_size`, samples in the data set; `epoch_size_padded`, the same with the padding that makes
+        all shards equal; `number_of_shards`; `shard_id`; `pad_last_batch`; `stick_to_shard`.
+
+        Args:
+            name: name of the reader; None for a dict of all readers by name.
+
+        Raises:
+            PipelineError: the pipeline has no reader of that name.
+        """
+        readers = self._internals.runner.executor.readers
+        metas = {reader: meta.as_dict() for reader, meta in readers.metas.items()}
+        if name is None:
+            return metas
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"a reader must be named by a str, not {type(name).__name__}")
+        if name not in metas:
+            known = ", ".join(map(repr, metas)) or "none"
+            raise PipelineError(f"the pipeline has no reader {name!r}; its readers are: {known}")
+        return metas[name]
+
+    @overload
+    def epoch_size(self, name: None = None) -> dict[str, int]: ...
+    @overload
+    def epoch_size(self, name: str) -> int: ...
+    def epoch_size(self, name: str | None = None) -> Any:
+        """Return the number of samples of an epoch, with the padding that makes all shards equal. Builds the pipeline.
+
+        Args:
+            name: name of the reader; None for a dict of all readers by name.
+
+        Raises:
+            PipelineError: the pipeline has no reader of that name.
+        """
+        if name is None:
+            return {reader: meta["epoch_size_padded"] for reader, meta in self.reader_meta().items()}
+        return self.reader_meta(name)["epoch_size_padded"]
+
+    def executor_statistics(self) -> dict[str, dict[str, list[int]]]:
+        """Return how much memory the outputs of operators have needed so far, by the names of the operators.
+
+        Each operator has four lists with the largest number of bytes for each of its outputs: `real_memory_size`, of a
+        batch; `max_real_memory_size`, of a sample; `reserved_memory_size` and `max_reserved_memory_size`, of the
+        memory that contains them. Empty unless the pipeline was created with ``enable_memory_stats=True``.
+        """
+        memory = self._internals.runner.executor.memory
+        return {} if memory is None else memory.by_operator()
+
+    # Inputs and outputs -------------------------------------------------------------------------------------------
 
     @property
-    def checkpoint_notes(self) -> Mapping[str, int]:
-        """The notes in the checkpoint that the pipeline was made with; nothing without one."""
-        return {} if self._checkpoint is None else self._checkpoint.notes
+    def num_outputs(self) -> int:
+        """Number of outputs."""
+        return len(self._internals.graph.outputs)
 
-    def _built(self) -> Engine:
-        self.build()
-        assert self._engine is not None
-        return self._engine
+    @cached_property
+    def output_devices(self) -> tuple[str, ...]:
+        """The device of each output, "cpu" or "gpu"."""
+        return self._internals.graph.output_devices
 
-    def _built_runner(self) -> Runner:
-        self.build()
-        assert self._runner is not None
-        return self._runner
+    @cached_property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of the inputs to feed, in the order in which they were described."""
+        return tuple(self._internals.graph.fed_inputs)
 
-    def enable_api_check(self, enable: bool) -> None:
-        """Tell whether mixing `run` with `schedule_run`, `share_outputs` and `release_outputs` is an error.
+    @cached_property
+    def unused_inputs(self) -> Mapping[str, SourceLocation]:
+        """The user's lines that declare inputs on which no output depends, by name. The graph omits these inputs."""
+        return self._internals.unused_inputs
 
-        It is at first: batches that one of them scheduled would be taken by the other.
-        """
-        self._checks_style = bool(enable)
+    # Arguments ----------------------------------------------------------------------------------------------------
 
-    def _use_style(self, style: str) -> None:
-        if self._checks_style and self._style not in (None, style):
-            raise PipelineError(
-                "run() can't be mixed with schedule_run(), share_outputs() and release_outputs() on one pipeline"
-            )
-        self._style = style
+    batch_size: int = _argument("batch_size")
+    """Largest batch."""
+    max_batch_size: int = _argument("batch_size")
+    """Largest batch."""
+    num_threads: int = _argument("num_threads")
+    """Threads of the CPU stage."""
+    device_id: int | None = _argument("device_id")
+    """The GPU, or None for a pipeline that uses no GPU."""
+    exec_pipelined: bool = _argument("exec_pipelined")
+    """Whether batches overlap."""
+    exec_async: bool = _argument("exec_async")
+    """Whether batches run in the background."""
+    exec_dynamic: bool = _argument("exec_dynamic")
+    """The argument of that name. GPU results may always return to the CPU."""
+    prefetch_queue_depth: int | dict[str, int] = _argument("prefetch_queue_depth")
+    """The argument of that name."""
+    set_affinity: bool = _argument("set_affinity")
+    """Whether the threads of the CPU stage are bound to cores."""
+    max_streams: int = _argument("max_streams")
+    """Largest number of CUDA streams; -1 for one per batch in the GPU stage."""
+    default_cuda_stream_priority: int = _argument("default_cuda_stream_priority")
+    """Priority of the CUDA streams."""
+    enable_memory_stats: bool = _argument("enable_memory_stats")
+    """Whether the sizes of outputs are recorded."""
+    py_num_workers: int = _argument("py_num_workers")
+    """Worker processes for parallel external sources."""
+    py_start_method: str = _argument("py_start_method")
+    """Start method of these processes: "fork" or "spawn"."""
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of the random numbers, or None if it isn't fixed."""
+        return self._internals.arguments.seed if self._internals.arguments.seed >= 0 else None
+
+    @property
+    def exec_separated(self) -> bool:
+        """Whether the CPU stage and the GPU stage have separate queues."""
+        return isinstance(self._internals.arguments.prefetch_queue_depth, dict)
+
+    @property
+    def cpu_queue_size(self) -> int:
+        """Batches in the CPU stage at once."""
+        return self._internals.arguments.queue_depths[0]
+
+    @property
+    def gpu_queue_size(self) -> int:
+        """Batches in the GPU stage at once."""
+        return self._internals.arguments.queue_depths[1]
+
+
+def pipeline_from_graph(graph: Graph, arguments: Mapping[str, Any]) -> Pipeline:
+    """Return a pipeline that runs a graph that was built before, with arguments of `Pipeline`."""
+    pipeline = Pipeline(**arguments)
+    pipeline._internals.builder = GraphBuilder(graph)
+    return pipeline

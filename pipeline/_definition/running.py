@@ -1,7 +1,8 @@
-"""Runs a built pipeline for a caller who takes batches one by one: gathering, prefetching and handing out."""
+"""Runs a built pipeline: collects the data of each batch, prefetches, and returns outputs in order."""
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -9,10 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline._concurrency.interrupts import is_interrupt
+from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.inputs import FedInputs
 from pipeline._definition.sources import SourceGroup
+from pipeline._definition.submitting import Submitter
 from pipeline._executor.executor import Executor
 from pipeline._external_source.reader import EndOfData
+from pipeline._graph import Graph
 from pipeline._graph.reasons import reason_of
 from pipeline._operator_api.reader import ReaderPosition
 from pipeline._operator_api.request import BatchRequest, BatchResult, TensorList
@@ -24,19 +28,19 @@ __all__ = ["Position", "Runner"]
 
 Outputs = tuple[TensorList, ...]
 
-# Seconds after which a thread that waits looks for signals: one that comes as the wait begins doesn't end the wait.
-_GLANCE = 1.0
+# Seconds between looks for signals while a thread waits: a signal that arrives just before a wait doesn't end it.
+_SIGNAL_INTERVAL = 1.0
 
 
 @dataclass(frozen=True)
 class Position:
-    """Where a run is: before which batch, and how far sources and readers are.
+    """The position of a run: its next batch, and the positions of its sources and readers.
 
     Attributes:
         epoch: number of the epoch.
         iteration: number of the batch within its epoch.
         sources: items read in this pass over each source, by operator.
-        readers: where each reader's next batch begins, by operator.
+        readers: position of each reader's next batch, by operator.
     """
 
     epoch: int = 0
@@ -45,8 +49,8 @@ class Position:
     readers: dict[str, ReaderPosition] | None = None
 
 
-class _Started:
-    """A batch that is on its way, or that failed before it got there."""
+class _StartedBatch:
+    """A batch in flight, or one that failed before it was submitted."""
 
     def __init__(self, position: Position) -> None:
         self.position = position
@@ -64,7 +68,7 @@ class _Started:
 
     def outputs(self) -> Outputs:
         self.wait()
-        error, self._error = self._error, None  # the frames in its traceback hold this object
+        error, self._error = self._error, None  # the frames in its traceback reference this object
         if error is not None:
             raise error
         if self._result.error is not None:
@@ -72,94 +76,103 @@ class _Started:
         return self._result.outputs
 
     def wait(self) -> None:
-        while not self._done.wait(_GLANCE):
+        while not self._done.wait(_SIGNAL_INTERVAL):
             pass
 
 
 class Runner:
-    """Keeps batches on their way in an executor, and hands their outputs out in order.
+    """Runs the batches of a graph: keeps several in flight and returns their outputs in order.
 
-    Everything but `FedInputs.feed` belongs to one thread. An error belongs to its batch: it is raised when that
-    batch is taken.
+    Only one thread may use it; but any thread may call `submit` and `inputs.feed`. An error belongs to its batch: it
+    is raised when that batch is taken. A runner must not reference its pipeline, so that dropping the pipeline ends it.
 
     Args:
-        executor: runs the batches.
-        inputs: what the user feeds.
-        sources: what the user's sources give.
-        batch_size: of batches that have no inputs to tell theirs.
-        depth: how many batches may be on their way, those that nobody has asked for yet included.
-        setup: called before each batch, to feed inputs; `StopIteration` ends the epoch. None for none.
-        checkpoints: whether to keep note of how far sources and readers are.
-        asynchronous: whether batches run while the caller goes on, or else are done when `schedule` returns.
+        graph: the graph to run.
+        arguments: arguments of the pipeline.
+        sources: the user's sources; the runner closes them.
+        iter_setup: called before each batch, to feed inputs; `StopIteration` ends the epoch. None for no call.
+
+    Attributes:
+        executor: executor of the graph.
+        inputs: queues of the batches that the user feeds.
     """
 
     def __init__(
         self,
-        executor: Executor,
-        inputs: FedInputs,
+        graph: Graph,
+        arguments: PipelineArguments,
         sources: SourceGroup,
-        batch_size: int,
-        depth: int,
-        setup: Callable[[], Any] | None = None,
-        checkpoints: bool = False,
-        asynchronous: bool = True,
+        iter_setup: Callable[[], Any] | None = None,
     ) -> None:
-        self._executor = executor
-        self._inputs = inputs
+        self._owner = os.getpid()
+        self.executor = Executor(graph, arguments.executor_config())
+        self.inputs = FedInputs(graph.fed_inputs)
         self._sources = sources
-        self._batch_size = batch_size
-        self._depth = depth
-        self._setup = setup
-        self._checkpoints = checkpoints
-        self._asynchronous = asynchronous
-        self._started: deque[_Started] = deque()
-        self._wanted = 0  # batches that were scheduled and not taken
+        self._submitter = Submitter(self.executor, sources)
+        self._arguments = arguments
+        self._iter_setup = iter_setup
+        self._started: deque[_StartedBatch] = deque()
+        self._scheduled = 0  # batches that were scheduled and not taken
         self._epoch = 0
         self._iteration = 0
-        self._ended = False  # the data has ended; nothing starts before reset()
-        self._end = Position()  # where that was
+        self._ended = False  # the data has ended; no batch starts before reset()
+        self._end = Position()  # position of that end
 
-    def schedule(self) -> None:
-        """Ask for one more batch; start it, and others ahead of it as far as there is data.
+    def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None]) -> None:
+        """Run one batch for a caller that brings the fed inputs and has many batches in flight, such as a server.
+
+        Another thread adds the data of the sources, in the order of the calls.
+
+        Args:
+            request: the batch.
+            on_done: called once with the result, on another thread. It must be quick and must not raise.
 
         Raises:
-            MissingInputError: an input has no data; nothing was scheduled then.
+            PipelineError: the batch was not started, and `on_done` will not be called.
         """
-        wanted = self._wanted + 1
-        while not self._ended and len(self._started) < wanted + self._depth - 1:
-            needed = len(self._started) < wanted
-            if not (self._setup or (self._inputs.ready if needed else self._inputs.fresh)):
-                if needed and not self._inputs.may_wait:
-                    raise self._inputs.missing()
-                break  # when it is taken, it is waited for and started
+        self._submitter.submit(request, on_done)
+
+    def schedule(self) -> None:
+        """Request one more batch. Start it, and later ones as far as data exists.
+
+        Raises:
+            MissingInputError: an input has no data; nothing was scheduled.
+        """
+        scheduled = self._scheduled + 1
+        while not self._ended and len(self._started) < scheduled + self._arguments.depth - 1:
+            needed = len(self._started) < scheduled
+            if not (self._iter_setup or (self.inputs.ready if needed else self.inputs.fresh)):
+                if needed and not self.inputs.may_wait:
+                    raise self.inputs.missing()
+                break  # take() waits for the data and starts the batch
             self._start()
-        self._wanted = wanted
-        if not self._asynchronous:
+        self._scheduled = scheduled
+        if not self._arguments.exec_async:
             for started in self._started:
                 started.wait()
 
     def run(self, feed: Callable[[], None]) -> Outputs:
         """Feed inputs, schedule a batch and take it.
 
-        A batch that is interrupted is dropped with what was fed for it, so that the next call gets its own.
+        An interrupted batch is dropped with the data that was fed for it, so that the next call gets its own batch.
 
         Args:
             feed: feeds inputs.
 
         Raises:
-            MissingInputError: an input has no data; what was fed stays.
+            MissingInputError: an input has no data; the data that was fed stays.
             StopIteration: the data has ended.
-            PipelineError: the batch's own error.
+            PipelineError: the batch failed.
         """
-        wanted = self._wanted
+        scheduled = self._scheduled
         try:
-            with self._inputs.feeding():
+            with self.inputs.feeding():
                 feed()
                 self.schedule()
             return self.take()
         except BaseException:
-            if self._wanted > wanted:  # it was scheduled and not taken
-                self._wanted = wanted
+            if self._scheduled > scheduled:  # the batch was scheduled and not taken
+                self._scheduled = scheduled
                 if self._started:
                     self._started.popleft()
             raise
@@ -168,16 +181,16 @@ class Runner:
         """Wait for the oldest batch and return its outputs.
 
         Raises:
-            StopIteration: the data has ended, or nothing was scheduled.
-            PipelineError: the batch's own error.
+            StopIteration: the data has ended, or no batch was scheduled.
+            PipelineError: the batch failed.
         """
-        if not self._wanted:
+        if not self._scheduled:
             raise StopIteration("no batch was scheduled: call schedule_run() or run() first")
-        self._wanted -= 1
+        self._scheduled -= 1
         if not self._started:
             if self._ended:
                 raise StopIteration
-            self._inputs.wait()
+            self.inputs.wait()
             self._start()
             if not self._started:
                 raise StopIteration
@@ -185,63 +198,67 @@ class Runner:
 
     @property
     def busy(self) -> bool:
-        """Whether batches are on their way."""
+        """Whether batches are in flight."""
         return bool(self._started)
 
     def reset(self) -> None:
-        """Begin the next epoch, if the data has ended. Batches that are on their way come first."""
+        """Begin the next epoch if the data has ended. Batches in flight come first."""
         if self._ended:
             self._ended = False
             self._epoch += 1
             self._iteration = 0
-            self._wanted = min(self._wanted, len(self._started))
+            self._scheduled = min(self._scheduled, len(self._started))
 
     @property
     def position(self) -> Position:
-        """Where the run is, as the user sees it: before the oldest batch that wasn't taken."""
+        """The position as the user sees it: before the oldest batch that was not taken."""
         if self._started:
             return self._started[0].position
-        return self._end if self._ended else self._now()
+        return self._end if self._ended else self._next_position()
 
     def restore(self, position: Position) -> None:
-        """Go on from a position, before the first batch."""
+        """Resume at a position. Call it before the first batch."""
         self._epoch, self._iteration = position.epoch, position.iteration
         self._sources.skip(position.sources or {}, position.epoch)
-        self._executor.readers.restore(position.readers or {})
+        self.executor.readers.restore(position.readers or {})
 
-    def drain(self) -> None:
-        """Wait for what is on its way, and drop it."""
-        while self._started:
-            self._started.popleft().wait()
+    def close(self) -> None:
+        """End threads and worker processes, and free the device. Does nothing in a forked child."""
+        if os.getpid() != self._owner:
+            return
+        self.inputs.close()
+        self._sources.close()
+        self._submitter.close()
+        self.executor.close()
 
-    def _now(self) -> Position:
-        if not self._checkpoints:
+    def _next_position(self) -> Position:
+        if not self._arguments.enable_checkpointing:
             return Position(self._epoch, self._iteration)
         sources = self._sources.positions(self._epoch)
-        return Position(self._epoch, self._iteration, sources, self._executor.readers.positions)
+        return Position(self._epoch, self._iteration, sources, self.executor.readers.positions)
 
     def _start(self) -> None:
-        """Gather the data of the next batch and start it; note the end of the data, and errors.
+        """Collect the data of the next batch and start it. Record errors, and the end of the data.
 
-        A batch that a signal interrupts is dropped: sources and readers go on behind it, all of them in step.
+        A batch that a signal interrupts is dropped. Sources and readers stay in step and resume after it.
         """
-        started = _Started(self._now())
+        started = _StartedBatch(self._next_position())
         failure: BaseException | None = None
         try:
-            if self._setup is not None:
-                self._set_up(self._setup)
-            request = self._gather()
+            if self._iter_setup is not None:
+                self._set_up(self._iter_setup)
+            request = self._collect()
         except (EndOfData, StopIteration):
             self._ended = True
             self._end = started.position
             return
-        except BaseException as error:  # noqa: BLE001 - a source's or iter_setup()'s error belongs to its batch
-            self._executor.readers.skip(self._batch_size)
+        except BaseException as error:  # noqa: BLE001 - an error of a source or of iter_setup() belongs to its batch
+            self.executor.readers.skip(self._arguments.batch_size)
             failure = error
         else:
             try:
-                self._executor.submit(request, started.finish)
-            except BaseException as error:  # noqa: BLE001 - so does that of inputs that don't fit, and of a reader
+                self.executor.submit(request, started.finish)
+            except BaseException as error:  # noqa: BLE001 - errors of a reader, and of unsuitable inputs, do too
                 failure = error
         self._iteration += 1
         if failure is not None:
@@ -249,14 +266,14 @@ class Runner:
                 try:
                     raise failure
                 finally:
-                    del failure  # it holds this frame: a circle
+                    del failure  # its traceback references this frame: a cycle
             started.fail(failure)
         self._started.append(started)
 
-    def _set_up(self, setup: Callable[[], Any]) -> None:
-        with self._inputs.feeding():
+    def _set_up(self, iter_setup: Callable[[], Any]) -> None:
+        with self.inputs.feeding():
             try:
-                setup()
+                iter_setup()
             except Exception:
                 raise
             except BaseException as error:
@@ -264,16 +281,16 @@ class Runner:
                     raise
                 raise PipelineError(f"iter_setup() failed: {reason_of(error)}") from error
 
-    def _gather(self) -> BatchRequest:
-        fed = self._inputs.take()
-        size = len(next(iter(fed.values()))) if fed else self._batch_size
+    def _collect(self) -> BatchRequest:
+        fed = self.inputs.take()
+        size = len(next(iter(fed.values()))) if fed else self._arguments.batch_size
         info = BatchInfo(self._iteration, self._epoch)
         inputs = {**fed, **self._sources.next_batch(info, size)}
         sizes = {name: len(batch) for name, batch in inputs.items()}
         if len(set(sizes.values())) > 1:
             raise InputError(f"the inputs have batches of different sizes: {sizes}")
         return BatchRequest(
-            batch_size=next(iter(sizes.values()), self._batch_size),
+            batch_size=next(iter(sizes.values()), self._arguments.batch_size),
             inputs=inputs,
             key=BatchKey(info.epoch_idx, info.iteration),
         )

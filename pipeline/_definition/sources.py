@@ -1,4 +1,4 @@
-"""All sources of a pipeline together: each batch takes one batch of each."""
+"""`SourceGroup`: all sources of a pipeline. Each batch takes one batch from each of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["SourceGroup"]
 
 @dataclass(frozen=True)
 class _Member:
-    """A source, and the operators that its outputs go to (those of them that the graph needs)."""
+    """A source, and the operators that receive its outputs (only operators that the graph needs)."""
 
     spec: SourceSpec
     source: Source
@@ -30,16 +30,16 @@ class _Member:
 
 
 class SourceGroup:
-    """The sources of a graph. Makes worker processes for the parallel ones; `close` ends them.
+    """The sources of a graph. Starts worker processes for the parallel ones; `close` ends them.
 
     Args:
         graph: the graph.
-        max_batch_size: of the pipeline.
+        max_batch_size: largest batch of the pipeline.
         num_workers: worker processes; 0 reads parallel sources in this process, too.
-        start_method: how workers are started, "fork" or "spawn".
+        start_method: start method of the workers, "fork" or "spawn".
 
     Raises:
-        WorkerError: workers could not be started.
+        WorkerError: the workers could not be started.
     """
 
     def __init__(self, graph: Graph, max_batch_size: int, num_workers: int = 0, start_method: str = "fork") -> None:
@@ -47,15 +47,17 @@ class SourceGroup:
         self._pool: WorkerPool | None = None
         by_spec: dict[SourceSpec, list[GraphNode]] = {}
         for node in graph.find("external_source"):
-            given = node.argument("source")
-            if given is not None:
-                by_spec.setdefault(given.spec, []).append(node)
+            source = node.argument("source")
+            if source is not None:
+                by_spec.setdefault(source.spec, []).append(node)
         parallel = [spec for spec in by_spec if spec.parallel and num_workers > 0]
         if parallel:
             self._pool = WorkerPool(parallel, max_batch_size, num_workers, start_method)
-        self._members = [_Member(spec, self._make(spec, parallel, nodes[0]), nodes) for spec, nodes in by_spec.items()]
+        self._members = [
+            _Member(spec, self._create(spec, parallel, nodes[0]), nodes) for spec, nodes in by_spec.items()
+        ]
 
-    def _make(self, spec: SourceSpec, parallel: Sequence[SourceSpec], node: GraphNode) -> Source:
+    def _create(self, spec: SourceSpec, parallel: Sequence[SourceSpec], node: GraphNode) -> Source:
         if spec not in parallel:
             return SerialSource(spec, node, self._max_batch_size)
         assert self._pool is not None
@@ -66,55 +68,55 @@ class SourceGroup:
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
-        """The worker processes."""
+        """Process ids of the workers."""
         return () if self._pool is None else self._pool.pids
 
     def next_batch(self, info: BatchInfo, batch_size: int) -> dict[str, TensorList]:
         """Return the next batch of every source, by the names of the operators.
 
-        All sources are asked, also when one of them fails, so that they stay in step.
+        Reads all sources, even if one of them fails, so that they stay in step.
 
         Raises:
-            EndOfData: a source has no more in this epoch.
-            PipelineError: a source failed, or its data doesn't fit what the operator declares.
+            EndOfData: a source has no more data in this epoch.
+            PipelineError: a source failed, or its data doesn't match the operator's declaration.
             BaseException: a signal interrupted a source.
         """
-        made: dict[str, TensorList] = {}
-        trouble: BaseException | None = None
+        batches: dict[str, TensorList] = {}
+        failure: BaseException | None = None
         for member in self._members:
             try:
-                made.update(self._read(member, info, batch_size))
-            except BaseException as error:  # noqa: BLE001 - it is raised below, after the other sources were asked
-                if trouble is None or is_interrupt(error):
-                    trouble = error
-        if trouble is not None:
+                batches.update(self._read(member, info, batch_size))
+            except BaseException as error:  # noqa: BLE001 - raised below, after the other sources were read
+                if failure is None or is_interrupt(error):
+                    failure = error
+        if failure is not None:
             try:
-                raise trouble
+                raise failure
             finally:
-                del trouble  # it holds this frame: a circle
-        return made
+                del failure  # its traceback references this frame: a cycle
+        return batches
 
     def _read(self, member: _Member, info: BatchInfo, batch_size: int) -> dict[str, TensorList]:
-        batches = member.source.next_batch(info, batch_size)
-        made = {}
+        outputs = member.source.next_batch(info, batch_size)
+        batches = {}
         for node in member.nodes:
             try:
-                batch = check_batch(batches[node.argument("source").output], node, self._max_batch_size)
+                batch = check_batch(outputs[node.argument("source").output], node, self._max_batch_size)
             except InputError as error:
                 raise InputError(f"{error}\n  in source {member.spec.display}\n  at {node.location}") from None
             if not isinstance(member.source, ParallelSource):
                 batch = take_over(batch, node, None, None, False)
-            made[node.name] = batch
-        return made
+            batches[node.name] = batch
+        return batches
 
     def positions(self, epoch: int) -> dict[str, int]:
-        """Return how far each source was read in its pass, in an epoch, by operator: for a checkpoint.
+        """Return each source's position in its pass, in an epoch, by operator: for a checkpoint.
 
         Raises:
-            SerializationError: a source can't go on elsewhere: it is called with no argument, so nobody knows what
-                it will give next, or it is an iterator that can't begin again.
+            SerializationError: a source can't resume elsewhere: it is called without an argument, so its next data is
+                unknown, or it is an iterator that can't restart.
         """
-        found = {}
+        positions = {}
         for member in self._members:
             spec = member.spec
             if not spec.iterable and not spec.takes_info:
@@ -123,11 +125,11 @@ class SourceGroup:
                     f"is called without an argument; let it take a SampleInfo, a BatchInfo or the number of the "
                     f"iteration\n  at {member.nodes[0].location}"
                 )
-            found[member.nodes[0].name] = member.source.position(epoch)
-        return found
+            positions[member.nodes[0].name] = member.source.position(epoch)
+        return positions
 
     def skip(self, positions: Mapping[str, int], epoch: int) -> None:
-        """Go on where `positions` was called, in an epoch."""
+        """Resume at positions that `positions` returned, in an epoch."""
         for member in self._members:
             if member.spec.iterable:
                 member.source.skip(positions.get(member.nodes[0].name, 0), epoch)

@@ -1,4 +1,4 @@
-"""Runs batches of a pipeline with sources for a caller who brings the other inputs, such as a server."""
+"""`Submitter`: runs batches for a caller that brings the fed inputs, such as a server, and adds the sources' data."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class _Submitted:
 
 
 class Submitter:
-    """Adds what the sources give to each request, in the order of the requests, on a thread of its own.
+    """Adds the data of the sources to each request, in the order of the requests, on a separate thread.
 
-    Sources that are told what is wanted get the number of the batch from the request's key.
+    Sources that take an index receive the number of the batch from the request's key.
 
     Args:
         executor: runs the batches.
@@ -42,7 +42,7 @@ class Submitter:
         self._thread: threading.Thread | None = None
 
     def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None]) -> None:
-        """Start a batch; as `Executor.submit`, but errors of its inputs are given to `on_done`, too."""
+        """Start a batch like `Executor.submit`, but pass errors of its inputs to `on_done`, too."""
         if not len(self._sources):
             self._executor.submit(request, on_done)
             return
@@ -53,7 +53,7 @@ class Submitter:
         self._queue.put(_Submitted(request, on_done))
 
     def close(self) -> None:
-        """Start what was submitted, then end the thread."""
+        """Start the submitted batches, then end the thread."""
         if self._thread is not None:
             self._queue.put(None)
             self._thread.join()
@@ -65,25 +65,25 @@ class Submitter:
                 return
             try:
                 request = self._complete(submitted.request)
-            except BaseException as error:  # noqa: BLE001 - whatever it is, it belongs to this batch
+            except BaseException as error:  # noqa: BLE001 - any error belongs to this batch
                 self._executor.readers.skip(submitted.request.batch_size)
                 self._refuse(submitted, error)
                 continue
             try:
                 self._executor.submit(request, submitted.on_done)
-            except BaseException as error:  # noqa: BLE001 - likewise
+            except BaseException as error:  # noqa: BLE001 - so does this one
                 self._refuse(submitted, error)
 
     def _complete(self, request: BatchRequest) -> BatchRequest:
         info = BatchInfo(request.key.iteration, request.key.epoch)
         try:
-            made = self._sources.next_batch(info, request.batch_size)
+            batches = self._sources.next_batch(info, request.batch_size)
         except EndOfData:
             raise InputError(
                 "a source of the pipeline has no more data, but batches are still requested: let it cycle "
                 '(cycle="quiet")'
             ) from None
-        return replace(request, inputs={**request.inputs, **made})
+        return replace(request, inputs={**request.inputs, **batches})
 
     def _refuse(self, submitted: _Submitted, error: BaseException) -> None:
         if submitted.request.on_inputs_read is not None:

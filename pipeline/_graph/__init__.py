@@ -1,4 +1,4 @@
-"""The description of a pipeline: nodes as users make them, and the frozen graph."""
+"""The description of a pipeline: the nodes that users create, and the frozen graph."""
 
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._graph.indexing import newaxis

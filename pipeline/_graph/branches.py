@@ -1,4 +1,4 @@
-"""Which branch the description of a graph is in: operators that are called there run for some samples only."""
+"""The current branch of the description. Operators that are called in a branch run for some samples only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Branch", "branch", "current_branch", "within"]
 
-#: The conditions of a branch, outermost first: a number for each sample, and the value that it must have.
+#: The conditions of a branch, outermost first: a selector with a number for each sample, and the number it must have.
 Branch = tuple[tuple["DataNode", int], ...]
 
 
@@ -25,19 +25,19 @@ _STACK = _Stack()
 
 
 def current_branch() -> Branch:
-    """Return the branch that this thread describes; empty outside of all."""
+    """Return the branch that this thread describes; empty outside of branches."""
     return _STACK.branch
 
 
 @contextmanager
 def branch(selector: DataNode, value: int) -> Iterator[None]:
-    """Describe what happens to those samples for which a number has some value.
+    """Describe the operators for the samples whose selector has a given value.
 
-    Operators that read nothing run for all samples all the same.
+    Operators without inputs run for all samples anyway.
 
     Args:
         selector: a batch of numbers on the CPU.
-        value: which of them are meant.
+        value: the value that selects the branch.
     """
     before = _STACK.branch
     _STACK.branch = (*before, (selector, value))
@@ -48,6 +48,6 @@ def branch(selector: DataNode, value: int) -> Iterator[None]:
 
 
 def within(inner: Branch, outer: Branch) -> bool:
-    """Tell whether a branch is another one or lies within it: then all its samples are samples of the other."""
-    pairs = zip(inner, outer, strict=False)  # nodes are compared by identity: `==` makes a node
-    return len(inner) >= len(outer) and all(mine[0] is its[0] and mine[1] == its[1] for mine, its in pairs)
+    """Return whether `inner` equals `outer` or is nested in it, so that its samples are samples of `outer`."""
+    pairs = zip(inner, outer, strict=False)  # nodes are compared by identity: `==` creates a node
+    return len(inner) >= len(outer) and all(one[0] is other[0] and one[1] == other[1] for one, other in pairs)

@@ -1,4 +1,4 @@
-"""What `if`, `and`, `or` and `not` do with data nodes, once a graph function is rewritten to call them."""
+"""`if`, `and`, `or` and `not` on data nodes, as functions that rewritten graph functions call."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ __all__ = ["Undefined", "all_of", "any_of", "choose", "current", "negate", "run_
 
 
 class Undefined:
-    """Stands for a variable that has no value on some way to where it is read.
+    """Stands for a variable that some branches before the line that reads it don't assign.
 
     Args:
-        name: of the variable.
+        name: name of the variable.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("__"):  # what Python itself looks for
+        if attribute.startswith("__"):  # Python itself reads these
             raise AttributeError(attribute)
         raise GraphError(self.why_no_node())
 
     def why_no_node(self) -> str:
-        """Return what messages say where it is read."""
+        """Return the message for a line that reads the variable."""
         return f"the variable {self._name!r} doesn't have a value in every branch of an `if` before this line"
 
 
@@ -50,43 +50,43 @@ def run_if(
     names: Sequence[str],
     values: Sequence[Any],
 ) -> Any:
-    """Run a branch, or with a data node as the condition both, and put together what they return.
+    """Call one branch of an `if`; if the condition is a data node, call both and merge their results.
 
     Args:
-        condition: of the `if`.
-        then: the first branch: takes the variables and returns them, or what the graph function returns there.
-        otherwise: the second one.
-        names: of the variables that the branches assign to.
-        values: of these variables before.
+        condition: condition of the `if`.
+        then: the first branch: takes the variables and returns them, or returns the result of the graph function.
+        otherwise: the second branch.
+        names: names of the variables that the branches assign to.
+        values: values of these variables before the `if`.
     """
     if not isinstance(condition, DataNode):
         return then(*values) if condition else otherwise(*values)
-    made: list[Any] = [None, None]
+    results: list[Any] = [None, None]
 
-    def run(number: int, branch: Callable[..., Any]) -> Callable[[], int]:
+    def described(number: int, branch: Callable[..., Any]) -> Callable[[], int]:
         def describe() -> int:
-            made[number] = branch(*values)
+            results[number] = branch(*values)
             return 0
 
         return describe
 
     selector = _selector(condition)
-    select(selector, [run(0, otherwise), run(1, then)])
+    select(selector, [described(0, otherwise), described(1, then)])
     if not names:
-        return _together(selector, made, "what the graph function returns")
+        return _merged(selector, results, "the result of the graph function")
     return tuple(
-        _together(selector, [before, after], f"the variable {name!r}", name)
-        for name, before, after in zip(names, *made, strict=True)
+        _merged(selector, [before, after], f"the variable {name!r}", name)
+        for name, before, after in zip(names, *results, strict=True)
     )
 
 
 def choose(condition: Any, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
-    """Do what ``then() if condition else otherwise()`` does, for each sample when the condition is a data node."""
+    """Evaluate ``then() if condition else otherwise()``, for each sample if the condition is a data node."""
     return run_if(condition, then, otherwise, (), ())
 
 
 def all_of(*operands: Callable[[], Any]) -> Any:
-    """Do what `and` does; for data nodes, later ones are made for those samples only that need them."""
+    """Evaluate `and`. With data nodes, later operands run only for the samples that need them."""
     first = operands[0]()
     if len(operands) == 1:
         return first
@@ -96,7 +96,7 @@ def all_of(*operands: Callable[[], Any]) -> Any:
 
 
 def any_of(*operands: Callable[[], Any]) -> Any:
-    """Do what `or` does; for data nodes, later ones are made for those samples only that need them."""
+    """Evaluate `or`. With data nodes, later operands run only for the samples that need them."""
     first = operands[0]()
     if len(operands) == 1:
         return first
@@ -106,7 +106,7 @@ def any_of(*operands: Callable[[], Any]) -> Any:
 
 
 def negate(operand: Any) -> Any:
-    """Do what `not` does, for each sample of a data node."""
+    """Evaluate `not`, for each sample of a data node."""
     if isinstance(operand, DataNode):
         return operand == 0
     return not operand
@@ -124,23 +124,23 @@ def _truth(value: Any) -> Any:
     return Constant(bool(value))
 
 
-def _together(selector: DataNode, values: Sequence[Any], what: str, name: str = "") -> Any:
-    """Return for each sample what its branch made: nodes and constants, and tuples, lists and dicts of them."""
+def _merged(selector: DataNode, values: Sequence[Any], label: str, name: str = "") -> Any:
+    """Return the result of each sample's branch: nodes and constants, and tuples, lists and dicts of them."""
     first, second = values
     if first is second:
         return first
     if isinstance(first, Undefined) or isinstance(second, Undefined):
         return Undefined(name)
     if type(first) is type(second) and isinstance(first, tuple | list) and len(first) == len(second):
-        return type(first)(_together(selector, pair, what, name) for pair in zip(first, second, strict=True))
+        return type(first)(_merged(selector, pair, label, name) for pair in zip(first, second, strict=True))
     if isinstance(first, dict) and isinstance(second, dict) and first.keys() == second.keys():
-        return {key: _together(selector, (first[key], second[key]), what, name) for key in first}
+        return {key: _merged(selector, (first[key], second[key]), label, name) for key in first}
     if not any(isinstance(value, DataNode) for value in values) and _same(first, second):
         return first
     try:
         return merge(selector, values)
     except ArgumentTypeError as error:
-        raise ArgumentTypeError(f"{what} differs between the branches of an `if`: {error}") from error
+        raise ArgumentTypeError(f"{label} differs between the branches of an `if`: {error}") from error
 
 
 def _same(first: Any, second: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Pictures of graphs, in the language of Graphviz."""
+"""Drawings of graphs, in the language of Graphviz."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ _TIMEOUT = 30.0  # seconds for Graphviz to lay out a graph
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture of a graph. Notebooks show it by themselves.
+    """A drawing of a graph. Notebooks display it.
 
     Attributes:
-        dot: the picture in the language of Graphviz.
+        dot: the drawing in the language of Graphviz.
     """
 
     dot: str
 
     def save(self, filename: str | Path) -> None:
-        """Write the picture to a file: as SVG where its name ends so, else in the language of Graphviz.
+        """Write the drawing to a file: as SVG if its name ends in ".svg", otherwise in the language of Graphviz.
 
         Raises:
-            PipelineError: SVG was asked for, and Graphviz is missing.
+            PipelineError: the file is SVG, and Graphviz is missing.
         """
         path = Path(filename)
         path.write_text(self.svg() if path.suffix == ".svg" else self.dot, encoding="utf-8")
 
     def svg(self) -> str:
-        """Return the picture as SVG.
+        """Return the drawing as SVG.
 
         Raises:
             PipelineError: Graphviz is missing.
@@ -45,12 +45,12 @@ class Drawing:
         program = shutil.which("dot")
         if program is None:
             raise PipelineError("drawing needs the program `dot` of Graphviz: install graphviz, see graphviz.org")
-        done = subprocess.run(
+        finished = subprocess.run(
             [program, "-Tsvg"], input=self.dot, capture_output=True, encoding="utf-8", timeout=_TIMEOUT, check=False
         )
-        if done.returncode:
-            raise PipelineError(f"Graphviz couldn't draw the graph: {done.stderr.strip()}")
-        return done.stdout
+        if finished.returncode:
+            raise PipelineError(f"Graphviz couldn't draw the graph: {finished.stderr.strip()}")
+        return finished.stdout
 
     def _repr_svg_(self) -> str | None:
         return None if shutil.which("dot") is None else self.svg()
@@ -60,13 +60,13 @@ class Drawing:
 
 
 def draw(graph: Graph, show_tensors: bool = False, show_ids: bool = False, use_colors: bool = False) -> Drawing:
-    """Draw a graph: an ellipse for each operator, an arrow for each batch that goes from one to another.
+    """Draw a graph: an ellipse for each operator, an arrow for each batch between two of them.
 
     Args:
         graph: the graph.
-        show_tensors: a box for each batch, between the operator that makes it and those that read it.
-        show_ids: the operators' numbers in the graph.
-        use_colors: a colour for each device.
+        show_tensors: whether to draw a box for each batch, between the operator that creates it and its readers.
+        show_ids: whether to show the operators' numbers in the graph.
+        use_colors: whether to show devices by colors.
     """
     lines = ["digraph pipeline {"]
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""Arithmetic, comparison, bitwise operators and indexing of what stands for data that isn't there yet."""
+"""`Expression`: arithmetic, comparison, bitwise operators and indexing for objects that stand for future data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Self = TypeVar("_Self", bound="Expression")
 
 
 class Expression(ABC):
-    """Gives Python's operators to a class that can build a node for each of them."""
+    """Python's operators for a class that can build a node for each of them."""
 
     __hash__ = object.__hash__
     # NumPy scalars and arrays on the left leave the operation to us.
@@ -19,7 +19,7 @@ class Expression(ABC):
 
     @abstractmethod
     def _combine(self: _Self, operation: str, *operands: Any) -> _Self:
-        """Return the node of an operation, by its name in the `operator` module."""
+        """Return the node of an operation, which is named as in the `operator` module."""
 
     @abstractmethod
     def _index(self: _Self, key: Any) -> _Self:
@@ -131,7 +131,7 @@ class Expression(ABC):
         return self._index(key)
 
     def __iter__(self) -> Any:
-        # Without this, Python would iterate by calling self[0], self[1], ... for ever.
+        # Without this, Python would iterate by calling self[0], self[1], ... forever.
         raise TypeError("a DataNode stands for a batch that doesn't exist yet: it can't be iterated")
 
     def __bool__(self) -> bool:

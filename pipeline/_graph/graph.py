@@ -1,16 +1,20 @@
-"""The frozen graph: operators in order of execution, numbered; what is compiled, serialized and drawn."""
+"""The frozen graph: numbered operators in order of execution. It can be compiled, serialized and drawn."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import OperatorSchema
 from pipeline._graph.location import SourceLocation
 from pipeline._graph.nodes import DataNode, OperatorCall
 from pipeline.errors import GraphError
+
+if TYPE_CHECKING:
+    from pipeline._graph.builder import GraphBuilder
 
 __all__ = [
     "BranchPath",
@@ -26,13 +30,18 @@ __all__ = [
 
 @dataclass(frozen=True, order=True)
 class Edge:
-    """An output of a node: `node` is its number in the graph, `output` which output."""
+    """An output of a node.
+
+    Attributes:
+        node: number of the node in the graph.
+        output: number of the output.
+    """
 
     node: int
     output: int = 0
 
 
-#: The conditions under which a node runs for a sample, outermost first: what chooses, and which value it must have.
+#: The conditions under which a node runs for a sample, outermost first: a selector, and the value that it must have.
 BranchPath = tuple[tuple[Edge, int], ...]
 
 
@@ -41,17 +50,17 @@ class GraphNode:
     """An operator of a graph.
 
     Attributes:
-        index: number in the graph; inputs have smaller ones. Random numbers depend on it.
+        index: number in the graph; inputs have smaller numbers. Random numbers depend on it.
         operator: path below `fn`.
-        name: unique in the graph.
+        name: name, unique in the graph.
         device: "cpu", "mixed" or "gpu".
         inputs: positional inputs.
         arguments: constant arguments in normal form.
-        argument_inputs: arguments that are one value a sample.
+        argument_inputs: arguments that have one value per sample.
         location: the user's line.
-        branch: for which samples it runs: those for which each of these numbers has this value. Empty for all.
-        twin: number of the node whose random numbers it has, when they aren't its own.
-        stream: which random numbers it has, when its number doesn't tell because the graph is a part of another one.
+        branch: conditions under which it runs for a sample; empty for all samples.
+        twin: number of the node whose random numbers it shares; None for its own.
+        stream: stream of its random numbers, if its number doesn't determine it, in a graph cut from another one.
     """
 
     index: int
@@ -72,7 +81,7 @@ class GraphNode:
 
     @property
     def display(self) -> str:
-        """How messages call the node."""
+        """The name of the node in messages."""
         generated = self.name.startswith("__")
         return self.schema.display + ("" if generated else f" (name={self.name!r})")
 
@@ -82,7 +91,7 @@ class GraphNode:
 
     @property
     def random_stream(self) -> int:
-        """Which of the pipeline's streams of random numbers it draws from."""
+        """The number of the pipeline's random number stream that it draws from."""
         if self.stream is not None:
             return self.stream
         return (self.index if self.twin is None else self.twin) + 1
@@ -97,21 +106,21 @@ class GraphNode:
 
     @property
     def sources(self) -> tuple[Edge, ...]:
-        """All edges that the node reads: inputs, argument inputs, and what its branch depends on."""
+        """All edges that the node reads: inputs, argument inputs, and the selectors of its branch."""
         return (*self.inputs, *self.arguments_before)
 
     @property
     def arguments_before(self) -> tuple[Edge, ...]:
-        """The edges that must be there for the whole batch before any sample is made."""
+        """The edges that must exist for the whole batch before any sample is computed."""
         return (*self.argument_inputs.values(), *(edge for edge, _ in self.branch))
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """Operators in order of execution, and which of their outputs are the pipeline's.
+    """Operators in order of execution, and the outputs of the pipeline.
 
     Attributes:
-        nodes: in topological order; ``nodes[i].index == i``.
+        nodes: nodes in topological order; ``nodes[i].index == i``.
         outputs: outputs of the pipeline.
     """
 
@@ -128,19 +137,29 @@ class Graph:
 
     @property
     def inputs(self) -> tuple[GraphNode, ...]:
-        """The nodes whose data comes with each batch, by their names, in order."""
+        """The nodes whose data arrives with each batch, in order."""
         return tuple(node for node in self.nodes if node.schema.fed)
 
+    @cached_property
+    def fed_inputs(self) -> Mapping[str, GraphNode]:
+        """The inputs that have no source, so that a caller must feed them, by name."""
+        return {node.name: node for node in self.inputs if node.argument("source") is None}
+
+    @property
+    def output_devices(self) -> tuple[str, ...]:
+        """The device of each output, "cpu" or "gpu"."""
+        return tuple(self.device_of(edge) for edge in self.outputs)
+
     @classmethod
-    def of(cls, outputs: Sequence[DataNode], kept: Iterable[OperatorCall] = ()) -> Graph:
-        """Freeze what leads to the outputs, and the calls that are kept all the same; everything else is pruned.
+    def from_outputs(cls, outputs: Sequence[DataNode], preserved: Iterable[OperatorCall] = ()) -> Graph:
+        """Freeze the operators on which the outputs depend, and the preserved ones. Prune all others.
 
         Raises:
-            GraphError: when two operators have the same name.
+            GraphError: two operators have the same name.
         """
-        calls = calls_behind(outputs, kept)
+        calls = calls_behind(outputs, preserved)
         numbers = {id(call): index for index, call in enumerate(calls)}
-        firsts: dict[int, int] = {}  # of calls with the same random numbers, the first one that wasn't pruned
+        firsts: dict[int, int] = {}  # the first call that wasn't pruned, of those that share random numbers
         for call in calls:
             firsts.setdefault(id(call.twin or call), numbers[id(call)])
 
@@ -163,14 +182,14 @@ class Graph:
             for index, call in enumerate(calls)
         )
         check_names(nodes)
-        made = tuple(edge(node) for node in outputs)
-        check_branches(nodes, made)
-        return cls(nodes, made)
+        edges = tuple(edge(node) for node in outputs)
+        check_branches(nodes, edges)
+        return cls(nodes, edges)
 
 
-def calls_behind(outputs: Sequence[DataNode], kept: Iterable[OperatorCall] = ()) -> list[OperatorCall]:
+def calls_behind(outputs: Sequence[DataNode], preserved: Iterable[OperatorCall] = ()) -> list[OperatorCall]:
     """Return the operator calls of a graph, in the order of its nodes."""
-    return _reachable([*(_source(node) for node in outputs), *kept])
+    return _reachable([*(_source(node) for node in outputs), *preserved])
 
 
 def _source(node: DataNode) -> OperatorCall:
@@ -186,17 +205,17 @@ def _reachable(roots: Sequence[OperatorCall]) -> list[OperatorCall]:
         call = pending.pop()
         if id(call) not in seen:
             seen[id(call)] = call
-            chosen = (node for node, _ in call.branch)
-            pending.extend(_source(node) for node in (*call.inputs, *call.argument_inputs.values(), *chosen))
-    # Calls were made inputs first, so the order in which they were made is topological.
+            selectors = (node for node, _ in call.branch)
+            pending.extend(_source(node) for node in (*call.inputs, *call.argument_inputs.values(), *selectors))
+    # Inputs are called before the operators that read them, so the order of the calls is topological.
     return sorted(seen.values(), key=lambda call: call.order)
 
 
 def check_branches(nodes: Sequence[GraphNode], outputs: Iterable[Edge]) -> None:
-    """Check that everything is read only where it was made: in the same branch, or in one within it.
+    """Check that each edge is read only in the branch that contains its node, or in a nested branch.
 
     Raises:
-        GraphError: when an operator, or an output of the pipeline, reads what only some of its samples have.
+        GraphError: an operator, or an output of the pipeline, reads data that only some of its samples have.
     """
     for node in nodes:
         for position, (edge, _) in enumerate(node.branch):
@@ -220,20 +239,20 @@ def _within(inner: BranchPath, outer: BranchPath) -> bool:
     return inner[: len(outer)] == outer
 
 
-def check_pipelines(calls: Iterable[OperatorCall], own: object) -> None:
-    """Check that operators of a graph were not called within different pipelines.
+def check_pipelines(calls: Iterable[OperatorCall], builder: GraphBuilder) -> None:
+    """Check that the operators of a graph were not called within different pipelines.
 
     Args:
-        calls: those of the graph.
-        own: the pipeline that has the graph.
+        calls: calls of the graph.
+        builder: builder of the graph.
 
     Raises:
-        GraphError: when they were; the message names the first one that was called within another pipeline.
+        GraphError: they were; the message names the first operator that was called within another pipeline.
     """
-    within = [call for call in calls if call.pipeline is not None]
-    if all(call.pipeline == within[0].pipeline for call in within):
+    within = [call for call in calls if call.builder is not None]
+    if all(call.builder == within[0].builder for call in within):
         return
-    foreign = next(call for call in within if call.pipeline is not None and call.pipeline() is not own)
+    foreign = next(call for call in within if call.builder is not None and call.builder() is not builder)
     raise GraphError(
         f"{foreign.display} was called within a different pipeline than other operators of the graph\n"
         f"  at {foreign.location}"
@@ -244,7 +263,7 @@ def check_names(nodes: Iterable[GraphNode]) -> None:
     """Check that no two nodes have the same name.
 
     Raises:
-        GraphError: when two have.
+        GraphError: two nodes have the same name.
     """
     by_name: dict[str, GraphNode] = {}
     for node in nodes:

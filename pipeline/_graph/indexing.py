@@ -1,8 +1,8 @@
-"""What stands between the brackets of ``x[...]``, in the form that a graph keeps: numbers, strings and tuples.
+"""The index of ``x[...]`` in the form that a graph stores: numbers, strings and tuples.
 
-Each dimension has one entry: an index, or a tuple of start, stop and step. A number may be None, or differ from sample
-to sample: then it is the number of an index input, as a string. `ELLIPSIS` stands for the dimensions that no other
-entry names, and ``("newaxis", name)`` for a dimension that is added.
+Each dimension has one entry: an index, or a tuple of start, stop and step. A number may be None. If it differs between
+samples, the entry has the number of an index input, as a string. `ELLIPSIS` stands for the dimensions that no other
+entry names, and ``("newaxis", name)`` for a new dimension.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NewAxis:
         """Return an index that adds a dimension with a name.
 
         Raises:
-            ArgumentMismatchError: when the name is not one character.
+            ArgumentMismatchError: the name isn't one character.
         """
         if not isinstance(name, str) or len(name) != 1:
             raise ArgumentMismatchError(f"the name of a dimension must be one character, not {name!r}")
@@ -50,11 +50,11 @@ def index_entries(key: Any, is_node: Callable[[Any], bool]) -> tuple[tuple[Any, 
     """Return the entries of an index, and the data nodes in it, which become index inputs.
 
     Args:
-        key: what Python gives to ``__getitem__``.
-        is_node: tells data nodes.
+        key: argument of ``__getitem__``.
+        is_node: returns whether an object is a data node.
 
     Raises:
-        ArgumentTypeError: for anything that is no index.
+        ArgumentTypeError: `key` isn't an index.
     """
     indices: list[Any] = []
 

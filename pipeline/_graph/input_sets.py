@@ -1,4 +1,4 @@
-"""Several sets of inputs in one call of an operator: ``fn.flip([images, masks])`` is a list of results."""
+"""Several sets of inputs in one call of an operator: ``fn.flip([images, masks])`` returns a list of results."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError
 
 __all__ = ["call_operator"]
 
-Made = DataNode | tuple[DataNode, ...] | None
+Outputs = DataNode | tuple[DataNode, ...] | None
 
 
 def call_operator(schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapping[str, Any]) -> Any:
-    """Add an operator to the graph, once for each set of inputs: an input that is a list of nodes has one for each.
+    """Add an operator to the graph, once for each set of inputs. A list of nodes as an input has a node for each set.
 
-    All sets have the same arguments, and the same random numbers: a picture and its mask are cropped alike. The first
-    of these operators gets the name that the user gave.
+    All sets have the same arguments and the same random numbers: an image and its mask are cropped alike. The first of
+    these operators has the name that the user passed.
 
     Returns:
-        What the operator returns. With several sets a list of that; with several outputs, too, a list for each output.
+        The result of the operator. With several sets, a list of results; with several outputs, a list for each output.
 
     Raises:
-        GraphError: when a call doesn't fit the declaration; the message names the operator and the user's line.
+        GraphError: a call doesn't match the declaration; the message names the operator and the user's line.
     """
     try:
         sets = [tuple(inputs)] if schema.side_effects else _split(inputs)
     except GraphError as error:
         raise explained(error, schema, SourceLocation.of_caller()) from error.__cause__
-    made: list[Made] = []
-    given = dict(arguments)
+    results: list[Outputs] = []
+    keywords = dict(arguments)
     first: OperatorCall | None = None
     for each in sets:
-        made.append(apply_operator(schema.name, each, given, first))
+        results.append(apply_operator(schema.name, each, keywords, first))
         if first is None:
-            first = _call(made[0])
-            given.pop("name", None)
-    if len(made) == 1:
-        return made[0]
-    several = [each for each in made if isinstance(each, tuple)]
-    return [list(output) for output in zip(*several, strict=True)] if several else made
+            first = _call(results[0])
+            keywords.pop("name", None)
+    if len(results) == 1:
+        return results[0]
+    several = [each for each in results if isinstance(each, tuple)]
+    return [list(output) for output in zip(*several, strict=True)] if several else results
 
 
 def _split(inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
@@ -61,6 +61,6 @@ def _split(inputs: Sequence[Any]) -> list[tuple[Any, ...]]:
     ]
 
 
-def _call(made: Made) -> OperatorCall | None:
-    node = made[0] if isinstance(made, tuple) else made
+def _call(outputs: Outputs) -> OperatorCall | None:
+    node = outputs[0] if isinstance(outputs, tuple) else outputs
     return None if node is None else node.source

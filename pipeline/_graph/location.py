@@ -1,4 +1,4 @@
-"""Where in the user's code a node was made, or an error was raised, so that errors can say so."""
+"""`SourceLocation`: the user's line that created a node or raised an error, for messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OURS = tuple(
 
 _INSTALLED = {"dist-packages", "site-packages"}
 
-# Operators call these packages, too: their frames don't say whose code has failed.
+# Operators call these packages, too, so their frames don't show whose code failed.
 _LIBRARIES = sys.stdlib_module_names | {"PIL", "cupy", "cupyx", "cv2", "numpy", "nvidia", "torch"}
 
 
@@ -28,10 +28,10 @@ class SourceLocation:
     """A line of the user's code.
 
     Attributes:
-        file: path as Python knows it.
-        line: number of the line, from 1; 0 when unknown.
+        file: path of the file.
+        line: number of the line, from 1; 0 if unknown.
         function: name of the function.
-        text: the line itself, stripped; empty when the source can't be read.
+        text: the line itself, stripped; empty if the source can't be read.
     """
 
     file: str = ""
@@ -51,10 +51,10 @@ class SourceLocation:
 
     @classmethod
     def of_error(cls, error: BaseException) -> SourceLocation:
-        """Return the line of the user's code that raised an error, or called what raised it.
+        """Return the line of the user's code that raised an error, or that called the function that raised it.
 
-        That is the innermost line outside of installed packages. Where the function that was called is in an
-        installed package, it is the line of that function. The location is empty where the error is only ours.
+        This is the innermost line outside of installed packages. If all lines are in installed packages, it is the
+        outermost of them. The location is empty if only our code was involved.
         """
         lines: list[tuple[CodeType, int]] = []
         traceback = error.__traceback__

@@ -1,4 +1,4 @@
-"""Nodes as users make them: operator calls, and the data nodes that stand for their outputs."""
+"""The nodes that users create: operator calls, and the data nodes that stand for their outputs."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import itertools
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from pipeline._declaration.registry import lookup
 from pipeline._declaration.schema import REQUIRED, Kind, OperatorSchema
 from pipeline._graph.branches import Branch, current_branch, within
-from pipeline._graph.current import Keeper, current_pipeline
+from pipeline._graph.current import current_builder
 from pipeline._graph.expression import Expression
 from pipeline._graph.indexing import index_entries
 from pipeline._graph.location import SourceLocation
@@ -25,6 +25,9 @@ from pipeline.errors import (
     UnknownArgumentError,
 )
 from pipeline.types import Constant
+
+if TYPE_CHECKING:
+    from pipeline._graph.builder import GraphBuilder
 
 __all__ = ["DataNode", "OperatorCall", "apply_operator", "as_node", "check_call", "explained"]
 
@@ -38,14 +41,14 @@ class OperatorCall:
     Attributes:
         schema: declaration of the operator.
         device: "cpu", "mixed" or "gpu".
-        name: given by the user, or None.
+        name: the user's name for it, or None.
         inputs: positional inputs.
         arguments: constant arguments in normal form.
-        argument_inputs: arguments that are one value a sample.
+        argument_inputs: arguments that have one value per sample.
         location: the user's line.
-        branch: for which samples it runs.
-        twin: an earlier call whose random numbers are to be its own: that for another set of inputs.
-        pipeline: the one that was current; None for none.
+        branch: branch that contains it.
+        twin: earlier call, for another set of inputs, whose random numbers it shares; None for its own.
+        builder: builder that was current, or None.
         order: position among all calls of this process.
     """
 
@@ -58,7 +61,7 @@ class OperatorCall:
     location: SourceLocation
     branch: Branch = ()
     twin: OperatorCall | None = None
-    pipeline: weakref.ref[Keeper] | None = None
+    builder: weakref.ref[GraphBuilder] | None = None
     order: int = field(default_factory=lambda: next(_ORDER))
 
     @property
@@ -67,16 +70,16 @@ class OperatorCall:
 
 
 class DataNode(Expression):
-    """A batch that isn't there yet: an output of an operator, while the graph is described.
+    """An output of an operator while the graph is described: it stands for a batch that doesn't exist yet.
 
-    Pass it to operators as an input, or as an argument with one value a sample; use arithmetic on it; return it
+    Pass it to operators as an input, or as an argument with one value per sample; use arithmetic on it; return it
     from the graph function.
 
     Args:
         name: display name.
         device: "cpu" or "gpu".
         source: the operator call whose output it is.
-        index: which output.
+        index: number of the output.
     """
 
     def __init__(self, name: str, device: str = "cpu", source: OperatorCall | None = None, index: int = 0) -> None:
@@ -94,15 +97,15 @@ class DataNode(Expression):
         return self if self.device == "cpu" else _single(apply_operator("copy_to_cpu", (self,), {}))
 
     def shape(self, *, dtype: Any = None, device: str = "cpu") -> DataNode:
-        """Return the shapes of the samples: a batch of 1-D integer tensors (int64 unless `dtype` says else)."""
+        """Return the shapes of the samples: a batch of 1-D integer tensors (int64 unless `dtype` is given)."""
         arguments = {} if dtype is None else {"dtype": dtype}
         return _single(apply_operator("shapes", (self,), {**arguments, "device": device}))
 
     def property(self, key: str, *, device: str = "cpu") -> DataNode:
-        """Return a property of the samples: a batch of 1-D uint8 tensors that hold text.
+        """Return a property of the samples: a batch of 1-D uint8 tensors that contain text.
 
         Args:
-            key: "layout", or "source_info": where a reader found the sample.
+            key: "layout", or "source_info": the path from which a reader read the sample.
             device: "cpu" or "gpu".
         """
         return _single(apply_operator("get_property", (self,), {"key": key, "device": device}))
@@ -123,17 +126,17 @@ def _single(node: DataNode | tuple[DataNode, ...] | None) -> DataNode:
     return node
 
 
-def as_node(value: Any, what: str) -> DataNode:
-    """Turn a value into a data node: nodes pass, constants and arrays become constants of the graph.
+def as_node(value: Any, label: str) -> DataNode:
+    """Turn a value into a data node: nodes stay, constants and arrays become constants of the graph.
 
     Raises:
-        ArgumentTypeError: for anything else; `what` begins the message.
+        ArgumentTypeError: for any other value; the message begins with `label`.
     """
     if isinstance(value, DataNode):
         return value
     if isinstance(value, list | tuple) and any(isinstance(item, DataNode) for item in value):
         raise ArgumentTypeError(
-            f"{what} is a {type(value).__name__} with data nodes in it, but must be a single DataNode"
+            f"{label} is a {type(value).__name__} with data nodes in it, but must be a single DataNode"
         )
     if isinstance(value, bool | int | float | np.ndarray | np.generic | list | tuple):
         value = Constant(value)
@@ -142,12 +145,12 @@ def as_node(value: Any, what: str) -> DataNode:
             array = value.array()
         except (GraphError, ValueError) as error:
             kind = type(error) if isinstance(error, GraphError) else ArgumentTypeError
-            raise kind(f"{what}: {error}") from error
+            raise kind(f"{label}: {error}") from error
         arguments = {"value": array, "layout": value.layout, "device": value.device or "cpu"}
         return _single(apply_operator("constant_value", (), arguments))
     if hasattr(type(value), "why_no_node"):
-        raise ArgumentTypeError(f"{what}: {value.why_no_node()}")
-    raise ArgumentTypeError(f"{what} must be a DataNode or a constant, not {type(value).__name__}")
+        raise ArgumentTypeError(f"{label}: {value.why_no_node()}")
+    raise ArgumentTypeError(f"{label} must be a DataNode or a constant, not {type(value).__name__}")
 
 
 def apply_operator(
@@ -159,24 +162,24 @@ def apply_operator(
         name: path of the operator below `fn`.
         inputs: positional inputs; None at the end for optional ones.
         arguments: keyword arguments, with `device` and `name`.
-        twin: an earlier call of the operator whose random numbers it is to have.
+        twin: earlier call of the operator whose random numbers it shares.
 
     Returns:
         The output, a tuple of outputs, or None for an operator without outputs.
 
     Raises:
-        GraphError: when the call doesn't fit the declaration; the message names the operator and the user's line.
+        GraphError: the call doesn't match the declaration; the message names the operator and the user's line.
     """
     call = check_call(lookup(name), inputs, arguments, twin)
     schema = call.schema
     device = schema.output_device or ("cpu" if call.device == "cpu" else "gpu")
     count = schema.output_count(call.arguments, len(call.inputs))
     nodes = tuple(DataNode(call.name or schema.name, device, call, index) for index in range(count))
-    pipeline = current_pipeline()
-    if schema.fed and pipeline is not None:
-        pipeline.declare(call)
+    builder = current_builder()
+    if schema.fed and builder is not None:
+        builder.declare_input(call)
     if schema.side_effects or call.arguments.get("preserve"):
-        _keep_in_current(call)
+        _preserve(call)
     if not nodes:
         return None
     return nodes[0] if count == 1 else nodes
@@ -185,7 +188,7 @@ def apply_operator(
 def check_call(
     schema: OperatorSchema, inputs: Sequence[Any], arguments: Mapping[str, Any], twin: OperatorCall | None = None
 ) -> OperatorCall:
-    """Return what `apply_operator` would add to the graph. Takes and raises the same."""
+    """Return the call that `apply_operator` would add to the graph. Has the same arguments and errors."""
     location = SourceLocation.of_caller()
     try:
         return _check_call(schema, inputs, dict(arguments), location, twin)
@@ -210,17 +213,17 @@ def _check_call(
     if label is not None and not isinstance(label, str):
         raise ArgumentTypeError(f"argument 'name' must be str, not {type(label).__name__}")
     least = sum(not declared.optional for declared in schema.inputs)
-    given = list(inputs)
-    while least < len(given) <= len(schema.inputs) and given[-1] is None:  # an optional input that is left out
-        given.pop()
-    if len(given) < least or (len(given) > len(schema.inputs) and not schema.variadic):
+    passed = list(inputs)
+    while least < len(passed) <= len(schema.inputs) and passed[-1] is None:  # an omitted optional input
+        passed.pop()
+    if len(passed) < least or (len(passed) > len(schema.inputs) and not schema.variadic):
         names = ", ".join(declared.name for declared in schema.inputs) or "none"
         most = "any number of" if schema.variadic else str(len(schema.inputs))
         count = most if most == str(least) else f"{least} to {most}"
-        raise ArgumentMismatchError(f"takes {count} input{'s' * (count != '1')} ({names}), {len(given)} given")
-    nodes = [as_node(value, f"input {position}") for position, value in enumerate(given)]
+        raise ArgumentMismatchError(f"takes {count} input{'s' * (count != '1')} ({names}), {len(passed)} given")
+    nodes = [as_node(value, f"input {position}") for position, value in enumerate(passed)]
     device = _choose_device(schema, arguments.pop("device", None), nodes)
-    nodes = [_place(schema, device, position, node) for position, node in enumerate(nodes)]
+    nodes = [_moved(schema, device, position, node) for position, node in enumerate(nodes)]
 
     constants: dict[str, Any] = {}
     argument_inputs: dict[str, DataNode] = {}
@@ -248,10 +251,10 @@ def _check_call(
         if declared_argument.default is REQUIRED and missing:
             raise ArgumentTypeError(f"argument {declared_argument.name!r} is required")
     read = (*nodes, *argument_inputs.values())
-    branch = current_branch() if read else ()  # what reads nothing runs for all samples: it can't know which are meant
+    branch = current_branch() if read else ()  # operators that read nothing run for all samples
     if not schema.merges:
         _check_branch(read, branch)
-    pipeline = current_pipeline()
+    builder = current_builder()
     return OperatorCall(
         schema,
         device,
@@ -262,7 +265,7 @@ def _check_call(
         location,
         branch,
         twin,
-        None if pipeline is None else weakref.ref(pipeline),
+        None if builder is None else weakref.ref(builder),
     )
 
 
@@ -270,8 +273,8 @@ def _check_branch(read: Sequence[DataNode], branch: Branch) -> None:
     for node in read:
         if node.source is not None and not within(branch, node.source.branch):
             raise ArgumentValueError(
-                f"{node!r} was made in a branch and has only its samples, but is used outside of it: let the branches "
-                f"return it"
+                f"{node!r} was described in a branch and has only its samples, but is used outside of it: return it "
+                f"from the branches"
             )
 
 
@@ -284,7 +287,7 @@ def _choose_device(schema: OperatorSchema, wanted: Any, inputs: Sequence[DataNod
     return str(wanted)
 
 
-def _place(schema: OperatorSchema, device: str, position: int, node: DataNode) -> DataNode:
+def _moved(schema: OperatorSchema, device: str, position: int, node: DataNode) -> DataNode:
     declared = schema.inputs[min(position, len(schema.inputs) - 1)]
     if declared.any_device:
         return node
@@ -296,11 +299,11 @@ def _place(schema: OperatorSchema, device: str, position: int, node: DataNode) -
     return node.gpu() if device == "gpu" else node
 
 
-def _keep_in_current(call: OperatorCall) -> None:
-    pipeline = current_pipeline()
-    if pipeline is None:
+def _preserve(call: OperatorCall) -> None:
+    builder = current_builder()
+    if builder is None:
         raise GraphError(
             f"{call.display} has to run although no output needs it (it has side effects, or preserve=True): call it "
             f"within a pipeline (`with pipe:`)\n  at {call.location}"
         )
-    pipeline.keep(call)
+    builder.preserve(call)

@@ -1,4 +1,4 @@
-"""Says why something failed, for the messages of errors that have another one as their cause."""
+"""Formats the cause of an error for its message."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["raised_at", "reason_of", "said_by"]
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an error says; of a foreign one also its type, and the line of the user's code that raised it."""
+    """Return the message of an error; for a foreign error also its type, and the user's line that raised it."""
     return str(error) if isinstance(error, PipelineError) else said_by(error) + raised_at(error)
 
 
 def said_by(error: BaseException) -> str:
-    """Return the type of a foreign error and what it says; its text is made by foreign code, which may fail too."""
+    """Return the type and the message of a foreign error. Foreign code formats the message, and may fail, too."""
     try:
         text = str(error)
     except Exception as failure:  # noqa: BLE001 - the first error is the one to report
@@ -23,6 +23,6 @@ def said_by(error: BaseException) -> str:
 
 
 def raised_at(error: BaseException) -> str:
-    """Return a line for messages that names the line of the user's code that raised an error; empty if it was ours."""
+    """Return a line for messages that names the user's line that raised an error; empty if our code raised it."""
     location = SourceLocation.of_error(error)
     return f"\n  raised at {location}" if location.line else ""

@@ -1,4 +1,4 @@
-"""Branches of a graph: each sample goes through one of several, and what they make is put together again."""
+"""Branches of a graph: each sample passes through one of them, and the results are merged."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from pipeline.errors import ArgumentValueError
 __all__ = ["merge", "select"]
 
 
-def select(selector: DataNode, makers: Sequence[Callable[[], Any]]) -> Any:
-    """Have each sample go through one of several descriptions.
+def select(selector: DataNode, branches: Sequence[Callable[[], Any]]) -> Any:
+    """Pass each sample through one of several branches.
 
     Args:
-        selector: on the CPU: for each sample, which of the makers is meant.
-        makers: each describes a branch and returns what it makes: a data node or constant, or a tuple of them.
+        selector: number of the branch for each sample, on the CPU.
+        branches: functions that describe a branch and return its result: a data node or constant, or a tuple of them.
 
     Returns:
-        A data node for what the branches return, or a tuple of them.
+        A data node for the merged results, or a tuple of them.
 
     Raises:
         ArgumentValueError: the branches return different numbers of outputs, or the selector is on the GPU.
     """
     if selector.device != "cpu":
         raise ArgumentValueError("the condition of a branch must be on the CPU: add .cpu()")
-    made = []
-    for number, maker in enumerate(makers):
+    results = []
+    for number, describe in enumerate(branches):
         with branch(selector, number):
-            made.append(maker())
-    if not any(isinstance(each, tuple) for each in made):
-        return merge(selector, made)
-    if len({len(each) if isinstance(each, tuple) else 1 for each in made}) > 1:
+            results.append(describe())
+    if not any(isinstance(each, tuple) for each in results):
+        return merge(selector, results)
+    if len({len(each) if isinstance(each, tuple) else 1 for each in results}) > 1:
         raise ArgumentValueError("the branches return different numbers of outputs")
-    return tuple(merge(selector, outputs) for outputs in zip(*made, strict=True))
+    return tuple(merge(selector, outputs) for outputs in zip(*results, strict=True))
 
 
-def merge(selector: DataNode, made: Sequence[Any]) -> Any:
-    """Return, for each sample, what the branch made that it was in; a node that all branches return, as it is."""
+def merge(selector: DataNode, results: Sequence[Any]) -> Any:
+    """Return the result of each sample's branch. A node that all branches return is returned unchanged."""
     nodes = []
-    for number, each in enumerate(made):
+    for number, each in enumerate(results):
         with branch(selector, number):
             nodes.append(as_node(each, f"branch {number}"))
     if all(node is nodes[0] for node in nodes):

@@ -272,7 +272,7 @@ def planner(define: Callable[[Any], Any]) -> Planner:
     pipe = Pipeline(batch_size=BATCH, num_threads=1, device_id=0, seed=1)
     with pipe:
         pipe.set_outputs(define(fn.external_source(name="x")))
-    return Planner(halves_by_device(pipe.graph).second, pipe.executor_config())
+    return Planner(halves_by_device(pipe._internals.graph).second, pipe._internals.arguments.executor_config())
 
 
 def noise(*heights: int) -> TensorListCPU:

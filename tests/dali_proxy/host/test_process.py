@@ -13,6 +13,7 @@ import pytest
 
 from dali_proxy._host import HostOptions, ProcessHost
 from dali_proxy.errors import ServerDiedError
+from pipeline._definition.serializing import serialize_for_host
 from pipeline.errors import PipelineError
 from tests.dali_proxy.indexed import affine
 from tests.waiting import PATIENCE_S, soon, wait_until
@@ -38,7 +39,7 @@ def options(tmp_path: Path) -> HostOptions:
 
 
 def test_it_starts_and_stops(options: HostOptions) -> None:
-    host = ProcessHost(affine().serialize_for_host(), options)
+    host = ProcessHost(serialize_for_host(affine()), options)
     assert host.alive
     assert host.describe_exit() == ""
     assert Path(options.path).exists()
@@ -119,7 +120,7 @@ def test_the_folder_is_removed_when_the_parent_dies_while_the_host_is(word: str)
 
 def test_the_parent_may_have_anything_in_its_path(options: HostOptions, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path, Path("elsewhere")])  # imports ignore entries that aren't text
-    ProcessHost(affine().serialize_for_host(), options).stop("test")
+    ProcessHost(serialize_for_host(affine()), options).stop("test")
 
 
 def test_started_by_hand_it_says_what_it_is() -> None:
@@ -131,7 +132,7 @@ def test_started_by_hand_it_says_what_it_is() -> None:
 
 
 def test_it_is_in_a_session_of_its_own(options: HostOptions) -> None:
-    host = ProcessHost(affine().serialize_for_host(), options)
+    host = ProcessHost(serialize_for_host(affine()), options)
     assert os.getsid(host.pid) != os.getsid(0)
     os.kill(host.pid, signal.SIGINT)
     assert host.alive

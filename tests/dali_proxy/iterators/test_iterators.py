@@ -55,6 +55,16 @@ def test_documented_case(
     assert second[0] == next_first
 
 
+def test_pipeline_whose_attributes_a_subclass_replaced_is_iterated() -> None:
+    class Assigning(Pipeline):
+        def define_graph(self) -> Any:
+            self.input = self.checkpoint_notes = self.close = self.executor = None  # type: ignore[assignment,method-assign]
+            return fn.external_source(source=[np.ones((2, 1))], cycle=True)
+
+    pipe = Assigning(batch_size=2, num_threads=1, device_id=None)
+    assert numbers(next(DALIGenericIterator(pipe, ["x"], size=2)))[0] == [1, 1]
+
+
 # Length and epochs
 
 
@@ -316,7 +326,7 @@ def test_memory_is_used_again_when_tensors_are_dropped() -> None:
         pipe.set_outputs(fn.cast(fn.external_source(Counting()), dtype=types.INT32))
     iterator = DALIGenericIterator(pipe, ["x"], size=1000)
     pointers = {next(iterator)[0]["x"].data_ptr() for _ in range(50)}
-    assert len(pointers) <= pipe.executor.buffers_made < 10
+    assert len(pointers) <= pipe._internals.runner.executor.buffers_made < 10
     pipe.close()
 
 

@@ -18,6 +18,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 import torch
@@ -52,6 +53,30 @@ from tests.waiting import PATIENCE_S, soon, wait_until
 def run_one(server: DALIServer, index: int = 4) -> None:
     """Run a sample through a server and check it."""
     assert server.produce_data(server.proxy(sample(index))).tolist() == [affine_of(index)] * 3
+
+
+class Assigning(Pipeline):
+    """Assigns names that DALI's `Pipeline` leaves free, as scripts written for DALI do."""
+
+    def define_graph(self) -> Any:
+        for name in (
+            "graph",
+            "inputs",
+            "input_names",
+            "unused_inputs",
+            "output_devices",
+            "executor",
+            "close",
+            "submit",
+        ):
+            setattr(self, name, None)
+        self.input = fn.external_source(name="x")
+        return self.input + 1
+
+
+def test_pipeline_whose_attributes_a_subclass_replaced_is_served(mode: str) -> None:
+    with DALIServer(Assigning(batch_size=4, num_threads=1, device_id=None), mode=mode) as server:  # type: ignore[arg-type]
+        assert server.produce_data(server.proxy(np.array([1, 2]))).tolist() == [2, 3]
 
 
 def test_start_stop_and_start_again(mode: str) -> None:

@@ -20,7 +20,7 @@ def chains(define: Callable[[], Outputs]) -> list[list[str]]:
     with pipe:
         made = define()
         pipe.set_outputs(*(made if isinstance(made, tuple) else (made,)))
-    return [[node.operator for node in chain] for chain in fused_chains(pipe.graph)]
+    return [[node.operator for node in chain] for chain in fused_chains(pipe._internals.graph)]
 
 
 def encoded() -> Any:
@@ -99,9 +99,9 @@ def test_steps_of_the_plan() -> None:
     with pipe:
         images = fn.crop_mirror_normalize(fn.resize(decoded(), size=(8, 8)))
         pipe.set_outputs(images, fn.constant(idata=[1]).gpu())
-    (gpu,) = (phase for phase in make_plan(pipe.graph).phases if phase.device == "gpu")
+    (gpu,) = (phase for phase in make_plan(pipe._internals.graph).phases if phase.device == "gpu")
     assert [type(step) for step in gpu.steps].count(FusedStep) == 1
     assert all(len(step.nodes) == 1 for step in gpu.steps if isinstance(step, BatchStep))
-    (gpu,) = (phase for phase in make_plan(pipe.graph, fuse=False).phases if phase.device == "gpu")
+    (gpu,) = (phase for phase in make_plan(pipe._internals.graph, fuse=False).phases if phase.device == "gpu")
     assert not any(isinstance(step, FusedStep) for step in gpu.steps)
     assert [len(step.nodes) for step in gpu.steps] == [1, 1, 1, 1]

@@ -12,6 +12,7 @@ import pytest
 
 from pipeline import Pipeline, fn, pipeline_def
 from pipeline._compiler.partition import Halves, cut, halves_by_device, on_cpu_first
+from pipeline._definition.serializing import deserialize_for_host, serialize_for_host, with_graph
 from pipeline._graph import Graph
 from pipeline._operator_api.request import BatchRequest, BatchResult
 from pipeline._rng import BatchKey
@@ -78,7 +79,7 @@ def piped(graph: Callable[..., Any], **arguments: Any) -> Pipeline:
 
 def run_fed(pipe: Pipeline, inputs: dict[str, Any], key: BatchKey) -> tuple[Any, ...]:
     done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
-    pipe.submit(BatchRequest(SIZE, inputs, key), done.put)
+    pipe._internals.runner.submit(BatchRequest(SIZE, inputs, key), done.put)
     result = done.get(timeout=30)
     if result.error is not None:
         raise result.error
@@ -86,7 +87,7 @@ def run_fed(pipe: Pipeline, inputs: dict[str, Any], key: BatchKey) -> tuple[Any,
 
 
 def run_halves(whole: Pipeline, halves: Halves, batches: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    first, second = whole.with_graph(halves.first), whole.with_graph(halves.second)
+    first, second = with_graph(whole, halves.first), with_graph(whole, halves.second)
     assert second.input_names == halves.crossing
     try:
         made = []
@@ -104,9 +105,9 @@ def test_halves_make_the_bits_of_the_whole_wherever_the_cut_is(graph: Callable[.
     whole = piped(graph)
     inputs = [{"x": PICTURES, "way": WAYS}, {"x": PICTURES[::-1], "way": WAYS[::-1]}]
     expected = [whole.run(**{name: batch[name] for name in whole.input_names}) for batch in inputs]
-    late = [node.index for node in whole.graph.nodes if not node.schema.fed]
+    late = [node.index for node in whole._internals.graph.nodes if not node.schema.fed]
     for index in [*late, -1]:
-        halves = cut(whole.graph, lambda node, index=index: node.index == index)  # type: ignore[misc]
+        halves = cut(whole._internals.graph, lambda node, index=index: node.index == index)  # type: ignore[misc]
         assert index < 0 or any(node.location.line for node in halves.second.nodes if not node.schema.fed)
         for outputs, wanted in zip(run_halves(whole, halves, inputs), expected, strict=True):
             assert len(outputs) == len(wanted)
@@ -120,9 +121,9 @@ def test_halves_make_the_bits_of_the_whole_wherever_the_cut_is(graph: Callable[.
 
 def test_halves_survive_the_way_to_another_process() -> None:
     whole = piped(twins)
-    halves = cut(whole.graph, lambda node: node.operator == "random_resized_crop")
-    first = Pipeline.from_host_bytes(whole.with_graph(halves.first).serialize_for_host())
-    second = Pipeline.from_host_bytes(whole.with_graph(halves.second).serialize_for_host())
+    halves = cut(whole._internals.graph, lambda node: node.operator == "random_resized_crop")
+    first = deserialize_for_host(serialize_for_host(with_graph(whole, halves.first)))
+    second = deserialize_for_host(serialize_for_host(with_graph(whole, halves.second)))
     expected = whole.run(x=PICTURES)
     outputs = run_fed(second, dict(zip(halves.crossing, first.run(x=PICTURES), strict=True)), BatchKey())
     for found, output in zip(outputs, expected, strict=True):
@@ -139,7 +140,9 @@ def test_an_error_of_the_second_half_names_operator_line_and_sample() -> None:
     with pytest.raises(OperatorError) as expected:
         whole.run(x=PICTURES, way=WAYS)
     with pytest.raises(OperatorError) as found:
-        run_halves(whole, cut(whole.graph, lambda node: node.operator == "crop"), [{"x": PICTURES, "way": WAYS}])
+        run_halves(
+            whole, cut(whole._internals.graph, lambda node: node.operator == "crop"), [{"x": PICTURES, "way": WAYS}]
+        )
     assert str(found.value) == str(expected.value)
     assert "cropped" in str(found.value)
     assert 'name="cropped"' in found.value.location
@@ -160,7 +163,7 @@ def test_pictures_that_the_gpu_decodes_are_decoded_on_the_cpu_and_cross_as_pixel
         return fn.crop_mirror_normalize(images, mirror=mirror), label, label.gpu(), images.cpu() + 1
 
     whole = described()
-    halves = halves_by_device(whole.graph)
+    halves = halves_by_device(whole._internals.graph)
     assert operators(halves.first) == [
         ("external_source", "cpu"),
         ("external_source", "cpu"),
@@ -169,7 +172,7 @@ def test_pictures_that_the_gpu_decodes_are_decoded_on_the_cpu_and_cross_as_pixel
         ("constant_value", "cpu"),
     ]
     crossing = [halves.first.nodes[edge.node].name for edge in halves.first.outputs]
-    assert crossing == ["label", "decoded", whole.graph.find("random.coin_flip")[0].name, "label"]
+    assert crossing == ["label", "decoded", whole._internals.graph.find("random.coin_flip")[0].name, "label"]
     assert operators(halves.second)[4:] == [
         ("copy_to_gpu", "gpu"),
         ("resize", "gpu"),
@@ -180,7 +183,7 @@ def test_pictures_that_the_gpu_decodes_are_decoded_on_the_cpu_and_cross_as_pixel
         ("arithmetic", "cpu"),
     ]
     assert [halves.second.device_of(edge) for edge in halves.second.outputs] == ["gpu", "cpu", "gpu", "cpu"]
-    streams = {node.name: node.random_stream for node in whole.graph.nodes}
+    streams = {node.name: node.random_stream for node in whole._internals.graph.nodes}
     kept = [*halves.first.nodes, *halves.second.nodes[4:]]
     assert {node.name: node.random_stream for node in kept if node.name in streams} == streams
 
@@ -190,7 +193,7 @@ def test_data_that_is_fed_to_the_gpu_crosses() -> None:
     def described() -> Any:
         return fn.external_source(name="x", device="gpu") + 1
 
-    halves = halves_by_device(described().graph)
+    halves = halves_by_device(described()._internals.graph)
     assert halves.first.inputs[0].name == "x"
     assert ("external_source", "cpu") in operators(halves.first)
     assert operators(halves.second)[:2] == [("external_source", "cpu"), ("copy_to_gpu", "gpu")]
@@ -203,18 +206,18 @@ def test_what_can_not_be_placed_is_an_error_that_names_it(tmp_path: Path) -> Non
         return fn.external_source(name="x"), video
 
     with pytest.raises(GraphError, match=r"(?s)fn.readers.video reads data.*test_placement.py"):
-        halves_by_device(reads().graph)
+        halves_by_device(reads()._internals.graph)
 
     @pipeline_def(batch_size=2, num_threads=1, device_id=None)  # type: ignore[untyped-decorator]
     def fed() -> Any:
         return fn.external_source(name="x") + 1
 
     with pytest.raises(GraphError, match=r"fn.external_source \(name='x'\) reads data"):
-        cut(fed().graph, lambda node: node.operator == "external_source")
+        cut(fed()._internals.graph, lambda node: node.operator == "external_source")
 
 
 def test_a_graph_of_the_cpu_alone_stays_as_it_is() -> None:
-    graph = piped(main_job).graph
+    graph = piped(main_job)._internals.graph
     assert operators(on_cpu_first(graph)) == operators(graph)
     halves = halves_by_device(graph)
     assert operators(halves.first) == operators(graph)

@@ -46,7 +46,7 @@ def pipeline(define: Callable[..., Any], *inputs: str) -> Pipeline:
 
 
 def halves(pipe: Pipeline) -> Halves:
-    return halves_by_device(pipe.graph)
+    return halves_by_device(pipe._internals.graph)
 
 
 def main_job(x: Any, label: Any) -> Any:
@@ -61,7 +61,7 @@ def main_job(x: Any, label: Any) -> Any:
 def planned(pipe: Pipeline, *inputs: TensorListCPU) -> PlannedBatch | None:
     second = halves(pipe).second
     assert simple_parts(second) is not None
-    return Planner(second, pipe.executor_config()).plan(inputs, KEY)
+    return Planner(second, pipe._internals.arguments.executor_config()).plan(inputs, KEY)
 
 
 LABELS = TensorListCPU(np.arange(4, dtype=np.int64))
@@ -125,7 +125,7 @@ def test_the_plan_is_the_executors() -> None:
 
 def _launch_of(pipe: Pipeline, data: TensorListCPU, target: Samples) -> Any:
     """Return the launch that the whole graph's own operators plan."""
-    graph, config = pipe.graph, pipe.executor_config()
+    graph, config = pipe._internals.graph, pipe._internals.arguments.executor_config()
     nodes = [graph.find(name)[0] for name in ("random_resized_crop", "crop_mirror_normalize")]
     operators = [make_operator(node, graph, Setup(4, 1, 0, config.seed)) for node in nodes]
     nothing: Any = None
@@ -209,7 +209,7 @@ def test_frames_are_not_planned() -> None:
 
     pipe = pipeline(define, "x")
     second = halves(pipe).second
-    assert Planner(second, pipe.executor_config()).plan([pictures(), COINS], KEY) is None
+    assert Planner(second, pipe._internals.arguments.executor_config()).plan([pictures(), COINS], KEY) is None
 
 
 def test_errors_name_operator_line_and_samples() -> None:

@@ -1,4 +1,4 @@
-"""Each argument of a pipeline means something, and each property reports it."""
+"""The effect of each argument of a pipeline, and the property that reports it."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def test_properties_report_defaults() -> None:
 def test_properties_equal_dali() -> None:
     from nvidia.dali import Pipeline as DaliPipeline
 
-    # DALI 2.4 has given up the two that are about streams.
+    # DALI 2.4 ignores the two arguments of streams.
     apart = ("set_affinity", "exec_dynamic", "max_streams", "default_cuda_stream_priority")
-    given = {name: value for name, value in GIVEN.items() if name not in apart}
-    for arguments in (given, {"batch_size": 3, "num_threads": 2, "device_id": None}):
+    arguments_of_both = {name: value for name, value in GIVEN.items() if name not in apart}
+    for arguments in (arguments_of_both, {"batch_size": 3, "num_threads": 2, "device_id": None}):
         ours, dali = Pipeline(**arguments), DaliPipeline(**arguments)
-        for name in (*given, "max_batch_size", "cpu_queue_size", "gpu_queue_size", "exec_separated"):
+        for name in (*arguments_of_both, "max_batch_size", "cpu_queue_size", "gpu_queue_size", "exec_separated"):
             assert getattr(ours, name) == getattr(dali, name), name
 
 
@@ -114,15 +114,15 @@ def test_so_many_batches_are_on_their_way(arguments: dict[str, Any], asked: int)
 
 def test_stages_get_the_depths_and_streams_that_were_asked_for() -> None:
     pipe = Pipeline(**{**GIVEN, "max_streams": 3, "bytes_per_sample": 100})
-    config = pipe._arguments.executor_config()
+    config = pipe._internals.arguments.executor_config()
     assert (config.cpu_depth, config.gpu_depth, config.gpu_streams, config.stream_priority) == (3, 4, 3, -1)
     assert (config.bytes_per_sample, config.memory_statistics, config.set_affinity) == (100, True, True)
-    config = Pipeline(**{**GIVEN, "max_streams": -1})._arguments.executor_config()
+    config = Pipeline(**{**GIVEN, "max_streams": -1})._internals.arguments.executor_config()
     assert config.gpu_streams == config.gpu_depth
 
 
 class Slow:
-    """Data that can only be read when a gate is open."""
+    """Data that can be read only while a gate is open."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
@@ -142,13 +142,14 @@ def test_the_caller_goes_on_while_a_batch_runs_unless_it_is_not_asynchronous(asy
     for _ in range(2):
         pipe.feed_input("x", np.zeros((3, 900, 800, 3), np.uint8))
     blocker = Slow()
-    thread = threading.Thread(target=lambda: pipe.executor._pool.run(blocker, 1))  # holds the only thread
+    executor = pipe._internals.runner.executor
+    thread = threading.Thread(target=lambda: executor._pool.run(blocker, 1))  # holds the only thread
     thread.start()
     assert blocker.entered.wait(20)
     if not asynchronous:
         blocker.gate.set()
     pipe.schedule_run()
-    done = pipe.executor.statistics.batches
+    done = pipe._internals.runner.executor.statistics.batches
     blocker.gate.set()
     thread.join()
     assert done == (0 if asynchronous else 2)
@@ -169,10 +170,10 @@ def test_threads_are_bound_to_cores(bound: bool) -> None:
         together.wait(20)
         seen[threading.current_thread().name] = os.sched_getaffinity(0)
 
-    assert not pipe.executor._pool.run(look, 3)
+    assert not pipe._internals.runner.executor._pool.run(look, 3)
     expected = [{allowed[number % len(allowed)]} if bound else set(allowed) for number in range(3)]
     assert [seen[name] for name in sorted(seen)] == expected
-    assert psutil.Process().cpu_affinity() == allowed, "the caller's thread is not"
+    assert psutil.Process().cpu_affinity() == allowed, "the caller's thread isn't bound"
     pipe.close()
 
 
@@ -189,14 +190,14 @@ def test_memory_is_ready_where_the_size_of_samples_is_known() -> None:
         ) as pipe:
             pipe.set_outputs(fn.flip(fn.external_source(name="x")))
         pipe.build()
-        before = pipe.executor.buffers_made
+        before = pipe._internals.runner.executor.buffers_made
         for _ in range(3):
             pipe.run(x=np.zeros((3, 300, 300, 3), np.uint8))
-        after = pipe.executor.buffers_made
+        after = pipe._internals.runner.executor.buffers_made
         pipe.close()
         return before, after
 
-    assert buffers(300 * 300 * 3) == (2, 2), "one for the batch that runs, one for what the user holds"
+    assert buffers(300 * 300 * 3) == (2, 2), "one for the running batch, one for the outputs that the user holds"
     assert buffers(0)[0] == 0
 
 
@@ -204,7 +205,7 @@ def test_sizes_of_outputs_are_told_where_that_was_asked_for() -> None:
     def make(**arguments: Any) -> Pipeline:
         with Pipeline(batch_size=2, num_threads=2, device_id=None, **arguments) as pipe:
             x = fn.external_source(name="x")
-            passing = fn.flip(x, name="passing")  # within a chain: no batch is made of it
+            passing = fn.flip(x, name="passing")  # within a chain, so it has no batch
             pipe.set_outputs(
                 fn.cast(passing, dtype=9, name="cast"), *fn.resize(x, size=(4, 4), save_attrs=True, name="r")
             )
@@ -215,18 +216,18 @@ def test_sizes_of_outputs_are_told_where_that_was_asked_for() -> None:
     small = [np.zeros((10, 10, 3), np.uint8)]
     for data in (small, big, small):
         pipe.run(x=data)
-    told = pipe.executor_statistics()
-    assert set(told) == {"x", "passing", "cast", "r"}
+    statistics = pipe.executor_statistics()
+    assert set(statistics) == {"x", "passing", "cast", "r"}
     assert all(
         set(sizes) == {"real_memory_size", "max_real_memory_size", "reserved_memory_size", "max_reserved_memory_size"}
-        for sizes in told.values()
+        for sizes in statistics.values()
     )
     for name, width in (("x", 1), ("passing", 1), ("cast", 4)):
-        assert told[name]["real_memory_size"] == [150_000 * width]
-        assert told[name]["max_real_memory_size"] == [120_000 * width]
-        assert told[name]["reserved_memory_size"][0] >= 150_000 * width
-        assert told[name]["max_reserved_memory_size"][0] >= 120_000 * width
-    assert told["r"]["real_memory_size"] == [2 * 48, 2 * 8], "a number for each output"
+        assert statistics[name]["real_memory_size"] == [150_000 * width]
+        assert statistics[name]["max_real_memory_size"] == [120_000 * width]
+        assert statistics[name]["reserved_memory_size"][0] >= 150_000 * width
+        assert statistics[name]["max_reserved_memory_size"][0] >= 120_000 * width
+    assert statistics["r"]["real_memory_size"] == [2 * 48, 2 * 8], "a number for each output"
     pipe.close()
     pipe = make()
     pipe.run(x=small)
@@ -239,7 +240,7 @@ def test_sizes_of_outputs_equal_dali() -> None:
     from nvidia.dali import Pipeline as DaliPipeline
     from nvidia.dali import fn as dali_fn
 
-    told = []
+    statistics = []
     for kind, functions, more in ((Pipeline, fn, {}), (DaliPipeline, dali_fn, {"exec_dynamic": False})):
         pipe: Any = kind(batch_size=2, num_threads=1, device_id=None, enable_memory_stats=True, **more)
         with pipe:
@@ -249,10 +250,10 @@ def test_sizes_of_outputs_equal_dali() -> None:
             pipe.feed_input("x", np.zeros((2, length), np.float32))
         for _ in range(3):
             pipe.run()
-        told.append(pipe.executor_statistics())
-    told[0]["CPU_cast"] = told[0]["cast"]
+        statistics.append(pipe.executor_statistics())
+    statistics[0]["CPU_cast"] = statistics[0]["cast"]
     for key in ("real_memory_size", "max_real_memory_size"):
-        assert told[0]["CPU_cast"][key] == told[1]["CPU_cast"][key] == [1600 if key[0] == "r" else 800]
+        assert statistics[0]["CPU_cast"][key] == statistics[1]["CPU_cast"][key] == [1600 if key[0] == "r" else 800]
 
 
 def test_the_two_styles_may_be_mixed_when_nobody_looks() -> None:
@@ -287,7 +288,7 @@ def test_streams_of_a_gpu(arguments: dict[str, Any], count: int) -> None:
     ) as pipe:
         pipe.set_outputs(fn.external_source(name="x").gpu() + 1)
     pipe.build()
-    device = pipe.executor._device
+    device = pipe._internals.runner.executor._device
     assert device is not None
     streams = {slot.stream.ptr: slot.stream for slot in device._slots}
     assert len(streams) == count
@@ -297,7 +298,7 @@ def test_streams_of_a_gpu(arguments: dict[str, Any], count: int) -> None:
     for number in range(6):
         (out,) = pipe.run(x=np.full((2, 1000), number, np.int32))
         assert np.unique(np.asarray(out.as_cpu())).tolist() == [number + 1]
-    told = pipe.executor_statistics()
-    assert {sizes["real_memory_size"][0] for name, sizes in told.items() if "arithmetic" in name} == {8000}
-    assert all(sizes["reserved_memory_size"][0] >= sizes["real_memory_size"][0] for sizes in told.values())
+    statistics = pipe.executor_statistics()
+    assert {sizes["real_memory_size"][0] for name, sizes in statistics.items() if "arithmetic" in name} == {8000}
+    assert all(sizes["reserved_memory_size"][0] >= sizes["real_memory_size"][0] for sizes in statistics.values())
     pipe.close()

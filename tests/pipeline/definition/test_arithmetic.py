@@ -12,15 +12,15 @@ DTYPES = ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64
 
 
 def evaluate(expression: Any, *inputs: Any) -> Any:
-    """Run an expression of batches; returns the one output."""
+    """Run an expression of batches; return its only output."""
     with Pipeline(batch_size=len(inputs[0]), num_threads=2, device_id=None, seed=1) as pipe:
         nodes = [fn.external_source(name=f"x{number}") for number in range(len(inputs))]
         pipe.set_outputs(expression(*nodes))
     try:
-        (made,) = pipe.run(**{f"x{number}": data for number, data in enumerate(inputs)})
+        (result,) = pipe.run(**{f"x{number}": data for number, data in enumerate(inputs)})
     finally:
         pipe.close()
-    return made
+    return result
 
 
 def evaluate_dali(expression: Any, *inputs: Any) -> Any:
@@ -34,8 +34,8 @@ def evaluate_dali(expression: Any, *inputs: Any) -> Any:
 
     pipe = graph()
     pipe.build()
-    (made,) = pipe.run(**{f"x{number}": data for number, data in enumerate(inputs)})
-    return made
+    (result,) = pipe.run(**{f"x{number}": data for number, data in enumerate(inputs)})
+    return result
 
 
 def numbers(dtype: str, seed: int, nonzero: bool = False) -> Any:
@@ -56,7 +56,7 @@ def test_binary_operators_equal_dali(name: str, left: str) -> None:
             and {left, right} & {"int8", "int16", "int32", "int64"}
             and {left, right} & {"float32", "float64"}
         ):
-            continue  # DALI 2.4 says that int8 -19 is less than float32 -89: ours is compared with NumPy below
+            continue  # DALI 2.4 says that int8 -19 is less than float32 -89; our result is compared with NumPy below
         a, b = numbers(left, 1), numbers(right, 2, nonzero=True)
         try:
             want = evaluate_dali(expression, a, b)
@@ -90,7 +90,7 @@ def test_functions_equal_dali(name: str, dtype: str) -> None:
     got = evaluate(getattr(math, name), values)
     want = evaluate_dali(getattr(dali_math, name), values)
     assert got.as_array().dtype == want.as_array().dtype
-    # DALI takes an approximate reciprocal square root.
+    # DALI uses an approximate reciprocal square root.
     np.testing.assert_allclose(got.as_array(), want.as_array(), rtol=1e-5 if name == "rsqrt" else 2e-6)
 
 
@@ -104,8 +104,8 @@ def test_broadcasting_equals_dali(shapes: tuple[tuple[int, ...], tuple[int, ...]
 
 def test_ragged_batches_are_computed_sample_by_sample() -> None:
     ragged = [np.full((rows, 2), rows, np.int32) for rows in (1, 3, 2)]
-    made = evaluate(lambda x: x * 2 - 1, ragged)
-    assert [sample.tolist() for sample in made.samples] == [(sample * 2 - 1).tolist() for sample in ragged]
+    result = evaluate(lambda x: x * 2 - 1, ragged)
+    assert [sample.tolist() for sample in result.samples] == [(sample * 2 - 1).tolist() for sample in ragged]
 
 
 def test_constants_on_either_side_keep_their_types() -> None:
@@ -142,8 +142,8 @@ def test_indexing_equals_dali(key: Any) -> None:
 
 def test_an_index_may_be_a_node() -> None:
     data = np.arange(6).reshape(2, 3)
-    made = evaluate(lambda x, n: x[n], data, np.array([2, 0]))
-    assert made.as_array().tolist() == [2, 3]
+    result = evaluate(lambda x, n: x[n], data, np.array([2, 0]))
+    assert result.as_array().tolist() == [2, 3]
 
 
 def test_an_index_out_of_range_names_the_sample() -> None:

@@ -27,7 +27,7 @@ def by_batch(info: BatchInfo) -> Any:
 
 
 def make(parallel: bool, checkpoint: bytes | None = None, **arguments: Any) -> Pipeline:
-    """Make a pipeline with every kind of source that can go on elsewhere, and random numbers."""
+    """Return a pipeline with every kind of source that can resume elsewhere, and random numbers."""
     with Pipeline(
         batch_size=3,
         num_threads=1,
@@ -49,14 +49,14 @@ def make(parallel: bool, checkpoint: bytes | None = None, **arguments: Any) -> P
 
 
 def take(pipe: Pipeline, count: int) -> list[Any]:
-    made: list[Any] = []
+    outputs: list[Any] = []
     for _ in range(count):
         try:
-            made.append([output.as_array().tolist() for output in pipe.run()])
+            outputs.append([output.as_array().tolist() for output in pipe.run()])
         except StopIteration:
-            made.append("end")
+            outputs.append("end")
             pipe.reset()
-    return made
+    return outputs
 
 
 @pytest.mark.parametrize("parallel", [False, True])

@@ -19,15 +19,15 @@ WAYS = np.array([0, 1, 2, 0, 2, 1], np.int32)
 
 def assigns(fn: Any, types: Any, x: Any, way: Any) -> Any:
     mark = types.Constant(np.int32(0), device="cpu")
-    made = x
+    result = x
     if way == 0:
-        made = fn.flip(x)
+        result = fn.flip(x)
         mark = types.Constant(np.int32(5), device="cpu")
     elif way == 1:
-        made = fn.brightness(x, brightness=2.0)
+        result = fn.brightness(x, brightness=2.0)
     else:
         mark = way + 1
-    return made, mark
+    return result, mark
 
 
 def helper(fn: Any, x: Any, flag: Any) -> Any:
@@ -65,23 +65,23 @@ def chosen(fn: Any, types: Any, x: Any, way: Any) -> Any:
 
 def pairs(fn: Any, types: Any, x: Any, way: Any) -> Any:
     if way == 1:  # noqa: SIM108
-        made = (x, way)
+        result = (x, way)
     else:
-        made = (fn.flip(x), way * 2)
-    left, right = made
+        result = (fn.flip(x), way * 2)
+    left, right = result
     return left, right
 
 
 def returns_early(fn: Any, types: Any, x: Any, way: Any) -> Any:
-    made = way
+    result = way
     if way == 1:
-        made = way + 5
-        if made == 7:
-            return made
+        result = way + 5
+        if result == 7:
+            return result
     elif way == 2:
-        return made * 3
-    made = made * 10
-    return made
+        return result * 3
+    result = result * 10
+    return result
 
 
 def only_known_conditions(fn: Any, types: Any, x: Any, way: Any) -> Any:
@@ -106,8 +106,8 @@ def run(side: str, graph: Callable[..., Any]) -> list[Any]:
     def described() -> Any:
         x = root.fn.external_source(name="x", layout="HWC")
         way = root.fn.external_source(name="way")
-        made = graph(root.fn, root.types, x, way)
-        several = made if isinstance(made, tuple) else (made,)
+        result = graph(root.fn, root.types, x, way)
+        several = result if isinstance(result, tuple) else (result,)
         return (*several, x, way)
 
     pipe = described()
@@ -131,8 +131,8 @@ def test_graphs_make_what_they_make_in_dali(graph: Callable[..., Any]) -> None:
 
 
 def test_returns_from_some_branches() -> None:
-    (made,) = run("pipeline", returns_early)
-    assert [sample.item() for sample in made] == [{0: 0, 1: 60, 2: 6}[way] for way in WAYS.tolist()]
+    (result,) = run("pipeline", returns_early)
+    assert [sample.item() for sample in result] == [{0: 0, 1: 60, 2: 6}[way] for way in WAYS.tolist()]
 
 
 def test_expressions_choose_too() -> None:
@@ -148,13 +148,13 @@ def test_only_the_samples_of_a_branch_run() -> None:
             assert sample.item() == 2
             return sample
 
-        made = way
+        result = way
         if way == 2:
-            made = fn.python_function(way, function=size)
-        return made
+            result = fn.python_function(way, function=size)
+        return result
 
-    (made,) = run("pipeline", fails_elsewhere)
-    assert [sample.item() for sample in made] == WAYS.tolist()
+    (result,) = run("pipeline", fails_elsewhere)
+    assert [sample.item() for sample in result] == WAYS.tolist()
 
 
 @pytest.mark.parametrize("operator", ["subscript", "python_function"])
@@ -167,10 +167,10 @@ def test_errors_of_whole_batches_in_a_branch_tell_the_place_in_the_batch(operato
     @pipeline_def(batch_size=6, num_threads=2, device_id=None, enable_conditionals=True)
     def described() -> Any:
         numbers, way = fn.external_source(name="numbers"), fn.external_source(name="way")
-        made = way
+        result = way
         if way > 0:
-            made = way * 1 if way == 1 else third(fn, numbers)
-        return made
+            result = way * 1 if way == 1 else third(fn, numbers)
+        return result
 
     pipe = described()
     try:
@@ -179,8 +179,8 @@ def test_errors_of_whole_batches_in_a_branch_tell_the_place_in_the_batch(operato
         with pytest.raises(OperatorError, match="for sample 4") as caught:
             pipe.run(numbers=numbers, way=WAYS)
         assert [failure.sample for failure in caught.value.failures] == [4]
-        (made,) = pipe.run(numbers=[np.arange(9, dtype=np.int32)] * 6, way=WAYS)
-        assert np.array_equal(made.as_array(), WAYS)
+        (result,) = pipe.run(numbers=[np.arange(9, dtype=np.int32)] * 6, way=WAYS)
+        assert np.array_equal(result.as_array(), WAYS)
     finally:
         pipe.close()
 
@@ -238,14 +238,14 @@ def test_closures_defaults_and_marked_functions() -> None:
             factor += 1
         return value * factor + more
 
-    made = convert(scaled)
-    assert made(2) == 2 * 4 + 4
+    result = convert(scaled)
+    assert result(2) == 2 * 4 + 4
     assert factor == 4
-    assert convert(made) is made
-    assert made.__name__ == "scaled"
+    assert convert(result) is result
+    assert result.__name__ == "scaled"
 
     @do_not_convert
-    def kept() -> bool:
+    def unchanged() -> bool:
         return not True
 
-    assert convert(kept) is kept
+    assert convert(unchanged) is unchanged

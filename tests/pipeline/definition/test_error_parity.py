@@ -138,7 +138,7 @@ GRAPHS: dict[str, tuple[str, list[Any], Callable[..., Any]]] = {
 
 
 def of_another(d: Package) -> Any:
-    """Return a node of another pipeline. DALI refuses it where a generated name is there twice."""
+    """Return a node of another pipeline. DALI refuses it if a generated name exists twice."""
     with d.Pipeline(**arguments()):
         return d.fn.external_source(lambda: NUMBERS)
 
@@ -161,7 +161,7 @@ def run_graph(d: Package, inputs: list[Any], graph: Callable[..., Any]) -> None:
 
 
 def fed(d: Package, use: Callable[[Any], Any], **more: Any) -> None:
-    """Make a pipeline with an input "x" and one with a source "s", and use it."""
+    """Create a pipeline with an input "x" and a source "s", and use it."""
     pipe = d.Pipeline(**arguments(**more))
     with pipe:
         pipe.set_outputs(d.fn.external_source(name="x") * 2, d.fn.external_source(lambda: NUMBERS, name="s"))
@@ -183,7 +183,7 @@ def mixing(pipe: Any) -> None:
 
 
 def variadic(d: Package) -> None:
-    def graph(**given: Any) -> Any:
+    def graph(**keywords: Any) -> Any:
         return d.fn.external_source(name="x")
 
     d.pipeline_def(graph)(**arguments())
@@ -238,7 +238,7 @@ SCRIPTS: dict[str, Script] = {
         exec_async=False,
         exec_pipelined=False,
     ),
-    "an operator that is preserved by nobody": lambda d: d.fn.flip(d.fn.external_source(), preserve=True),
+    "an operator that no pipeline preserves": lambda d: d.fn.flip(d.fn.external_source(), preserve=True),
     "no graph": lambda d: d.Pipeline(**arguments()).build(),
     "no graph to run": lambda d: d.Pipeline(**arguments()).run(),
     "no graph to serialize": lambda d: d.Pipeline(**arguments()).serialize(),
@@ -260,14 +260,14 @@ SCRIPTS: dict[str, Script] = {
     "running without data": lambda d: fed(d, lambda pipe: pipe.run()),
     "running with data by position": lambda d: fed(d, lambda pipe: pipe.run(NUMBERS)),
     "running with an unknown input": lambda d: fed(d, lambda pipe: pipe.run(y=NUMBERS), prefetch_queue_depth=1),
-    "taking what nobody scheduled": lambda d: fed(d, lambda pipe: pipe.share_outputs()),
+    "taking a batch that was not scheduled": lambda d: fed(d, lambda pipe: pipe.share_outputs()),
     "both styles": lambda d: fed(d, mixing),
     "an unknown reader": lambda d: fed(d, lambda pipe: pipe.reader_meta("foo")),
     "a number for a reader": lambda d: fed(d, lambda pipe: pipe.reader_meta(3)),
     "the epoch of an unknown reader": lambda d: fed(d, lambda pipe: pipe.epoch_size("foo")),
-    "a checkpoint that nobody enabled": lambda d: fed(d, lambda pipe: pipe.checkpoint()),
+    "a checkpoint that was not enabled": lambda d: fed(d, lambda pipe: pipe.checkpoint()),
     "nothing to deserialize": lambda d: d.Pipeline.deserialize(),
-    "two things to deserialize": lambda d: d.Pipeline.deserialize(b"a", filename="x"),
+    "two sources to deserialize": lambda d: d.Pipeline.deserialize(b"a", filename="x"),
     "garbage to deserialize": lambda d: d.Pipeline.deserialize(b"garbage"),
     "text to deserialize": lambda d: d.Pipeline.deserialize("garbage"),
     "a number to deserialize": lambda d: d.Pipeline.deserialize(5),
@@ -288,7 +288,7 @@ def error_of(script: Script, package: Package) -> Exception:
         warnings.simplefilter("ignore")
         try:
             script(package)
-        except Exception as error:  # noqa: BLE001 - which one it is is what is asked
+        except Exception as error:  # noqa: BLE001 - the caller checks its type
             return error
     raise AssertionError("no error")
 
@@ -307,7 +307,7 @@ def test_mistakes_in_a_graph_raise_what_dali_raises(mistake: str, dali: Package)
 
 
 @pytest.mark.parity
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of DALI's half-made pipelines
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from DALI's incomplete pipelines
 @pytest.mark.parametrize("mistake", SCRIPTS)
 def test_other_mistakes_raise_what_dali_raises(mistake: str, dali: Package) -> None:
     theirs, ours = error_of(SCRIPTS[mistake], dali), error_of(SCRIPTS[mistake], pipeline)

@@ -1,4 +1,4 @@
-"""Code of the user that exits, and Ctrl-C: each costs its batch, and the next batch arrives."""
+"""User code that exits, and Ctrl-C: each fails one batch, and the next batch arrives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.waiting import PATIENCE_S, soon
 
 
 class Leaving(BaseException):
-    """An exit of a library of the user's."""
+    """An exit that a user's library raises."""
 
 
 EXITS = (SystemExit(3), KeyboardInterrupt("raised"), asyncio.CancelledError(), GeneratorExit("closed"), Leaving("left"))
@@ -33,7 +33,7 @@ exits = pytest.mark.parametrize("exit_", EXITS, ids=lambda error: type(error).__
 
 
 def checked(error: errors.OperatorError, cause: BaseException) -> None:
-    """Check that an error tells what a user must know."""
+    """Check that an error contains what a user must know."""
     assert type(error.__cause__) is type(cause)
     assert f"{type(cause).__name__}: {cause}" in str(error)
     assert f"raised at {__file__}:" in str(error), "the line of the function"
@@ -57,11 +57,11 @@ def test_a_function_that_exits_costs_its_batch(
 ) -> None:
     calls: list[int] = []
 
-    def function(given: Any) -> Any:
+    def function(sample_in: Any) -> Any:
         calls.append(1)
         if len(calls) == 2:
             raise exit_
-        return given
+        return sample_in
 
     with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(operator(fn.external_source(name="x"), function=function, **arguments))
@@ -80,7 +80,7 @@ def test_a_function_that_exits_costs_its_batch(
 def result_of(pipe: Pipeline, request: BatchRequest) -> BatchResult:
     """Submit a batch as a server does, and wait for its result."""
     results: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
-    pipe.submit(request, results.put)
+    pipe._internals.runner.submit(request, results.put)
     return results.get(timeout=PATIENCE_S)
 
 
@@ -115,7 +115,7 @@ def generator(exit_: BaseException) -> Any:
 
 
 class Refusing:
-    """Data that exits when it is looked at."""
+    """Data that exits when it is read."""
 
     def __init__(self, exit_: BaseException) -> None:
         self.exit = exit_
@@ -164,7 +164,7 @@ def test_callbacks_that_exit_end_no_thread(monkeypatch: pytest.MonkeyPatch) -> N
     for source in (None, lambda: batch(1)):
         pipe = pipe_of(source, name="x")
         inputs = {"x": TensorListCPU(batch(1))} if source is None else {}
-        pipe.submit(BatchRequest(3, inputs, on_inputs_read=sys.exit), sys.exit)
+        pipe._internals.runner.submit(BatchRequest(3, inputs, on_inputs_read=sys.exit), sys.exit)
         assert result_of(pipe, BatchRequest(3, inputs)).error is None
         pipe.close()
     assert [type(error) for error in reported] == [SystemExit] * 4
@@ -172,7 +172,7 @@ def test_callbacks_that_exit_end_no_thread(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("how", ["interrupt", "handler"])
 def test_a_signal_while_a_source_is_read_reaches_the_caller(how: str) -> None:
-    """The other source is in step afterwards, and so is what is fed."""
+    """The other source and the fed input stay in step."""
     number, expected = (signal.SIGINT, KeyboardInterrupt) if how == "interrupt" else (signal.SIGTERM, SystemExit)
 
     def interrupted(iteration: int) -> Any:
@@ -181,8 +181,8 @@ def test_a_signal_while_a_source_is_read_reaches_the_caller(how: str) -> None:
         return batch(iteration)
 
     with Pipeline(batch_size=3, num_threads=1, device_id=None, prefetch_queue_depth=1) as pipe:
-        made = fn.external_source(interrupted), fn.external_source(iter([batch(n) for n in range(9)]))
-        pipe.set_outputs(*made, fn.external_source(name="x"))
+        outputs = fn.external_source(interrupted), fn.external_source(iter([batch(n) for n in range(9)]))
+        pipe.set_outputs(*outputs, fn.external_source(name="x"))
     before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit("terminated"))
     try:
         assert values(pipe.run(x=batch(0))) == [[0, 0, 0]] * 3
@@ -266,7 +266,7 @@ def test_an_error_that_cannot_say_what_happened_is_reported_all_the_same() -> No
         def __str__(self) -> str:
             raise ValueError("no words")
 
-    def mute(given: Any) -> Any:
+    def mute(sample_in: Any) -> Any:
         raise Mute
 
     pipe = pipe_of(mute)

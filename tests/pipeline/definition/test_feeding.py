@@ -1,4 +1,4 @@
-"""What may be fed, from the CPU and from a GPU."""
+"""The types of data that may be fed, from the CPU and from a GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DATA = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
 
 class Array:
-    """Has nothing but `__array__`."""
+    """Has only `__array__`."""
 
     def __init__(self, data: Any) -> None:
         self._data = data
@@ -25,7 +25,7 @@ class Array:
 
 
 class Exchanged:
-    """Has nothing but DLPack."""
+    """Has only DLPack."""
 
     def __init__(self, data: Any) -> None:
         self._data = data
@@ -121,11 +121,11 @@ def test_streams_are_named_in_many_ways() -> None:
 
 @pytest.mark.gpu
 class TestGpu:
-    """Data on a GPU, made on a stream that is still busy when it is fed."""
+    """Data on a GPU, written on a stream that is still busy when the data is fed."""
 
     @pytest.fixture
     def busy(self) -> Any:
-        """Return a stream, and a function that makes data on it late."""
+        """Return a stream, and a function that writes data on it late."""
         import cupy
 
         stream = cupy.cuda.Stream(non_blocking=True)
@@ -162,7 +162,7 @@ class TestGpu:
             else:
                 pipe.feed_input("x", data, cuda_stream=named, use_copy_kernel=use_copy_kernel)
             with stream:
-                data[...] = -1  # what the stream does next comes after the copy
+                data[...] = -1  # later work of the stream follows the copy
         for number in range(1, 4):
             np.testing.assert_array_equal(np.asarray(pipe.run()[0].as_cpu()), DATA * number + 1)
         pipe.close()
@@ -172,13 +172,13 @@ class TestGpu:
 
         stream, make = busy
         pipe = pipe_with_input(device="gpu")
-        made = cupy.asarray(DATA)
-        pipe.feed_input("x", made, cuda_stream=0)
-        made[...] = -1  # on the default stream
+        data_on_gpu = cupy.asarray(DATA)
+        pipe.feed_input("x", data_on_gpu, cuda_stream=0)
+        data_on_gpu[...] = -1  # on the default stream
         data = make(2)
         stream.synchronize()
         pipe.feed_input("x", data, cuda_stream=-1)
-        with cupy.cuda.Stream(non_blocking=True) as other:  # nobody waits for it: the copy is done
+        with cupy.cuda.Stream(non_blocking=True) as other:  # no stream waits for it: the copy is done
             data[...] = -1
             other.synchronize()
         for number in (1, 2):
@@ -205,8 +205,8 @@ class TestGpu:
         for data in kinds:
             out = pipe.run(x=data)[0].as_cpu()
             for sample, expected in zip(out, DATA, strict=True):
-                given = np.asarray(sample)
-                np.testing.assert_array_equal(given, expected[:, : given.shape[1]] + 1)
+                fed_sample = np.asarray(sample)
+                np.testing.assert_array_equal(fed_sample, expected[:, : fed_sample.shape[1]] + 1)
         pipe.close()
 
     def test_what_is_handed_straight_to_an_output_is_not_overwritten_while_it_is_read(self) -> None:

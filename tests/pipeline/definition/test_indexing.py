@@ -15,13 +15,13 @@ RAGGED = [DATA[0], DATA[1][:2]]
 
 
 def evaluate(d: Any, expression: Any, data: Any, *indices: Any, layout: str | None = None) -> list[tuple[str, Any]]:
-    """Run an expression of a batch and of index inputs: the layout and the samples of each output."""
+    """Run an expression of a batch and index inputs; return the layout and the samples of each output."""
     pipe = d.Pipeline(batch_size=2, num_threads=1, device_id=None, prefetch_queue_depth=1)
     names = [f"n{number}" for number in range(len(indices))]
     with pipe:
         x = d.fn.external_source(name="x", layout=layout)
-        made = expression(x, *(d.fn.external_source(name=name) for name in names))
-        pipe.set_outputs(*(made if isinstance(made, tuple) else (made,)))
+        results = expression(x, *(d.fn.external_source(name=name) for name in names))
+        pipe.set_outputs(*(results if isinstance(results, tuple) else (results,)))
     try:
         pipe.build()
         outputs = pipe.run(x=data, **dict(zip(names, indices, strict=True)))
@@ -81,7 +81,7 @@ def test_names_of_new_axes_equal_dali(index: str, dali: Any) -> None:
     got = evaluate(pipeline, lambda x: NAMED[index](x, newaxis), DATA, layout="HW")
     assert got == evaluate(dali, lambda x: NAMED[index](x, dali.newaxis), DATA, layout="HW")
     ((layout, _),) = evaluate(pipeline, lambda x: NAMED[index](x, newaxis), DATA)
-    assert layout == "", "where there was no layout, one name makes none"
+    assert layout == "", "one name doesn't give a layout to data without a layout"
 
 
 @pytest.mark.parity
@@ -142,7 +142,7 @@ def test_an_indexed_pipeline_is_serialized() -> None:
         x = fn.external_source(name="x", layout="HW")
         pipe.set_outputs(x[..., newaxis("C")], x[1:, newaxis], x[fn.external_source(name="n") :])
     copy = Pipeline.deserialize(pipe.serialize())
-    outputs = [made.run(x=DATA, n=np.array([1, 2])) for made in (pipe, copy)]
+    outputs = [each.run(x=DATA, n=np.array([1, 2])) for each in (pipe, copy)]
     assert [out.layout() for out in outputs[1]] == ["HWC", "", "HW"]
     for ours, copied in zip(*outputs, strict=True):
         assert [sample.tolist() for sample in ours.samples] == [sample.tolist() for sample in copied.samples]

@@ -19,9 +19,9 @@ ARGUMENTS: dict[str, Any] = {"batch_size": 2, "num_threads": 2, "device_id": Non
 
 
 def closed(pipe: Pipeline) -> Any:
-    made = [out.as_array().tolist() for out in pipe.run()]
+    outputs = [out.as_array().tolist() for out in pipe.run()]
     pipe.close()
-    return made
+    return outputs
 
 
 def batches() -> Iterator[Any]:
@@ -72,7 +72,7 @@ def test_constants_are_outputs() -> None:
     assert closed(pipeline_def(lambda: [1, 2])(**ARGUMENTS)) == [[[1, 2]] * 2], "a list of numbers is one output"
 
 
-# Pipelines made by pipeline_def
+# Pipelines of pipeline_def
 
 
 DEVICES = ["cpu", pytest.param("mixed", marks=pytest.mark.gpu)]
@@ -82,12 +82,12 @@ DEVICES = ["cpu", pytest.param("mixed", marks=pytest.mark.gpu)]
 def test_arguments_of_the_graph_function_come_first(jpeg_folder: Path, device: str) -> None:
     @pipeline_def
     def mirrored(sideways: bool, upside_down: bool) -> Any:
-        """Return each photograph mirrored, and as it is."""
+        """Return each photograph mirrored, and unchanged."""
         encoded, _ = fn.readers.file(file_root=str(jpeg_folder))
         photographs = fn.decoders.image(encoded, device=device)
         return fn.flip(photographs, vertical=upside_down, horizontal=sideways), photographs
 
-    assert (mirrored.__name__, mirrored.__doc__) == ("mirrored", "Return each photograph mirrored, and as it is.")
+    assert (mirrored.__name__, mirrored.__doc__) == ("mirrored", "Return each photograph mirrored, and unchanged.")
     with pytest.raises(errors.BuildError, match="has no batch_size"):
         mirrored(False, True).build()
     pipe = mirrored(False, upside_down=True, num_threads=1, device_id=0, batch_size=30)
@@ -99,7 +99,7 @@ def test_arguments_of_the_graph_function_come_first(jpeg_folder: Path, device: s
     files = sorted(jpeg_folder.rglob("*.jpg"))
     for sample, (mirror, photograph) in enumerate(zip(flipped, photographs, strict=True)):
         np.testing.assert_array_equal(np.asarray(mirror), np.asarray(photograph)[::-1])
-        # By default, nvJPEG repeats colours that are stored at half the size, and the CPU interpolates them.
+        # By default, nvJPEG repeats colors that are stored at half the size, and the CPU interpolates them.
         expected = decode(np.fromfile(files[sample % len(files)], np.uint8), fancy_upsampling=device == "cpu")
         difference = np.abs(np.asarray(photograph).astype(int) - expected)
         assert difference.max() <= (0 if device == "cpu" else 4)
@@ -171,11 +171,11 @@ def test_variadic_keywords_are_not_allowed() -> None:
             return fn.external_source(**kwargs)
 
 
-# Current pipelines, sinks and what is pruned
+# Current pipelines, sinks and pruning
 
 
 def operators(pipe: Pipeline) -> list[str]:
-    return [node.name for node in pipe.graph.nodes]
+    return [node.name for node in pipe._internals.graph.nodes]
 
 
 def test_what_no_output_needs_is_pruned_unless_it_is_kept() -> None:
@@ -259,6 +259,78 @@ def test_a_graph_that_could_not_be_built_can_be_tried_again() -> None:
     for _ in range(2):
         with pytest.raises(errors.DeviceError, match="device_id=None"):
             pipe.build()
+    pipe.close()
+
+
+# Attributes of subclasses
+
+#: Names that DALI's `Pipeline` doesn't have: public ones that ours had or has, and those of scripts written for DALI.
+FREE_NAMES = (
+    "checkpoint_notes close declare describe executor executor_config from_host_bytes graph input_names inputs keep "
+    "name_of output_devices refuse_when_described serialize_for_host show submit summary take_outputs unknown_input "
+    "unused_inputs with_graph input reader readers decode resize jpegs labels sources runner builder arguments device"
+)
+
+
+class Assigning(Pipeline):
+    """Assigns all names that DALI's `Pipeline` leaves free, in both methods that do so in scripts written for DALI."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**{**ARGUMENTS, **arguments})
+        for name in FREE_NAMES.split():
+            setattr(self, name, None)
+        self.input: Any = ops.ExternalSource(name="x")
+        self.inputs: Any = ops.ExternalSource(source=batches)
+
+    def define_graph(self) -> Any:
+        for name in sorted(set(FREE_NAMES.split()) - {"input", "inputs"}):
+            setattr(self, name, None)
+        self.graph: Any = self.input()
+        return self.graph, self.inputs()
+
+
+def test_subclass_may_assign_any_name_that_dali_leaves_free(tmp_path: Path) -> None:
+    pipe = Assigning(enable_checkpointing=True)
+    assert "not described" in repr(pipe)
+    for _ in range(2):
+        assert [out.as_array().tolist() for out in pipe.run(x=BATCH)] == [BATCH.tolist()] * 2
+    pipe.feed_input("x", BATCH)
+    pipe.feed_input(pipe.graph, BATCH)
+    with pytest.raises(errors.UnknownInputError, match="its inputs are: 'x'"):
+        pipe.feed_input("y", BATCH)
+    assert (pipe.num_outputs, pipe.input_feed_count("x"), pipe.reader_meta(), pipe.epoch_size()) == (2, 2, {}, {})
+    assert pipe.executor_statistics() == {}
+    pipe.save_graph_to_dot_file(tmp_path / "graph.dot")
+    assert "fn.external_source" in (tmp_path / "graph.dot").read_text()
+    pipe._repr_svg_()
+    with pytest.raises(errors.SerializationError, match="needs Python objects"):
+        Pipeline.deserialize(pipe.serialize())
+    assert "built" in repr(pipe)
+    assert all(getattr(pipe, name) is None for name in FREE_NAMES.split() if name not in ("input", "inputs", "graph"))
+    Pipeline.close(pipe)
+    assert "closed" in repr(pipe)
+
+
+def test_subclass_that_is_dropped_ends_although_it_assigned_close() -> None:
+    pipe = Assigning()
+    pipe.run(x=BATCH)
+    del pipe  # the fixture checks that its threads end
+
+
+def test_pipeline_has_no_other_names_than_dali_and_the_documentation() -> None:
+    from nvidia.dali import Pipeline as DaliPipeline
+
+    ours = {"checkpoint_notes", "close", "input_names", "output_devices", "show", "unused_inputs"}
+    names = {name for name in dir(Pipeline) if not name.startswith("_")}
+    assert names - set(dir(DaliPipeline)) == ours
+    assert set(vars(Pipeline(**ARGUMENTS))) == {"_internals"}
+
+
+def test_names_that_dali_leaves_free_work_unless_a_subclass_assigns_them() -> None:
+    pipe = Counting(2, 2, None)
+    assert (pipe.input_names, pipe.output_devices, dict(pipe.unused_inputs)) == ((), ("cpu", "cpu"), {})
+    assert dict(pipe.checkpoint_notes) == {}
+    assert "fn.external_source" in pipe.show().dot
     pipe.close()
 
 

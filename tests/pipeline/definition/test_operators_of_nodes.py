@@ -54,7 +54,7 @@ def evaluate(package: Any, data: dict[str, Any], expressions: Callable[[Any, dic
     """Run many expressions of batches in one pipeline."""
     pipe = package.Pipeline(batch_size=2, num_threads=1, device_id=None, prefetch_queue_depth=1)
     with pipe:
-        # One batch each, as sources: unlike inputs, they need not be used.
+        # One batch each, as sources: unlike inputs, sources may stay unused.
         nodes = {name: package.fn.external_source([batch]) for name, batch in data.items()}
         pipe.set_outputs(*expressions(package, nodes))
     try:
@@ -78,8 +78,8 @@ def right_operand(name: str, dtype: str) -> Any:
         return values(dtype, 2, 0, 6)
     if name == "pow":
         return values(dtype, 2, 0 if dtype in FLOATS else -3, 3)
-    made = values(dtype, 2)
-    return np.where(made == 0, np.ones_like(made), made) if name in ("floordiv", "mod") else made
+    numbers = values(dtype, 2)
+    return np.where(numbers == 0, np.ones_like(numbers), numbers) if name in ("floordiv", "mod") else numbers
 
 
 def left_operand(name: str, dtype: str) -> Any:
@@ -93,7 +93,7 @@ def is_defined(name: str, left: str, right: str) -> bool:
 
 
 def agrees(name: str, left: str, right: str) -> bool:
-    # DALI 2.4 says that int8 -19 is less than float32 -89; test_arithmetic.py compares ours with exact numbers.
+    # DALI 2.4 says that int8 -19 is less than float32 -89; test_arithmetic.py compares our results with exact numbers.
     return not (name in COMPARISONS and SIGNED & {left, right} and FLOATS & {left, right})
 
 
@@ -131,18 +131,18 @@ def test_constants_on_both_sides_equal_dali(name: str, dali: Any) -> None:
         (dtype, number, side)
         for dtype, number, side in itertools.product(["uint8", "int32", "float32"], range(len(constants)), "lr")
         if not (dtype == "float32" and name in BITS + SHIFTS)
-        and not (side == "l" and isinstance(constants[number], np.ndarray | np.generic))  # asked of NumPy, below
+        and not (side == "l" and isinstance(constants[number], np.ndarray | np.generic))  # tested with NumPy below
     ]
     data = {dtype: np.maximum(values(dtype, 5, 1, 6), 1) for dtype in ("uint8", "int32", "float32")}
 
     def expressions(d: Any, x: dict[str, Any]) -> list[Any]:
-        made = []
+        results = []
         for dtype, number, side in cases:
             constant = constants[number]
             if isinstance(constant, str):
                 constant = d.types.Constant(2, dtype=d.types.UINT16)
-            made.append(of(x[dtype], constant) if side == "r" else of(constant, x[dtype]))
-        return made
+            results.append(of(x[dtype], constant) if side == "r" else of(constant, x[dtype]))
+        return results
 
     cases = [case for case in cases if agrees_with_constant(name, constants[case[1]], case[0])]
     compare(dali, data, cases, expressions)
@@ -158,8 +158,8 @@ def test_numpy_values_on_the_left_leave_the_operation_to_the_node(name: str) -> 
     of = getattr(operator, name)
     data = values("int32", 5, 1, 6)
     for left in (np.int32(3), np.array([1, 2, 3, 4], np.int32), np.int16(3)):
-        (made,) = evaluate(pipeline, {"x": data}, lambda d, x, left=left: [of(left, x["x"])])
-        np.testing.assert_array_equal(made, of(left, data))
+        (results,) = evaluate(pipeline, {"x": data}, lambda d, x, left=left: [of(left, x["x"])])
+        np.testing.assert_array_equal(results, of(left, data))
 
 
 @pytest.mark.parity
@@ -216,9 +216,9 @@ def test_augmented_assignment_and_layouts(dali: Any) -> None:
             x *= y
             pipe.set_outputs(x, -x, x > 0, x + package.types.Constant([1, 2, 3, 4]))
         pipe.build()
-        made = pipe.run()
+        results = pipe.run()
         getattr(pipe, "close", lambda: None)()
-        return [(out.layout(), np.asarray(out.as_array()).tolist()) for out in made]
+        return [(out.layout(), np.asarray(out.as_array()).tolist()) for out in results]
 
     assert run(pipeline) == run(dali)
 
@@ -239,5 +239,5 @@ def test_a_division_of_integers_by_zero_names_the_samples(name: str, ragged: boo
     assert [failure.sample for failure in caught.value.failures] == [1]
     assert "test_operators_of_nodes.py" in caught.value.location
     floats = {"x": data.astype(np.float32), "n": divisors}
-    (made,) = evaluate(pipeline, floats, lambda d, x: [of(x["x"], x["n"])])
-    assert not np.isfinite(made[1, :, 1]).any(), "floats have inf and nan"
+    (results,) = evaluate(pipeline, floats, lambda d, x: [of(x["x"], x["n"])])
+    assert not np.isfinite(results[1, :, 1]).any(), "floats have inf and nan"

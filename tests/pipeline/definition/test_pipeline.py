@@ -129,7 +129,7 @@ def test_data_that_can_not_be_fed_is_refused_at_once(data: Any, message: str) ->
     pipe = plus_one()
     with pytest.raises(errors.InputError, match=message):
         pipe.feed_input("x", data)
-    assert values(pipe.run(x=batch(0))) == [1, 2, 3, 4], "the pipeline goes on"
+    assert values(pipe.run(x=batch(0))) == [1, 2, 3, 4], "the pipeline continues"
     pipe.close()
 
 
@@ -214,9 +214,9 @@ def test_building_twice_is_building_once_and_threads_end_with_close() -> None:
     before = threading.active_count()
     pipe = plus_one()
     pipe.build()
-    executor = pipe.executor
+    executor = pipe._internals.runner.executor
     pipe.build()
-    assert pipe.executor is executor
+    assert pipe._internals.runner.executor is executor
     pipe.close()
     pipe.close()
     assert threading.active_count() == before

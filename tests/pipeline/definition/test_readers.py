@@ -1,4 +1,4 @@
-"""What readers tell. The reader is one of the test's own: the hook is what is tested."""
+"""The metadata of readers. The test defines a reader, because it tests the hook."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pipeline.tensors import TensorListCPU
 
 @pytest.fixture
 def reading(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that makes a pipeline with a reader of so many numbers."""
+    """Return a function that creates a pipeline with a reader of a given count of numbers."""
     monkeypatch.setattr(registry, "_SCHEMAS", dict(registry._SCHEMAS))
     monkeypatch.setattr(registry, "_IMPLEMENTATIONS", dict(registry._IMPLEMENTATIONS))
     counts = [Argument(name, Kind.INT, name, 1) for name in ("size", "num_shards")]

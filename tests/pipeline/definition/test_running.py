@@ -1,4 +1,4 @@
-"""Feeding, scheduling, ends of the data, and what comes after an error."""
+"""Feeding, scheduling, the end of the data, and the batch after an error."""
 
 from __future__ import annotations
 
@@ -120,12 +120,12 @@ def test_random_numbers_differ_between_epochs_and_repeat_with_the_seed() -> None
     def epochs() -> list[Any]:
         with Pipeline(batch_size=3, num_threads=1, device_id=None, seed=3) as pipe:
             pipe.set_outputs(fn.external_source([batch(0)], cycle="raise") * 0.0 + fn.random.uniform())
-        made = []
+        outputs = []
         for _ in range(3):
-            made.append(run(pipe, 2)[0])
+            outputs.append(run(pipe, 2)[0])
             pipe.reset()
         pipe.close()
-        return made
+        return outputs
 
     first = epochs()
     assert first == epochs()
@@ -192,7 +192,7 @@ def test_the_last_batch_is_used_again_where_that_is_asked_for() -> None:
     pipe = fed(repeat_last=True)
     pipe.feed_input("x", batch(1))
     assert run(pipe, 3) == [ONE, ONE, ONE]
-    assert values(pipe.run(x=batch(2))) == TWO, "what is fed comes at once, not after repetitions"
+    assert values(pipe.run(x=batch(2))) == TWO, "fed data comes at once, not after repetitions"
     pipe.close()
 
 
@@ -221,7 +221,7 @@ def test_closing_wakes_who_waits_for_data() -> None:
     pipe.build()
     timer = threading.Timer(0.05, pipe.close)
     timer.start()
-    with pytest.raises(errors.PipelineError, match="closed"):  # while it waited, or before where this thread is late
+    with pytest.raises(errors.PipelineError, match="closed"):  # while it waited, or before, if this thread is late
         pipe.run()
     timer.join()
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from pipeline import Pipeline, errors, fn, pipeline_def, types
 from pipeline._definition.graph_format import MAGIC, decode_pipeline, encode_pipeline
+from pipeline._definition.serializing import deserialize_for_host, serialize_for_host
 from pipeline._graph import Graph
 
 
@@ -31,9 +32,13 @@ def run(pipe: Pipeline) -> list[Any]:
 
 def test_a_pipeline_comes_back_the_same() -> None:
     pipe = everything()
-    copy = Pipeline.from_host_bytes(pipe.serialize_for_host())
-    assert [node.display for node in copy.graph.nodes] == [node.display for node in pipe.graph.nodes]
-    assert [node.location for node in copy.graph.nodes] == [node.location for node in pipe.graph.nodes]
+    copy = deserialize_for_host(serialize_for_host(pipe))
+    assert [node.display for node in copy._internals.graph.nodes] == [
+        node.display for node in pipe._internals.graph.nodes
+    ]
+    assert [node.location for node in copy._internals.graph.nodes] == [
+        node.location for node in pipe._internals.graph.nodes
+    ]
     assert run(copy) == run(pipe)
 
 
@@ -42,10 +47,10 @@ def test_objects_are_kept_apart_from_the_safe_part() -> None:
         pass
 
     node = fn.external_source(name="x", cuda_stream=Anything())
-    made = encode_pipeline(Graph.of([node]), {})
-    assert len(made.objects) == 1
+    serialized = encode_pipeline(Graph.from_outputs([node]), {})
+    assert len(serialized.objects) == 1
     with pytest.raises(errors.SerializationError, match=r"Pass them again: .*x\.cuda_stream"):
-        decode_pipeline(made.data)
+        decode_pipeline(serialized.data)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +74,7 @@ def test_objects_are_kept_apart_from_the_safe_part() -> None:
 )
 def test_damaged_pipelines_are_refused(change: Any, message: str) -> None:
     pipe = everything()
-    data = encode_pipeline(pipe.graph, {}).data
+    data = encode_pipeline(pipe._internals.graph, {}).data
     content = msgpack.unpackb(data[len(MAGIC) :])
     change(content)
     with pytest.raises(errors.SerializationError, match=message):
@@ -93,9 +98,9 @@ def with_source(name: str = "numbers") -> Pipeline:
 
 
 def first(pipe: Pipeline) -> list[list[int]]:
-    made = [pipe.run()[0].as_array().ravel().tolist() for _ in range(2)]
+    outputs = [pipe.run()[0].as_array().ravel().tolist() for _ in range(2)]
     pipe.close()
-    return made
+    return outputs
 
 
 def test_bytes_and_files_come_back_built_and_the_same(tmp_path: Path) -> None:
@@ -105,7 +110,7 @@ def test_bytes_and_files_come_back_built_and_the_same(tmp_path: Path) -> None:
     expected = run(pipe)
     for copy in (Pipeline.deserialize(data), Pipeline.deserialize(filename=str(tmp_path / "pipe.bin"))):
         assert (copy.max_batch_size, copy.num_threads, copy.device_id, copy.seed) == (3, 1, None, 11)
-        assert copy.serialize() == data, "what came back can be written again"
+        assert copy.serialize() == data, "a deserialized pipeline can be serialized again"
         assert run(copy) == expected
 
 
@@ -153,7 +158,7 @@ def test_a_source_is_left_out_and_must_be_passed_again() -> None:
     with pytest.raises(errors.SerializationError, match="'numbers' doesn't fit: a source must be callable"):
         Pipeline.deserialize(data, callbacks={"numbers": 5})
     copy = Pipeline.deserialize(data, callbacks={"numbers": [np.full((3, 1), 7, np.int32)]})
-    assert first(copy) == [[14] * 3] * 2, "the source is read as the first one was: again and again"
+    assert first(copy) == [[14] * 3] * 2, "the source is read repeatedly, as the first one was"
 
 
 def test_outputs_of_one_source_stay_together() -> None:
@@ -163,19 +168,19 @@ def test_outputs_of_one_source_stay_together() -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(*fn.external_source(source, num_outputs=2, batch=False))
     data = pipe.serialize()
-    (name,) = encode_pipeline(pipe.graph, {}).objects
+    (name,) = encode_pipeline(pipe._internals.graph, {}).objects
     copy = Pipeline.deserialize(data, callbacks={name: source})
     assert [out.as_array().tolist() for out in copy.run()] == [[0, 1, 2], [0, -1, -2]]
     copy.close()
     pipe.close()
-    copy = Pipeline.from_host_bytes(pipe.serialize_for_host())
-    assert len({node.argument("source").spec for node in copy.graph.find("external_source")}) == 1
+    copy = deserialize_for_host(serialize_for_host(pipe))
+    assert len({node.argument("source").spec for node in copy._internals.graph.find("external_source")}) == 1
 
 
 def test_a_seed_that_is_not_fixed_stays_so_in_bytes_and_is_drawn_once_for_a_host() -> None:
     pipe = everything(seed=-1)
     assert pipe.seed is None
-    copies = [Pipeline.from_host_bytes(pipe.serialize_for_host()) for _ in range(2)]
+    copies = [deserialize_for_host(serialize_for_host(pipe)) for _ in range(2)]
     assert copies[0].seed == copies[1].seed is not None
     copy = Pipeline.deserialize(pipe.serialize())
     assert copy.seed is None

@@ -67,7 +67,7 @@ class SlowDevice:
 @pytest.mark.parametrize("visits", [1, 2])
 def test_batches_that_are_on_the_gpu_end_on_the_cpu(visits: int) -> None:
     config = ExecutorConfig(max_batch_size=2, num_threads=1, device_id=None, seed=1, cpu_depth=2)
-    executor = Executor(Graph.of([fn.external_source(name="x") + 1]), config)
+    executor = Executor(Graph.from_outputs([fn.external_source(name="x") + 1]), config)
     device: Any = SlowDevice()
     device.lane = executor._cpu_lane
     feed, add = Phase("cpu", executor._plan.phases[0].steps[:1]), Phase("cpu", executor._plan.phases[0].steps[1:])
@@ -96,7 +96,7 @@ def test_work_that_comes_to_a_closed_lane_is_done_by_whoever_brings_it() -> None
 
 @pytest.mark.gpu
 def test_batches_that_go_to_a_gpu_and_back_end() -> None:
-    graph = Graph.of([(fn.external_source(name="x").gpu() + 1).cpu() + 1])
+    graph = Graph.from_outputs([(fn.external_source(name="x").gpu() + 1).cpu() + 1])
     executor = Executor(graph, ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
     results: list[BatchResult] = []
     for value in range(20):
@@ -110,7 +110,7 @@ def test_what_operators_opened_is_closed_when_a_later_one_cannot_be_made(tmp_pat
     with tarfile.open(tmp_path / "shard.tar", "w") as archive:
         archive.addfile(tarfile.TarInfo("0.jpg"))
     encoded = fn.readers.webdataset(paths=str(tmp_path / "shard.tar"), ext="jpg")
-    graph = Graph.of([fn.decoders.image(encoded, dtype=types.FLOAT64)])
+    graph = Graph.from_outputs([fn.decoders.image(encoded, dtype=types.FLOAT64)])
     before = os.listdir("/proc/self/fd")
     with pytest.raises(ArgumentValueError, match="dtype") as caught:
         Executor(graph, ExecutorConfig(max_batch_size=1, num_threads=1, device_id=None, seed=1))

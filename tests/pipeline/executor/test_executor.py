@@ -20,7 +20,7 @@ CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1)
 @pytest.fixture
 def executor() -> Iterator[Executor]:
     x = fn.external_source(name="x")
-    with Executor(Graph.of([x + 1, fn.random.uniform(range=(0, 1))]), CONFIG) as made:
+    with Executor(Graph.from_outputs([x + 1, fn.random.uniform(range=(0, 1))]), CONFIG) as made:
         yield made
 
 
@@ -95,7 +95,7 @@ def test_outputs_go_into_memory_that_the_caller_gave() -> None:
 
     x = fn.external_source(name="x", layout="HWC")
     cropped = fn.crop_mirror_normalize(x, crop=(2, 2), mean=[0.0], std=[1.0])
-    with Executor(Graph.of([cropped]), CONFIG) as executor:
+    with Executor(Graph.from_outputs([cropped]), CONFIG) as executor:
         executor.output_allocator = allocate
         done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
         executor.submit(BatchRequest(2, {"x": TensorListCPU(np.ones((2, 4, 4, 3), np.uint8))}), done.put)

@@ -42,7 +42,7 @@ def test_a_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None)
     released: list[str] = []
     request = BatchRequest(2, {"x": TensorListCPU(np.arange(2))}, on_inputs_read=lambda: released.append("inputs"))
     config = ExecutorConfig(max_batch_size=2, num_threads=1, device_id=None, seed=1)
-    with Executor(Graph.of([fn.external_source(name="x") + 1]), config) as executor:
+    with Executor(Graph.from_outputs([fn.external_source(name="x") + 1]), config) as executor:
         reads = executor.readers.begin(2)
         run = _Run(Batch(request, 1, executor._pool, executor._allocate, reads, {}), results.append)
         run.slot = StreamSlot(LostStream(), device, 0)
@@ -66,7 +66,7 @@ def test_a_device_is_closed_when_an_operator_cannot_be_made(monkeypatch: pytest.
     monkeypatch.setattr("pipeline._executor.executor.open_device", lambda graph, config: device)
     pictures = fn.decoders.image(fn.external_source(name="x"), device="mixed", output_type=YCbCr)
     with pytest.raises(ArgumentValueError, match=r"^fn.decoders.image: device='mixed' decodes to RGB"):
-        Executor(Graph.of([pictures]), ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
+        Executor(Graph.from_outputs([pictures]), ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
     assert closed == [True]
 
 

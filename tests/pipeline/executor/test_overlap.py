@@ -29,7 +29,9 @@ CONFIG = ExecutorConfig(max_batch_size=8, num_threads=2, device_id=None, seed=1,
 
 def image_graph() -> Graph:
     images = fn.decoders.image_random_crop(fn.external_source(name="x"))
-    return Graph.of([fn.crop_mirror_normalize(fn.resize(images, size=(64, 64)), mirror=fn.random.coin_flip())])
+    return Graph.from_outputs(
+        [fn.crop_mirror_normalize(fn.resize(images, size=(64, 64)), mirror=fn.random.coin_flip())]
+    )
 
 
 def encoded(jpeg_folder: Path) -> TensorListCPU:
@@ -91,7 +93,7 @@ def test_work_on_different_batches_overlaps_on_threads_that_run_in_parallel(
 @pytest.mark.gpu
 def test_copies_and_work_on_a_gpu_overlap_with_work_on_the_cpu(jpeg_folder: Path) -> None:
     images = fn.resize(fn.decoders.image_random_crop(fn.external_source(name="x")), size=(512, 512))
-    graph = Graph.of([fn.gaussian_blur(images.gpu(), sigma=3.0)])
+    graph = Graph.from_outputs([fn.gaussian_blur(images.gpu(), sigma=3.0)])
     with Executor(graph, replace(CONFIG, device_id=0)) as executor:
         run(executor, encoded(jpeg_folder), 5)
         executor.trace = trace = Trace()
@@ -107,7 +109,7 @@ def test_copies_and_work_on_a_gpu_overlap_with_work_on_the_cpu(jpeg_folder: Path
 @pytest.mark.gpu
 def test_pictures_of_two_batches_are_brought_to_the_gpu_at_once(jpeg_folder: Path) -> None:
     images = fn.decoders.image(fn.external_source(name="x")).gpu()
-    graph = Graph.of([fn.crop_mirror_normalize(fn.random_resized_crop(images, size=(64, 64)))])
+    graph = Graph.from_outputs([fn.crop_mirror_normalize(fn.random_resized_crop(images, size=(64, 64)))])
     with Executor(graph, replace(CONFIG, device_id=0)) as executor:
         executor.trace = trace = Trace()
         run(executor, encoded(jpeg_folder), 60, at_once=4)

@@ -202,6 +202,6 @@ def test_batches_that_were_submitted_all_get_an_answer(pipes: Any) -> None:
     done = threading.Semaphore(0)
     for _ in range(5):
         request = BatchRequest(3, {"x": TensorListCPU(DATA)})
-        pipe.submit(request, lambda result: (results.append(result), done.release()))
+        pipe._internals.runner.submit(request, lambda result: (results.append(result), done.release()))
     assert all(done.acquire(timeout=PATIENCE_S) for _ in range(5))
     assert all(isinstance(result.error, OperatorError) for result in results)

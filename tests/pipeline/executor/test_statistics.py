@@ -37,7 +37,7 @@ def measured(pipe: Pipeline, batches: int, **inputs: Any) -> dict[str, StepTimes
         for name, data in inputs.items():
             pipe.feed_input(name, data)
         pipe.run()
-    return {times.name: times for times in pipe.executor.statistics.operators()}
+    return {times.name: times for times in pipe._internals.runner.executor.statistics.operators()}
 
 
 def make(batch_size: int = 4) -> Pipeline:
@@ -122,7 +122,7 @@ def test_a_caller_is_not_charged_for_waiting_for_threads() -> None:
 @pytest.fixture
 def graph() -> Graph:
     x = fn.external_source(name="x")
-    return Graph.of([fn.cast(fn.flip(x), dtype=types.FLOAT)])
+    return Graph.from_outputs([fn.cast(fn.flip(x), dtype=types.FLOAT)])
 
 
 def costs(nodes: Any, *each: Cost) -> Costs:

@@ -65,7 +65,7 @@ def test_without_graphviz_a_picture_is_an_error_that_says_so(
     pipe: Pipeline, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert pipe._repr_svg_() is None, "a notebook then shows the text"
+    assert pipe._repr_svg_() is None, "a notebook then displays the text"
     drawing = pipe.show()
     assert str(drawing) == drawing.dot
     drawing.save(tmp_path / "graph.dot")
@@ -88,5 +88,5 @@ def test_a_pipeline_that_is_not_described_yet_has_no_picture() -> None:
             return fn.external_source(name="x")
 
     pipe = Later(batch_size=1)
-    assert pipe._repr_svg_() is None, "looking at it in a notebook does not fix its graph"
+    assert pipe._repr_svg_() is None, "displaying it in a notebook doesn't fix its graph"
     assert '"x"' in pipe.show().dot

@@ -12,7 +12,7 @@ from pipeline._graph import Edge, Graph
 
 
 def graph_of(*outputs: Any) -> Graph:
-    return Graph.of(outputs)
+    return Graph.from_outputs(outputs)
 
 
 def test_nodes_are_numbered_inputs_first_and_unused_ones_are_pruned() -> None:

@@ -1,4 +1,4 @@
-"""Several sets of inputs in one call: what comes back, and what the results have in common."""
+"""Several sets of inputs in one call: the results, and the random numbers that they share."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_random_numbers_stay_the_same_when_a_set_is_pruned_and_in_bytes() -> Non
 
 
 def test_the_first_set_has_the_name() -> None:
-    assert Graph.of(described()).find("noise.gaussian")[0].name == "noise"
+    assert Graph.from_outputs(described()).find("noise.gaussian")[0].name == "noise"
 
 
 def test_lists_without_nodes_are_constants() -> None:

@@ -1,4 +1,4 @@
-"""Branches: each sample goes through one of several descriptions, with those that were sent the same way."""
+"""Branches: each sample passes through one of them, together with the other samples of that branch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(describe: Any, *batches: dict[str, Any], **options: Any) -> list[tuple[A
     pipe = Pipeline(batch_size=6, **{"num_threads": 2, "device_id": None, "seed": 3, **options})
     with pipe:
         inputs = fn.external_source(name="x", layout="HWC"), fn.external_source(name="way")
-        pipe.set_outputs(*describe(*inputs), *inputs)  # an input that nothing reads would be pruned
+        pipe.set_outputs(*describe(*inputs), *inputs)  # an unused input would be pruned
     try:
         return [pipe.run(**batch)[:-2] for batch in batches]
     finally:
@@ -40,9 +40,9 @@ def batches(feed: list[Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("memory", [False, True])
 def test_each_sample_goes_its_way(feed: list[Any], memory: bool) -> None:
     def describe(x: Any, way: Any) -> Any:
-        shift = fn.cast(way, dtype=types.UINT8) + np.uint8(1)  # read in a branch, made outside of it
-        turned = fn.flip(x, horizontal=0, vertical=1)  # with what follows, a chain
-        made = select(
+        shift = fn.cast(way, dtype=types.UINT8) + np.uint8(1)  # read in a branch, described outside of it
+        turned = fn.flip(x, horizontal=0, vertical=1)  # forms a chain with the next operators
+        result = select(
             way,
             [
                 lambda: fn.cast(turned + shift, dtype=types.UINT8),
@@ -50,14 +50,14 @@ def test_each_sample_goes_its_way(feed: list[Any], memory: bool) -> None:
                 lambda: turned,
             ],
         )
-        return made, fn.flip(made)  # the merged batch is an output, and read in the same chain
+        return result, fn.flip(result)  # the merged batch is an output, and read in the same chain
 
-    for (made, flipped), way in zip(run(describe, *batches(feed), enable_memory_stats=memory), WAYS, strict=True):
-        assert made.layout() == "HWC"
+    for (result, flipped), way in zip(run(describe, *batches(feed), enable_memory_stats=memory), WAYS, strict=True):
+        assert result.layout() == "HWC"
         for number, chosen in enumerate(way):
             turned = feed[number][::-1]
             expected = [turned + 1, np.minimum(turned[:, ::-1].astype(int) * 2, 255), turned][chosen]
-            assert np.array_equal(made.at(number), expected)
+            assert np.array_equal(result.at(number), expected)
             assert np.array_equal(flipped.at(number), expected[:, ::-1])
 
 
@@ -67,12 +67,12 @@ def test_branches_in_branches() -> None:
         inner = lambda: select(size > 5, [lambda: (x + np.uint8(1), 1), lambda: (x + np.uint8(2), 2)])  # noqa: E731
         return select(way, [inner, lambda: (fn.flip(x), 3), lambda: (x, way + 2)])
 
-    for (made, mark), way in zip(run(describe, *batches(RAGGED)), WAYS, strict=True):
+    for (result, mark), way in zip(run(describe, *batches(RAGGED)), WAYS, strict=True):
         for number, chosen in enumerate(way):
             picture = RAGGED[number]
             more = 2 if len(picture) > 5 else 1
             expected = [(picture + more, more), (picture[:, ::-1], 3), (picture, 4)][chosen]
-            assert np.array_equal(made.at(number), expected[0])
+            assert np.array_equal(result.at(number), expected[0])
             assert mark.at(number) == expected[1]
 
 
@@ -81,8 +81,8 @@ def test_random_numbers_without_inputs_do_not_depend_on_the_branch() -> None:
         drawn = lambda: fn.random.uniform(seed=5)  # noqa: E731
         return select(way, [drawn, drawn, drawn]), fn.random.uniform(seed=5)
 
-    for made, outside in run(describe, *batches(RAGGED)):
-        assert np.array_equal(made.as_array(), outside.as_array())
+    for result, outside in run(describe, *batches(RAGGED)):
+        assert np.array_equal(result.as_array(), outside.as_array())
 
 
 def test_failures_name_the_samples_of_the_whole_batch() -> None:
@@ -115,9 +115,9 @@ def test_values_of_a_branch_stay_in_it() -> None:
     x, way = fn.external_source(name="x", layout="HWC"), fn.external_source(name="way")
     with branch(way, 0):
         inner = fn.flip(x)
-    with pytest.raises(ArgumentValueError, match="made in a branch and has only its samples"):
+    with pytest.raises(ArgumentValueError, match="described in a branch and has only its samples"):
         fn.flip(inner)
-    with branch(way, 1), pytest.raises(ArgumentValueError, match="made in a branch"):
+    with branch(way, 1), pytest.raises(ArgumentValueError, match="described in a branch"):
         fn.flip(x, horizontal=inner)
     pipe = Pipeline(batch_size=1, num_threads=1, device_id=None)
     with pipe:

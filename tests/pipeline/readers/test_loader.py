@@ -144,7 +144,7 @@ def test_what_nobody_needs_any_more_is_not_read(shelf: Shelf) -> None:
     pipe = reading(prefetch_queue_depth=20)
     pipe.run()
     shelf.wait_for(6)  # both threads wait
-    pipe.executor.readers.skip(4)
+    pipe._internals.runner.executor.readers.skip(4)
     shelf.release()
     pipe.close()
     assert sorted(shelf.read) == list(range(6))
@@ -169,7 +169,7 @@ def test_batches_that_are_submitted_have_their_samples_in_order(shelf: Shelf) ->
 
     sizes = [4, 4, 2, 3, 4, 1]
     for number, size in enumerate(sizes):
-        pipe.submit(BatchRequest(size), keep(number))
+        pipe._internals.runner.submit(BatchRequest(size), keep(number))
     for _ in sizes:
         assert done.acquire(timeout=30)
     read = [results[number].outputs[1].as_array()[:, 0].tolist() for number in range(len(sizes))]

@@ -60,6 +60,6 @@ def test_batches_are_read_at_once_where_a_gpu_decodes(device: str, whole: bool) 
     with Pipeline(batch_size=4, num_threads=1, device_id=0) as pipe:
         encoded = fn.io.file.read(fn.external_source(name="path"))
         pipe.set_outputs(fn.decoders.image(encoded, device=device), fn.peek_image_shape(encoded))
-    steps = [step for phase in make_plan(pipe.graph).phases for step in phase.steps]
+    steps = [step for phase in make_plan(pipe._internals.graph).phases for step in phase.steps]
     alone = [step for step in steps if isinstance(step, BatchStep) and step.node.operator == "io.file.read"]
     assert bool(alone) == whole

@@ -1,0 +1,191 @@
+"""`PipelineInternals`: everything that a pipeline consists of, from the description of its graph until it is closed."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pipeline._concurrency.finalizers import Ending
+from pipeline._definition.arguments import PipelineArguments
+from pipeline._definition.checkpoint import Checkpoint
+from pipeline._definition.running import Runner
+from pipeline._definition.sources import SourceGroup
+from pipeline._external_source.data import check_batch, to_batch
+from pipeline._external_source.device import take_over
+from pipeline._graph import DataNode, Graph, SourceLocation
+from pipeline._graph.builder import GraphBuilder
+from pipeline._operators.decoding.input_parts import split_video
+from pipeline.errors import GraphError, PipelineError
+
+if TYPE_CHECKING:
+    from pipeline._definition.pipeline import Pipeline
+
+__all__ = ["PipelineInternals"]
+
+
+class PipelineInternals:
+    """The state of a `Pipeline`, which keeps it in its only attribute: subclasses may use all other names.
+
+    Args:
+        pipeline: the pipeline.
+        arguments: its arguments.
+        checkpoint: position at which it resumes; None for the start.
+
+    Attributes:
+        arguments: arguments of the pipeline.
+        checkpoint: checkpoint from which the pipeline was created, or None.
+        builder: builder of the graph.
+        checks_api: whether mixing two ways to run batches is an error.
+    """
+
+    def __init__(self, pipeline: Pipeline, arguments: PipelineArguments, checkpoint: Checkpoint | None = None) -> None:
+        self.arguments = arguments
+        self.checkpoint = checkpoint
+        self.builder = GraphBuilder()
+        self.checks_api = True
+        self._api: str | None = None  # "run" or "schedule": the first one used
+        self._pipeline = weakref.ref(pipeline)  # no cycle: a pipeline must end when its last reference is dropped
+        self._sources: SourceGroup | None = None
+        self._runner: Runner | None = None
+        self._finalizer: Ending | None = None  # closes a pipeline that is dropped without close()
+
+    @property
+    def graph(self) -> Graph:
+        """The frozen graph. Reading this ends the description."""
+        if not self.builder.described:
+            self.builder.describe(self._owner().define_graph)
+        return self.builder.freeze()
+
+    def describe(self, define_graph: Callable[[], Any], caller: str) -> None:
+        """Describe the graph by a function.
+
+        Raises:
+            GraphError: the graph is already described; the message begins with `caller`.
+        """
+        self.builder.refuse_described(caller)
+        self.builder.describe(define_graph)
+
+    @property
+    def unused_inputs(self) -> Mapping[str, SourceLocation]:
+        """The user's lines that declare inputs on which no output depends, by name. Ends the description."""
+        _ = self.graph  # decides which inputs it contains
+        return self.builder.unused_inputs
+
+    @property
+    def checkpoint_notes(self) -> Mapping[str, int]:
+        """The notes in the checkpoint; empty without a checkpoint."""
+        return {} if self.checkpoint is None else self.checkpoint.notes
+
+    @property
+    def runner(self) -> Runner:
+        """The runner. Reading this builds the pipeline."""
+        if self._runner is None:
+            self._owner().build()
+        assert self._runner is not None
+        return self._runner
+
+    @property
+    def busy(self) -> bool:
+        """Whether batches are in flight."""
+        return self._runner is not None and self._runner.busy
+
+    @property
+    def state(self) -> str:
+        """Whether the pipeline is built or closed, in words."""
+        if self._finalizer is not None and not self._finalizer.pending:
+            return "closed"
+        return "not built" if self._runner is None else "built"
+
+    def start_workers(self) -> None:
+        """Start the worker processes of parallel sources. Does nothing the second time."""
+        if self._sources is not None:
+            return
+        arguments = self.arguments
+        arguments.executor_config()  # reports missing arguments before anything starts
+        self._sources = SourceGroup(
+            self.graph, arguments.batch_size, arguments.py_num_workers, arguments.py_start_method
+        )
+        self._close_by(self._sources.close)
+
+    def build(self, define_graph: Callable[[], Any] | None, default_setup: Callable[..., None]) -> None:
+        """Start everything that runs batches. Does nothing the second time.
+
+        Args:
+            define_graph: describes the graph; None if it is described in another way.
+            default_setup: the `iter_setup` that isn't called, because it does nothing.
+        """
+        if self._runner is not None:
+            return
+        if define_graph is not None:
+            if self._sources is not None:
+                raise GraphError("build(define_graph=...) is too late: start_py_workers() has already fixed the graph")
+            self.describe(define_graph, "build(define_graph=...)")
+        self.start_workers()
+        assert self._sources is not None
+        try:
+            runner = Runner(self.graph, self.arguments, self._sources, self._iter_setup(default_setup))
+            self._close_by(runner.close)
+            if self.checkpoint is not None:
+                runner.restore(self.checkpoint.position)
+        except BaseException:
+            self.close()
+            self._sources = None
+            raise
+        self._runner = runner
+
+    def feed(
+        self, data_node: DataNode | str, data: Any, layout: str | None, cuda_stream: Any, use_copy_kernel: bool
+    ) -> None:
+        """Queue a batch, or the batches of a video, for an input. Has the arguments of `Pipeline.feed_input`."""
+        nodes = self.graph.fed_inputs
+        name = self.builder.name_of(data_node)
+        if name not in nodes:
+            raise self.builder.unknown_input(name)
+        node = nodes[name]
+        batch = to_batch(data, layout or None, f"input {name!r}")
+        inputs, size = self.runner.inputs, self.arguments.batch_size
+        if node.operator == "external_source":
+            inputs.feed(name, take_over(check_batch(batch, node, size), node, data, cuda_stream, use_copy_kernel))
+        else:
+            for chunk in split_video(batch, node, size, self.arguments.device_id):
+                inputs.feed(name, chunk)
+
+    def use_api(self, api: str) -> None:
+        """Record which way of running batches the user chose, "run" or "schedule".
+
+        Raises:
+            PipelineError: the user chose the other one before: each would take batches that the other scheduled.
+        """
+        if self.checks_api and self._api not in (None, api):
+            raise PipelineError(
+                "run() can't be mixed with schedule_run(), share_outputs() and release_outputs() on one pipeline"
+            )
+        self._api = api
+
+    def close(self) -> None:
+        """End all threads and worker processes, and free the device."""
+        if self._finalizer is not None:
+            self._finalizer.now()
+
+    def _iter_setup(self, default: Callable[..., None]) -> Callable[[], Any] | None:
+        if getattr(self._owner().iter_setup, "__func__", None) is default:
+            return None
+        reference = self._pipeline  # the runner must not keep the pipeline alive
+
+        def setup() -> None:
+            pipeline = reference()
+            if pipeline is not None:
+                pipeline.iter_setup()
+
+        return setup
+
+    def _close_by(self, close: Callable[[], None]) -> None:
+        if self._finalizer is not None:
+            self._finalizer.never()
+        self._finalizer = Ending(self, close)
+
+    def _owner(self) -> Pipeline:
+        pipeline = self._pipeline()
+        assert pipeline is not None  # it owns this object
+        return pipeline

@@ -1,0 +1,168 @@
+"""`GraphBuilder`: collects what a user describes, then freezes it as a graph."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pipeline._graph.current import pop_builder, push_builder
+from pipeline._graph.graph import Graph, calls_behind, check_pipelines
+from pipeline._graph.location import SourceLocation
+from pipeline._graph.nodes import DataNode, OperatorCall, as_node
+from pipeline.errors import ArgumentTypeError, GraphError, InputError, NoOutputsError, UnknownInputError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+__all__ = ["GraphBuilder"]
+
+
+class GraphBuilder:
+    """Builds the graph of one pipeline. In its `with` block it collects the operators that have side effects.
+
+    Args:
+        graph: a graph that was built before; None to describe a new one.
+
+    Attributes:
+        graph: the frozen graph; None while it is described.
+    """
+
+    def __init__(self, graph: Graph | None = None) -> None:
+        self.graph = graph
+        self._outputs: tuple[DataNode, ...] | None = None
+        self._preserved: list[OperatorCall] = []
+        self._declared: list[OperatorCall] = []  # inputs
+        self._title = ""  # name of the function that described the graph
+        self._names: dict[int, str] = {}  # of the graph's nodes, by the order of the calls that created them
+
+    def __enter__(self) -> Self:
+        push_builder(self)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        pop_builder()
+
+    @property
+    def described(self) -> bool:
+        """Whether the outputs are set, or the graph is frozen."""
+        return self._outputs is not None or self.graph is not None
+
+    def refuse_described(self, caller: str) -> None:
+        """Raise a GraphError that begins with `caller` if the graph is already described."""
+        if self.described:
+            raise GraphError(f"{caller} can't be used: the graph of the pipeline is already described")
+
+    def describe(self, function: Callable[[], Any]) -> None:
+        """Set the outputs to the result of a function that describes the graph."""
+        with self:
+            self.set_returned(function(), function)
+
+    def set_returned(self, returned: Any, function: Callable[..., Any]) -> None:
+        """Set the outputs to the value that a function returned.
+
+        Each item of a tuple, or of a list that contains data nodes, is an output. Any other value is one output.
+        """
+        if returned is None or (isinstance(returned, tuple | list) and not returned):
+            raise NoOutputsError(f"{_display(function)} returned nothing: return the outputs of the pipeline")
+        several = isinstance(returned, tuple) or (
+            isinstance(returned, list) and any(isinstance(item, DataNode) for item in returned)
+        )
+        try:
+            self.set_outputs(*(returned if several else (returned,)))
+        except GraphError as error:
+            raise type(error)(f"{_display(function)}: {error}") from error.__cause__
+        self._title = getattr(function, "__qualname__", "")
+
+    def set_outputs(self, *outputs: Any) -> None:
+        """Set the outputs: data nodes or constants."""
+        self._refuse_frozen("set_outputs()")
+        if not outputs:
+            raise NoOutputsError("set_outputs() needs at least one output")
+        try:
+            self._outputs = tuple(_output(number, output) for number, output in enumerate(outputs))
+        except GraphError as error:
+            raise type(error)(f"{error}\n  at {SourceLocation.of_caller()}") from error.__cause__
+
+    def add_sink(self, node: DataNode) -> None:
+        """Keep the operator of a node in the graph, even if no output needs it."""
+        self._refuse_frozen("add_sink()")
+        if not isinstance(node, DataNode) or node.source is None:
+            raise ArgumentTypeError(f"add_sink() needs a DataNode, not {type(node).__name__}")
+        self.preserve(node.source)
+
+    def preserve(self, call: OperatorCall) -> None:
+        """Keep an operator in the graph, even if no output needs it."""
+        self._preserved.append(call)
+
+    def declare_input(self, call: OperatorCall) -> None:
+        """Record the declaration of an input."""
+        self._declared.append(call)
+
+    def freeze(self) -> Graph:
+        """Return the graph. It can't be changed any more."""
+        if self.graph is None:
+            assert self._outputs is not None
+            calls = calls_behind(self._outputs, self._preserved)
+            check_pipelines(calls, self)
+            self.graph = Graph.from_outputs(self._outputs, self._preserved)
+            self._names = {call.order: node.name for call, node in zip(calls, self.graph.nodes, strict=True)}
+        return self.graph
+
+    def name_of(self, data_node: DataNode | str) -> str:
+        """Return the name of a node in the frozen graph. Nodes that the user didn't name have generated names."""
+        if isinstance(data_node, str):
+            return data_node
+        if not isinstance(data_node, DataNode):
+            raise ArgumentTypeError(f"an input must be named by a DataNode or a str, not {type(data_node).__name__}")
+        call = data_node.source
+        return data_node.name if call is None else self._names.get(call.order, data_node.name)
+
+    @property
+    def unused_inputs(self) -> Mapping[str, SourceLocation]:
+        """The user's lines that declare inputs on which no output depends, by name. The frozen graph omits them."""
+        unused = (call for call in self._declared if call.order not in self._names)
+        return {call.name or call.schema.name: call.location for call in unused if call.arguments.get("source") is None}
+
+    def unknown_input(self, name: str) -> InputError:
+        """Return the error for a name that isn't that of an input to feed. It says why."""
+        graph = self.freeze()
+        if any(node.name == name for node in graph.inputs):
+            return InputError(f"{name!r} can't be fed: it has a source")
+        if name in self.unused_inputs:
+            at = self.unused_inputs[name]
+            return UnknownInputError(
+                f"the input {name!r} is declared, but no output depends on it, so it can't be fed\n  at {at}"
+            )
+        known = ", ".join(map(repr, graph.fed_inputs)) or "none"
+        return UnknownInputError(f"the pipeline has no input {name!r}; its inputs are: {known}")
+
+    def summary(self) -> str:
+        """Return the name, the inputs and the outputs in one line, as far as they are known."""
+        title = f" {self._title}" if self._title else ""
+        if self.graph is None:
+            known = "not described" if self._outputs is None else f"outputs: {len(self._outputs)}"
+            return f"{title}: {known}"
+        inputs = ", ".join(map(repr, self.graph.fed_inputs)) or "none"
+        return f"{title}: inputs {inputs}; outputs on {', '.join(self.graph.output_devices)}"
+
+    def _refuse_frozen(self, caller: str) -> None:
+        if self.graph is not None:
+            raise GraphError(f"{caller} is too late: the graph of the pipeline is already fixed")
+
+
+def _output(number: int, value: Any) -> DataNode:
+    if isinstance(value, list | tuple) and any(isinstance(item, DataNode) for item in value):
+        raise ArgumentTypeError(
+            f"output {number} is a {type(value).__name__} of data nodes, which isn't an output: return each of them as "
+            f"one (*nodes)"
+        )
+    return as_node(value, f"output {number}")
+
+
+def _display(function: Callable[..., Any]) -> str:
+    """Return the name and the location of a function that describes a graph, for messages."""
+    written = inspect.unwrap(function)
+    code = getattr(getattr(written, "__func__", written), "__code__", None)
+    at = f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
+    return f"the graph function {getattr(function, '__qualname__', type(function).__qualname__)}{at}"

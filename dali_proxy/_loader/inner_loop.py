@@ -136,15 +136,19 @@ class InnerLoop:
             else:
                 made = _with_handlers(next, batches)
         except Interrupted as interrupted:  # by the dataset's exception, or a handler while the dataset was read
+            if raised_by_handler(interrupted.args[0]):
+                if items is not None and items.last is not before:
+                    self._unmade = items.last
+                raise
             error: BaseException = interrupted.args[0]
-            if not raised_by_handler(error):
-                self._unmade = None
-                raise error from error.__cause__
-            if items is not None and items.last is not before:
-                self._unmade = items.last
-            raise
+        else:
+            self._unmade = None
+            return made
         self._unmade = None
-        return made
+        try:
+            raise error  # not above: its context would be the exception that refers to it
+        finally:  # it refers to this frame, and to the caller's, which has tensors
+            del error
 
     def _begin_batches(self) -> Iterator[Any]:
         try:

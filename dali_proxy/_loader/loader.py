@@ -324,9 +324,8 @@ class LoaderIterator(Iterator[Any]):
             self._check_workers()
             return self._loop.next()
         except Interrupted as interrupted:  # perhaps by torch's handler, which says that a worker died
-            error = interrupted.args[0]
-            if type(error) is RuntimeError and dead_worker(self._loop.workers) is not None:
-                raise self._explained(error) from None
+            if type(interrupted.args[0]) is RuntimeError and dead_worker(self._loop.workers) is not None:
+                raise self._explained(interrupted.args[0]) from None
             raise
         except StopIteration:
             self.progress.finished = True

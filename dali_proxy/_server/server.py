@@ -180,6 +180,7 @@ class DALIServer:
         return Proxy(self.endpoint)
 
     @property
+    @deferred_signals  # `exists` takes a handler's OSError for an answer
     def running(self) -> bool:
         """Whether the server runs."""
         host = self._life.host

@@ -123,8 +123,11 @@ class _DeferredSignals:
         hold()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if release() and isinstance(error, Interrupted):
-            _raise_as_it_was(error.args[0])
+        try:
+            if release() and isinstance(error, Interrupted):
+                _raise_as_it_was(error.args[0])
+        finally:  # no circle of an exception and frames may keep what their callers have
+            del error, trace
 
 
 deferred_signals = _DeferredSignals()
@@ -163,6 +166,7 @@ def _raise_as_it_was(error: BaseException) -> None:
         raise error
     finally:
         error.__context__ = context
+        del error, context
 
 
 def _begin() -> None:

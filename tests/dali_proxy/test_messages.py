@@ -19,7 +19,7 @@ def test_error_of_a_large_batch_names_eight_samples() -> None:
     known = rebuild(describe(error, 1, 1, indices, "worker 0", 7, paths))
     assert "1007 (sample 7 of the batch) and 24 more" in str(known)
     assert "file: 0.jpg, 1.jpg, 2.jpg, 3.jpg, 4.jpg, 5.jpg, 6.jpg, 7.jpg and 24 more" in str(known)
-    assert known.dataset_indices == tuple(indices)
+    assert known.dataset_indices == tuple(map(int, indices))
     unknown = rebuild(describe(error, 1, 1, [], "worker 0", 7))
     assert "samples of the batch: 0, 1, 2, 3, 4, 5, 6, 7 and 24 more" in str(unknown)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from dali_proxy import DALIServer, DataLoader, ProxyError
+from dali_proxy import BatchError, DALIServer, DataLoader, ProxyError
 from dali_proxy._transport import endpoint
 from dali_proxy._transport.protocol import StatsRequest
 from dali_proxy._worker.worker import WorkerClient, worker_client
@@ -139,16 +139,17 @@ def test_handlers_that_raise_in_a_loop_inside_a_sample(server: DALIServer, error
 
 
 class InterruptingDataset(IndexDataset):
-    """Can't read one sample; a signal comes once, while another one is read."""
+    """Can't read one sample; a signal comes while another one is read for the `reads`-th time."""
 
-    def __init__(self, length: int, transform: Any, bad: int, number: int, reads: int) -> None:
+    def __init__(self, length: int, transform: Any, bad: int, number: int, reads: int, at: int = 4) -> None:
         super().__init__(length, transform)
         self.bad, self.number, self.reads = bad, number, reads
+        self.interrupted = at
 
     def __getitem__(self, index: int) -> Any:
         if index == self.bad:
             raise ValueError("bad")
-        if index == 4:
+        if index == self.interrupted:
             self.reads -= 1
             if not self.reads:
                 signal.raise_signal(self.number)
@@ -170,16 +171,42 @@ def test_ctrl_c_while_a_batch_is_made_without_its_bad_sample(server: DALIServer,
     # A worker reads the sample once in a process of its own; what is made again is read in this one.
     reads = 1 if num_workers else 2
     dataset = InterruptingDataset(12, server.proxy, bad=5, number=signal.SIGINT, reads=-1 if num_workers else reads)
-    loader = DataLoader(server, dataset, batch_size=4, num_workers=num_workers, on_error="skip")
+    errors: list[BatchError] = []
+    loader = DataLoader(server, dataset, batch_size=4, num_workers=num_workers, on_error=errors.append)
     iterator = iter(loader)
     indices = check_affine(*next(iterator))
     if num_workers:
         dataset.reads = reads
     with pytest.raises(KeyboardInterrupt):
         next(iterator)
-    with pytest.warns(RuntimeWarning, match="skipped"):
-        indices += [index for batch in iterator for index in check_affine(*batch)]
+    indices += [index for batch in iterator for index in check_affine(*batch)]
     assert indices == [*range(5), *range(6, 12)]
+    assert {type(error.__cause__) for error in errors} == {ValueError}
+
+
+class CatchingDataset(LoopingDataset):
+    """Can't read one sample, and catches what a handler raises in the loops inside the others."""
+
+    caught = 0
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 5:
+            raise ValueError("bad")
+        try:
+            return super().__getitem__(index)
+        except LateError:
+            self.caught += 1
+            return super().__getitem__(index)
+
+
+def test_handler_that_raises_in_a_loop_inside_a_batch_that_is_made_again(server: DALIServer) -> None:
+    # The first reading of the batch ends at its bad sample, after one loop; the signal comes in the second loop.
+    inner = DataLoader(server, InterruptingDataset(4, server.proxy, -1, signal.SIGALRM, reads=2, at=3), batch_size=2)
+    dataset = CatchingDataset(8, server.proxy, inner)
+    with alarms(LateError) as raised:
+        loader = DataLoader(server, dataset, batch_size=4, sampler=[0, 5, 1, 2], on_error=lambda _: "skip")
+        assert [index for batch in loader for index in check_affine(*batch)] == [0, 1, 2]
+    assert raised[0] == dataset.caught == 1
 
 
 class ExitingDataset(IndexDataset):

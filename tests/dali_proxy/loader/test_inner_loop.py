@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -126,3 +128,16 @@ def test_workers_inside_a_worker_are_refused(server: DALIServer) -> None:
     outer = DataLoader(server, Outer(2, server.proxy, inner), 2, num_workers=1)
     with pytest.raises(ProxyError, match="Use num_workers=0 for a loop inside a worker"):
         next(iter(outer))
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_end_of_an_epoch_keeps_nothing_of_the_caller(server: DALIServer, num_workers: int) -> None:
+    def first_batch() -> weakref.ref[torch.Tensor]:
+        batches = list(DataLoader(server, IndexDataset(4, server.proxy), 2, num_workers=num_workers))
+        return weakref.ref(batches[0][0])
+
+    gc.disable()
+    try:
+        assert first_batch()() is None
+    finally:
+        gc.enable()

@@ -1,17 +1,17 @@
-"""GPU decoders of pictures, a batch at a time. Importing this needs neither CuPy nor nvImageCodec."""
+"""GPU decoders of images, a batch at a time. Importing this needs neither CuPy nor nvImageCodec."""
 
 from pipeline._codecs.decoded import DecodedBatch
 from pipeline._codecs.encoded import EncodedBatch
 from pipeline._codecs.missing import missing_codec_reason, require_codec
 from pipeline._codecs.nvimgcodec import GpuDecoder
-from pipeline._codecs.pictures import PictureDecoder
+from pipeline._codecs.pictures import ImageBatchDecoder
 from pipeline._codecs.turns import nobody_trains_here
 
 __all__ = [
     "DecodedBatch",
     "EncodedBatch",
     "GpuDecoder",
-    "PictureDecoder",
+    "ImageBatchDecoder",
     "missing_codec_reason",
     "nobody_trains_here",
     "require_codec",

@@ -1,4 +1,4 @@
-/* What decoders do for each picture of a batch, in one call for all of them. Without this module `headers.py` and
+/* What decoders do for each image of a batch, in one call for all of them. Without this module `headers.py` and
    `nvjpeg.py` do the same in Python.
 
    `headers` trusts no number in the data: every read is checked against the end. `turns.py` has the module hand out
@@ -245,7 +245,7 @@ static PyType_Spec held_spec = {
     "pipeline._codecs._native.HeldTurn", sizeof(HeldTurn), 0, Py_TPFLAGS_DEFAULT, held_slots,
 };
 
-/* nvjpegDecodeBatchedInitialize: handle, state, pictures, threads, output format. */
+/* nvjpegDecodeBatchedInitialize: handle, state, images, threads, output format. */
 typedef int (*Prepare)(void *, void *, int, int, int);
 /* nvjpegDecodeBatchedEx: handle, state, addresses, sizes, images, parameters, stream. */
 typedef int (*Decode)(void *, void *, const void *, const void *, void *, const void *, void *);
@@ -297,7 +297,7 @@ static PyMethodDef methods[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_native", "What decoders do for each picture.", -1, methods, NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "_native", "What decoders do for each image.", -1, methods, NULL, NULL, NULL, NULL,
 };
 
 PyMODINIT_FUNC PyInit__native(void) {

@@ -1,4 +1,4 @@
-"""What decoders return: pictures in memory that they use again once it is released."""
+"""What decoders return: images in memory that they use again once it is released."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["DecodedBatch"]
 
 
 class DecodedBatch:
-    """Decoded pictures of one call, in memory that the decoder reuses after `release`.
+    """Decoded images of one call, in memory that the decoder reuses after `release`.
 
     Args:
-        samples: one uint8 HWC picture a sample, rows maybe padded; where decoding failed, a picture of shape
+        samples: one uint8 HWC image a sample, rows maybe padded; where decoding failed, an image of shape
             (0, 0, C) at address 0.
         failures: what failed, by position in the batch.
-        device_id: where the pictures are; None for the host.
-        owners: what keeps each picture's memory, None where it failed.
+        device_id: where the images are; None for the host.
+        owners: what keeps each image's memory, None where it failed.
         on_release: called once, with the stream of the last use or None.
     """
 
@@ -41,7 +41,7 @@ class DecodedBatch:
         self._on_release: Callable[[Any], object] | None = on_release
 
     def arrays(self) -> list[Any]:
-        """Return the pictures as CuPy arrays (NumPy arrays from a decoder without a GPU), None where one failed.
+        """Return the images as CuPy arrays (NumPy arrays from a decoder without a GPU), None where one failed.
 
         They don't keep the memory from being reused: use them before `release`.
         """

@@ -1,4 +1,4 @@
-"""Encoded pictures of a batch, as the decoders take them: columns of addresses and sizes, and arrays on demand."""
+"""Encoded images of a batch, as the decoders take them: columns of addresses and sizes, and arrays on demand."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class EncodedBatch:
-    """Encoded pictures in host memory.
+    """Encoded images in host memory.
 
     Args:
         pointers: (N,) int64, their addresses.
@@ -54,7 +54,7 @@ class EncodedBatch:
 
     @cached_property
     def arrays(self) -> Sequence[Bytes]:
-        """The pictures one by one."""
+        """The images one by one."""
         return self._make_arrays()
 
     @cached_property

@@ -28,7 +28,7 @@ _SAMPLINGS = ((0x11,), (0x11, 0x11, 0x11), (0x12, 0x11, 0x11), (0x21, 0x11, 0x11
 
 
 def read_headers(pointers: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """Read the headers of encoded pictures; less than a microsecond each where the C module was built.
+    """Read the headers of encoded images; less than a microsecond each where the C module was built.
 
     Args:
         pointers: (N,) addresses of their bytes, which nothing frees meanwhile.

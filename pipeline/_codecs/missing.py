@@ -17,7 +17,7 @@ __all__ = ["load_nvjpeg", "missing_codec_reason", "require_codec"]
 
 @cache
 def missing_codec_reason() -> str | None:
-    """Return why pictures can't be decoded on the GPU, or None when the libraries are there.
+    """Return why images can't be decoded on the GPU, or None when the libraries are there.
 
     Looks at libraries only; whether there is a GPU is another question. Loads libnvjpeg, so that nvImageCodec finds
     it wherever pip put it: without it, nvImageCodec would decode JPEGs on the CPU and say nothing. nvImageCodec itself

@@ -1,4 +1,4 @@
-"""The compiled loops over the pictures of a batch, where they were built."""
+"""The compiled loops over the images of a batch, where they were built."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decodes batches of encoded pictures with nvImageCodec: the hardware engine first, then CUDA, then the CPU."""
+"""Decodes batches of encoded images with nvImageCodec: the hardware engine first, then CUDA, then the CPU."""
 
 from __future__ import annotations
 
@@ -105,13 +105,13 @@ class GpuDecoder:
             encoded: one-dimensional uint8 arrays, a file's bytes each; they are kept until the batch is released.
             stream: `cupy.cuda.Stream`; None only for a decoder without a GPU.
             output_type: RGB, BGR or GRAY.
-            regions: for each picture None or (y0, x0, y1, x1), end exclusive, in pixels of the picture as it is
+            regions: for each image None or (y0, x0, y1, x1), end exclusive, in pixels of the image as it is
                 shown, that is after its EXIF orientation; (N, 4) arrays too.
-            use_exif: turn pictures as their EXIF orientation says.
-            headers: what `read_headers` says of the pictures, where that is known.
+            use_exif: turn images as their EXIF orientation says.
+            headers: what `read_headers` says of the images, where that is known.
 
         Returns:
-            the pictures, and the failures: a picture that can't be decoded is no exception.
+            the images, and the failures: an image that can't be decoded is no exception.
 
         Raises:
             PipelineError: for an output type or regions that don't fit, or when the decoder is closed.
@@ -168,7 +168,7 @@ class GpuDecoder:
         self.close()
 
     def _source(self, index: int, data: npt.NDArray[np.uint8], regions: Any, failures: dict[int, SampleFailure]) -> Any:
-        """Return the picture's code stream, or None after noting why there is none."""
+        """Return the image's code stream, or None after noting why there is none."""
         try:
             if data.dtype != np.uint8 or data.ndim != 1 or data.size == 0:
                 raise DecodeError(f"not an encoded image: an array of {data.dtype} of shape {data.shape}")

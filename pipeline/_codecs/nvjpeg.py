@@ -1,7 +1,7 @@
-"""Decodes batches of JPEGs on the hardware engine, with one call of libnvjpeg a batch and nothing per picture.
+"""Decodes batches of JPEGs on the hardware engine, with one call of libnvjpeg a batch and nothing per image.
 
 Binds the few functions of libnvjpeg's batched decoder (``nvjpegDecodeBatchedEx``, documented at
-https://docs.nvidia.com/cuda/nvjpeg) that nvImageCodec reaches only picture by picture.
+https://docs.nvidia.com/cuda/nvjpeg) that nvImageCodec reaches only image by image.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _IMAGE = np.dtype([("channel", "u8", 4), ("pitch", "u8", 4)])
 
 
 class NvjpegError(PipelineError):
-    """A call of libnvjpeg failed: for a batch, because of at least one of its pictures."""
+    """A call of libnvjpeg failed: for a batch, because of at least one of its images."""
 
 
 class NvjpegDecoder:
@@ -103,13 +103,13 @@ class NvjpegDecoder:
                 pinned memory, decoding is a third faster.
             lengths: (N,) their sizes in bytes.
             starts: (N, 2), the first row and column of each window.
-            target: uint8 HWC pictures of the windows' sizes on the device, packed pixels, rows maybe padded. The
+            target: uint8 HWC images of the windows' sizes on the device, packed pixels, rows maybe padded. The
                 windows lie in their JPEGs: this is not checked.
             output_type: RGB, BGR or GRAY.
             stream: `cupy.cuda.Stream` to decode on.
 
         Raises:
-            NvjpegError: when the engine refuses the batch; which of the pictures is at fault, it doesn't say.
+            NvjpegError: when the engine refuses the batch; which of the images is at fault, it doesn't say.
             CudaError: when CUDA fails.
         """
         images = np.zeros(len(pointers), _IMAGE)

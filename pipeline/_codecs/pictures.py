@@ -1,4 +1,4 @@
-"""Decodes batches of pictures on the GPU: the JPEG engine takes what it can, nvImageCodec everything else."""
+"""Decodes batches of images on the GPU: the JPEG engine takes what it can, nvImageCodec everything else."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError, PipelineError, SampleFailure
 from pipeline.types import GRAY, RGB, DALIImageType
 
-__all__ = ["PictureDecoder"]
+__all__ = ["ImageBatchDecoder"]
 
 Regions = npt.NDArray[np.int64]
 
@@ -27,7 +27,7 @@ Regions = npt.NDArray[np.int64]
 _PIXELS_PER_BYTE = 256
 
 
-class PictureDecoder:
+class ImageBatchDecoder:
     """A decoder of one GPU. Any thread may call it.
 
     Args:
@@ -74,15 +74,15 @@ class PictureDecoder:
         """Decode a batch. Its pixels are there in the stream's order.
 
         Args:
-            encoded: the pictures; kept until the batch is released.
+            encoded: the images; kept until the batch is released.
             stream: `cupy.cuda.Stream`.
             output_type: RGB, BGR or GRAY.
-            regions: (N, 4): y0, x0, y1, x1, end exclusive, in pixels of the picture as it is shown; a row of -1
-                decodes the whole picture.
-            use_exif: turn pictures as their EXIF orientation says.
+            regions: (N, 4): y0, x0, y1, x1, end exclusive, in pixels of the image as it is shown; a row of -1
+                decodes the whole image.
+            use_exif: turn images as their EXIF orientation says.
 
         Returns:
-            the pictures, and the failures: a picture that can't be decoded is no exception.
+            the images, and the failures: an image that can't be decoded is no exception.
 
         Raises:
             PipelineError: for an output type that doesn't fit, or when the decoder is closed.
@@ -111,7 +111,7 @@ class PictureDecoder:
                 self._codec.close()
         self._memory.close()
 
-    def __enter__(self) -> PictureDecoder:
+    def __enter__(self) -> ImageBatchDecoder:
         return self
 
     def __exit__(
@@ -120,7 +120,7 @@ class PictureDecoder:
         self.close()
 
     def _for_engine(self, encoded: EncodedBatch, regions: Regions | None, use_exif: bool) -> npt.NDArray[np.bool_]:
-        """Return which pictures the engine takes: simple JPEGs that need not be turned."""
+        """Return which images the engine takes: simple JPEGs that need not be turned."""
         if self._engine is None:
             return np.zeros(len(encoded), np.bool_)
         headers = encoded.headers
@@ -202,7 +202,7 @@ def _merged(
     count: int, device_id: int, first: npt.NDArray[np.int64], one: DecodedBatch, second: npt.NDArray[np.int64],
     other: DecodedBatch,
 ) -> DecodedBatch:  # fmt: skip
-    """Return the pictures of two batches as one."""
+    """Return the images of two batches as one."""
 
     def column(name: str) -> npt.NDArray[np.int64]:
         ours = getattr(one.samples, name)

@@ -65,7 +65,7 @@ class Turn:
             driver: libcuda.
             handle: libnvjpeg's handle.
             state: a state that nobody uses.
-            prepare: pictures of the batch and output format, or None for those of the last batch.
+            prepare: images of the batch and output format, or None for those of the last batch.
             batch: arrays of the addresses, sizes, images and parameters.
             stream: address of the stream.
             event: address of an event to record on it and to wait for before the turn ends; 0 for not waiting.

@@ -1,4 +1,4 @@
-"""Resizing and normalising the pictures of a batch in one call, which Python isn't asked for each of them."""
+"""Resizing and normalising the images of a batch in one call, which Python isn't asked for each of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pipeline._imaging.native import compiled
 from pipeline._imaging.resample import MOST_PIXELS
 
-__all__ = ["PictureBatch"]
+__all__ = ["ImageBatch"]
 
 Array = npt.NDArray[Any]
 
@@ -18,11 +18,11 @@ Array = npt.NDArray[Any]
 _MOST_SHRINKING = 7.5
 
 
-class PictureBatch:
-    """Pictures in memory, and what is to be made of each: what `resize` and `crop_mirror_normalize` give.
+class ImageBatch:
+    """Images in memory, and what is to be made of each: what `resize` and `crop_mirror_normalize` give.
 
     Args:
-        pointers: (N,) int64, addresses of uint8 HWC pictures, which somebody keeps alive.
+        pointers: (N,) int64, addresses of uint8 HWC images, which somebody keeps alive.
         shapes: (N, 3) int64.
         strides: (N, 3) int64, in bytes.
         regions: (N, 4) float64, (y0, x0, y1, x1) of each, as `resize` takes it.
@@ -49,7 +49,7 @@ class PictureBatch:
         self.shape = (len(pointers), int(shapes[0, 2]), *size)
         self._strides = strides
         self._shapes = shapes
-        self._pictures = np.column_stack([pointers, shapes[:, :2], strides[:, 0]])
+        self._images = np.column_stack([pointers, shapes[:, :2], strides[:, 0]])
         self._regions = np.ascontiguousarray(regions)
         self._antialias = antialias
         self._mirror = np.ascontiguousarray(mirror)
@@ -75,10 +75,10 @@ class PictureBatch:
 
         Args:
             out: C-contiguous, of shape `shape`.
-            begin: the first picture.
+            begin: the first image.
             end: the last one, exclusive.
         """
         assert compiled is not None
         compiled.crop_resize_normalize(
-            self._pictures, self._regions, self._mirror, *self._values, self._antialias, out, begin, end
+            self._images, self._regions, self._mirror, *self._values, self._antialias, out, begin, end
         )

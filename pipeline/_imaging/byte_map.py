@@ -1,4 +1,4 @@
-"""Tables that tell what becomes of each of the 256 values of a byte, and how they follow from a picture."""
+"""Tables that tell what becomes of each of the 256 values of a byte, and how they follow from an image."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def auto_contrast_tables(counts: Array) -> Array:
 
 
 def contrast_tables(counts: Array, contrast: float) -> Array:
-    """Returns the table that scales how far values are from the picture's mean brightness.
+    """Returns the table that scales how far values are from the image's mean brightness.
 
     Args:
         counts: (channels, 256); of three channels, red, green and blue, or of one.

@@ -1,4 +1,4 @@
-"""Decoding of pictures on the CPU, one at a time.
+"""Decoding of images on the CPU, one at a time.
 
 JPEG goes through simplejpeg (libjpeg-turbo): the fastest that was measured, and bit for bit what DALI's CPU decoder
 gives. Other formats go through OpenCV, and through pillow where OpenCV differs from DALI or lacks the format.
@@ -51,9 +51,9 @@ def decode(
     dtype: npt.DTypeLike = np.uint8,
     out: Array | None = None,
 ) -> Array:
-    """Decodes a picture to HWC, of uint8 or another dtype.
+    """Decodes an image to HWC, of uint8 or another dtype.
 
-    A damaged picture is an error where the decoder can't give all its pixels, as in DALI: a truncated JPEG is
+    A damaged image is an error where the decoder can't give all its pixels, as in DALI: a truncated JPEG is
     refused. Damage inside a JPEG's compressed data that the decoder gets over is not noticed, as in DALI. Samples
     are scaled to the range of the dtype, real ones to 0..1. Transparency is dropped, not blended, except with
     ``ANY_DATA``.
@@ -61,7 +61,7 @@ def decode(
     Args:
         encoded: 1-D uint8 array or bytes: JPEG, PNG, BMP, WebP, TIFF, PNM, JPEG 2000, GIF (its first frame), ...
         output_type: RGB, BGR, GRAY, YCbCr or ANY_DATA (the stored channels), as a string or `DALIImageType`.
-        region: (y0, x0, height, width), the part wanted, inside the picture as `adjust_orientation` leaves it.
+        region: (y0, x0, height, width), the part wanted, inside the image as `adjust_orientation` leaves it.
         adjust_orientation: whether to apply EXIF's orientation.
         fancy_upsampling: whether a JPEG's colour planes are interpolated (as DALI's CPU decoder does) or repeated.
         fast_idct: the faster, less exact inverse DCT of libjpeg-turbo.
@@ -76,7 +76,7 @@ def decode(
 
     Raises:
         DecodeError: empty, unknown, damaged or truncated data.
-        ValueError: arguments that don't fit, such as a region outside the picture.
+        ValueError: arguments that don't fit, such as a region outside the image.
 
     Example:
         >>> decode(simplejpeg.encode_jpeg(np.zeros((16, 24, 3), np.uint8)), region=(0, 0, 8, 8)).shape

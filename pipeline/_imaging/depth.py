@@ -1,4 +1,4 @@
-"""Samples of pictures in other dtypes than they are stored in: full scale stays full scale."""
+"""Samples of images in other dtypes than they are stored in: full scale stays full scale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the header of an encoded picture says, read without decoding it."""
+"""What the header of an encoded image says, read without decoding it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _CHANNELS = {"1": 1, "L": 1, "F": 1, "I": 1, "I;16": 1, "I;16B": 1, "LA": 4, "RG
 
 @dataclass(frozen=True)
 class ImageInfo:
-    """The header of an encoded picture.
+    """The header of an encoded image.
 
     Attributes:
         height: in pixels, as stored: before the orientation is applied.
         width: in pixels, as stored.
-        channels: of the stored picture; a palette counts as 3.
+        channels: of the stored image; a palette counts as 3.
         format: lower case: jpeg, png, bmp, webp, tiff, ppm, gif, jpeg2000 ...
         orientation: EXIF's 1 to 8; 1 where nothing is said.
     """
@@ -73,7 +73,7 @@ def as_bytes(encoded: Encoded) -> memoryview:
 
 
 def peek(encoded: Encoded) -> ImageInfo:
-    """Reads the header of an encoded picture.
+    """Reads the header of an encoded image.
 
     Args:
         encoded: 1-D uint8 array or bytes.
@@ -103,7 +103,7 @@ def peek(encoded: Encoded) -> ImageInfo:
 
 
 def open_image(view: memoryview) -> Image.Image:
-    """Opens an encoded picture with pillow, which reads the header only.
+    """Opens an encoded image with pillow, which reads the header only.
 
     Raises:
         DecodeError: the format is unknown or the header is damaged.
@@ -118,11 +118,11 @@ def open_image(view: memoryview) -> Image.Image:
 
 
 def read_orientation(image: Image.Image) -> int:
-    """Gives the EXIF orientation of a picture that pillow opened."""
+    """Gives the EXIF orientation of an image that pillow opened."""
     try:
         value: Any = image.getexif().get(_ORIENTATION_TAG, 1)
     except (OSError, ValueError, SyntaxError, struct.error, KeyError, TypeError):
-        return 1  # Damaged metadata is no reason to refuse the picture.
+        return 1  # Damaged metadata is no reason to refuse the image.
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 

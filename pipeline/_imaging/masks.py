@@ -21,8 +21,8 @@ def mask_of_polygon(points: Sequence[float], height: int, width: int) -> Array:
 
     Args:
         points: x and y of the vertices in turn.
-        height: of the picture.
-        width: of the picture.
+        height: of the image.
+        width: of the image.
 
     Returns:
         bool, (height, width).

@@ -1,7 +1,7 @@
 """Resizing of one image with DALI's semantics.
 
 Any filter, region and dtype goes the same way: planes of float32, then one strided matrix product per axis (see
-`filters`). Pictures of uint8 take half of that time in the compiled loop (see `native`), where there is one.
+`filters`). Images of uint8 take half of that time in the compiled loop (see `native`), where there is one.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _is_for_loop(pixels: Array, result: Array) -> bool:
 def _is_for_opencv(pixels: Array, rows: Any, columns: Any) -> bool:
     """Whether OpenCV's bilinear resize is to be used: it copies what keeps its size, and enlarges a single channel.
 
-    There it computes the same within 1, in a third of the time. How pictures lie in memory decides nothing: it must
+    There it computes the same within 1, in a third of the time. How images lie in memory decides nothing: it must
     change no pixel.
     """
     for extent, size, low, high, name in (rows, columns):

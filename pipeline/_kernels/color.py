@@ -55,14 +55,14 @@ def plan_transform_pixels(
         raise PipelineError(f"a matrix of {rows} by {columns} doesn't fit the channels of the samples")
     if not (src.is_contiguous() and dst.is_contiguous()):
         raise PipelineError("the samples are not contiguous")
-    picture = np.dtype(
+    image = np.dtype(
         [
             *[("src", "i8"), ("dst", "i8"), ("pixels", "u8")],
             *[("matrix", "f4", (rows, columns)), ("offset", "f4", (rows,))],
         ],
         align=True,
     )
-    table = np.zeros(len(src), picture)
+    table = np.zeros(len(src), image)
     table["src"], table["dst"] = src.pointers, dst.pointers
     table["pixels"] = np.prod(src.shapes[:, :-1], axis=1, dtype=np.int64)
     table["matrix"], table["offset"] = values, np.asarray(offset, np.float32)

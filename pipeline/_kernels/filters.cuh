@@ -1,5 +1,5 @@
 // Resampling filters and the taps of one output position, as DALI has them: pixel k covers [k, k + 1), its centre is
-// k + 0.5; outside the picture the edge pixel repeats; weights are divided by their sum.
+// k + 0.5; outside the image the edge pixel repeats; weights are divided by their sum.
 //
 // Every sum is spelt out with fmaf, so that the kernels that share this file round alike.
 

@@ -66,7 +66,7 @@ def strided_copy(
         CudaError: when the launch fails.
 
     Example:
-        Normalise HWC pictures into a CHW batch, mirroring the second of two:
+        Normalise HWC images into a CHW batch, mirroring the second of two:
 
         >>> strided_copy(  # doctest: +SKIP
         ...     context, stream, src, dst, axes=(2, 0, 1), channel_axis=0, scale=1 / std, bias=-mean / std,

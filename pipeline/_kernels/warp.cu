@@ -1,4 +1,4 @@
-// Affine warps of ragged batches of pictures or volumes, a sample per blockIdx.y.
+// Affine warps of ragged batches of images or volumes, a sample per blockIdx.y.
 //
 // Pixel k covers [k, k + 1), its centre is k + 0.5.
 //

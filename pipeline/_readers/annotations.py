@@ -13,16 +13,16 @@ from pipeline._imaging.masks import mask_of_polygon, mask_of_runs, runs_of_text
 from pipeline.errors import BuildError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["AnnotatedPicture", "read_annotations"]
+__all__ = ["AnnotatedImage", "read_annotations"]
 
 
 @dataclass
-class AnnotatedPicture:
-    """A picture and the objects on it.
+class AnnotatedImage:
+    """An image and the objects on it.
 
     Attributes:
         path: as the file of annotations has it.
-        number: id of the picture.
+        number: id of the image.
         height, width: in pixels.
         boxes: x, y, width and height of each object, in pixels.
         labels: of each object.
@@ -65,9 +65,7 @@ class AnnotatedPicture:
         return [mask_of_polygon(polygon, self.height, self.width) for polygon in outline]
 
 
-def read_annotations(
-    path: str, *, remap: bool, crowds: bool, smallest: float, outlines: bool
-) -> list[AnnotatedPicture]:
+def read_annotations(path: str, *, remap: bool, crowds: bool, smallest: float, outlines: bool) -> list[AnnotatedImage]:
     """Read a file of annotations.
 
     Args:
@@ -78,7 +76,7 @@ def read_annotations(
         outlines: whether to keep them.
 
     Returns:
-        the pictures in the order of their ids.
+        the images in the order of their ids.
 
     Raises:
         BuildError: the file can't be read, or is no such file.
@@ -86,7 +84,7 @@ def read_annotations(
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
-        return _pictures(content, remap, crowds, smallest, outlines)
+        return _images(content, remap, crowds, smallest, outlines)
     except OSError as error:
         raise BuildError(f"can't read annotations_file {path!r}: {error.strerror or error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -95,21 +93,21 @@ def read_annotations(
         ) from error
 
 
-def _pictures(content: Any, remap: bool, crowds: bool, smallest: float, outlines: bool) -> list[AnnotatedPicture]:
+def _images(content: Any, remap: bool, crowds: bool, smallest: float, outlines: bool) -> list[AnnotatedImage]:
     labels = {
         category["id"]: number if remap else category["id"] for number, category in enumerate(content["categories"], 1)
     }
-    pictures = {
-        image["id"]: AnnotatedPicture(image["file_name"], image["id"], image["height"], image["width"])
+    images = {
+        image["id"]: AnnotatedImage(image["file_name"], image["id"], image["height"], image["width"])
         for image in content["images"]
     }
     for annotation in content["annotations"]:
         box = annotation["bbox"]
         if (annotation.get("iscrowd") and not crowds) or min(box[2:4]) < smallest:
             continue
-        picture = pictures[annotation["image_id"]]
-        picture.boxes.append(box)
-        picture.labels.append(labels[annotation["category_id"]])
+        image = images[annotation["image_id"]]
+        image.boxes.append(box)
+        image.labels.append(labels[annotation["category_id"]])
         if outlines:
-            picture.outlines.append(annotation["segmentation"])
-    return [picture for _, picture in sorted(pictures.items())]
+            image.outlines.append(annotation["segmentation"])
+    return [image for _, image in sorted(images.items())]

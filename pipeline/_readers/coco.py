@@ -1,4 +1,4 @@
-"""`readers.coco`: pictures with objects, as COCO annotates them."""
+"""`readers.coco`: images with objects, as COCO annotates them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline._bulk.read_file import read_file
 from pipeline._declaration.schema import Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
-from pipeline._readers.annotations import AnnotatedPicture, read_annotations
+from pipeline._readers.annotations import AnnotatedImage, read_annotations
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
 from pipeline._readers.loader import Loader
@@ -96,7 +96,7 @@ class CocoLoader(Loader):
         self._ids = _wants(node.arguments, "image_ids")
         if self._polygons and self._pixelwise:
             raise ArgumentValueError("arguments 'polygon_masks' and 'pixelwise_masks' exclude each other")
-        self._pictures: list[AnnotatedPicture] = []
+        self._images: list[AnnotatedImage] = []
         self.outputs = (
             OutputSpec(dtype=np.dtype(np.uint8)),
             OutputSpec(dtype=_FLOAT),
@@ -117,46 +117,46 @@ class CocoLoader(Loader):
             outlines=self._polygons or self._pixelwise,
         )
         if given("images") is not None:
-            named = {picture.path: picture for picture in found}
+            named = {image.path: image for image in found}
             unknown = [name for name in given("images") if name not in named]
             if unknown:
                 raise BuildError(f"annotations_file {path!r} has no image {unknown[0]!r}")
             found = [named[name] for name in given("images")]
-        self._pictures = [picture for picture in found if picture.labels or not given("skip_empty")]
-        if not self._pictures:
+        self._images = [image for image in found if image.labels or not given("skip_empty")]
+        if not self._images:
             raise BuildError(f"annotations_file {path!r} names no images to read")
-        return len(self._pictures)
+        return len(self._images)
 
     def read(self, entry: int) -> tuple[Array, ...]:
-        picture = self._pictures[entry]
+        image = self._images[entry]
         made = [
-            read_file(os.path.join(self.node.argument("file_root"), picture.path)),
-            self._boxes(picture),
-            np.array(picture.labels, np.int32),
+            read_file(os.path.join(self.node.argument("file_root"), image.path)),
+            self._boxes(image),
+            np.array(image.labels, np.int32),
         ]
         if self._polygons:
-            polygons, vertices = picture.polygons()
+            polygons, vertices = image.polygons()
             if self.node.argument("masks"):
                 polygons[:, 1:] *= 2
-            made += [polygons, vertices / _extents(picture) if self.node.argument("ratio") else vertices]
+            made += [polygons, vertices / _extents(image) if self.node.argument("ratio") else vertices]
         if self._pixelwise:
             try:
-                made.append(picture.mask())
+                made.append(image.mask())
             except (KeyError, TypeError, ValueError) as error:
-                raise InputError(f"the outlines on {picture.path!r} aren't in COCO's format: {error}") from error
+                raise InputError(f"the outlines on {image.path!r} aren't in COCO's format: {error}") from error
         if self._ids:
-            made.append(np.array([picture.number], np.int32))
+            made.append(np.array([image.number], np.int32))
         return tuple(made)
 
     def source_info(self, entry: int) -> str:
-        return self._pictures[entry].path
+        return self._images[entry].path
 
-    def _boxes(self, picture: AnnotatedPicture) -> Array:
-        boxes = np.array(picture.boxes, np.float32).reshape(-1, 4)
+    def _boxes(self, image: AnnotatedImage) -> Array:
+        boxes = np.array(image.boxes, np.float32).reshape(-1, 4)
         if self.node.argument("ltrb"):
             boxes[:, 2:] += boxes[:, :2]
-        return boxes / np.tile(_extents(picture), 2) if self.node.argument("ratio") else boxes
+        return boxes / np.tile(_extents(image), 2) if self.node.argument("ratio") else boxes
 
 
-def _extents(picture: AnnotatedPicture) -> Array:
-    return np.array([picture.width, picture.height], np.float32)
+def _extents(image: AnnotatedImage) -> Array:
+    return np.array([image.width, image.height], np.float32)

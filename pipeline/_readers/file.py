@@ -14,7 +14,7 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
-from pipeline._readers.file_lists import PICTURES, SOUNDS, list_files, list_folders, matcher, read_file_list
+from pipeline._readers.file_lists import IMAGES, SOUNDS, list_files, list_folders, matcher, read_file_list
 from pipeline._readers.loader import FilesLoader
 from pipeline.errors import ArgumentValueError, BuildError
 from pipeline.tensors.cpu import Array
@@ -50,7 +50,7 @@ be read is the error of its batch; the next batch goes on.""",
                 "A text file with a path and a label, which is 0 or more, in each line. Paths are relative to "
                 "`file_root`, by default to the folder of this file.",
             ),
-            Argument("file_filters", Kind.STRINGS, "Patterns, one of which a file's name must fit.", PICTURES + SOUNDS),
+            Argument("file_filters", Kind.STRINGS, "Patterns, one of which a file's name must fit.", IMAGES + SOUNDS),
             Argument("dir_filters", Kind.STRINGS, "Patterns, one of which a folder's name must fit; by default any."),
             Argument("case_sensitive_filter", Kind.BOOL, "Whether patterns tell A from a.", False),
             *READER_ARGUMENTS,

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from pipeline.errors import BuildError
 
-__all__ = ["PICTURES", "SOUNDS", "list_files", "list_folders", "matcher", "read_file_list"]
+__all__ = ["IMAGES", "SOUNDS", "list_files", "list_folders", "matcher", "read_file_list"]
 
-#: Patterns of the files that DALI takes for pictures, and for sounds.
-PICTURES = (
+#: Patterns of the files that DALI takes for images, and for sounds.
+IMAGES = (
     *("*.jpg", "*.jpeg", "*.png", "*.bmp", "*.tif", "*.tiff"),
     *("*.pnm", "*.ppm", "*.pgm", "*.pbm", "*.jp2", "*.webp"),
 )

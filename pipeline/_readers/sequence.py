@@ -1,4 +1,4 @@
-"""`readers.sequence`: short videos whose frames are pictures in a folder."""
+"""`readers.sequence`: short videos whose frames are images in a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline._imaging import decode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.arguments import READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
-from pipeline._readers.file_lists import PICTURES, list_files, list_folders, matcher
+from pipeline._readers.file_lists import IMAGES, list_files, list_folders, matcher
 from pipeline._readers.loader import Loader
 from pipeline.errors import ArgumentValueError, BuildError, DecodeError, PipelineError
 from pipeline.tensors.cpu import Array
@@ -69,7 +69,7 @@ class SequenceLoader(Loader):
     def open(self) -> int:
         length, step, stride = (self.node.argument(name) for name in ("sequence_length", "step", "stride"))
         span = (length - 1) * stride + 1  # frames from the first of a sequence to its last
-        fits = matcher(PICTURES, case_sensitive=False)
+        fits = matcher(IMAGES, case_sensitive=False)
         streams = [folder for folder in list_folders(self._root) if not folder.startswith(".")]
         for folder in streams:
             frames = [name for name in list_files(os.path.join(self._root, folder), fits) if name[0] != "."]

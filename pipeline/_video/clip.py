@@ -25,7 +25,7 @@ from pipeline.tensors.cpu import Array
 __all__ = ["Clip"]
 
 _FROM_MEMORY = 1 << 20  # bytes that FFmpeg asks for at a time
-# FFmpeg also takes texts and pictures for videos, and reads files and addresses that playlists name.
+# FFmpeg also takes texts and images for videos, and reads files and addresses that playlists name.
 _CONTAINERS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,flv,live_flv,asf,ogg,mxf,nut,dv,rm,wtv,ivf,gif,"
     "h261,h263,h264,hevc,vvc,m4v,av1,obu,mjpeg,vc1,dirac,yuv4mpegpipe"
@@ -181,7 +181,7 @@ class Clip:
         except self._av.ArgumentError as error:
             raise DecodeError("it isn't a video container, or is damaged") from error
         try:
-            stream = container.streams.best("video")  # no cover picture, where there is a video
+            stream = container.streams.best("video")  # no cover image, where there is a video
             if stream is None:
                 raise DecodeError("it has no video")
             if stream.codec_context is None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._codecs import EncodedBatch, PictureDecoder, missing_codec_reason
+from pipeline._codecs import EncodedBatch, ImageBatchDecoder, missing_codec_reason
 from pipeline.types import BGR, GRAY, RGB
 from tests.pipeline.codecs.test_nvimgcodec import Bytes, check_close, encode, picture, with_pillow
 
@@ -24,7 +24,7 @@ class Decoding:
 
     def __init__(self) -> None:
         self.cupy = pytest.importorskip("cupy")
-        self.decoder = PictureDecoder(0, num_threads=2)
+        self.decoder = ImageBatchDecoder(0, num_threads=2)
         self.stream = self.cupy.cuda.Stream(non_blocking=True)
 
     def pictures(self, encoded: list[Bytes], **options: Any) -> tuple[list[Any], Any]:
@@ -147,7 +147,7 @@ def test_memory_is_used_again(decoding: Decoding) -> None:
 def test_the_engine_is_used_by_turns_only(decoding: Decoding) -> None:
     """Or not at all, where chroma is interpolated."""
     assert decoding.decoder._others().hw_load == (0 if decoding.decoder.uses_engine else 1)
-    with PictureDecoder(0, num_threads=1, fancy_upsampling=True) as fancy:
+    with ImageBatchDecoder(0, num_threads=1, fancy_upsampling=True) as fancy:
         assert not fancy.uses_engine
         assert fancy._others().hw_load == 0
 

@@ -31,7 +31,7 @@ from pipeline._kernels.blur import BlurPlan
 from pipeline._kernels.byte_map import CountedMap, map_bytes, map_counted_bytes, plan_map_bytes
 from pipeline._kernels.color import plan_transform_pixels
 from pipeline._kernels.erase import plan_erase
-from pipeline._kernels.filter import filter_pictures, plan_filter_pictures
+from pipeline._kernels.filter import filter_images, plan_filter_images
 from pipeline._kernels.fused import plan_crop_resize_normalize
 from pipeline._kernels.join import plan_join
 from pipeline._kernels.jpeg import JpegPlan
@@ -98,8 +98,8 @@ class HostRunner:
         for launch in plan.launches(scratch.ctypes.data):
             emulator.run(launch)
 
-    def filter_pictures(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        launch = plan_filter_pictures(Samples.of(src), Samples.of(dst), **options)
+    def filter_images(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        launch = plan_filter_images(Samples.of(src), Samples.of(dst), **options)
         if launch is not None:
             emulator.run(launch)
 
@@ -183,8 +183,8 @@ class GpuRunner:
     def map_counted_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(map_counted_bytes, src, dst, options)
 
-    def filter_pictures(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        self._on_device(filter_pictures, src, dst, options)
+    def filter_images(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        self._on_device(filter_images, src, dst, options)
 
     def add_noise(self, src: Arrays, dst: Arrays, noise: Any, **options: Any) -> None:
         def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:

@@ -84,6 +84,6 @@ def open_decoder(setup: Setup) -> Iterator[tuple[Callable[[Pictures], Any], Deco
             decoder.decode(encoded, stream).release()
             running.append(stream.record())
 
-        yield EncodedBatch.of, decode
+        yield EncodedBatch.from_arrays, decode
         for event in running:
             event.synchronize()

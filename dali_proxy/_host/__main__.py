@@ -17,7 +17,7 @@ from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.host import Host
 from dali_proxy._host.options import HostOptions
 from pipeline import Pipeline
-from pipeline._codecs import nobody_trains_here
+from pipeline._codecs import declare_no_training
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
 from pipeline._ipc.interpreter import listen_to_signals, restore_python_path
@@ -38,7 +38,7 @@ def main() -> int:
     received = control.receive(timeout=60)
     start = received.message
     _become_like_parent(start)
-    nobody_trains_here()
+    declare_no_training()
     try:
         pipeline, planned_half = _read(received)
         host = Host(

@@ -71,7 +71,7 @@ class Host:
         # Not the pipeline's: where no operator needs a GPU, there may be none, and CUDA must not be called.
         device_id = pipeline.executor.device_id
         self._publisher = ResultPublisher(device_id, local)
-        self._pinner = None if device_id is None else Pinner(partial(PinnedMemory.of, device_id=device_id))
+        self._pinner = None if device_id is None else Pinner(partial(PinnedMemory.from_memory, device_id=device_id))
         self._client_numbers = itertools.count(1)
         self._workers: dict[int, Worker] = {}
         self._clients: dict[Channel, Worker | Consumer | None] = {}

@@ -69,7 +69,7 @@ class BufferPool:
                 return idle.pop()
             self.allocated += 1
         memory = np.empty(size, np.uint8)
-        pinned = None if self._pin_for is None else PinnedMemory.of(memory, self._pin_for)
+        pinned = None if self._pin_for is None else PinnedMemory.from_memory(memory, self._pin_for)
         return memory if pinned is None else np.asarray(pinned)
 
     def _sort_returned(self) -> None:

@@ -73,7 +73,7 @@ class BatchOfFiles:
         failures: files that can't be read, in any order.
 
     Example:
-        >>> files = BatchOfFiles(PathTable.of([__file__]), FileBuffers())
+        >>> files = BatchOfFiles(PathTable.from_paths([__file__]), FileBuffers())
         >>> files.read(0, 1)
         >>> files.failures, files.batch().at(0).tobytes()[:3]
         ([], b'\"\"\"')

@@ -48,13 +48,13 @@ class Runs:
     nbytes: int
 
     @classmethod
-    def of(cls, batch: TensorListCPU) -> Runs:
+    def from_batch(cls, batch: TensorListCPU) -> Runs:
         """Return the runs of a batch whose samples are C-contiguous.
 
         Example:
             >>> block = np.zeros(1000, np.uint8)
             >>> table, _ = Samples.packed(block.ctypes.data, np.array([[100], [200]]), np.uint8)
-            >>> runs = Runs.of(TensorListCPU.from_table(table, [block]))
+            >>> runs = Runs.from_batch(TensorListCPU.from_table(table, [block]))
             >>> runs.sizes.tolist(), runs.sample_places.tolist()
             ([456], [0, 256])
         """
@@ -78,7 +78,7 @@ class Runs:
         return cls(starts, sizes, places, sample_places, int(room.sum()))
 
     @classmethod
-    def of_array(cls, array: Array) -> Runs:
+    def from_array(cls, array: Array) -> Runs:
         """Return the one run of a C-contiguous array with the batch dimension in front.
 
         Raises:

@@ -27,7 +27,7 @@ class PathTable:
         scheme: what paths may begin with that is no part of them, such as ``b"file://"``.
 
     Example:
-        >>> PathTable.of(["a.jpg", "/b.jpg"], "/data").path(0)
+        >>> PathTable.from_paths(["a.jpg", "/b.jpg"], "/data").path(0)
         '/data/a.jpg'
     """
 
@@ -38,7 +38,7 @@ class PathTable:
     scheme: bytes = b""
 
     @classmethod
-    def of(cls, paths: Sequence[str], folder: str = "") -> PathTable:
+    def from_paths(cls, paths: Sequence[str], folder: str = "") -> PathTable:
         """Return the table of some paths."""
         encoded = [os.fsencode(path) for path in paths]
         memory = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
@@ -47,7 +47,7 @@ class PathTable:
         return cls(pointers, lengths, memory, os.fsencode(os.path.join(folder, "")))
 
     @classmethod
-    def of_samples(cls, batch: TensorListCPU, scheme: bytes = b"") -> PathTable:
+    def from_samples(cls, batch: TensorListCPU, scheme: bytes = b"") -> PathTable:
         """Return the table of a batch whose samples are the bytes of paths."""
         table = batch.table()
         if not table.is_contiguous():

@@ -26,7 +26,7 @@ class KernelContext:
 
     Example:
         >>> with KernelContext(0) as context:  # doctest: +SKIP
-        ...     strided_copy(context, stream, Samples.of(sources), Samples.dense(batch))
+        ...     strided_copy(context, stream, Samples.from_arrays(sources), Samples.dense(batch))
     """
 
     def __init__(self, device_id: int) -> None:

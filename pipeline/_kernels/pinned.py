@@ -49,7 +49,7 @@ class PinnedMemory:
         self._owner = os.getpid()
 
     @classmethod
-    def of(cls, memory: npt.NDArray[np.uint8], device_id: int) -> PinnedMemory | None:
+    def from_memory(cls, memory: npt.NDArray[np.uint8], device_id: int) -> PinnedMemory | None:
         """Pin memory if that is possible; else None, and a warning says that copies will be slower.
 
         The environment variable DALI_PROXY_PIN=0 leaves it out, to compare.

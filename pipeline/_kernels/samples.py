@@ -44,14 +44,14 @@ class Samples:
     dtype: np.dtype[Any]
 
     @classmethod
-    def of(cls, arrays: Sequence[Any]) -> Samples:
+    def from_arrays(cls, arrays: Sequence[Any]) -> Samples:
         """Describe a non-empty sequence of arrays of one dtype and ndim, CuPy's or NumPy's.
 
         Raises:
             PipelineError: when the arrays differ in dtype or ndim, or there are none.
 
         Example:
-            >>> Samples.of([np.zeros((2, 3)), np.zeros((4, 3))]).shapes.tolist()
+            >>> Samples.from_arrays([np.zeros((2, 3)), np.zeros((4, 3))]).shapes.tolist()
             [[2, 3], [4, 3]]
         """
         if not arrays:

@@ -26,8 +26,8 @@ def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
     if not (data.table().is_contiguous() if data.dense is None else data.dense.flags.c_contiguous):
         data = _contiguous(data)
     if data.dense is not None:
-        return TensorListGPU(_as_array(data.dense, _send(batch, Runs.of_array(data.dense), data)), data.layout())
-    runs, table = Runs.of(data), data.table()
+        return TensorListGPU(_as_array(data.dense, _send(batch, Runs.from_array(data.dense), data)), data.layout())
+    runs, table = Runs.from_batch(data), data.table()
     memory = _send(batch, runs, data)
     strides = contiguous_strides(table.shapes, table.dtype.itemsize)
     placed = Samples(memory.ptr + runs.sample_places, table.shapes, strides, table.dtype)
@@ -37,7 +37,7 @@ def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
 def upload_array(batch: Batch, array: Array) -> Any:
     """Copy one array to the GPU through pinned memory, asynchronously on the batch's stream."""
     data = TensorListCPU(np.ascontiguousarray(array))
-    return _as_array(array, _send(batch, Runs.of_array(np.asarray(data.dense)), data))
+    return _as_array(array, _send(batch, Runs.from_array(np.asarray(data.dense)), data))
 
 
 def _as_array(like: Array, memory: Any) -> Any:

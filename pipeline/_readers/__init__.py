@@ -1,1 +1,1 @@
-"""Operators that read data sets. Each has a `Loader` that knows the format; everything else they share."""
+"""Operators that read datasets. Each has a `Loader` that knows its format; they share everything else."""

@@ -1,4 +1,4 @@
-"""Annotations of a data set as COCO writes them, from their JSON file."""
+"""Reads the annotations of a dataset from a JSON file in COCO's format."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["AnnotatedImage", "read_annotations"]
 
 @dataclass
 class AnnotatedImage:
-    """An image and the objects on it.
+    """An image and its objects.
 
     Attributes:
-        path: as the file of annotations has it.
+        path: path of the image, as in the annotation file.
         number: id of the image.
-        height, width: in pixels.
+        height, width: extents in pixels.
         boxes: x, y, width and height of each object, in pixels.
-        labels: of each object.
-        outlines: of each object: polygons, or a mapping with run lengths.
+        labels: label of each object.
+        outlines: outline of each object: polygons, or a mapping with run lengths.
     """
 
     path: str
@@ -38,7 +38,7 @@ class AnnotatedImage:
     outlines: list[Any] = field(default_factory=list)
 
     def polygons(self) -> tuple[Array, Array]:
-        """Return (object, first vertex, end) of each polygon, int32, and all vertices, float32; no run lengths."""
+        """Return (object, first vertex, end) of each polygon, int32, and all vertices, float32. Skip run lengths."""
         rows, vertices, count = [], [], 0
         for number, outline in enumerate(self.outlines):
             for polygon in () if isinstance(outline, Mapping) else outline:
@@ -46,16 +46,16 @@ class AnnotatedImage:
                 rows.append((number, count, count + len(points)))
                 vertices.append(points)
                 count += len(points)
-        made = np.concatenate(vertices) if vertices else np.empty((0, 2), np.float32)
-        return np.array(rows, np.int32).reshape(-1, 3), made
+        joined = np.concatenate(vertices) if vertices else np.empty((0, 2), np.float32)
+        return np.array(rows, np.int32).reshape(-1, 3), joined
 
     def mask(self) -> Array:
-        """Return the label of each pixel, int32 of (height, width, 1): the largest one of its objects, or 0."""
-        made = np.zeros((self.height, self.width), np.int32)
+        """Return the label of each pixel, int32 of (height, width, 1): the largest label of its objects, or 0."""
+        mask = np.zeros((self.height, self.width), np.int32)
         for number in np.argsort(self.labels, kind="stable").tolist():
             for inside in self._insides(self.outlines[number]):
-                made[inside] = self.labels[number]
-        return made[:, :, None]
+                mask[inside] = self.labels[number]
+        return mask[:, :, None]
 
     def _insides(self, outline: Any) -> list[Array]:
         if isinstance(outline, Mapping):
@@ -66,20 +66,20 @@ class AnnotatedImage:
 
 
 def read_annotations(path: str, *, remap: bool, crowds: bool, smallest: float, outlines: bool) -> list[AnnotatedImage]:
-    """Read a file of annotations.
+    """Read an annotation file.
 
     Args:
-        path: of the JSON file.
-        remap: number categories from 1 on, in their order in the file, instead of by their ids.
-        crowds: whether objects that are crowds count.
-        smallest: objects that are narrower or lower than that many pixels don't count.
-        outlines: whether to keep them.
+        path: path of the JSON file.
+        remap: number the categories from 1 in the order of the file, instead of using their ids.
+        crowds: whether to include objects that are marked as crowds.
+        smallest: smallest width and height of an object, in pixels; smaller objects are left out.
+        outlines: whether to keep the outlines.
 
     Returns:
-        the images in the order of their ids.
+        The images, sorted by id.
 
     Raises:
-        BuildError: the file can't be read, or is no such file.
+        BuildError: the file can't be read, or isn't in COCO's format.
     """
     try:
         with open(path, encoding="utf-8") as file:

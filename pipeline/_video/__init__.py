@@ -1,1 +1,1 @@
-"""Encoded videos: which frames there are, and exactly those, decoded."""
+"""Indexes encoded videos, and decodes exactly the requested frames."""

@@ -315,7 +315,7 @@ class NormalizeGpu(GpuOperator):
     def _for_all(self, batch: Batch, plan: _Plan, values: Any) -> Samples:
         """Describe one array as that of every sample."""
         batch.keep_alive.append(values)
-        one = Samples.of([values])
+        one = Samples.from_arrays([values])
         count = len(plan.shapes)
         pointers, shapes, strides = (
             np.repeat(column, count, axis=0) for column in (one.pointers, one.shapes, one.strides)

@@ -104,7 +104,7 @@ class VideoSelections:
         """Return the numbers of a sample's frames, and `FILL`."""
         selection, count = self.selections[sample], len(clip.index)
         wanted: list[int] = pad_frames(
-            selection.of(count), count, self.pad_mode, shorten=selection.frames is None
+            selection.numbers(count), count, self.pad_mode, shorten=selection.frames is None
         ).tolist()
         return wanted
 

@@ -24,7 +24,7 @@ def decoder() -> ImageBatchDecoder:
 
 def choose(decoder: ImageBatchDecoder, files: list[Bytes], **options: Any) -> list[bool]:
     chosen: list[bool] = decoder._for_engine(
-        EncodedBatch.of(files), options.get("regions"), options.get("use_exif", True)
+        EncodedBatch.from_arrays(files), options.get("regions"), options.get("use_exif", True)
     ).tolist()
     return chosen
 
@@ -46,7 +46,7 @@ def test_sizes_that_the_bytes_cannot_hold(decoder: ImageBatchDecoder) -> None:
     damaged = jpeg().copy()
     frame = bytes(damaged).index(b"\xff\xc0")
     damaged[frame + 5 : frame + 9] = 0xFF
-    assert EncodedBatch.of([damaged]).headers["width"].tolist() == [65535]
+    assert EncodedBatch.from_arrays([damaged]).headers["width"].tolist() == [65535]
     black = io.BytesIO()  # as few bytes for its size as there can be
     Image.new("L", (2000, 3000)).save(black, "JPEG", optimize=True)
     assert len(black.getvalue()) < 2000 * 3000 / 250

@@ -28,7 +28,7 @@ class Decoding:
         self.stream = self.cupy.cuda.Stream(non_blocking=True)
 
     def pictures(self, encoded: list[Bytes], **options: Any) -> tuple[list[Any], Any]:
-        batch = self.decoder.decode(EncodedBatch.of(encoded), self.stream, **options)
+        batch = self.decoder.decode(EncodedBatch.from_arrays(encoded), self.stream, **options)
         self.stream.synchronize()
         arrays = [None if array is None else array.get() for array in batch.arrays()]
         batch.release()
@@ -75,7 +75,7 @@ def test_the_engine_begins_on_an_idle_stream_and_ends_on_one(decoding: Decoding)
         "{ long long start = clock64(); while (clock64() - start < cycles); }",
         "slow",
     )
-    encoded = EncodedBatch.of([encode(picture(n, 700, 900)) for n in range(16)])
+    encoded = EncodedBatch.from_arrays([encode(picture(n, 700, 900)) for n in range(16)])
     for _ in range(3):
         with decoding.stream:
             slow((1,), (1,), (np.int64(100_000_000),))
@@ -169,7 +169,7 @@ def test_threads_share_a_decoder(decoding: Decoding, streams: int) -> None:
             for turn in range(20):
                 some = [*data[: 3 + turn % 6], *([bad] if turn % 7 == 6 else [])]
                 mode, kind = ("L", GRAY) if turn % 5 == 4 else ("RGB", RGB)
-                batch = decoding.decoder.decode(EncodedBatch.of(some), stream, output_type=kind)
+                batch = decoding.decoder.decode(EncodedBatch.from_arrays(some), stream, output_type=kind)
                 stream.synchronize()
                 for array, one in zip(batch.arrays(), some, strict=True):
                     if one is not bad:

@@ -174,7 +174,7 @@ def test_the_block_has_all_that_a_launch_needs() -> None:
         if output is ragged:
             options |= {"scale": 1 / 50, "bias": -2.0}
         expected = [np.zeros_like(sample) for sample in samples]
-        emulator.run(plan_crop_resize_normalize(data.table(), Samples.of(expected), **options))
+        emulator.run(plan_crop_resize_normalize(data.table(), Samples.from_arrays(expected), **options))
         for one, other in zip(samples, expected, strict=True):
             np.testing.assert_array_equal(one, other)
     assert ragged.target is not None

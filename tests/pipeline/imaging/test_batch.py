@@ -23,7 +23,7 @@ def pictures(channels: int) -> list[np.ndarray]:
 
 
 def batch_of(images: list[np.ndarray], **options: Any) -> ImageBatch:
-    table = Samples.of(images)
+    table = Samples.from_arrays(images)
     count, channels = len(images), images[0].shape[2]
     given: dict[str, Any] = {
         "regions": np.array([[0, 0, *image.shape[:2]] for image in images], np.float64),

@@ -40,7 +40,7 @@ HALF, FLOAT, BYTE = np.dtype("float16"), np.dtype("float32"), np.dtype("uint8")
 
 
 def batch(dtype: np.dtype, *shape: int) -> Samples:
-    return Samples.of([np.zeros(shape, dtype)])
+    return Samples.from_arrays([np.zeros(shape, dtype)])
 
 
 def copy(src: np.dtype, dst: np.dtype, ndim: int = 3, **options: object) -> Launch:

@@ -45,6 +45,6 @@ def test_only_where_the_window_lies_inside(runner: Any) -> None:
 
 
 def test_samples_must_fit() -> None:
-    here, there = Samples.of([np.zeros((3, 4, 1))]), Samples.of([np.zeros((3, 5, 2))])
+    here, there = Samples.from_arrays([np.zeros((3, 4, 1))]), Samples.from_arrays([np.zeros((3, 5, 2))])
     with pytest.raises(PipelineError, match="differ in number or channels"):
         plan_filter_images(here, there, windows=[np.ones((1, 1), np.float32)], anchors=np.zeros((1, 2), np.int64))

@@ -1,1 +1,1 @@
-"""What is done for many samples in one call, without the GIL and with no Python for each of them."""
+"""Operations on many samples in one call, without the GIL and without Python code per sample."""

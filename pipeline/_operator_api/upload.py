@@ -30,7 +30,7 @@ def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
     runs, table = Runs.from_batch(data), data.table()
     memory = _send(batch, runs, data)
     strides = contiguous_strides(table.shapes, table.dtype.itemsize)
-    placed = Samples(memory.ptr + runs.sample_places, table.shapes, strides, table.dtype)
+    placed = Samples(memory.ptr + runs.sample_offsets, table.shapes, strides, table.dtype)
     return TensorListGPU.from_table(placed, memory, memory.device_id, data.layout())
 
 
@@ -61,8 +61,8 @@ def _send(batch: Batch, runs: Runs, data: TensorListCPU) -> Any:
     memory = cupy.cuda.alloc(size)
     if data.pinned:
         batch.keep_alive.append(data)
-        for place, start, nbytes in zip(runs.places.tolist(), runs.starts.tolist(), runs.sizes.tolist(), strict=True):
-            _copy(memory.ptr + place, start, nbytes, batch.stream)
+        for offset, start, nbytes in zip(runs.offsets.tolist(), runs.starts.tolist(), runs.sizes.tolist(), strict=True):
+            _copy(memory.ptr + offset, start, nbytes, batch.stream)
         return memory
     pinned = cupy.cuda.alloc_pinned_memory(size)
     batch.keep_alive.append(pinned)

@@ -68,7 +68,7 @@ class NpyFile:
         """Return a region, which must lie inside the array, as a new array in the machine's byte order.
 
         Raises:
-            PipelineError: the file can't be read, or became shorter.
+            PipelineError: the file can't be read, or was truncated.
         """
         order = -1 if self.fortran else 1
         shape, begin, size = (tuple(values)[::order] for values in (self.shape, start, extent))
@@ -116,7 +116,7 @@ def _read_bytes(file: int, path: str, offset: int, target: npt.NDArray[np.uint8]
     while done < target.size:
         count = os.preadv(file, [target[done:].data], offset + done)
         if not count:
-            raise PipelineError(f"the file {path!r} became shorter while it was read")
+            raise PipelineError(f"the file {path!r} was truncated while it was read")
         done += count
 
 

@@ -26,7 +26,7 @@ def copied(batch: TensorListCPU, pool: ThreadPool | None = None) -> list[bytes]:
     buffer = np.zeros(runs.nbytes, np.uint8)
     runs.copy_to(buffer, pool)
     sizes = batch.table().sizes.tolist()
-    return [buffer[place : place + size].tobytes() for place, size in zip(runs.sample_places, sizes, strict=True)]
+    return [buffer[place : place + size].tobytes() for place, size in zip(runs.sample_offsets, sizes, strict=True)]
 
 
 BLOCKS = [np.random.default_rng(seed).integers(0, 256, 200_000, np.uint8) for seed in range(2)]
@@ -71,7 +71,7 @@ def test_a_dense_array_is_one_run(way: str) -> None:
     buffer = np.zeros(runs.nbytes, np.uint8)
     runs.copy_to(buffer)
     np.testing.assert_array_equal(buffer.view(np.float32).reshape(array.shape), array)
-    assert runs.sample_places.tolist() == [84 * number for number in range(5)]
+    assert runs.sample_offsets.tolist() == [84 * number for number in range(5)]
 
 
 def test_samples_of_any_strides_are_gathered(way: str) -> None:

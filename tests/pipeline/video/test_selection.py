@@ -56,7 +56,7 @@ def test_arguments_that_can_not_be(arguments: dict[str, int], message: str) -> N
         FrameSelection(**arguments)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("start", "end", "message"), [(7, None, "start_frame 7 is not in"), (3, 3, "more than start")])
+@pytest.mark.parametrize(("start", "end", "message"), [(7, None, "start_frame 7 isn't in"), (3, 3, "more than start")])
 def test_ranges_outside_of_the_video(start: int, end: int | None, message: str) -> None:
     with pytest.raises(PipelineError, match=message):
         FrameSelection(start=start, end=end).numbers(7)

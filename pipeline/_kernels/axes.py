@@ -1,4 +1,4 @@
-"""How the axes of resized images map to their sources: struct Axis of filters.cuh, for whole batches."""
+"""The mapping from the axes of resized images to their sources: struct Axis of filters.cuh, for whole batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// Tables that tell what becomes of each value of a byte. An image per blockIdx.y, channels last.
+// Lookup tables for the values of a byte. An image per blockIdx.y, channels last.
 //
 // Defined by the launcher: COPIES, of the counts of a channel, so that not all threads add to the same words;
 // RULE, by which tables follow from counts: 0 equalization, 1 auto contrast, 2 contrast.

@@ -1,4 +1,4 @@
-"""Launcher of byte_map.cu: tables for the 256 values of a byte, given or made from how often values occur."""
+"""Launcher of byte_map.cu: lookup tables for the 256 values of a byte, given or computed from histograms."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COUNTED_PER_THREAD = 64
 
 
 class Rule(IntEnum):
-    """How tables follow from the counts of values; each is what the function of that name in imaging does."""
+    """The rules that compute tables from histograms; each matches the function of the same name in imaging."""
 
     EQUALIZATION = 0
     AUTO_CONTRAST = 1
@@ -35,18 +35,18 @@ class Rule(IntEnum):
 
 
 def map_bytes(context: KernelContext, stream: Any, src: Samples, dst: Samples, tables: npt.NDArray[np.uint8]) -> None:
-    """Replace each value of a batch by what the sample's table has for it, in one launch.
+    """Replace each value of a batch by its entry in the sample's table, in one launch.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: uint8, contiguous.
         dst: likewise, of the same shapes.
         tables: (N, 256).
 
     Raises:
-        PipelineError: for samples that don't fit.
-        CudaError: when the launch fails.
+        PipelineError: the samples don't match.
+        CudaError: the launch failed.
     """
     launch = plan_map_bytes(src, dst, tables)
     if launch is not None:
@@ -54,7 +54,7 @@ def map_bytes(context: KernelContext, stream: Any, src: Samples, dst: Samples, t
 
 
 def plan_map_bytes(src: Samples, dst: Samples, tables: npt.NDArray[np.uint8]) -> Launch | None:
-    """Return the launch of `map_bytes`, or None when there is nothing to do. Arguments as there."""
+    """Return the launch of `map_bytes`, or None if the output is empty. See there for the arguments."""
     images = _images(src, dst)
     images["channels"] = 1
     most = int(images["count"].max())
@@ -73,19 +73,19 @@ def map_counted_bytes(
     rule: Rule,
     factors: npt.ArrayLike = 1.0,
 ) -> None:
-    """Replace each value by what a table has for it that follows from the image itself, in four launches.
+    """Replace each value by its entry in a table that is computed from the image, in four launches.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: images of (height, width, channels), uint8, contiguous.
-        dst: likewise.
-        rule: how the tables are made.
-        factors: of contrast, for all or one an image.
+        dst: contiguous, as the source.
+        rule: rule that computes the tables.
+        factors: contrast factors: one for all images, or one per image.
 
     Raises:
-        PipelineError: for samples that don't fit.
-        CudaError: when a launch fails.
+        PipelineError: the samples don't match.
+        CudaError: a launch failed.
     """
     plan = CountedMap(src, dst, rule, factors)
     scratch = context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0
@@ -94,7 +94,7 @@ def map_counted_bytes(
 
 
 class CountedMap:
-    """The launches of `map_counted_bytes`, and what they need. Arguments as there."""
+    """Plans the launches of `map_counted_bytes`. See there for the arguments."""
 
     def __init__(self, src: Samples, dst: Samples, rule: Rule, factors: npt.ArrayLike = 1.0) -> None:
         self._images = _images(src, dst)
@@ -111,7 +111,7 @@ class CountedMap:
         self.scratch_bytes = 0 if empty else int(self._words.sum()) * (4 * _COPIES + 1)
 
     def launches(self, scratch: int) -> list[Launch]:
-        """Return the launches in order; `scratch` is the address of `scratch_bytes` bytes."""
+        """Return the launches in order; `scratch` is the address of device memory of `scratch_bytes`."""
         if not self.scratch_bytes:
             return []
         begins = np.cumsum(self._words) - self._words

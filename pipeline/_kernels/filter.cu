@@ -17,7 +17,7 @@ struct Image {
     float fill;
 };
 
-// Returns where a position lies that may be outside, or -1 for nowhere.
+// Maps a position that may be outside to one inside, or returns -1 for the fill value.
 __device__ __forceinline__ int64 inside(int64 position, int64 extent) {
     if (position >= 0 && position < extent) return position;
     if constexpr (BORDER == 4) return -1;

@@ -41,18 +41,18 @@ def filter_images(
     """Correlate a batch with windows, in float32 and one launch.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: (height, width, channels), contiguous.
         dst: likewise; smaller where the window must lie inside. Integers are rounded and clamped.
         windows: a window of (rows, columns) for each image.
         anchors: (N, 2), the row and column of each window that lies on the output's pixel.
-        border: what stands outside, as `pipeline._imaging.filter2d.Border` numbers it.
-        fills: what stands outside where the border is constant, for all or one an image.
+        border: number of a `pipeline._imaging.filter2d.Border`, the rule for pixels outside of the image.
+        fills: values outside of the image for a constant border: one for all images, or one per image.
 
     Raises:
-        PipelineError: for samples that don't fit.
-        CudaError: when the launch fails.
+        PipelineError: the samples don't match.
+        CudaError: the launch failed.
     """
     launch = plan_filter_images(src, dst, windows=windows, anchors=anchors, border=border, fills=fills)
     if launch is not None:
@@ -68,7 +68,7 @@ def plan_filter_images(
     border: int = 0,
     fills: npt.ArrayLike = 0.0,
 ) -> Launch | None:
-    """Return the launch of `filter_images`, or None when there is nothing to do. Arguments as there."""
+    """Return the launch of `filter_images`, or None if the output is empty. See there for the arguments."""
     if len(src) != len(dst) or len(windows) != len(src) or (src.shapes[:, 2] != dst.shapes[:, 2]).any():
         raise PipelineError("the samples of input and output, and the windows, differ in number or channels")
     if not (src.is_contiguous() and dst.is_contiguous()):

@@ -1,4 +1,4 @@
-"""Launcher of fused.cu: crop, resize, crop, mirror and normalise 8-bit images, in one launch a batch."""
+"""Launcher of fused.cu: crop, resize, crop, mirror and normalise 8-bit images, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ def crop_resize_normalize(
     antialias: bool = True,
     rounded: bool = True,
 ) -> None:
-    """Do the work of `resample` and then `strided_copy` in one launch, with the same pixels.
+    """Combine `resample` and `strided_copy` in one launch, with the same results.
 
     A crop before the resize, as the decoders make, is `src.window(...)`: filters then stay inside it. `roi` is the
     resize's own region: filters read beyond it.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: uint8 HWC, 1 or 3 channels, any strides.
         dst: contiguous, in `layout`, of any dtype.
         layout: of the output, "CHW" or "HWC".
         roi: region of the resize, as in `resample`.
         size: (N, 2), height and width of the resized image; by default that of the output.
-        crop: (N, 2), where the output begins in the resized image (y, x), in pixels.
+        crop: (N, 2), position (y, x) of the output in the resized image, in pixels.
         mirror: reverse the columns of the output; one bool or (N,).
         flip: reverse its rows.
         scale: normalisation ``pixel * scale + bias``; scalar, (C,) or (N, C).
@@ -73,8 +73,8 @@ def crop_resize_normalize(
         rounded: round the resized pixels to uint8, as a resize does whose dtype is uint8; False for a float resize.
 
     Raises:
-        PipelineError: for shapes that don't fit, naming the sample.
-        CudaError: when the launch fails.
+        PipelineError: the shapes don't match; the message names the sample.
+        CudaError: the launch failed.
     """
     launch = plan_crop_resize_normalize(
         src, dst, layout=layout, roi=roi, size=size, crop=crop, mirror=mirror, flip=flip, scale=scale, bias=bias,
@@ -100,7 +100,7 @@ def plan_crop_resize_normalize(
     antialias: bool = True,
     rounded: bool = True,
 ) -> Launch:
-    """Return the launch of `crop_resize_normalize`. Arguments as there."""
+    """Return the launch of `crop_resize_normalize`. See there for the arguments."""
     if layout not in ("CHW", "HWC"):
         raise PipelineError(f"the output's layout must be CHW or HWC, not {layout!r}")
     planar = layout == "CHW"
@@ -166,12 +166,12 @@ def fused_defines(dtype: np.dtype[Any], channels: int, planar: bool, rounded: bo
 
 
 def relocate(images: npt.NDArray[Any], src: int, dst: int) -> None:
-    """Add addresses to those of a launch's images, the first of its tables: it was planned as if memory began at 0.
+    """Add base addresses to the images of a launch, its first table, which was planned with offsets from 0.
 
     Args:
-        images: (N,) of `IMAGE`; it is changed.
-        src: where the memory of the images begins.
-        dst: where that of the output does.
+        images: (N,) of `IMAGE`; modified in place.
+        src: base address of the images.
+        dst: base address of the output.
     """
     images["src"] += src
     images["dst"] += dst

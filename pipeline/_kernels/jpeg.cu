@@ -1,4 +1,4 @@
-// JPEG and back without a file between: colours to YCbCr, half the chroma, transform, quantise, and all of it in
+// JPEG compression and decompression without a file: colors to YCbCr, half the chroma, transform, quantise, and all of it in
 // reverse. An image per blockIdx.y. The arithmetic is that of libjpeg (jccolor, jcsample, jfdctint, jidctint, jdsample,
 // jdcolor): whole numbers, so pixels are those of a file that is written and read.
 
@@ -114,7 +114,7 @@ extern "C" __global__ void jpeg_blocks(const Image* __restrict__ images) {
     }
 }
 
-// Chroma at a pixel: a triangle over the neighbours, or the nearest one in images of up to four columns.
+// Chroma at a pixel: a triangle over the neighbors, or the nearest one in images of up to four columns.
 __device__ __forceinline__ int32 upsampled(const uint8* plane, uint32 pitch, uint32 height, uint32 width, uint32 y,
                                            uint32 x) {
     const uint32 row = y / 2, column = x / 2;

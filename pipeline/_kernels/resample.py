@@ -1,4 +1,4 @@
-"""Launcher of resample.cu: antialiased resizing of ragged HWC batches, in two launches a batch."""
+"""Launcher of resample.cu: antialiased resizing of ragged HWC batches, in two launches per batch."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def resample(
 ) -> None:
     """Resize a batch of images.
 
-    As in DALI: pixel k's centre lies at k + 0.5, edge pixels repeat outside the image, filters may read beyond the
+    As in DALI: pixel k's center lies at k + 0.5, edge pixels repeat outside the image, filters may read beyond the
     region, and where the image shrinks along an axis they are widened by the scale. Sums are float32.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: HWC, any strides and number of channels.
         dst: HWC, contiguous, of any dtype; its shapes are the new sizes, with the source's channels.
@@ -62,8 +62,8 @@ def resample(
         antialias: False samples shrinking axes with the plain filter.
 
     Raises:
-        PipelineError: for shapes or filters that don't fit.
-        CudaError: when a launch fails.
+        PipelineError: the shapes don't match, or a filter is unknown.
+        CudaError: a launch failed.
     """
     plan = ResamplePlan(src, dst, roi=roi, min_filter=min_filter, mag_filter=mag_filter, antialias=antialias)
     for launch in plan.launches(context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0):

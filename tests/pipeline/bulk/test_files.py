@@ -195,5 +195,5 @@ def test_the_compiled_loops_refuse_what_does_not_fit() -> None:
         with pytest.raises(ValueError, match="1 to 64 threads"):
             compiled.read_files(0, 3, threads, *files[1:])
     for size, place in ((11, 0), (10, 1), (1, -1), (-1, 1), (2**62, 2**62)):
-        with pytest.raises(ValueError, match="does not fit"):
+        with pytest.raises(ValueError, match="doesn't fit"):
             compiled.gather(0, 1, buffer, column[:1], np.array([size]), np.array([place]))

@@ -1,4 +1,4 @@
-"""CPU image primitives: functions of one sample on NumPy arrays, free of graphs, threads and global settings.
+"""CPU image primitives: functions of one sample on NumPy arrays, without graphs, threads or global settings.
 
 Their heavy parts run without the GIL (simplejpeg, OpenCV, large NumPy operations), so threads scale.
 """

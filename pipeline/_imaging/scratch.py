@@ -1,7 +1,7 @@
-"""Buffers for intermediate results, one set a thread.
+"""Buffers for intermediate results, one set per thread.
 
 Fresh megabytes for every image cost as much time in page faults as the arithmetic that fills them, so an
-intermediate is kept by the thread that used it. What a function returns never lives here.
+intermediate is kept by the thread that used it. Results of functions are never stored here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _local = threading.local()
 
 
 def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Gives an uninitialised array that is valid until this thread asks for the same name again.
+    """Return an uninitialised array that is valid until this thread asks for the same name again.
 
     Args:
         name: what it is for; two names never share memory.

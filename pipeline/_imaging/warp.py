@@ -49,7 +49,7 @@ def warp_affine(
     dtype: npt.DTypeLike | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Warps an image or a volume: each point of the result shows the point of the source that the matrix takes it to.
+    """Warp an image or a volume: each point of the result shows the point of the source that the matrix takes it to.
 
     As in DALI, pixel k covers [k, k + 1) and its centre is k + 0.5.
 
@@ -58,9 +58,9 @@ def warp_affine(
         matrix: (n, n + 1) for n spatial axes, from the result to the source, with points as x, y and z.
         size: spatial extents of the result.
         nearest: take the nearest pixel instead of interpolating.
-        fill: what stands outside the source; None repeats the pixels on the border.
+        fill: value outside of the source; None repeats the pixels on the border.
         dtype: of the result; by default the source's.
-        out: where to write.
+        out: output array.
 
     Example:
         >>> warp_affine(np.array([[[1], [2], [3]]]), np.array([[1, 0, 1], [0, 1, 0]]), (1, 3)).ravel()
@@ -125,7 +125,7 @@ def _nearest_by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: f
 
 
 def _positions(matrix: Array, size: Sequence[int]) -> list[Array]:
-    """Return where the pixels of the result lie in the source, an array for each spatial axis of the source."""
+    """Return the source positions of the result's pixels: an array for each spatial axis of the source."""
     ndim = len(size)
     axes = np.ogrid[tuple(slice(0.5, extent) for extent in size)]
     zero = np.zeros(tuple(size))

@@ -1,7 +1,7 @@
-/* Copies of many bytes, for all modules in C.
+/* Copies of many bytes, for all C modules.
 
-   Where memory is only written, the processor fetches it into its cache first, and drives out what it works with. Bytes
-   that go past the cache spare both. */
+   For ordinary writes, the processor first loads the target into its cache and evicts other data. Writes past the cache
+   avoid both. */
 
 #include <stdint.h>
 #include <string.h>
@@ -9,11 +9,11 @@
 #include <emmintrin.h>
 #endif
 
-#define PAST_CACHE (1 << 18) /* bytes; who writes less may well want it in the cache */
+#define PAST_CACHE (1 << 18) /* bytes; smaller results may be used again from the cache */
 
-/* Copies bytes past the cache, as far as they are whole vectors at their multiples. A line of the cache that is written
-   both ways costs more than either: what is written piece by piece should lie at multiples of 16 bytes.
-   `publish_past_cache` comes before anybody is told. */
+/* Copies bytes past the cache, except those before the first and after the last aligned vector. A cache line that is
+   written both ways costs more than either, so chunks should begin at multiples of 16 bytes. Call `publish_past_cache`
+   before another thread may read the result. */
 static inline void write_past_cache(char *to, const char *from, size_t nbytes) {
 #ifdef __SSE2__
     size_t head = -(uintptr_t)to & 15;
@@ -33,7 +33,7 @@ static inline void publish_past_cache(void) {
 #endif
 }
 
-/* Copies bytes, from `least` on past the cache. */
+/* Copies bytes: `least` or more of them past the cache. */
 static inline void copy_past_cache(char *to, const char *from, size_t nbytes, size_t least) {
     if (nbytes < least) {
         memcpy(to, from, nbytes);

@@ -1,4 +1,4 @@
-/* Loops that compilers vectorise, for all modules in C: on x86-64, GCC makes a second version for AVX2. */
+/* Loops that compilers vectorise, for all C modules: on x86-64, GCC compiles a second version for AVX2. */
 
 #if defined(__x86_64__) && defined(__linux__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
 #define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v3", "default")))

@@ -1,7 +1,7 @@
-/* What a module was made of: native.py leaves out one that is older than the sources beside it. */
+/* The checksum of a module's sources: native.py ignores a module that is older than its sources. */
 
 #ifndef SOURCES
-#define SOURCES 0u /* setup.py says it */
+#define SOURCES 0u /* setup.py defines it */
 #endif
 
 static PyObject *sources_call(PyObject *module, PyObject *nothing) { return PyLong_FromUnsignedLong(SOURCES); }

@@ -65,7 +65,7 @@ def open_decoder(setup: Setup) -> Iterator[tuple[Callable[[Pictures], Any], Deco
     Gives a function that makes of pictures what the decoder takes, and one that decodes that and returns when the last
     batch but ``IN_FLIGHT`` is done.
     """
-    from pipeline._codecs import EncodedBatch, GpuDecoder, PictureDecoder
+    from pipeline._codecs import EncodedBatch, GpuDecoder, ImageBatchDecoder
 
     if setup.device_id is None:
         with GpuDecoder(None, setup.threads) as codec:
@@ -73,7 +73,7 @@ def open_decoder(setup: Setup) -> Iterator[tuple[Callable[[Pictures], Any], Deco
         return
     import cupy
 
-    with cupy.cuda.Device(setup.device_id), PictureDecoder(setup.device_id, setup.threads) as decoder:
+    with cupy.cuda.Device(setup.device_id), ImageBatchDecoder(setup.device_id, setup.threads) as decoder:
         streams = itertools.cycle([cupy.cuda.Stream(non_blocking=True) for _ in range(IN_FLIGHT)])
         running: deque[Any] = deque()
 
@@ -84,6 +84,6 @@ def open_decoder(setup: Setup) -> Iterator[tuple[Callable[[Pictures], Any], Deco
             decoder.decode(encoded, stream).release()
             running.append(stream.record())
 
-        yield EncodedBatch.of, decode
+        yield EncodedBatch.from_arrays, decode
         for event in running:
             event.synchronize()

@@ -20,7 +20,7 @@ from pipeline._bulk.buffer_pool import buffer_size
 from pipeline._concurrency.cost import Cost, spent
 from pipeline._ipc.errors import ProtocolError
 from pipeline._kernels.channels import CHANNEL
-from pipeline._kernels.fused import PICTURE, fused_defines, relocate
+from pipeline._kernels.fused import IMAGE, fused_defines, relocate
 from pipeline.tensors.cpu import Array
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ class _Shaped:
 
 
 def _pictures(block: npt.NDArray[np.uint8], launch: Launched) -> npt.NDArray[Any]:
-    return block[launch.pictures : launch.pictures + launch.count * PICTURE.itemsize].view(PICTURE)
+    return block[launch.pictures : launch.pictures + launch.count * IMAGE.itemsize].view(IMAGE)
 
 
 def _check(prepared: Prepared, outputs: Sequence[PreparedOutput], nbytes: int) -> None:
@@ -228,8 +228,8 @@ def _check(prepared: Prepared, outputs: Sequence[PreparedOutput], nbytes: int) -
         if launch is None:
             good &= output.copied + output.nbytes <= nbytes
         else:
-            end = launch.pictures + launch.count * PICTURE.itemsize
-            good &= end <= prepared.launched_nbytes and launch.pictures % PICTURE.alignment == 0
+            end = launch.pictures + launch.count * IMAGE.itemsize
+            good &= end <= prepared.launched_nbytes and launch.pictures % IMAGE.alignment == 0
             good &= launch.channels_table + launch.channels * CHANNEL.itemsize <= prepared.launched_nbytes
             good &= 0 < launch.count <= 65535 and launch.tiles > 0
     if not good:

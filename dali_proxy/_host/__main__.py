@@ -16,7 +16,7 @@ from dali_proxy._host.control import CONTROL_CODEC, Ready, Start, StartFailed, S
 from dali_proxy._host.driver_files import remove_driver_files
 from dali_proxy._host.host import Host
 from dali_proxy._host.options import HostOptions
-from pipeline._codecs import nobody_trains_here
+from pipeline._codecs import declare_no_training
 from pipeline._definition.serializing import deserialize_for_host
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
@@ -38,7 +38,7 @@ def main() -> int:
     received = control.receive(timeout=60)
     start = received.message
     _restore_environment(start)
-    nobody_trains_here()
+    declare_no_training()
     try:
         pipeline, device_stage = _read(received)
         host = Host(

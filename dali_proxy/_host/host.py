@@ -65,7 +65,7 @@ class Host:
         # Not the pipeline's device_id: where no operator needs a GPU, there may be none, and CUDA must not be called.
         device_id = pipeline._internals.runner.executor.device_id
         self._publisher = ResultPublisher(device_id, local)
-        self._pinner = None if device_id is None else Pinner(partial(PinnedMemory.of, device_id=device_id))
+        self._pinner = None if device_id is None else Pinner(partial(PinnedMemory.from_memory, device_id=device_id))
         self._client_numbers = itertools.count(1)
         self._clients: dict[Channel, Worker | Consumer | None] = {}
         self._processor_time = 0.0

@@ -165,7 +165,7 @@ class SlotView:
     def _map(self, slot: int, memory: npt.NDArray[np.uint8]) -> None:
         pinned = None
         if self._device_id is not None and memory.nbytes >= _WORTH_PINNING:
-            pinned = PinnedMemory.of(memory, self._device_id)
+            pinned = PinnedMemory.from_memory(memory, self._device_id)
         self._pinned[slot] = pinned
         self._mappings[slot] = memory if pinned is None else np.asarray(pinned)
 

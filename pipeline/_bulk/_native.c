@@ -1,7 +1,7 @@
-/* What is done for many samples in one call: reading files, and copying memory together. No call holds the GIL while it
-   reads or copies, so threads that take parts of a batch each run side by side, and no Python runs for a sample.
+/* Operations on many samples in one call: reading files, and gathering memory. Calls release the GIL while they read or
+   copy, so that threads work on ranges of a batch in parallel, and no Python code runs per sample.
 
-   Addresses come as columns of 64-bit integers. They are not checked here: whoever makes a table has done that. */
+   Addresses are columns of 64-bit integers. The caller has checked them. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -19,13 +19,13 @@
 #include "../sources.h"
 
 #define MOST_THREADS 64
-#define LONGEST_PATH 4096 /* as the kernel has it, with the zero at the end */
-#define ALIGNMENT 64      /* bytes: where files begin in a buffer */
-#define LARGE_BATCH (1 << 20) /* bytes of one call; more than a core's cache would hold until somebody reads them */
-#define PAST_CACHE_OF_LARGE (1 << 12) /* bytes of a sample in such a call; copies at least so large go past the cache */
-#define LARGEST_FILE ((int64_t)1 << 40) /* bytes; a sparse file may claim so many that a sum of sizes wraps around */
+#define LONGEST_PATH 4096 /* the kernel's limit, including the terminator */
+#define ALIGNMENT 64      /* bytes: alignment of files in a buffer */
+#define LARGE_BATCH (1 << 20) /* bytes of one call that don't stay in a core's cache until they are read */
+#define PAST_CACHE_OF_LARGE (1 << 12) /* bytes: smallest sample that such a call copies past the cache */
+#define LARGEST_FILE ((int64_t)1 << 40) /* bytes; larger sizes of sparse files could overflow a sum of sizes */
 
-/* A column that a caller lent: `count` integers, one a sample. */
+/* A borrowed column: `count` integers, one per sample. */
 typedef struct {
     Py_buffer view;
     int64_t *values;
@@ -44,7 +44,7 @@ static int borrow(PyObject *array, Column *column, int writable) {
     return 0;
 }
 
-/* Borrows several columns of one length, of which the last `writable` ones are written to. */
+/* Borrows several columns of the same length; the last `writable` ones are writable. */
 static int borrow_all(PyObject **arrays, Column *columns, int count, int writable) {
     for (int i = 0; i < count; i++) {
         int fits = borrow(arrays[i], &columns[i], i >= count - writable) == 0;
@@ -67,12 +67,12 @@ static void release_all(Column *columns, int count) {
 
 static int check_range(Py_ssize_t begin, Py_ssize_t end, Py_ssize_t count) {
     if (0 <= begin && begin <= end && end <= count) return 0;
-    PyErr_SetString(PyExc_ValueError, "the range leaves the columns");
+    PyErr_SetString(PyExc_ValueError, "the range exceeds the columns");
     return -1;
 }
 
-/* Puts a path together as the kernel wants it; returns 0 where Python has to look at it. The path is read once: who
-   wrote it may share the memory. */
+/* Builds a terminated path; returns 0 if Python must handle it. The path is copied first, because its writer may share
+   the memory. */
 static int complete_path(const char *given, int64_t length, const char *folder, Py_ssize_t folder_length,
                          const char *scheme, Py_ssize_t scheme_length, char *path) {
     char copy[LONGEST_PATH];
@@ -93,38 +93,38 @@ static int complete_path(const char *given, int64_t length, const char *folder, 
     return 1;
 }
 
-/* Reads a whole file to where the cursor of the buffer is, and moves it on; returns the place, or -1 when that can't be
-   done. The size is that of the file, also where it doesn't fit. */
+/* Reads a whole file to the buffer's cursor and advances the cursor. Returns the offset, or -1 on failure. Sets the size
+   of the file even if it doesn't fit. */
 static int64_t read_one(const char *path, char *buffer, int64_t room, int64_t *cursor, int64_t *size) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat status;
-    int64_t place = -1;
+    int64_t offset = -1;
     if (fd < 0) return -1;
     if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= LARGEST_FILE) {
         *size = status.st_size;
-        int64_t taken = (*size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-        place = __atomic_fetch_add(cursor, taken, __ATOMIC_RELAXED); /* other threads read into the same buffer */
-        if (place + *size > room) place = -1;
+        int64_t aligned = (*size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        offset = __atomic_fetch_add(cursor, aligned, __ATOMIC_RELAXED); /* other threads read into the same buffer */
+        if (offset + *size > room) offset = -1;
     }
-    for (int64_t done = 0; place >= 0 && done < *size;) {
-        ssize_t count = read(fd, buffer + place + done, (size_t)(*size - done));
+    for (int64_t done = 0; offset >= 0 && done < *size;) {
+        ssize_t count = read(fd, buffer + offset + done, (size_t)(*size - done));
         if (count > 0)
             done += count;
         else if (count == 0 || errno != EINTR)
-            place = -1;
+            offset = -1;
     }
     close(fd);
-    return place;
+    return offset;
 }
 
-/* What several threads read together: each draws the next file until there is none. The times are those of the threads
-   beside the calling one, in nanoseconds. */
+/* The shared state of threads that read files: each takes the next file until none is left. The times are those of the
+   started threads, without the calling one, in nanoseconds. */
 typedef struct {
     const char *folder, *scheme;
     Py_ssize_t folder_length, scheme_length;
     Py_buffer buffer;
     const int64_t *pointers, *lengths;
-    int64_t *places, *sizes, *cursor;
+    int64_t *offsets, *sizes, *cursor;
     Py_ssize_t next, end;
     int64_t processor, elapsed;
 } Reading;
@@ -136,11 +136,11 @@ static void *read_all(void *argument) {
         Py_ssize_t i = __atomic_fetch_add(&reading->next, 1, __ATOMIC_RELAXED);
         if (i >= reading->end) return NULL;
         const char *from = (const char *)(intptr_t)reading->pointers[i];
-        reading->places[i] = -1;
+        reading->offsets[i] = -1;
         reading->sizes[i] = 0;
         if (complete_path(from, reading->lengths[i], reading->folder, reading->folder_length, reading->scheme,
                           reading->scheme_length, path))
-            reading->places[i] =
+            reading->offsets[i] =
                 read_one(path, reading->buffer.buf, reading->buffer.len, reading->cursor, &reading->sizes[i]);
     }
 }
@@ -151,7 +151,7 @@ static int64_t clock_now(clockid_t clock) {
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-static void *read_beside(void *argument) {
+static void *run_thread(void *argument) {
     Reading *reading = argument;
     int64_t begin = clock_now(CLOCK_MONOTONIC);
     read_all(reading);
@@ -160,26 +160,27 @@ static void *read_beside(void *argument) {
     return NULL;
 }
 
-/* Reads on this thread and on others beside it, which get no signals: those are for threads that know Python. */
+/* Reads on this thread and on new ones, which block all signals: Python's threads must handle them. */
 static void read_with(Reading *reading, int threads) {
     pthread_t others[MOST_THREADS];
     int started = 0;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (started < threads - 1 && pthread_create(&others[started], NULL, read_beside, reading) == 0) started++;
+    while (started < threads - 1 && pthread_create(&others[started], NULL, run_thread, reading) == 0) started++;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     read_all(reading);
     while (started-- > 0) pthread_join(others[started], NULL);
 }
 
 PyDoc_STRVAR(read_files_doc,
-             "read_files(begin, end, threads, folder, scheme, buffer, cursor, pointers, lengths, places, sizes)\n--\n\n"
-             "Reads the files of the samples from `begin` to before `end` into the buffer. Their paths are `lengths`\n"
-             "bytes at `pointers`, without `scheme` and below `folder`. Writes places in the buffer, -1 for files\n"
-             "that could not be read or did not fit, and sizes. `cursor` is the first free byte; several calls may\n"
-             "fill one buffer at once. So many threads read, started for this call, since they need no GIL.\n"
-             "Returns what those beside the calling one spent, in nanoseconds: processor time and elapsed time.");
+             "read_files(begin, end, threads, folder, scheme, buffer, cursor, pointers, lengths, offsets, sizes)\n"
+             "--\n\n"
+             "Reads the files of the samples from `begin` up to `end` into the buffer. Their paths are `lengths`\n"
+             "bytes at `pointers`, relative to `folder`; a leading `scheme` is removed. Writes the sizes and the\n"
+             "offsets in the buffer, -1 for files that can't be read or don't fit. `cursor` is the first free byte;\n"
+             "concurrent calls may fill the same buffer. The call starts `threads` - 1 threads, which don't need\n"
+             "the GIL, and returns their processor time and elapsed time in nanoseconds.");
 
 static PyObject *read_files(PyObject *module, PyObject *arguments) {
     Reading reading;
@@ -194,13 +195,13 @@ static PyObject *read_files(PyObject *module, PyObject *arguments) {
     if (borrow_all(given, columns, 4, 2) < 0) goto release_cursor;
     if (check_range(reading.next, reading.end, columns[0].count) < 0) goto release_columns;
     if (cursor.count != 1 || reading.folder_length >= LONGEST_PATH || threads < 1 || threads > MOST_THREADS) {
-        PyErr_SetString(PyExc_ValueError, "expected one cursor, a folder whose path is not too long, 1 to 64 threads");
+        PyErr_SetString(PyExc_ValueError, "expected one cursor, a folder path below the length limit, and 1 to 64 threads");
         goto release_columns;
     }
     reading.cursor = cursor.values;
     reading.pointers = columns[0].values;
     reading.lengths = columns[1].values;
-    reading.places = columns[2].values;
+    reading.offsets = columns[2].values;
     reading.sizes = columns[3].values;
     reading.processor = reading.elapsed = 0;
     Py_BEGIN_ALLOW_THREADS
@@ -217,8 +218,8 @@ release_buffer:
 }
 
 PyDoc_STRVAR(gather_doc,
-             "gather(begin, end, buffer, pointers, sizes, places)\n--\n\n"
-             "Copies the samples from `begin` to before `end`, `sizes` bytes at `pointers`, to their places in the\n"
+             "gather(begin, end, buffer, pointers, sizes, offsets)\n--\n\n"
+             "Copies the samples from `begin` up to `end`, `sizes` bytes at `pointers`, to their offsets in the\n"
              "buffer.");
 
 static PyObject *gather(PyObject *module, PyObject *arguments) {
@@ -229,11 +230,11 @@ static PyObject *gather(PyObject *module, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "nnw*OOO", &begin, &end, &buffer, &given[0], &given[1], &given[2])) return NULL;
     if (borrow_all(given, columns, 3, 0) < 0) goto release_buffer;
     if (check_range(begin, end, columns[0].count) < 0) goto release_columns;
-    size_t total = 0; /* no further than LARGE_BATCH, so that it never wraps around */
+    size_t total = 0; /* at most about LARGE_BATCH, so that it can't overflow */
     for (Py_ssize_t i = begin; i < end; i++) {
-        int64_t size = columns[1].values[i], place = columns[2].values[i];
-        if (size < 0 || place < 0 || place > buffer.len || size > buffer.len - place) {
-            PyErr_SetString(PyExc_ValueError, "a sample does not fit into the buffer");
+        int64_t size = columns[1].values[i], offset = columns[2].values[i];
+        if (size < 0 || offset < 0 || offset > buffer.len || size > buffer.len - offset) {
+            PyErr_SetString(PyExc_ValueError, "a sample doesn't fit into the buffer");
             goto release_columns;
         }
         if (total < LARGE_BATCH) total += (size_t)size;

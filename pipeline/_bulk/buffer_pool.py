@@ -1,4 +1,4 @@
-"""Reusable memory on the CPU: fresh pages cost as much to fill as the work that fills them."""
+"""Reusable memory on the CPU: page faults of fresh memory cost as much as the work that fills it."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from pipeline.tensors.cpu import Array
 
 __all__ = ["BufferPool", "buffer_size"]
 
-_SMALLEST = 1 << 16  # smaller arrays come from malloc, which reuses them by itself
+_SMALLEST = 1 << 16  # bytes; malloc already reuses the memory of smaller arrays
 
 
 class BufferPool:
-    """Gives arrays over memory that returns to the pool when the array and all views of it are gone.
+    """Allocates arrays whose memory returns to the pool when the array and all its views have been freed.
 
     Args:
-        idle_limit: bytes of idle memory to keep at most.
-        pin_for: a GPU that reads it: it is pinned where that is possible.
+        idle_limit: largest amount of idle memory to keep, in bytes.
+        pin_for: GPU that reads the memory, which is pinned if possible.
 
     Attributes:
-        allocated: buffers made so far; constant in a steady state.
+        allocated: number of buffers created so far; constant in a steady state.
     """
 
     def __init__(self, idle_limit: int = 1 << 30, pin_for: int | None = None) -> None:
         self._pin_for = pin_for
         self._idle: dict[int, list[Array]] = {}
-        # Filled by finalizers, which may run within any allocation of any thread: they must not take a lock.
+        # Filled by finalizers, which may run during any allocation on any thread, so they must not take a lock.
         self._returned: deque[Array] = deque()
         self._idle_bytes = 0
         self._idle_limit = idle_limit
@@ -39,26 +39,26 @@ class BufferPool:
         self.allocated = 0
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """Return an array with arbitrary contents."""
+        """Return an uninitialized array."""
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if nbytes < _SMALLEST:
             return np.empty(shape, dtype)
         memory = self._take(buffer_size(nbytes))
-        # The array hands the memory back when it dies; the finalizer alone keeps the memory alive until then.
+        # The finalizer keeps the memory alive, and returns it to the pool when the array is freed.
         lease = _Lease(memory)
         array = np.asarray(lease)[:nbytes].view(dtype).reshape(shape)
         weakref.finalize(lease, self._returned.append, memory)
         return array
 
     def reserve(self, nbytes: int, count: int) -> None:
-        """Make buffers for arrays of so many bytes, so that the first arrays cost no more than others."""
+        """Allocate `count` buffers for arrays of `nbytes`, so that the first arrays cost no more than later ones."""
         size = buffer_size(nbytes)
         if nbytes < _SMALLEST:
             return
         for _ in range(min(count, self._idle_limit // size)):
             with self._lock:
                 self.allocated += 1
-            self._returned.append(np.ones(size, np.uint8))  # written to, so that its pages are there
+            self._returned.append(np.ones(size, np.uint8))  # written, so that its pages are allocated
 
     def _take(self, size: int) -> Array:
         with self._lock:
@@ -69,13 +69,13 @@ class BufferPool:
                 return idle.pop()
             self.allocated += 1
         memory = np.empty(size, np.uint8)
-        pinned = None if self._pin_for is None else PinnedMemory.of(memory, self._pin_for)
+        pinned = None if self._pin_for is None else PinnedMemory.from_memory(memory, self._pin_for)
         return memory if pinned is None else np.asarray(pinned)
 
     def _sort_returned(self) -> None:
         while self._returned:
             memory = self._returned.popleft()
-            # The size that was used last comes last; beyond the limit, those that nobody wants any more go first.
+            # The dictionary is in order of last use: beyond the limit, the least recently used sizes are freed first.
             idle = self._idle[memory.nbytes] = self._idle.pop(memory.nbytes, [])
             idle.append(memory)
             self._idle_bytes += memory.nbytes
@@ -89,13 +89,13 @@ class BufferPool:
 
 
 def buffer_size(nbytes: int) -> int:
-    """Return the size of the buffer for an array: there are two sizes for each power of two."""
+    """Return the size of the buffer for an array: one of two sizes per power of two."""
     size = 1 << (nbytes - 1).bit_length()
     return size - size // 4 if size - nbytes > size // 4 else size
 
 
 class _Lease:
-    """Lends memory to NumPy: arrays made of it keep it alive, and it can be watched by a weak reference."""
+    """Exposes memory to NumPy. Its arrays keep it alive, and it supports weak references."""
 
     __slots__ = ("__array_interface__", "__weakref__")
 

@@ -1,6 +1,6 @@
-"""The compiled loops over the samples of a batch, where they were built.
+"""The compiled loops over the samples of a batch, if they were built.
 
-Without them, Python does the same for one sample after the other.
+Without them, Python does the same sample by sample.
 """
 
 from __future__ import annotations
@@ -10,4 +10,4 @@ from pipeline._native import find_compiled
 __all__ = ["compiled"]
 
 compiled = find_compiled("_bulk")
-"""The module `_native`: `read_files` and `gather`; None where it isn't there."""
+"""The module `_native`: `read_files` and `gather`; None if it wasn't built."""

@@ -17,17 +17,17 @@ __all__ = ["PathTable"]
 
 @dataclass(frozen=True, eq=False)
 class PathTable:
-    """Paths in memory, not terminated; zeros at their ends don't count.
+    """Paths in memory without terminators; trailing zeros are ignored.
 
     Attributes:
         pointers: (N,) int64, address of each path's first byte.
-        lengths: (N,) int64, in bytes.
-        memory: keeps them where they are.
-        folder: what paths are relative to, ending with a slash; empty for the current one.
-        scheme: what paths may begin with that is no part of them, such as ``b"file://"``.
+        lengths: (N,) int64, length of each path in bytes.
+        memory: object that owns the memory.
+        folder: folder that paths are relative to, ending with a slash; empty for the current one.
+        scheme: optional prefix of paths to remove, such as ``b"file://"``.
 
     Example:
-        >>> PathTable.of(["a.jpg", "/b.jpg"], "/data").path(0)
+        >>> PathTable.from_paths(["a.jpg", "/b.jpg"], "/data").path(0)
         '/data/a.jpg'
     """
 
@@ -38,8 +38,8 @@ class PathTable:
     scheme: bytes = b""
 
     @classmethod
-    def of(cls, paths: Sequence[str], folder: str = "") -> PathTable:
-        """Return the table of some paths."""
+    def from_paths(cls, paths: Sequence[str], folder: str = "") -> PathTable:
+        """Return the table of a list of paths."""
         encoded = [os.fsencode(path) for path in paths]
         memory = np.frombuffer(b"".join(encoded) or b"\0", np.uint8)
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
@@ -47,7 +47,7 @@ class PathTable:
         return cls(pointers, lengths, memory, os.fsencode(os.path.join(folder, "")))
 
     @classmethod
-    def of_samples(cls, batch: TensorListCPU, scheme: bytes = b"") -> PathTable:
+    def from_samples(cls, batch: TensorListCPU, scheme: bytes = b"") -> PathTable:
         """Return the table of a batch whose samples are the bytes of paths."""
         table = batch.table()
         if not table.is_contiguous():
@@ -56,12 +56,12 @@ class PathTable:
         return cls(np.ascontiguousarray(table.pointers), table.sizes, batch, scheme=scheme)
 
     def take(self, positions: npt.ArrayLike) -> PathTable:
-        """Return some of the paths."""
-        places = np.asarray(positions, np.int64)
-        return PathTable(self.pointers[places], self.lengths[places], self.memory, self.folder, self.scheme)
+        """Return the table of the paths at the given positions."""
+        chosen = np.asarray(positions, np.int64)
+        return PathTable(self.pointers[chosen], self.lengths[chosen], self.memory, self.folder, self.scheme)
 
     def path(self, position: int) -> str:
-        """Return one path as text; an empty string where there is none."""
+        """Return one path as text; an empty string for an empty path."""
         content = ctypes.string_at(int(self.pointers[position]), int(self.lengths[position]))
         path = content.rstrip(b"\0").removeprefix(self.scheme)
         return os.fsdecode(os.path.join(self.folder, path) if path else path)

@@ -1,4 +1,4 @@
-"""Reads one file into memory of its size."""
+"""Reads a whole file into an array."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["read_file"]
 
 
 def read_file(path: str) -> npt.NDArray[np.uint8]:
-    """Return the contents of a file, read into memory of its size.
+    """Return the contents of a file.
 
     Raises:
-        PipelineError: it can't be read; the message names it.
+        PipelineError: the file can't be read; the message names it.
     """
     if not path:
         raise PipelineError("the path of the file is empty")
@@ -27,7 +27,7 @@ def read_file(path: str) -> npt.NDArray[np.uint8]:
             while count < content.size:
                 read = file.readinto(content[count:].data)
                 if not read:
-                    raise PipelineError(f"the file {path!r} became shorter while it was read")
+                    raise PipelineError(f"the file {path!r} was truncated while it was read")
                 count += read
     except (OSError, ValueError, MemoryError) as error:  # ValueError: a path with a zero byte
         raise PipelineError(f"can't read the file {path!r}: {getattr(error, 'strerror', None) or error}") from error

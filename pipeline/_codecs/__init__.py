@@ -4,15 +4,15 @@ from pipeline._codecs.decoded import DecodedBatch
 from pipeline._codecs.encoded import EncodedBatch
 from pipeline._codecs.missing import missing_codec_reason, require_codec
 from pipeline._codecs.nvimgcodec import GpuDecoder
-from pipeline._codecs.pictures import PictureDecoder
-from pipeline._codecs.turns import nobody_trains_here
+from pipeline._codecs.pictures import ImageBatchDecoder
+from pipeline._codecs.turns import declare_no_training
 
 __all__ = [
     "DecodedBatch",
     "EncodedBatch",
     "GpuDecoder",
-    "PictureDecoder",
+    "ImageBatchDecoder",
+    "declare_no_training",
     "missing_codec_reason",
-    "nobody_trains_here",
     "require_codec",
 ]

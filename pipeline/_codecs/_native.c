@@ -1,8 +1,7 @@
-/* What decoders do for each picture of a batch, in one call for all of them. Without this module `headers.py` and
+/* The work of decoders per image of a batch, in one call for all images. Without this module, `headers.py` and
    `nvjpeg.py` do the same in Python.
 
-   `headers` trusts no number in the data: every read is checked against the end. `turns.py` has the module hand out
-   turns. */
+   `headers` doesn't trust the data: every read is checked against its end. `turns.py` uses the locks in this module. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -29,7 +28,7 @@ static uint32_t number(const uint8_t *p, int bytes, int little) {
     return value;
 }
 
-/* The orientation in the first directory of a TIFF structure, 1 where there is none. */
+/* The orientation in the first directory of a TIFF structure, or 1. */
 static int32_t exif_orientation(Span tiff) {
     size_t size = tiff.end - tiff.at;
     if (size < 8) return 1;
@@ -55,17 +54,17 @@ static int usual_sampling(const uint8_t *components, int count) {
     return components[4] == 0x11 && components[7] == 0x11;
 }
 
-/* Whether a frame's components are called red, green and blue: such are stored as they are, without conversion. */
+/* Whether a frame's components are named R, G and B: these are stored without conversion. */
 static int named_rgb(const uint8_t *components, int count) {
     return count == 3 && components[0] == 'R' && components[3] == 'G' && components[6] == 'B';
 }
 
-/* Whether Adobe's segment says that colours were not converted to luma and chroma. */
+/* Whether Adobe's segment says that colors weren't converted to luma and chroma. */
 static int unconverted(const uint8_t *body, size_t size) {
     return size >= 12 && memcmp(body, "Adobe", 5) == 0 && body[11] == 0;
 }
 
-/* Whether the data ends with the marker of an end, behind which up to a few bytes of anything may stand. */
+/* Whether the data ends with an end marker, which a few bytes of padding may follow. */
 static int has_end(Span data) {
     const uint8_t *first = data.end - data.at > 66 ? data.end - 66 : data.at;
     for (const uint8_t *p = data.end - 2; p >= first; p--)
@@ -101,9 +100,9 @@ static Header read_header(Span data) {
             if (found.width || size < 6) return none;
             found.height = big(body.at + 1), found.width = big(body.at + 3), found.components = body.at[5];
             if (!found.height || !found.width) return none;
-            int whole = size >= 6 + 3u * found.components;
-            baseline = marker == 0xC0 && body.at[0] == 8 && whole && usual_sampling(body.at + 6, found.components);
-            found.rgb |= whole && named_rgb(body.at + 6, found.components);
+            int complete = size >= 6 + 3u * found.components;
+            baseline = marker == 0xC0 && body.at[0] == 8 && complete && usual_sampling(body.at + 6, found.components);
+            found.rgb |= complete && named_rgb(body.at + 6, found.components);
         } else if (marker == 0xE1 && !oriented && !found.width && size > 6 && body.at[0] == 'E' && body.at[1] == 'x' &&
                    body.at[2] == 'i' && body.at[3] == 'f' && !body.at[4] && !body.at[5]) {
             Span tiff = {body.at + 6, body.end};
@@ -144,13 +143,13 @@ static PyObject *headers(PyObject *module, PyObject *args) {
     PyBuffer_Release(&lengths);
     PyBuffer_Release(&rows);
     if (!fits) {
-        PyErr_SetString(PyExc_ValueError, "as many lengths and rows as addresses are needed");
+        PyErr_SetString(PyExc_ValueError, "expected as many lengths and rows as addresses");
         return NULL;
     }
     Py_RETURN_NONE;
 }
 
-/* nvjpegDecodeParamsSetROI: parameters, x, y, width, height; 0 if all is well. */
+/* nvjpegDecodeParamsSetROI: parameters, x, y, width, height; 0 on success. */
 typedef int (*SetRegion)(void *, int, int, int, int);
 
 static PyObject *set_regions(PyObject *module, PyObject *args) {
@@ -168,25 +167,25 @@ static PyObject *set_regions(PyObject *module, PyObject *args) {
     PyBuffer_Release(&parameters);
     PyBuffer_Release(&regions);
     if (!fits) {
-        PyErr_SetString(PyExc_ValueError, "as many parameters as regions are needed");
+        PyErr_SetString(PyExc_ValueError, "expected as many parameters as regions");
         return NULL;
     }
     return PyLong_FromLong(refused);
 }
 
-/* One batch in libnvjpeg at a time for each GPU. Who waits holds no GIL, so that the next one begins when one ends. Who
-   has the turn may take it again: garbage is collected meanwhile, and another decoder is maybe closed with it. */
+/* One batch at a time in libnvjpeg, per GPU. Threads wait without the GIL, so that the next batch begins as soon as one
+   ends. The locks are recursive: garbage collection within a turn may close another decoder. */
 #define GPUS 64
 static pthread_mutex_t turns[GPUS];
 
 static pthread_mutex_t *turn_of(int gpu) {
     if (gpu >= 0 && gpu < GPUS) return &turns[gpu];
-    PyErr_Format(PyExc_ValueError, "there is no GPU %d", gpu);
+    PyErr_Format(PyExc_ValueError, "GPU %d doesn't exist", gpu);
     return NULL;
 }
 
-/* A turn that Python holds, as a context. It is taken and given up here: where Python code did so, a KeyboardInterrupt
-   could come between that and the block, and nobody would give it up. */
+/* A turn that Python holds, as a context manager. C code acquires and releases it: in Python code, a KeyboardInterrupt
+   could occur between the acquisition and the block, and the turn would never be released. */
 typedef struct {
     PyObject_HEAD
     pthread_mutex_t *mutex;
@@ -197,9 +196,9 @@ static PyObject *held_new(PyTypeObject *type, PyObject *args, PyObject *named) {
     (void)named;
     if (!PyArg_ParseTuple(args, "i", &gpu)) return NULL;
     pthread_mutex_t *mutex = turn_of(gpu);
-    HeldTurn *made = mutex ? (HeldTurn *)type->tp_alloc(type, 0) : NULL;
-    if (made) made->mutex = mutex;
-    return (PyObject *)made;
+    HeldTurn *self = mutex ? (HeldTurn *)type->tp_alloc(type, 0) : NULL;
+    if (self) self->mutex = mutex;
+    return (PyObject *)self;
 }
 
 static void held_dealloc(PyObject *self) {
@@ -214,7 +213,7 @@ static PyObject *held_enter(PyObject *self, PyObject *nothing) {
     Py_BEGIN_ALLOW_THREADS
     pthread_mutex_lock(mutex);
     Py_END_ALLOW_THREADS
-    if (PyErr_CheckSignals()) { /* who was interrupted while it waited has no turn */
+    if (PyErr_CheckSignals()) { /* a thread that was interrupted while it waited doesn't keep the turn */
         pthread_mutex_unlock(mutex);
         return NULL;
     }
@@ -229,12 +228,12 @@ static PyObject *held_exit(PyObject *self, PyObject *args) {
 
 static PyMethodDef held_methods[] = {
     {"__enter__", held_enter, METH_NOARGS, "Wait for the turn to call libnvjpeg."},
-    {"__exit__", held_exit, METH_VARARGS, "Let the next one have it; by the thread that took it."},
+    {"__exit__", held_exit, METH_VARARGS, "Release the turn, on the thread that entered."},
     {NULL, NULL, 0, NULL},
 };
 
 static PyType_Slot held_slots[] = {
-    {Py_tp_doc, "HeldTurn(gpu): as a context, the right to call libnvjpeg."},
+    {Py_tp_doc, "HeldTurn(gpu): context manager that holds the right to call libnvjpeg."},
     {Py_tp_new, held_new},
     {Py_tp_dealloc, held_dealloc},
     {Py_tp_methods, held_methods},
@@ -245,7 +244,7 @@ static PyType_Spec held_spec = {
     "pipeline._codecs._native.HeldTurn", sizeof(HeldTurn), 0, Py_TPFLAGS_DEFAULT, held_slots,
 };
 
-/* nvjpegDecodeBatchedInitialize: handle, state, pictures, threads, output format. */
+/* nvjpegDecodeBatchedInitialize: handle, state, images, threads, output format. */
 typedef int (*Prepare)(void *, void *, int, int, int);
 /* nvjpegDecodeBatchedEx: handle, state, addresses, sizes, images, parameters, stream. */
 typedef int (*Decode)(void *, void *, const void *, const void *, void *, const void *, void *);
@@ -287,17 +286,18 @@ static PyObject *decode_in_turn(PyObject *module, PyObject *args) {
 static PyMethodDef methods[] = {
     {"headers", headers, METH_VARARGS, "headers(addresses, lengths, rows): fill a row for each JPEG."},
     {"set_regions", set_regions, METH_VARARGS,
-     "set_regions(function, parameters, regions): set x, y, width, height of each; returns the first status but 0."},
+     "set_regions(function, parameters, regions): set x, y, width, height of each; return the first status that isn't "
+     "0, else 0."},
     {"decode_in_turn", decode_in_turn, METH_VARARGS,
      "decode_in_turn(gpu, prepare, decode, record, wait, handle, state, count, output, addresses, sizes, images, "
      "parameters, stream, event): call two functions of libnvjpeg in one turn, the first unless count is 0, and wait "
-     "for what the second one began unless event is 0; returns the statuses of all three."},
+     "for the second one's work unless event is 0; return the statuses of all three."},
     SOURCES_METHOD,
     {NULL, NULL, 0, NULL},
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_native", "What decoders do for each picture.", -1, methods, NULL, NULL, NULL, NULL,
+    PyModuleDef_HEAD_INIT, "_native", "The work of decoders per image.", -1, methods, NULL, NULL, NULL, NULL,
 };
 
 PyMODINIT_FUNC PyInit__native(void) {

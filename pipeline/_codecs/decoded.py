@@ -1,4 +1,4 @@
-"""What decoders return: pictures in memory that they use again once it is released."""
+"""The result of a decoder: images in memory that the decoder reuses after their release."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["DecodedBatch"]
 
 
 class DecodedBatch:
-    """Decoded pictures of one call, in memory that the decoder reuses after `release`.
+    """Decoded images of one call, in memory that the decoder reuses after `release`.
 
     Args:
-        samples: one uint8 HWC picture a sample, rows maybe padded; where decoding failed, a picture of shape
-            (0, 0, C) at address 0.
-        failures: what failed, by position in the batch.
-        device_id: where the pictures are; None for the host.
-        owners: what keeps each picture's memory, None where it failed.
-        on_release: called once, with the stream of the last use or None.
+        samples: one uint8 HWC image per sample, with rows that may be padded. Where decoding failed, an image of
+            shape (0, 0, C) at address 0.
+        failures: samples that failed, by position in the batch.
+        device_id: device of the images; None for the host.
+        owners: object that owns each image's memory; None where decoding failed.
+        on_release: callback, called once with the stream of the last use or None.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class DecodedBatch:
         self._on_release: Callable[[Any], object] | None = on_release
 
     def arrays(self) -> list[Any]:
-        """Return the pictures as CuPy arrays (NumPy arrays from a decoder without a GPU), None where one failed.
+        """Return the images as CuPy arrays (NumPy arrays from a decoder without a GPU), None where decoding failed.
 
-        They don't keep the memory from being reused: use them before `release`.
+        The arrays don't prevent the reuse of their memory: use them before `release`.
         """
         columns = zip(self.samples.pointers, self.samples.shapes, self.samples.strides, self.owners, strict=True)
         return [
@@ -51,12 +51,13 @@ class DecodedBatch:
         ]
 
     def release(self, stream: Any = None) -> None:
-        """Give the memory back for later batches; call it after enqueueing the last use. Idempotent.
+        """Return the memory to the decoder; call this after enqueueing the last use. Idempotent.
 
-        The encoded bytes are let go, too: they may change once the stream has passed the decoding, not before.
+        This also drops the references to the encoded bytes. They must not change until the stream has finished
+        decoding.
 
         Args:
-            stream: `cupy.cuda.Stream` of that use, when it isn't the one that was decoded on.
+            stream: `cupy.cuda.Stream` of the last use, if it isn't the stream of the decoding.
         """
         on_release, self._on_release = self._on_release, None
         if on_release is not None:

@@ -1,4 +1,4 @@
-"""Encoded pictures of a batch, as the decoders take them: columns of addresses and sizes, and arrays on demand."""
+"""Encoded images of a batch, the input of the decoders: columns of addresses and sizes, and arrays on demand."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ Bytes = npt.NDArray[np.uint8]
 
 
 class EncodedBatch:
-    """Encoded pictures in host memory.
+    """Encoded images in host memory.
 
     Args:
-        pointers: (N,) int64, their addresses.
-        lengths: (N,) int64, their sizes in bytes.
-        arrays: returns them as one-dimensional uint8 arrays.
-        owner: what keeps their memory.
+        pointers: (N,) int64, addresses of the images.
+        lengths: (N,) int64, sizes of the images in bytes.
+        arrays: function that returns the images as one-dimensional uint8 arrays.
+        owner: object that owns their memory.
 
     Example:
-        >>> EncodedBatch.of([np.zeros(3, np.uint8), np.zeros(5, np.uint8)]).lengths.tolist()
+        >>> EncodedBatch.from_arrays([np.zeros(3, np.uint8), np.zeros(5, np.uint8)]).lengths.tolist()
         [3, 5]
     """
 
@@ -40,11 +40,11 @@ class EncodedBatch:
         self.pointers = pointers
         self.lengths = lengths
         self.owner = owner
-        self._make_arrays = arrays
+        self._create_arrays = arrays
 
     @classmethod
-    def of(cls, arrays: Sequence[Bytes]) -> EncodedBatch:
-        """Describe arrays: one-dimensional, of uint8. Those that aren't contiguous are copied."""
+    def from_arrays(cls, arrays: Sequence[Bytes]) -> EncodedBatch:
+        """Describe one-dimensional uint8 arrays. Arrays that aren't contiguous are copied."""
         arrays = [np.ascontiguousarray(array) for array in arrays]
         pointers = np.array([array.ctypes.data for array in arrays], np.int64)
         return cls(pointers, np.array([array.nbytes for array in arrays], np.int64), lambda: arrays, arrays)
@@ -54,10 +54,10 @@ class EncodedBatch:
 
     @cached_property
     def arrays(self) -> Sequence[Bytes]:
-        """The pictures one by one."""
-        return self._make_arrays()
+        """The images, one array each."""
+        return self._create_arrays()
 
     @cached_property
     def headers(self) -> npt.NDArray[Any]:
-        """What the headers of those that are JPEGs say, as `HEADER`."""
+        """The JPEG headers of the images, as `HEADER`."""
         return read_headers(self.pointers, self.lengths)

@@ -1,4 +1,4 @@
-"""What the headers of a batch of JPEGs say, as columns: sizes, orientations, and whether an engine can decode them."""
+"""Reads the headers of a batch of JPEGs: sizes, orientations, and whether a hardware engine can decode them."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ __all__ = ["HEADER", "read_headers"]
 HEADER = np.dtype(
     [(name, "i4") for name in ("height", "width", "components", "orientation", "simple", "rgb")], align=True
 )
-"""A JPEG's header. Sizes are as stored, before the orientation is applied; all are 0 for what is no JPEG. `simple` says
-that it is complete, of 8-bit baseline coding in one scan, and grey, 4:4:4, 4:4:0, 4:2:2 or 4:2:0; of luma and chroma,
-not of red, green and blue."""
+"""The header of a JPEG. Sizes are those before the orientation is applied; they are 0 for data that isn't a JPEG.
+`simple` means that the image is complete, 8-bit baseline coded in one scan, and gray, 4:4:4, 4:4:0, 4:2:2 or 4:2:0 with
+luma and chroma. `rgb` means that it stores red, green and blue instead of luma and chroma."""
 
 _NONE = (0, 0, 0, 1, 0, 0)
 _START, _END, _SCAN, _BASELINE, _EXIF, _ADOBE = b"\xff\xd8\xff", b"\xff\xd9", 0xDA, 0xC0, 0xE1, 0xEE
 _NO_FRAMES = (0xC4, 0xC8, 0xCC)
-_TAIL = 66  # bytes at the end in which a JPEG's end is looked for
+_TAIL = 66  # number of last bytes to search for the end marker
 _SAMPLINGS = ((0x11,), (0x11, 0x11, 0x11), (0x12, 0x11, 0x11), (0x21, 0x11, 0x11), (0x22, 0x11, 0x11))
 
 
 def read_headers(pointers: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    """Read the headers of encoded pictures; less than a microsecond each where the C module was built.
+    """Read the headers of encoded images; with the C module, in less than a microsecond each.
 
     Args:
-        pointers: (N,) addresses of their bytes, which nothing frees meanwhile.
-        lengths: (N,) how many there are.
+        pointers: (N,) addresses of their bytes. The caller keeps the memory alive.
+        lengths: (N,) sizes in bytes.
 
     Returns:
-        (N,) of `HEADER`. Damaged headers are as those of no JPEG.
+        (N,) of `HEADER`. Damaged headers count as data that isn't a JPEG.
 
     Example:
         >>> import simplejpeg
@@ -65,12 +65,12 @@ def _read(data: memoryview) -> tuple[int, int, int, int, int, int]:
             if not height or not width:
                 return _NONE
             sampling = tuple(body[7 + 3 * index] for index in range(components) if 7 + 3 * index < len(body))
-            whole = len(body) >= 6 + 3 * components
-            baseline = marker == _BASELINE and body[0] == 8 and whole and sampling in _SAMPLINGS
-            named_rgb = whole and components == 3 and bytes(body[6:15:3]) == b"RGB"
+            complete = len(body) >= 6 + 3 * components
+            baseline = marker == _BASELINE and body[0] == 8 and complete and sampling in _SAMPLINGS
+            named_rgb = complete and components == 3 and bytes(body[6:15:3]) == b"RGB"
         elif marker == _EXIF and orientation == 1 and not width:
             orientation = jpeg_orientation(body)
-        elif marker == _ADOBE:  # its last byte says whether colours were converted to luma and chroma
+        elif marker == _ADOBE:  # its last byte is 0 if colors weren't converted to luma and chroma
             rgb |= len(body) >= 12 and bytes(body[:5]) == b"Adobe" and body[11] == 0
         elif marker == _SCAN:
             if not width:

@@ -1,4 +1,4 @@
-"""Finds what decoding on the GPU needs, and says what is missing."""
+"""Finds the libraries for decoding on the GPU, and reports missing ones."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["load_nvjpeg", "missing_codec_reason", "require_codec"]
 
 @cache
 def missing_codec_reason() -> str | None:
-    """Return why pictures can't be decoded on the GPU, or None when the libraries are there.
+    """Return why images can't be decoded on the GPU, or None if the libraries exist.
 
-    Looks at libraries only; whether there is a GPU is another question. Loads libnvjpeg, so that nvImageCodec finds
-    it wherever pip put it: without it, nvImageCodec would decode JPEGs on the CPU and say nothing. nvImageCodec itself
-    is not loaded, which takes a second.
+    Checks the libraries only, not the GPU. Loads libnvjpeg, so that nvImageCodec finds it wherever pip installed it:
+    without libnvjpeg, nvImageCodec would silently decode JPEGs on the CPU. Doesn't load nvImageCodec itself, because
+    that takes a second.
     """
     try:
         codec = importlib.util.find_spec("nvidia.nvimgcodec")
-    except ModuleNotFoundError:  # there is no `nvidia` either
+    except ModuleNotFoundError:  # the package `nvidia` doesn't exist either
         codec = None
     if codec is None:
         return (
@@ -47,7 +47,7 @@ def require_codec() -> Any:
     """Return the module `nvidia.nvimgcodec`.
 
     Raises:
-        DeviceError: with `missing_codec_reason`, or because it can't be loaded.
+        DeviceError: a library is missing (see `missing_codec_reason`) or can't be loaded.
     """
     reason = missing_codec_reason()
     if reason is not None:
@@ -64,7 +64,7 @@ def _load_codec() -> Any:
 
 
 def _cuda_of_codec() -> int:
-    """Return the major version of CUDA that nvImageCodec was made for: its distribution's name has it."""
+    """Return the major version of CUDA that nvImageCodec was built for, from the name of its distribution."""
     for major in (13, 12):
         with suppress(importlib.metadata.PackageNotFoundError):
             importlib.metadata.distribution(f"nvidia-nvimgcodec-cu{major}")
@@ -73,10 +73,10 @@ def _cuda_of_codec() -> int:
 
 
 def load_nvjpeg() -> ctypes.CDLL:
-    """Return libnvjpeg, of the CUDA version that nvImageCodec was made for.
+    """Return libnvjpeg for the CUDA version that nvImageCodec was built for.
 
     Raises:
-        DeviceError: with `missing_codec_reason`.
+        DeviceError: a library is missing (see `missing_codec_reason`).
     """
     reason = missing_codec_reason()
     library = None if reason else _open_nvjpeg(_cuda_of_codec())
@@ -99,5 +99,5 @@ def _candidates(major: int) -> list[str]:
     soname = f"libnvjpeg.so.{major}"
     spec = importlib.util.find_spec("nvidia")
     folders = [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
-    wheels = [folder / part / "lib" / soname for folder in folders for part in (f"cu{major}", "nvjpeg")]
+    wheels = [folder / name / "lib" / soname for folder in folders for name in (f"cu{major}", "nvjpeg")]
     return [*(str(path) for path in wheels if path.exists()), soname, f"/usr/local/cuda/lib64/{soname}"]

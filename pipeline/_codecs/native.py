@@ -1,4 +1,4 @@
-"""The compiled loops over the pictures of a batch, where they were built."""
+"""The compiled loops over the images of a batch, if they were built."""
 
 from __future__ import annotations
 
@@ -7,4 +7,4 @@ from pipeline._native import find_compiled
 __all__ = ["compiled"]
 
 compiled = find_compiled("_codecs")
-"""The module `_native`: `headers`, `set_regions` and turns; None where it isn't there."""
+"""The module `_native`: `headers`, `set_regions` and turns; None if it wasn't built."""

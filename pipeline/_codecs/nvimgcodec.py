@@ -1,4 +1,4 @@
-"""Decodes batches of encoded pictures with nvImageCodec: the hardware engine first, then CUDA, then the CPU."""
+"""Decodes batches of images with nvImageCodec: on the hardware engine if possible, else with CUDA, else on the CPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pipeline._codecs.decoded import DecodedBatch
 from pipeline._codecs.encoded import EncodedBatch
 from pipeline._codecs.missing import require_codec
-from pipeline._codecs.stream_shelf import StreamShelf
+from pipeline._codecs.stream_free_list import StreamFreeList
 from pipeline._kernels.errors import load_cupy, require_device
 from pipeline._kernels.samples import Samples
 from pipeline.errors import DecodeError, DeviceError, PipelineError, SampleFailure
@@ -25,27 +25,27 @@ __all__ = ["GpuDecoder"]
 _FORMATS = {RGB: ("SRGB", "I_RGB"), BGR: ("SRGB", "I_BGR"), GRAY: ("GRAY", "I_Y")}
 _CHANNELS = {RGB: 3, BGR: 3, GRAY: 1}
 
-# Streams that were decoded on. nvImageCodec frees an image on its stream, whenever the last reference to the image
-# goes: the stream must still be there then, so it is never destroyed.
+# Streams of all decodings. nvImageCodec frees an image on its stream when the last reference to the image is dropped.
+# The stream must still exist then, so it is never destroyed.
 _STREAMS: dict[int, Any] = {}
 
 
 class GpuDecoder:
-    """A decoder of one device. Any thread may call it; calls run one after the other.
+    """A decoder of one device. Any thread may call it; calls are serialized.
 
-    Images of released batches are reused by later batches on the same stream, so that nothing is allocated once they
-    have grown to the sizes of the data.
+    Later batches on the same stream reuse the images of released batches. Allocations stop when the images have grown
+    to the sizes of the data.
 
     Args:
-        device_id: the CUDA device. None decodes on the host, with nvImageCodec's CPU decoders, and touches no GPU.
-        num_threads: CPU threads for what is decoded there; 0 for one a core.
-        hw_load: fraction of a batch that the hardware engine takes, the rest being CUDA's, where the GPU has an
-            engine; 0 leaves it alone.
-        fancy_upsampling: smooth chroma upsampling, as libjpeg does; slower, and not by the hardware engine.
+        device_id: the CUDA device. With None, nvImageCodec's CPU decoders decode on the host, without a GPU.
+        num_threads: number of CPU threads for images that are decoded on the CPU; 0 for one per core.
+        hw_load: fraction of a batch for the hardware engine, if the GPU has one; CUDA decodes the rest. 0 disables
+            the engine.
+        fancy_upsampling: smooth chroma upsampling, as in libjpeg; slower, and not supported by the hardware engine.
         options: further options of nvImageCodec's decoders, such as "nvjpeg_hw_decoder:preallocate_batch_size=64".
 
     Raises:
-        DeviceError: when nvImageCodec, libnvjpeg, CuPy or the device is missing.
+        DeviceError: nvImageCodec, libnvjpeg, CuPy or the device is missing.
 
     Example:
         >>> with GpuDecoder(0, num_threads=4) as decoder:  # doctest: +SKIP
@@ -65,7 +65,7 @@ class GpuDecoder:
     ) -> None:
         codec = require_codec()
         self.device_id = device_id
-        #: What of a batch the hardware engine is offered.
+        #: Fraction of a batch that is offered to the hardware engine.
         self.hw_load = 0.0 if device_id is None else hw_load
         self._codec = codec
         kinds = codec.BackendKind
@@ -85,9 +85,9 @@ class GpuDecoder:
                 options=f":fancy_upsampling={int(fancy_upsampling)} {options}".strip(),
             )
         except RuntimeError as error:
-            raise DeviceError(f"nvImageCodec can't make a decoder for device {device_id}: {error}") from error
+            raise DeviceError(f"nvImageCodec can't create a decoder for device {device_id}: {error}") from error
         self._lock = threading.Lock()
-        self._idle = StreamShelf(device_id)  # released images
+        self._idle = StreamFreeList(device_id)  # released images
 
     def decode(
         self,
@@ -99,23 +99,24 @@ class GpuDecoder:
         use_exif: bool = True,
         headers: npt.NDArray[Any] | None = None,
     ) -> DecodedBatch:
-        """Decode a batch. Its pixels are there in the stream's order; nothing waits for the device to finish.
+        """Decode a batch. The pixels are ready in stream order; this call doesn't wait for the device.
 
         Args:
-            encoded: one-dimensional uint8 arrays, a file's bytes each; they are kept until the batch is released.
+            encoded: one-dimensional uint8 arrays, each with the bytes of a file; kept alive until the batch is
+                released.
             stream: `cupy.cuda.Stream`; None only for a decoder without a GPU.
             output_type: RGB, BGR or GRAY.
-            regions: for each picture None or (y0, x0, y1, x1), end exclusive, in pixels of the picture as it is
-                shown, that is after its EXIF orientation; (N, 4) arrays too.
-            use_exif: turn pictures as their EXIF orientation says.
-            headers: what `read_headers` says of the pictures, where that is known.
+            regions: for each image None or (y0, x0, y1, x1), end exclusive, in pixels after the EXIF orientation is
+                applied; or an (N, 4) array.
+            use_exif: apply the EXIF orientation.
+            headers: result of `read_headers` for the images, if known.
 
         Returns:
-            the pictures, and the failures: a picture that can't be decoded is no exception.
+            The images, and the failures: an image that can't be decoded doesn't raise an exception.
 
         Raises:
-            PipelineError: for an output type or regions that don't fit, or when the decoder is closed.
-            CudaError: when CUDA fails.
+            PipelineError: the output type or the regions are invalid, or the decoder is closed.
+            CudaError: CUDA failed.
         """
         if output_type not in _FORMATS:
             raise PipelineError(f"the GPU decodes to RGB, BGR or GRAY, not {output_type!r}")
@@ -145,16 +146,16 @@ class GpuDecoder:
                     failures[i] = SampleFailure(i, DecodeError(_undecodable(sources[i])))
         samples = _describe(images, _CHANNELS[output_type])
         found = tuple(failures[i] for i in sorted(failures))
-        kept = [sources, encoded]
+        keep_alive = [sources, encoded]
 
         def release(last: Any) -> None:
             self._idle.put([image for image in images if image is not None], stream, last)
-            kept.clear()
+            keep_alive.clear()
 
         return DecodedBatch(samples, found, self.device_id, images, release)
 
     def close(self) -> None:
-        """Free the decoder and its images; batches that aren't released keep theirs. Idempotent."""
+        """Free the decoder and its idle images. Batches that weren't released keep their images. Idempotent."""
         with self._lock:
             self._decoder = None
         self._idle.close()
@@ -168,12 +169,12 @@ class GpuDecoder:
         self.close()
 
     def _source(self, index: int, data: npt.NDArray[np.uint8], regions: Any, failures: dict[int, SampleFailure]) -> Any:
-        """Return the picture's code stream, or None after noting why there is none."""
+        """Return the code stream of an image, or None after recording its failure."""
         try:
             if data.dtype != np.uint8 or data.ndim != 1 or data.size == 0:
                 raise DecodeError(f"not an encoded image: an array of {data.dtype} of shape {data.shape}")
             source = self._codec.CodeStream(np.ascontiguousarray(data))
-            height, width = source.height, source.width  # reads the header; one turned by EXIF has them swapped
+            height, width = source.height, source.width  # reads the header; the EXIF orientation may swap them
             region = None if regions is None else regions[index]
             if region is None:
                 return source
@@ -209,20 +210,20 @@ class GpuDecoder:
 def _refuse_rgb(
     encoded: Sequence[Any], headers: npt.NDArray[Any] | None, sources: list[Any], failures: dict[int, SampleFailure]
 ) -> None:
-    """Take out JPEGs of red, green and blue: with CUDA, nvImageCodec 0.9 takes these for luma and chroma."""
-    there = [i for i, source in enumerate(sources) if source is not None]
-    known = EncodedBatch.of([encoded[i] for i in there]).headers if headers is None else headers[there]
-    for i, rgb in zip(there, known["rgb"].tolist(), strict=True):
+    """Fail JPEGs that store red, green and blue: with CUDA, nvImageCodec 0.9 decodes them as luma and chroma."""
+    valid = [i for i, source in enumerate(sources) if source is not None]
+    known = EncodedBatch.from_arrays([encoded[i] for i in valid]).headers if headers is None else headers[valid]
+    for i, rgb in zip(valid, known["rgb"].tolist(), strict=True):
         if rgb:
             sources[i] = None
-            reason = "a JPEG of red, green and blue instead of luma and chroma; use device='cpu'"
+            reason = "a JPEG that stores red, green and blue instead of luma and chroma; use device='cpu'"
             failures[i] = SampleFailure(i, DecodeError(reason))
 
 
 def _undecodable(source: Any) -> str:
     return (
         f"nvImageCodec can't decode this {source.codec_name} image of {source.height} x {source.width}: "
-        "corrupt, truncated or of an unsupported kind (it prints its reason to stderr)"
+        "the image is corrupt, truncated or of an unsupported kind (nvImageCodec prints the reason to stderr)"
     )
 
 

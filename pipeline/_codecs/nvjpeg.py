@@ -1,7 +1,7 @@
-"""Decodes batches of JPEGs on the hardware engine, with one call of libnvjpeg a batch and nothing per picture.
+"""Decodes batches of JPEGs on the hardware engine, with one call of libnvjpeg per batch and no work per image.
 
 Binds the few functions of libnvjpeg's batched decoder (``nvjpegDecodeBatchedEx``, documented at
-https://docs.nvidia.com/cuda/nvjpeg) that nvImageCodec reaches only picture by picture.
+https://docs.nvidia.com/cuda/nvjpeg), which nvImageCodec can only use image by image.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pipeline._codecs.missing import load_nvjpeg
 from pipeline._codecs.native import compiled
-from pipeline._codecs.turns import Turn, training_beside
+from pipeline._codecs.turns import Turn, training_possible
 from pipeline._kernels.errors import CudaError, cuda_call, load_cupy, require_device
 from pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError, PipelineError
@@ -47,25 +47,25 @@ _IMAGE = np.dtype([("channel", "u8", 4), ("pitch", "u8", 4)])
 
 
 class NvjpegError(PipelineError):
-    """A call of libnvjpeg failed: for a batch, because of at least one of its pictures."""
+    """A call of libnvjpeg failed. If the call was for a batch, at least one of its images is the cause."""
 
 
 class NvjpegDecoder:
-    """The hardware JPEG engine of one device. Any thread may call it; calls, of all decoders, run one after the other.
+    """The hardware JPEG engine of one device. Any thread may call it; the calls of all decoders are serialized.
 
-    A call lasts about as long as the engine works: what else is to be done for a batch should be done by another
-    thread, so that the next call has been prepared when one ends. Two calls at once, of any states, were seen to wait
-    for each other for ever, and so was a call beside a training that replays a CUDA graph (libnvjpeg 13.3 on an H100):
-    where a training may be in this process, a call begins on an idle stream and lasts until the batch is decoded.
+    A call takes about as long as the engine works. Other work for a batch should run on another thread, so that the
+    next call is prepared when one ends. Concurrent calls, with any states, deadlocked in tests, and so did a call in a
+    process whose training replayed a CUDA graph (libnvjpeg 13.3 on an H100). If a training may run in this process, a
+    call therefore begins on an idle stream and lasts until the batch is decoded.
 
-    It takes baseline JPEGs of one scan, of one or three components, without 4:1:1 and 4:1:0; a batch with anything
-    else fails as a whole.
+    The engine supports baseline JPEGs of one scan with one or three components, except 4:1:1 and 4:1:0. A batch that
+    contains any other data fails as a whole.
 
     Args:
         device_id: the CUDA device.
 
     Raises:
-        DeviceError: when libnvjpeg is missing or too old, CuPy or the device is missing, or it has no such engine.
+        DeviceError: libnvjpeg is missing or too old, CuPy or the device is missing, or the device has no JPEG engine.
 
     Example:
         >>> with NvjpegDecoder(0) as decoder:  # doctest: +SKIP
@@ -96,21 +96,21 @@ class NvjpegDecoder:
         output_type: DALIImageType,
         stream: Any,
     ) -> None:
-        """Decode windows of a batch of JPEGs; their pixels are there in the stream's order.
+        """Decode windows of a batch of JPEGs. The pixels are ready in stream order.
 
         Args:
-            pointers: (N,) host addresses of the JPEGs' bytes. They may change once the stream has passed this. From
-                pinned memory, decoding is a third faster.
-            lengths: (N,) their sizes in bytes.
-            starts: (N, 2), the first row and column of each window.
-            target: uint8 HWC pictures of the windows' sizes on the device, packed pixels, rows maybe padded. The
-                windows lie in their JPEGs: this is not checked.
+            pointers: (N,) host addresses of the JPEGs' bytes, which must not change until the stream has finished
+                decoding. From pinned memory, decoding is a third faster.
+            lengths: (N,) sizes of the JPEGs in bytes.
+            starts: (N, 2), first row and column of each window.
+            target: uint8 HWC images on the device with the sizes of the windows: packed pixels, rows that may be
+                padded. The windows must lie inside their JPEGs; this isn't checked.
             output_type: RGB, BGR or GRAY.
             stream: `cupy.cuda.Stream` to decode on.
 
         Raises:
-            NvjpegError: when the engine refuses the batch; which of the pictures is at fault, it doesn't say.
-            CudaError: when CUDA fails.
+            NvjpegError: the engine refused the batch. It doesn't report which image is at fault.
+            CudaError: CUDA failed.
         """
         images = np.zeros(len(pointers), _IMAGE)
         images["channel"][:, 0] = target.pointers
@@ -121,21 +121,21 @@ class NvjpegDecoder:
             decoding = self._take(handle, stream)
             try:
                 decoding.decode(sources, sizes, images, starts, target.shapes, _OUTPUTS[output_type], stream)
-            except NvjpegError:  # a state that has failed goes on failing
+            except NvjpegError:  # a state that failed once keeps failing
                 with cuda_call("cudaStreamSynchronize"):
-                    stream.synchronize()  # earlier batches may use it still
+                    stream.synchronize()  # earlier batches may still use it
                 decoding.free()
                 raise
             self._idle.setdefault(int(stream.ptr), []).append(decoding)
 
     def close(self) -> None:
-        """Wait for calls and for the device, and free the decoder, unless the device is in error. Idempotent."""
+        """Wait for calls and for the device, then free the decoder unless the device is in error. Idempotent."""
         with self._changed:
             handle, self._handle = self._handle, None
             if handle is None:
                 return
             self._changed.wait_for(lambda: not self._users)
-        # Of a GPU in error nothing can be freed any more, and whoever closes has other things to end.
+        # On a GPU in error nothing can be freed any more, and the caller must be able to close other objects.
         with suppress(CudaError), cuda_call("cudaDeviceSynchronize"), load_cupy().cuda.Device(self.device_id) as device:
             device.synchronize()
             for decodings in self._idle.values():
@@ -155,7 +155,7 @@ class NvjpegDecoder:
 
     @contextmanager
     def _use(self) -> Iterator[c_void_p]:
-        """Keep it open meanwhile, also when `close` comes."""
+        """Keep the handle open within the context, even if `close` is called."""
         with self._changed:
             handle = self._handle
             if handle is None:
@@ -169,7 +169,7 @@ class NvjpegDecoder:
                 self._changed.notify_all()
 
     def _take(self, handle: c_void_p, stream: Any) -> _Decoding:
-        """Return what nobody decodes with, of those that were used on a stream: its order keeps batches apart."""
+        """Return an idle state of a stream, whose order separates the batches, or a new state."""
         idle = self._idle.get(int(stream.ptr))
         with suppress(IndexError):
             if idle is not None:
@@ -178,7 +178,7 @@ class NvjpegDecoder:
 
 
 class _Decoding:
-    """What one call of the engine needs: a state (nvjpegJpegState_t), parameters of windows, maybe an event."""
+    """The resources of one call: a state (nvjpegJpegState_t), parameters of windows, and an event if needed."""
 
     def __init__(self, library: Any, driver: Any, handle: c_void_p, turn: Turn) -> None:
         self._library, self._driver = library, driver
@@ -186,8 +186,8 @@ class _Decoding:
         self._turn = turn
         self._state = c_void_p()
         self._prepared: tuple[int, int] | None = None
-        self._made: dict[int, npt.NDArray[np.uint64]] = {}  # nvjpegDecodeParams_t, by output format
-        self._event = load_cupy().cuda.Event(block=True, disable_timing=True) if training_beside() else None
+        self._created: dict[int, npt.NDArray[np.uint64]] = {}  # nvjpegDecodeParams_t, by output format
+        self._event = load_cupy().cuda.Event(block=True, disable_timing=True) if training_possible() else None
         with turn.held:
             _check(library.nvjpegJpegStateCreate(handle, byref(self._state)), "nvjpegJpegStateCreate")
 
@@ -201,14 +201,14 @@ class _Decoding:
         output: int,
         stream: Any,
     ) -> None:
-        """Decode a batch. Arguments as those of `NvjpegDecoder.decode`.
+        """Decode a batch. For the arguments see `NvjpegDecoder.decode`.
 
         Raises:
-            NvjpegError: a call failed; it is to be freed then.
-            CudaError: so did a call of CUDA.
+            NvjpegError: a call of libnvjpeg failed. The caller must free this object.
+            CudaError: CUDA failed.
         """
         if self._event is not None:
-            with cuda_call("cudaEventSynchronize"):  # the turn is others' while this waits, for the training maybe
+            with cuda_call("cudaEventSynchronize"):  # wait without the turn: the stream may wait for the training
                 self._event.record(stream)
                 self._event.synchronize()
         batch = (sources, sizes, images, self._parameters(output, starts, shapes))
@@ -219,42 +219,42 @@ class _Decoding:
             self._library, self._driver, self._handle, self._state, wanted, batch, stream.ptr, event
         )
         if waited:
-            with cuda_call("cudaEventSynchronize"):  # fails again, and says why
+            with cuda_call("cudaEventSynchronize"):  # fails again and raises the reason
                 stream.synchronize()
         _check(prepared, "nvjpegDecodeBatchedInitialize")
         _check(decoded, "nvjpegDecodeBatchedEx")
         self._prepared = prepare
 
     def free(self) -> None:
-        """Free it. What it was last used for may not run any more, or have failed."""
-        made = [parameters for each in self._made.values() for parameters in each.tolist()]
+        """Free the resources. Their last use must have finished or failed."""
+        created = [parameters for each in self._created.values() for parameters in each.tolist()]
         with self._turn.held:
             self._library.nvjpegJpegStateDestroy(self._state)
-            for parameters in made:
+            for parameters in created:
                 self._library.nvjpegDecodeParamsDestroy(parameters)
 
     def _parameters(
         self, output: int, starts: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.uint64]:
-        """Return the parameters of as many windows; they are good until the next call."""
-        made = self._made.get(output, np.empty(0, np.uint64))
-        if len(made) < len(starts):
-            more = [self._make_parameters(output) for _ in range(len(starts) - len(made))]
-            made = self._made[output] = np.concatenate([made, np.array(more, np.uint64)])
+        """Return the parameters of the windows, valid until the next call."""
+        created = self._created.get(output, np.empty(0, np.uint64))
+        if len(created) < len(starts):
+            more = [self._create_parameters(output) for _ in range(len(starts) - len(created))]
+            created = self._created[output] = np.concatenate([created, np.array(more, np.uint64)])
         regions = np.concatenate([starts[:, ::-1], shapes[:, 1::-1]], axis=1).astype(np.int32)  # x, y, width, height
-        _check(_set_regions(self._library.nvjpegDecodeParamsSetROI, made, regions), "nvjpegDecodeParamsSetROI")
-        return made
+        _check(_set_regions(self._library.nvjpegDecodeParamsSetROI, created, regions), "nvjpegDecodeParamsSetROI")
+        return created
 
-    def _make_parameters(self, output: int) -> int:
-        made = c_void_p()
-        _check(self._library.nvjpegDecodeParamsCreate(self._handle, byref(made)), "nvjpegDecodeParamsCreate")
-        _check(self._library.nvjpegDecodeParamsSetOutputFormat(made, output), "nvjpegDecodeParamsSetOutputFormat")
-        assert made.value is not None
-        return made.value
+    def _create_parameters(self, output: int) -> int:
+        parameters = c_void_p()
+        _check(self._library.nvjpegDecodeParamsCreate(self._handle, byref(parameters)), "nvjpegDecodeParamsCreate")
+        _check(self._library.nvjpegDecodeParamsSetOutputFormat(parameters, output), "nvjpegDecodeParamsSetOutputFormat")
+        assert parameters.value is not None
+        return parameters.value
 
 
 def _set_regions(function: Any, parameters: npt.NDArray[np.uint64], regions: npt.NDArray[np.int32]) -> int:
-    """Call nvjpegDecodeParamsSetROI for each region; returns the first status that is no success."""
+    """Call nvjpegDecodeParamsSetROI for each region. Return the first status that isn't 0, else 0."""
     if compiled is not None:
         address = ctypes.cast(function, c_void_p).value
         return int(compiled.set_regions(address, parameters, regions))
@@ -263,10 +263,10 @@ def _set_regions(function: Any, parameters: npt.NDArray[np.uint64], regions: npt
 
 
 def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
-    """Declare the functions that are called.
+    """Declare the functions of libnvjpeg.
 
     Raises:
-        DeviceError: when the library is too old to have them.
+        DeviceError: the library is too old and lacks a function.
     """
     pointer = c_void_p
     for name, arguments in {
@@ -289,10 +289,10 @@ def _bind(library: ctypes.CDLL) -> ctypes.CDLL:
 
 
 def _bind_driver() -> ctypes.CDLL:
-    """Declare the functions of libcuda that are called.
+    """Load libcuda and declare its functions.
 
     Raises:
-        DeviceError: when there is no libcuda.
+        DeviceError: libcuda is missing.
     """
     try:
         driver = ctypes.CDLL("libcuda.so.1")

@@ -1,4 +1,4 @@
-"""Decodes batches of pictures on the GPU: the JPEG engine takes what it can, nvImageCodec everything else."""
+"""Decodes batches of images on the GPU: simple JPEGs on the JPEG engine, all other images with nvImageCodec."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError, PipelineError, SampleFailure
 from pipeline.types import GRAY, RGB, DALIImageType
 
-__all__ = ["PictureDecoder"]
+__all__ = ["ImageBatchDecoder"]
 
 Regions = npt.NDArray[np.int64]
 
-#: A block of 8 x 8 pixels takes two bits of baseline coding at least: the codes of its mean and of its end.
+#: A block of 8 x 8 pixels takes at least two bits of baseline coding: the codes of its mean and of its end.
 _PIXELS_PER_BYTE = 256
 
 
-class PictureDecoder:
+class ImageBatchDecoder:
     """A decoder of one GPU. Any thread may call it.
 
     Args:
         device_id: the CUDA device.
-        num_threads: CPU threads for what is decoded there.
-        hw_load: 0 leaves the JPEG engine alone. Otherwise the engine takes every baseline JPEG that need not be turned:
-            as NVIDIA's decoders, it is faster alone than together with CUDA (see docs/decisions-gpu.md). nvImageCodec
-            uses it only where libnvjpeg's batched calls can't be had.
-        fancy_upsampling: smooth chroma upsampling, as libjpeg does; slower, and not by the engine.
+        num_threads: number of CPU threads for images that are decoded on the CPU.
+        hw_load: 0 disables the JPEG engine. Otherwise the engine decodes every baseline JPEG that needs no rotation,
+            because it is faster alone than together with CUDA (see docs/decisions-gpu.md). nvImageCodec uses the
+            engine only if libnvjpeg's batched calls aren't available.
+        fancy_upsampling: smooth chroma upsampling, as in libjpeg; slower, and not supported by the engine.
 
     Raises:
-        DeviceError: when nvImageCodec, libnvjpeg, CuPy or the device is missing.
+        DeviceError: nvImageCodec, libnvjpeg, CuPy or the device is missing.
     """
 
     def __init__(
@@ -49,17 +49,17 @@ class PictureDecoder:
         if fancy_upsampling:
             hw_load = 0.0
         self._engine = _open_engine(device_id) if hw_load > 0 else None
-        # nvImageCodec knows nothing of turns: its calls of the engine beside ours might hang.
-        others_load = hw_load if self._engine is None else 0.0
-        self._make_codec = partial(GpuDecoder, device_id, num_threads, others_load, fancy_upsampling=fancy_upsampling)
-        self._making = threading.Lock()
-        self._codec = self._make_codec() if self._engine is None else None
+        # nvImageCodec doesn't take turns (see `Turn`): its calls of the engine could deadlock with ours.
+        codec_load = hw_load if self._engine is None else 0.0
+        self._create_codec = partial(GpuDecoder, device_id, num_threads, codec_load, fancy_upsampling=fancy_upsampling)
+        self._codec_lock = threading.Lock()
+        self._codec = self._create_codec() if self._engine is None else None
         self._closed = False
         self._memory = StreamMemory(device_id)
 
     @property
     def uses_engine(self) -> bool:
-        """Whether JPEGs go to the hardware engine: the GPU has one, and nobody forbade it."""
+        """Whether the hardware engine decodes JPEGs: the GPU has one, and it isn't disabled."""
         return self._engine is not None
 
     def decode(
@@ -71,29 +71,29 @@ class PictureDecoder:
         regions: Regions | None = None,
         use_exif: bool = True,
     ) -> DecodedBatch:
-        """Decode a batch. Its pixels are there in the stream's order.
+        """Decode a batch. The pixels are ready in stream order.
 
         Args:
-            encoded: the pictures; kept until the batch is released.
+            encoded: the images; kept alive until the batch is released.
             stream: `cupy.cuda.Stream`.
             output_type: RGB, BGR or GRAY.
-            regions: (N, 4): y0, x0, y1, x1, end exclusive, in pixels of the picture as it is shown; a row of -1
-                decodes the whole picture.
-            use_exif: turn pictures as their EXIF orientation says.
+            regions: (N, 4): y0, x0, y1, x1, end exclusive, in pixels after the EXIF orientation is applied. A row of
+                -1 decodes the whole image.
+            use_exif: apply the EXIF orientation.
 
         Returns:
-            the pictures, and the failures: a picture that can't be decoded is no exception.
+            The images, and the failures: an image that can't be decoded doesn't raise an exception.
 
         Raises:
-            PipelineError: for an output type that doesn't fit, or when the decoder is closed.
-            CudaError: when CUDA fails.
+            PipelineError: the output type is invalid, or the decoder is closed.
+            CudaError: CUDA failed.
         """
         easy = self._for_engine(encoded, regions, use_exif)
         if not easy.any():
             return self._decode_others(encoded, np.arange(len(encoded)), stream, output_type, regions, use_exif)
         try:
             decoded = self._decode_on_engine(encoded, np.flatnonzero(easy), stream, output_type, regions)
-        except NvjpegError:  # because of one of them: nvImageCodec finds out which
+        except NvjpegError:  # caused by one of the images: nvImageCodec finds out which
             return self._decode_others(encoded, np.arange(len(encoded)), stream, output_type, regions, use_exif)
         if easy.all():
             return decoded
@@ -102,16 +102,16 @@ class PictureDecoder:
         return _merged(len(encoded), self._device_id, np.flatnonzero(easy), decoded, rest, others)
 
     def close(self) -> None:
-        """Free the decoders and idle memory; batches that aren't released keep theirs. Idempotent."""
+        """Free the decoders and idle memory. Batches that weren't released keep their memory. Idempotent."""
         if self._engine is not None:
             self._engine.close()
-        with self._making:
+        with self._codec_lock:
             self._closed = True
             if self._codec is not None:
                 self._codec.close()
         self._memory.close()
 
-    def __enter__(self) -> PictureDecoder:
+    def __enter__(self) -> ImageBatchDecoder:
         return self
 
     def __exit__(
@@ -120,12 +120,12 @@ class PictureDecoder:
         self.close()
 
     def _for_engine(self, encoded: EncodedBatch, regions: Regions | None, use_exif: bool) -> npt.NDArray[np.bool_]:
-        """Return which pictures the engine takes: simple JPEGs that need not be turned."""
+        """Return a mask of the images for the engine: simple JPEGs that need no rotation."""
         if self._engine is None:
             return np.zeros(len(encoded), np.bool_)
         headers = encoded.headers
         easy: npt.NDArray[np.bool_] = headers["simple"] != 0
-        # A damaged size may be gigabytes. Memory that was made for it would be kept.
+        # A damaged header may claim gigabytes. Memory allocated for it would stay allocated.
         easy &= headers["height"].astype(np.int64) * headers["width"] <= encoded.lengths * _PIXELS_PER_BYTE
         if use_exif:
             easy &= headers["orientation"] == 1
@@ -158,11 +158,11 @@ class PictureDecoder:
         except BaseException:
             self._memory.give(block, stream)
             raise
-        kept = [encoded]
+        keep_alive = [encoded]
 
         def release(last: Any) -> None:
             self._memory.give(block, stream, last)
-            kept.clear()
+            keep_alive.clear()
 
         return DecodedBatch(target, (), self._device_id, [block] * len(which), release)
 
@@ -182,19 +182,19 @@ class PictureDecoder:
         )
 
     def _others(self) -> GpuDecoder:
-        """Return nvImageCodec's decoder: loading it takes a second, and where the engine takes all, nobody wants it."""
-        with self._making:
+        """Return nvImageCodec's decoder, created on first use: loading takes a second and isn't always needed."""
+        with self._codec_lock:
             if self._closed:
                 raise PipelineError("the decoder is closed")
             if self._codec is None:
-                self._codec = self._make_codec()
+                self._codec = self._create_codec()
             return self._codec
 
 
 def _open_engine(device_id: int) -> NvjpegDecoder | None:
     try:
         return NvjpegDecoder(device_id)
-    except DeviceError:  # most GPUs have none: nvImageCodec decodes with CUDA there
+    except DeviceError:  # most GPUs have no engine; nvImageCodec decodes with CUDA there
         return None
 
 
@@ -202,13 +202,13 @@ def _merged(
     count: int, device_id: int, first: npt.NDArray[np.int64], one: DecodedBatch, second: npt.NDArray[np.int64],
     other: DecodedBatch,
 ) -> DecodedBatch:  # fmt: skip
-    """Return the pictures of two batches as one."""
+    """Return the images of two batches as one batch."""
 
     def column(name: str) -> npt.NDArray[np.int64]:
-        ours = getattr(one.samples, name)
-        made = np.empty((count, *ours.shape[1:]), np.int64)
-        made[first], made[second] = ours, getattr(other.samples, name)
-        return made
+        values = getattr(one.samples, name)
+        merged = np.empty((count, *values.shape[1:]), np.int64)
+        merged[first], merged[second] = values, getattr(other.samples, name)
+        return merged
 
     samples = Samples(column("pointers"), column("shapes"), column("strides"), one.samples.dtype)
     owners: list[Any] = [None] * count

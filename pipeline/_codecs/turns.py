@@ -1,4 +1,4 @@
-"""Whose turn it is to decode with libnvjpeg: one batch at a time for each GPU."""
+"""Serializes decoding with libnvjpeg: one batch at a time per GPU."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ import numpy.typing as npt
 
 from pipeline._codecs.native import compiled
 
-__all__ = ["Turn", "nobody_trains_here", "training_beside"]
+__all__ = ["Turn", "declare_no_training", "training_possible"]
 
 _LOCKS: dict[int, Any] = {}
-_anybody_trains = True
+_training_possible = True
 
 
-def nobody_trains_here() -> None:
-    """Note that this process is a server's: batches needn't wait for the GPU (see `Turn`)."""
-    global _anybody_trains
-    _anybody_trains = False
+def declare_no_training() -> None:
+    """Declare that no training runs in this process, so that batches don't wait for the GPU (see `Turn`)."""
+    global _training_possible
+    _training_possible = False
 
 
-def training_beside() -> bool:
-    """Tell whether there may be a training in this process."""
-    return _anybody_trains
+def training_possible() -> bool:
+    """Return whether a training may run in this process."""
+    return _training_possible
 
 
 class Turn:
-    """The right to use libnvjpeg on a GPU, which all decoders of a process share.
+    """A lock for libnvjpeg on one GPU, shared by all decoders of a process.
 
-    Where a training may be in the same process, a turn lasts until the GPU has decoded the batch, not only until the
-    call returns: beside a CUDA graph the GPU can stop for ever otherwise (docs/decisions-gpu.md).
+    If a training may run in the same process, a turn lasts until the GPU has decoded the batch, not only until the
+    call returns. Otherwise the GPU could deadlock with a CUDA graph of the training (docs/decisions-gpu.md).
 
-    Where the C module is, threads that wait in `decode` hold no GIL and need none to begin: the next batch is in the
-    engine as soon as it has finished one, whatever Python does meanwhile.
+    With the C module, threads wait in `decode` without the GIL and don't need it to begin. The engine can start the
+    next batch as soon as it has finished one, independently of Python code.
 
     Args:
         device_id: the CUDA device.
 
     Attributes:
-        held: the right as a context, for calls that decode nothing. The same thread may enter it again.
+        held: context that holds the lock, for calls that don't decode. It is reentrant.
     """
 
     def __init__(self, device_id: int) -> None:
@@ -58,20 +58,21 @@ class Turn:
         stream: int,
         event: int,
     ) -> tuple[int, int, int]:
-        """Wait for the turn, prepare a state for a batch if that is asked for, and decode the batch.
+        """Wait for the turn, prepare the state if requested, and decode a batch.
 
         Args:
             library: libnvjpeg.
             driver: libcuda.
-            handle: libnvjpeg's handle.
-            state: a state that nobody uses.
-            prepare: pictures of the batch and output format, or None for those of the last batch.
+            handle: handle of libnvjpeg.
+            state: an idle state.
+            prepare: number of images and output format, or None if the state was prepared for the same ones.
             batch: arrays of the addresses, sizes, images and parameters.
             stream: address of the stream.
-            event: address of an event to record on it and to wait for before the turn ends; 0 for not waiting.
+            event: address of an event to record on the stream and to wait for before the turn ends; 0 to not wait.
 
         Returns:
-            the statuses of `nvjpegDecodeBatchedInitialize`; if that is 0, of `nvjpegDecodeBatchedEx`; and of waiting.
+            The statuses of `nvjpegDecodeBatchedInitialize`, of `nvjpegDecodeBatchedEx` if the first is 0, and of the
+            wait.
         """
         if compiled is not None:
             functions = (
@@ -80,10 +81,10 @@ class Turn:
             )  # fmt: skip
             addresses = [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
             count, output = prepare or (0, 0)
-            found: tuple[int, int, int] = compiled.decode_in_turn(
+            statuses: tuple[int, int, int] = compiled.decode_in_turn(
                 self._device_id, *addresses, handle.value, state.value, count, output, *batch, stream, event
             )
-            return found
+            return statuses
         with self.held:
             if prepare is not None and (
                 status := library.nvjpegDecodeBatchedInitialize(handle, state, prepare[0], 1, prepare[1])

@@ -10,7 +10,7 @@ import numpy as np
 
 from pipeline._compiler.plan import SampleStep
 from pipeline._graph.graph import Edge
-from pipeline._imaging.batch import PictureBatch
+from pipeline._imaging.batch import ImageBatch
 from pipeline._operator_api.batch import Batch
 from pipeline._operators.geometry.crop_mirror_normalize import CropMirrorNormalizeCpu
 from pipeline._operators.geometry.resize import ResizeCpu
@@ -21,7 +21,7 @@ from pipeline.types import UINT8
 __all__ = ["FusedSamples"]
 
 # Pictures of a call: enough to make Python's share small, so few that no thread waits long for another's last call.
-_PICTURES = 4
+_IMAGES = 4
 
 
 class FusedSamples:
@@ -77,7 +77,7 @@ class FusedSamples:
             return False
         if resized is None or normalization is None:
             return False
-        pictures = PictureBatch(
+        pictures = ImageBatch(
             table.pointers,
             table.shapes,
             table.strides,
@@ -99,7 +99,7 @@ class FusedSamples:
                 name = f"samples {begin} to {end - 1}"
                 batch.trace.add(name, batch.number, started, time.perf_counter())
 
-        batch.pool.run_ranges(make, batch.size, _PICTURES)
+        batch.pool.run_ranges(make, batch.size, _IMAGES)
         made = TensorListCPU(array, "CHW")
         made.owner = owner
         batch.keep(self._result, made)

@@ -1,4 +1,4 @@
-/* Resampling of 8-bit pictures in integers: 16 rows at a time, one in each lane of a vector.
+/* Resampling of 8-bit images in integers: 16 rows at a time, one in each lane of a vector.
 
    A block of rows is blended from the rows of the source, turned so that the 16 pixels of a column lie side by side,
    blended along its columns, and turned back. Pixels have 7 bits behind the point on the way, weights 15: sums stay
@@ -17,7 +17,7 @@ typedef struct {
     Py_ssize_t taps;
 } FixedAxis;
 
-/* Memory that a picture needs on its way. */
+/* Memory that an image needs on its way. */
 typedef struct {
     int16_t *rows;    /* (inputs of a block, PART): rows of the source */
     int16_t *blended; /* (ROWS, PART) */
@@ -199,7 +199,7 @@ ALWAYS_INLINE void store_bytes(const uint8_t *lines, Py_ssize_t width, const Ima
     }
 }
 
-/* Whether floats of a picture are written past the cache: where they are many, and rows begin where vectors do. */
+/* Whether floats of an image are written past the cache: where they are many, and rows begin where vectors do. */
 ALWAYS_INLINE int is_for_past_cache(const Image *target) {
     const Py_ssize_t *shape = target->shape, *strides = target->strides, item = sizeof(float);
     Py_ssize_t places = (Py_ssize_t)(intptr_t)target->data | strides[0] | strides[2] | shape[1] * item;
@@ -228,7 +228,7 @@ ALWAYS_INLINE void store_floats(const uint8_t *lines, Py_ssize_t width, const Im
     }
 }
 
-/* Resamples a picture of adjacent pixels into bytes of any strides, or into floats if there are gains and offsets. */
+/* Resamples an image of adjacent pixels into bytes of any strides, or into floats if there are gains and offsets. */
 FOR_EACH_CPU
 static void resample_fixed(const Image *source, const Image *target, const FixedAxis *rows, const FixedAxis *columns,
                            const float *gains, const float *offsets, const Workspace *work) {
@@ -274,14 +274,14 @@ static void resample_fixed(const Image *source, const Image *target, const Fixed
     publish_past_cache();
 }
 
-/* All that a picture needs besides its pixels. */
+/* All that an image needs besides its pixels. */
 typedef struct {
     void *memory;
     FixedAxis rows, columns;
     Workspace work;
 } FixedPlan;
 
-/* Plans a picture: 1, or 0 if it has to be made in floats, or -1 without memory. `memory` is then the caller's. */
+/* Plans an image: 1, or 0 if it has to be made in floats, or -1 without memory. `memory` is then the caller's. */
 static int plan_fixed(const Axis *rows, const Axis *columns, Py_ssize_t channels, FixedPlan *plan) {
     plan->memory = NULL;
     if (rows->taps > MOST_TAPS || columns->taps > MOST_TAPS) return 0;

@@ -1,4 +1,4 @@
-/* Resampling of 8-bit pictures in floats, for weights that `_fixed_point.h` can't take, and normalising. */
+/* Resampling of 8-bit images in floats, for weights that `_fixed_point.h` can't take, and normalising. */
 
 /* The weighted sum of up to four rows of n bytes, added to what `out` holds unless it is the first. */
 ALWAYS_INLINE void blend_some(const uint8_t *rows, Py_ssize_t stride, const float *weights, int taps, int first,

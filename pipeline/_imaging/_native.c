@@ -1,8 +1,8 @@
-/* The loops over pixels that take most of a CPU pipeline's time: resampling and normalising 8-bit pictures.
+/* The loops over pixels that take most of a CPU pipeline's time: resampling and normalising 8-bit images.
 
-   The same is computed by `resample.py` and `normalize.py` without this module, in several passes over memory; here a
-   picture goes through the registers once, in one call without the GIL. Nothing is decided here: windows, borders and
-   weights other than the triangle's come from Python. Compilers vectorise the loops, which lie in `_fixed_point.h` and
+   Without this module, `resample.py` and `normalize.py` compute the same in several passes over memory. Here an image
+   goes through the registers once, in one call without the GIL. This module decides nothing: Python passes windows,
+   borders and all weights but the triangle's. The loops, which compilers vectorise, are in `_fixed_point.h` and
    `_floats.h`. */
 
 #define PY_SSIZE_T_CLEAN
@@ -16,13 +16,13 @@
 #include "../for_each_cpu.h"
 #include "../sources.h"
 
-#define LANES 4 /* floats kept for a pixel while it is made, whatever its channels */
+#define LANES 4 /* floats that hold a pixel while it is computed, whatever its channels */
 typedef float Pixel __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
 
-/* Turns ties up, as DALI does, where sums of float weights may lie a hair below them. */
+/* Rounds ties up, as DALI does, although sums of float weights may be slightly below them. */
 #define ROUND 0.5001f
 
-/* An array of three axes that a caller lent: rows, columns, channels in this order, whatever their strides. */
+/* A borrowed array of three axes in this order: rows, columns, channels; any strides. */
 typedef struct {
     char *data;
     Py_ssize_t shape[3];
@@ -68,12 +68,12 @@ static int read_axis(const Py_buffer *first, const Py_buffer *weights, Py_ssize_
     int fits = axis->size == size && axis->taps > 0;
     for (Py_ssize_t i = 0; fits && i < size; i++)
         fits = axis->first[i] >= 0 && axis->first[i] + axis->taps <= extent;
-    if (!fits) PyErr_SetString(PyExc_ValueError, "the weights don't fit the picture's or the result's extents");
+    if (!fits) PyErr_SetString(PyExc_ValueError, "the weights don't fit the image's or the result's extents");
     return fits ? 0 : -1;
 }
 
-/* Checks what is common to all ways to resample. How far a single channel or column is from the next says nothing. */
-static int check_pictures(const Image *source, const Image *target) {
+/* Checks what all ways to resample need. The stride of an axis with one element doesn't matter. */
+static int check_images(const Image *source, const Image *target) {
     Py_ssize_t channels = source->shape[2];
     if (channels >= 1 && channels <= LANES && target->shape[2] == channels &&
         (source->strides[2] == 1 || channels == 1) && (source->strides[1] == channels || source->shape[1] == 1))
@@ -83,7 +83,7 @@ static int check_pictures(const Image *source, const Image *target) {
 }
 
 static int is_region(double y0, double x0, double y1, double x1) {
-    const double most = 1 << 20; /* what is larger makes sums of so many pixels that are outside */
+    const double most = 1 << 20; /* a larger region would sum as many pixels outside of the image */
     return fabs(y0) < most && fabs(x0) < most && fabs(y1) < most && fabs(x1) < most;
 }
 
@@ -96,7 +96,7 @@ static void free_axis(Axis *axis) {
     free((void *)axis->weights);
 }
 
-/* Resamples in fixed point, or in floats where that can't be. Holds no GIL meanwhile; -1 without memory. */
+/* Resamples in fixed point, or in floats where fixed point isn't possible. Releases the GIL; -1 without memory. */
 static int resample_any(const Image *source, const Image *target, const Axis *rows, const Axis *columns) {
     Py_ssize_t row = source->shape[1] * source->shape[2] + LANES;
     float *work = NULL;
@@ -108,10 +108,10 @@ static int resample_any(const Image *source, const Image *target, const Axis *ro
     else if ((work = calloc(row + columns->size * LANES, sizeof(float))) != NULL)
         resample(source, target, rows, columns, work, work + row);
     Py_END_ALLOW_THREADS
-    int made = fixed || work != NULL;
+    int done = fixed || work != NULL;
     free(plan.memory);
     free(work);
-    return made ? 0 : -1;
+    return done ? 0 : -1;
 }
 
 PyDoc_STRVAR(resample_doc,
@@ -129,7 +129,7 @@ static PyObject *resample_call(PyObject *module, PyObject *arguments) {
         return NULL;
     if (borrow(from, &source_view, &source, 'B', 0) < 0) goto release_weights;
     if (borrow(to, &target_view, &target, 'B', 1) < 0) goto release_source;
-    if (check_pictures(&source, &target) < 0) goto release_target;
+    if (check_images(&source, &target) < 0) goto release_target;
     if (read_axis(&row_first, &row_weights, source.shape[0], target.shape[0], &rows) < 0 ||
         read_axis(&column_first, &column_weights, source.shape[1], target.shape[1], &columns) < 0)
         goto release_target;
@@ -152,7 +152,7 @@ release_weights:
 
 PyDoc_STRVAR(resample_linear_doc,
              "resample_linear(source, target, y0, x0, y1, x1, antialias)\n--\n\n"
-             "As resample, of a region in pixels and by the triangle, stretched where an axis shrinks if antialias.");
+             "Resamples a region, in pixels, with the triangle; where an axis shrinks, antialias stretches it.");
 
 static PyObject *resample_linear_call(PyObject *module, PyObject *arguments) {
     PyObject *from, *to, *result = NULL;
@@ -164,9 +164,9 @@ static PyObject *resample_linear_call(PyObject *module, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "OOddddp", &from, &to, &y0, &x0, &y1, &x1, &antialias)) return NULL;
     if (borrow(from, &source_view, &source, 'B', 0) < 0) return NULL;
     if (borrow(to, &target_view, &target, 'B', 1) < 0) goto release_source;
-    if (check_pictures(&source, &target) < 0) goto release_target;
+    if (check_images(&source, &target) < 0) goto release_target;
     if (!is_region(y0, x0, y1, x1) || min_extent(&source) < 1 || min_extent(&target) < 1) {
-        PyErr_SetString(PyExc_ValueError, "the region is too large, or the picture or the result is empty");
+        PyErr_SetString(PyExc_ValueError, "the region is too large, or the image or the result is empty");
         goto release_target;
     }
     if (plan_triangle(source.shape[0], target.shape[0], y0, y1, antialias, 0, &rows) < 0 ||
@@ -184,79 +184,79 @@ release_source:
     return result;
 }
 
-/* A picture of adjacent pixels, as NumPy columns of 64-bit numbers describe it. */
+/* An image of adjacent pixels, as a row of 64-bit numbers in a NumPy array describes it. */
 typedef struct {
     int64_t address, height, width, stride;
-} Picture;
+} ImageRow;
 
-/* What the pictures of a batch become. */
+/* The images of a batch, and the operations on them. */
 typedef struct {
-    const Picture *pictures;
+    const ImageRow *images;
     const double (*regions)[4];
     const uint8_t *mirrors;
     const float *gains, *offsets;
-    Py_ssize_t values_step; /* from the gains of a picture to those of the next one; 0 if they are the same */
+    Py_ssize_t values_step; /* from the gains of an image to the next image's; 0 if they are the same */
     int antialias;
-    Image target; /* of picture 0 */
+    Image target; /* of image 0 */
     Py_ssize_t target_step;
-} PictureBatch;
+} ImageBatch;
 
-/* Makes one picture of a batch; -1 without memory. */
-static int make_picture(const PictureBatch *batch, Py_ssize_t number) {
-    const Picture *picture = batch->pictures + number;
+/* Computes one image of a batch: 1, 0 if it shrinks too much, -1 without memory. */
+static int compute_image(const ImageBatch *batch, Py_ssize_t number) {
+    const ImageRow *image = batch->images + number;
     const double *region = batch->regions[number];
     Image target = batch->target;
-    Image source = {(char *)(intptr_t)picture->address,
-                    {picture->height, picture->width, target.shape[2]},
-                    {picture->stride, target.shape[2], 1}};
+    Image source = {(char *)(intptr_t)image->address,
+                    {image->height, image->width, target.shape[2]},
+                    {image->stride, target.shape[2], 1}};
     Axis rows = {0}, columns = {0};
     FixedPlan plan = {0};
     const float *gains = batch->gains + number * batch->values_step;
     const float *offsets = batch->offsets + number * batch->values_step;
     target.data += number * batch->target_step;
-    int made = -1;
+    int status = -1;
     if (plan_triangle(source.shape[0], target.shape[0], region[0], region[2], batch->antialias, 0, &rows) == 0 &&
         plan_triangle(source.shape[1], target.shape[1], region[1], region[3], batch->antialias,
                       batch->mirrors[number], &columns) == 0)
-        made = plan_fixed(&rows, &columns, source.shape[2], &plan);
-    if (made > 0) resample_fixed(&source, &target, &plan.rows, &plan.columns, gains, offsets, &plan.work);
+        status = plan_fixed(&rows, &columns, source.shape[2], &plan);
+    if (status > 0) resample_fixed(&source, &target, &plan.rows, &plan.columns, gains, offsets, &plan.work);
     free(plan.memory);
     free_axis(&rows);
     free_axis(&columns);
-    return made;
+    return status;
 }
 
 PyDoc_STRVAR(crop_resize_normalize_doc,
-             "crop_resize_normalize(pictures, regions, mirrors, gains, offsets, antialias, target, begin, end)\n--\n\n"
-             "Makes pictures begin .. end of a batch: as resample_linear and then normalize do it, into float32\n"
-             "(n, channels, h, w). pictures: int64 (n, 4), the address, height, width and bytes of a row of uint8\n"
-             "pictures of adjacent pixels, which are trusted; regions: float64 (n, 4), y0, x0, y1, x1; mirrors: bool\n"
-             "(n,); gains and offsets: float32 (n or 1, channels). Axes may shrink to 1 / 7.5.");
+             "crop_resize_normalize(images, regions, mirrors, gains, offsets, antialias, target, begin, end)\n--\n\n"
+             "Computes images begin .. end of a batch, as resample_linear and then normalize do, into float32\n"
+             "(n, channels, h, w). images: int64 (n, 4), the address, height, width and bytes of a row of uint8\n"
+             "images of adjacent pixels, not checked; regions: float64 (n, 4), y0, x0, y1, x1; mirrors: bool (n,);\n"
+             "gains and offsets: float32 (n or 1, channels). Axes may shrink to 1 / 7.5.");
 
 static PyObject *crop_resize_normalize_call(PyObject *module, PyObject *arguments) {
     PyObject *to, *result = NULL;
-    Py_buffer pictures, regions, mirrors, gains, offsets, view;
-    PictureBatch batch;
+    Py_buffer images, regions, mirrors, gains, offsets, view;
+    ImageBatch batch;
     Py_ssize_t begin, end;
-    if (!PyArg_ParseTuple(arguments, "y*y*y*y*y*pOnn", &pictures, &regions, &mirrors, &gains, &offsets,
+    if (!PyArg_ParseTuple(arguments, "y*y*y*y*y*pOnn", &images, &regions, &mirrors, &gains, &offsets,
                           &batch.antialias, &to, &begin, &end))
         return NULL;
     if (PyObject_GetBuffer(to, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE) < 0) goto release_values;
     Py_ssize_t count = mirrors.len, row = view.ndim == 4 ? view.shape[1] * (Py_ssize_t)sizeof(float) : 0;
     int fits = view.ndim == 4 && view.format != NULL && strcmp(view.format, "f") == 0 && view.shape[0] == count &&
                view.shape[1] >= 1 && view.shape[1] <= LANES && 0 <= begin && begin <= end && end <= count &&
-               pictures.len == count * (Py_ssize_t)sizeof(Picture) &&
+               images.len == count * (Py_ssize_t)sizeof(ImageRow) &&
                regions.len == count * 4 * (Py_ssize_t)sizeof(double) && gains.len == offsets.len &&
                (gains.len == row || gains.len == count * row);
-    batch.pictures = pictures.buf;
+    batch.images = images.buf;
     batch.regions = regions.buf;
     for (Py_ssize_t i = begin; fits && i < end; i++) {
         const double *region = batch.regions[i];
-        fits = batch.pictures[i].height > 0 && batch.pictures[i].width > 0 && view.shape[2] > 0 && view.shape[3] > 0 &&
+        fits = batch.images[i].height > 0 && batch.images[i].width > 0 && view.shape[2] > 0 && view.shape[3] > 0 &&
                is_region(region[0], region[1], region[2], region[3]);
     }
     if (!fits) {
-        PyErr_SetString(PyExc_ValueError, "the pictures, the values and the result don't fit each other");
+        PyErr_SetString(PyExc_ValueError, "the images, the values and the result don't fit each other");
         goto release_target;
     }
     batch.mirrors = mirrors.buf;
@@ -267,20 +267,20 @@ static PyObject *crop_resize_normalize_call(PyObject *module, PyObject *argument
                            {view.shape[2], view.shape[3], view.shape[1]},
                            {view.strides[2], view.strides[3], view.strides[1]}};
     batch.target_step = view.strides[0];
-    int made = 1;
+    int status = 1;
     Py_BEGIN_ALLOW_THREADS
-    for (Py_ssize_t i = begin; i < end && made > 0; i++) made = make_picture(&batch, i);
+    for (Py_ssize_t i = begin; i < end && status > 0; i++) status = compute_image(&batch, i);
     Py_END_ALLOW_THREADS
-    if (made > 0)
+    if (status > 0)
         result = Py_NewRef(Py_None);
-    else if (made < 0)
+    else if (status < 0)
         PyErr_NoMemory();
     else
-        PyErr_SetString(PyExc_ValueError, "a picture shrinks too much");
+        PyErr_SetString(PyExc_ValueError, "an image shrinks too much");
 release_target:
     PyBuffer_Release(&view);
 release_values:
-    PyBuffer_Release(&pictures);
+    PyBuffer_Release(&images);
     PyBuffer_Release(&regions);
     PyBuffer_Release(&mirrors);
     PyBuffer_Release(&gains);
@@ -304,7 +304,7 @@ static PyObject *normalize_call(PyObject *module, PyObject *arguments) {
     Py_ssize_t nbytes = source.shape[2] * (Py_ssize_t)sizeof(float);
     if (memcmp(source.shape, target.shape, sizeof(source.shape)) != 0 || gains.len != nbytes ||
         offsets.len != nbytes || (target.strides[1] != sizeof(float) && target.shape[1] > 1)) {
-        PyErr_SetString(PyExc_ValueError, "the result or the values don't fit the picture");
+        PyErr_SetString(PyExc_ValueError, "the result or the values don't fit the image");
         goto release_target;
     }
     float *mirrored = mirror ? malloc((source.shape[1] + 1) * sizeof(float)) : NULL;

@@ -1,4 +1,4 @@
-"""Resizing and normalising the pictures of a batch in one call, which Python isn't asked for each of them."""
+"""Resizes and normalises the images of a batch in one call, without Python code per image."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import numpy.typing as npt
 from pipeline._imaging.native import compiled
 from pipeline._imaging.resample import MOST_PIXELS
 
-__all__ = ["PictureBatch"]
+__all__ = ["ImageBatch"]
 
 Array = npt.NDArray[Any]
 
-# The compiled loop makes one of up to 16 pixels: a triangle of this many on each side, and a rounding.
+# The compiled loop sums up to 16 pixels: a triangle with this many on each side, and one for rounding.
 _MOST_SHRINKING = 7.5
 
 
-class PictureBatch:
-    """Pictures in memory, and what is to be made of each: what `resize` and `crop_mirror_normalize` give.
+class ImageBatch:
+    """Images in memory, and the arguments of `resize` and `crop_mirror_normalize` for each of them.
 
     Args:
-        pointers: (N,) int64, addresses of uint8 HWC pictures, which somebody keeps alive.
+        pointers: (N,) int64, addresses of uint8 HWC images. The caller keeps the images alive.
         shapes: (N, 3) int64.
         strides: (N, 3) int64, in bytes.
-        regions: (N, 4) float64, (y0, x0, y1, x1) of each, as `resize` takes it.
+        regions: (N, 4) float64, region (y0, x0, y1, x1) of each image, as in `resize`.
         size: (height, width) of all results.
-        antialias: as `resize` takes it; the filter is linear.
+        antialias: as in `resize`; the filter is linear.
         mirror: (N,) bool.
-        scale: (N or 1, C) float32, as `crop_mirror_normalize` takes it.
+        scale: (N or 1, C) float32, as in `crop_mirror_normalize`.
         bias: see scale.
     """
 
@@ -49,14 +49,14 @@ class PictureBatch:
         self.shape = (len(pointers), int(shapes[0, 2]), *size)
         self._strides = strides
         self._shapes = shapes
-        self._pictures = np.column_stack([pointers, shapes[:, :2], strides[:, 0]])
+        self._images = np.column_stack([pointers, shapes[:, :2], strides[:, 0]])
         self._regions = np.ascontiguousarray(regions)
         self._antialias = antialias
         self._mirror = np.ascontiguousarray(mirror)
         self._values = np.ascontiguousarray(scale), np.ascontiguousarray(bias)
 
     def fits(self) -> bool:
-        """Tell whether the compiled loop is there and takes them: packed pixels of as many channels, no extremes."""
+        """Return whether the compiled loop exists and supports the images: packed pixels, moderate scales."""
         channels, (height, width) = self.shape[1], self.shape[2:]
         extents = np.abs(self._regions[:, 2:] - self._regions[:, :2]) * self._antialias
         return bool(
@@ -71,14 +71,14 @@ class PictureBatch:
         )
 
     def make(self, out: npt.NDArray[np.float32], begin: int, end: int) -> None:
-        """Write the results begin .. end to theirs in `out`, (N, C, height, width); holds no GIL.
+        """Compute the results begin .. end of `out`, (N, C, height, width), without the GIL.
 
         Args:
             out: C-contiguous, of shape `shape`.
-            begin: the first picture.
+            begin: the first image.
             end: the last one, exclusive.
         """
         assert compiled is not None
         compiled.crop_resize_normalize(
-            self._pictures, self._regions, self._mirror, *self._values, self._antialias, out, begin, end
+            self._images, self._regions, self._mirror, *self._values, self._antialias, out, begin, end
         )

@@ -17,16 +17,16 @@ __all__ = ["blur", "gaussian_window"]
 
 Array = npt.NDArray[Any]
 
-#: What OpenCV filters as it is; other dtypes are made float32 first.
+#: Dtypes that OpenCV filters directly; other dtypes are converted to float32 first.
 _OPENCV = {np.dtype(name) for name in ("uint8", "uint16", "int16", "float32", "float64")}
-#: More channels than that OpenCV doesn't take.
+#: Largest number of channels that OpenCV filters.
 _MOST_CHANNELS = 4
 _BORDER = cv2.BORDER_REFLECT_101
 
 
 @lru_cache(maxsize=1024)
 def gaussian_window(sigma: float, size: int) -> Array:
-    """Returns the weights of a filter, float32, of sum 1.
+    """Return the weights of a filter, float32, of sum 1.
 
     Args:
         sigma: standard deviation in pixels; 0 chooses it from the size.
@@ -54,12 +54,12 @@ def gaussian_window(sigma: float, size: int) -> Array:
 
 
 def blur(image: Array, windows: Sequence[Array], out: Array) -> Array:
-    """Filters along the first axes of an array; borders reflect, without repeating the outermost value.
+    """Filter along the first axes of an array; borders reflect, without repeating the outermost value.
 
     Args:
         image: (..., channels): up to three axes that are filtered, and one of channels.
         windows: an odd number of float32 weights for each filtered axis.
-        out: where to write, of the same shape; integers are rounded and clamped.
+        out: output array, of the same shape; integers are rounded and clamped.
 
     Returns:
         `out`.
@@ -87,12 +87,12 @@ _ONE = np.ones(1, np.float32)
 
 
 def _along_rows(image: Array, window: Array, depth: Any) -> Array:
-    """Filters (rows, columns, 1) along its first axis."""
+    """Filter (rows, columns, 1) along its first axis."""
     return _filtered(image, window, _ONE, depth)
 
 
 def _planes(image: Array, vertical: Array, horizontal: Array, depth: Any) -> Array:
-    """Filters (height, width, channels)."""
+    """Filter (height, width, channels)."""
     if image.shape[2] <= _MOST_CHANNELS:
         return _filtered(image, vertical, horizontal, depth)
     planes = [

@@ -1,4 +1,4 @@
-"""Tables that tell what becomes of each of the 256 values of a byte, and how they follow from a picture."""
+"""Lookup tables for the 256 values of a byte, given or computed from an image."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _LUMA = np.array([0.299, 0.587, 0.114])
 _VALUES = np.arange(256)
 # OpenCV's counts are float32, exact below 2 ** 24.
 _MOST_PIXELS = 1 << 23
-# What an array of OpenCV may have.
+# Limit of OpenCV's arrays.
 _MOST_CHANNELS = 128
 
 
 def look_up(image: Array, tables: Array, out: Array) -> Array:
-    """Replaces each value by what a table has for it.
+    """Replace each value by its entry in a table.
 
     Args:
         image: uint8, (..., channels).
         tables: uint8, (256,), or (channels, 256) for a table a channel.
-        out: where to write, uint8 of the same shape.
+        out: output array, uint8 of the same shape.
 
     Returns:
         `out`.
@@ -53,7 +53,7 @@ def look_up(image: Array, tables: Array, out: Array) -> Array:
 
 
 def histograms(image: Array) -> Array:
-    """Counts the values of each channel.
+    """Count the values of each channel.
 
     Args:
         image: uint8, (height, width, channels).
@@ -72,7 +72,7 @@ def histograms(image: Array) -> Array:
 
 
 def equalization_tables(counts: Array) -> Array:
-    """Returns the tables that spread values evenly, as OpenCV's equalizeHist does.
+    """Return the tables that spread values evenly, as OpenCV's equalizeHist does.
 
     Args:
         counts: (channels, 256).
@@ -91,7 +91,7 @@ def equalization_tables(counts: Array) -> Array:
 
 
 def auto_contrast_tables(counts: Array) -> Array:
-    """Returns the tables that stretch each channel to 0 to 255.
+    """Return the tables that stretch each channel to 0 to 255.
 
     Args:
         counts: (channels, 256).
@@ -109,7 +109,7 @@ def auto_contrast_tables(counts: Array) -> Array:
 
 
 def contrast_tables(counts: Array, contrast: float) -> Array:
-    """Returns the table that scales how far values are from the picture's mean brightness.
+    """Return the table that scales how far values are from the image's mean brightness.
 
     Args:
         counts: (channels, 256); of three channels, red, green and blue, or of one.

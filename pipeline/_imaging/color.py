@@ -22,13 +22,13 @@ _BYTES = np.arange(256, dtype=np.float32)
 
 
 def scale_shift(image: Array, gain: float, offset: float, out: Array) -> Array:
-    """Computes ``image * gain + offset``, rounded (halves away from zero) and clamped for integer outputs.
+    """Compute ``image * gain + offset``, rounded (halves away from zero) and clamped for integer outputs.
 
     Args:
         image: any shape and numeric dtype.
         gain: factor.
-        offset: what is added.
-        out: where to write, of the same shape.
+        offset: summand.
+        out: output array, of the same shape.
 
     Returns:
         `out`.
@@ -38,7 +38,7 @@ def scale_shift(image: Array, gain: float, offset: float, out: Array) -> Array:
         array([[1, 2]], dtype=uint8)
     """
     if image.dtype == np.uint8:
-        # 256 numbers at most: what becomes of each is computed once.
+        # At most 256 different values: each is converted once.
         return _look_up(image, convert(_BYTES * np.float32(gain) + np.float32(offset), out.dtype), out)
     wide = image.dtype in _WIDE or out.dtype in _WIDE
     work = scratch("scale_shift", image.shape, np.float64 if wide else np.float32)
@@ -57,13 +57,13 @@ def _look_up(image: Array, table: Array, out: Array) -> Array:
 
 
 def transform_channels(image: Array, matrix: Array, offset: Array, out: Array) -> Array:
-    """Computes ``matrix @ pixel + offset`` for every pixel, in float32; rounded and clamped for integer outputs.
+    """Compute ``matrix @ pixel + offset`` for every pixel, in float32; rounded and clamped for integer outputs.
 
     Args:
         image: (..., channels), any numeric dtype.
         matrix: (channels of the output, channels).
         offset: (channels of the output,).
-        out: where to write, (..., channels of the output).
+        out: output array, (..., channels of the output).
 
     Returns:
         `out`.
@@ -84,7 +84,7 @@ def transform_channels(image: Array, matrix: Array, offset: Array, out: Array) -
     cv2.transform(pixels, np.column_stack([matrix, offset]), dst=work)
     made = work.reshape(out.shape)
     if out.dtype == np.uint8 and image.dtype.kind in "ui":
-        # Rounds what is not negative; there is no NaN. Ten times as fast as `convert`.
+        # Rounds: values aren't negative or NaN. Ten times as fast as `convert`.
         np.clip(made, 0, 255, out=made)
         made += np.float32(0.5)
         np.copyto(out, made, casting="unsafe")
@@ -94,14 +94,14 @@ def transform_channels(image: Array, matrix: Array, offset: Array, out: Array) -
 
 @cache
 def color_matrix(source: str, target: str) -> tuple[Array, Array]:
-    """Returns what turns one colour space into another, for pixels of 0 to 255: a matrix and an offset.
+    """Return what turns one color space into another, for pixels of 0 to 255: a matrix and an offset.
 
     Args:
         source: RGB, BGR, GRAY or YCbCr.
         target: the same.
 
     Raises:
-        ValueError: an unknown colour space.
+        ValueError: an unknown color space.
 
     Example:
         >>> color_matrix("RGB", "GRAY")[0]

@@ -1,4 +1,4 @@
-"""Conversion of element types and of colours, with DALI's rounding."""
+"""Conversion of element types and of colors, with DALI's rounding."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _YCBCR_OF_GRAY = np.array([[219.0 / 255.0, 16.0], [0.0, 128.0], [0.0, 128.0]])
 
 
 def convert(array: Array, dtype: npt.DTypeLike, out: Array | None = None) -> Array:
-    """Converts elements as DALI's ``cast`` does.
+    """Convert elements as DALI's ``cast`` does.
 
     To integers: round half away from zero, then clamp to the range; NaN becomes 0 (DALI leaves NaN undefined for
     wide integers). To bool: whether the rounded value differs from 0. To floats: nearest; float16 overflows to inf.
@@ -44,7 +44,7 @@ def convert(array: Array, dtype: npt.DTypeLike, out: Array | None = None) -> Arr
     Args:
         array: any shape and numeric dtype.
         dtype: the wanted dtype.
-        out: where to write, of the same shape; of dtype `dtype`.
+        out: output array, of the same shape; of dtype `dtype`.
 
     Returns:
         `out`, or `array` itself when it already has the dtype and no `out` was given, or a new array.
@@ -101,7 +101,7 @@ def _int_to_int(array: Array, out: Array) -> None:
 
 
 def convert_color(image: Array, source: str, target: str) -> Array:
-    """Converts an image between the colour spaces of DALI's ``DALIImageType``.
+    """Convert an image between the color spaces of DALI's ``DALIImageType``.
 
     Gray is 0.299 R + 0.587 G + 0.114 B; YCbCr is ITU-R BT.601 with studio range, as DALI documents. Results of
     integer images are rounded half away from zero and clamped; DALI differs by 1 in less than 1 of 300 values.
@@ -115,7 +115,7 @@ def convert_color(image: Array, source: str, target: str) -> Array:
         An image of the same dtype with 1 or 3 channels; `image` itself when nothing changes.
 
     Raises:
-        ValueError: an unknown colour space, or a number of channels that doesn't fit `source`.
+        ValueError: an unknown color space, or a number of channels that doesn't fit `source`.
     """
     for space in (source, target):
         if space not in COLOR_CHANNELS:
@@ -133,7 +133,7 @@ def convert_color(image: Array, source: str, target: str) -> Array:
     return _transform(image, COLOR_MATRICES[source, target])
 
 
-#: From one colour space to another: a row gives one channel from the inputs and 1.
+#: From one color space to another: a row gives one channel from the inputs and 1.
 COLOR_MATRICES = {
     ("RGB", "YCbCr"): _YCBCR_OF_RGB,
     ("YCbCr", "RGB"): _RGB_OF_YCBCR,
@@ -148,7 +148,7 @@ def _transform(image: Array, matrix: npt.NDArray[np.float64]) -> Array:
     result = cv2.transform(rows, matrix).reshape(*image.shape[:-1], len(matrix))
     if image.dtype != np.uint8:
         return convert(result, image.dtype)
-    # Rounds what is not negative; there is no NaN. Ten times as fast as `convert`.
+    # Rounds: values aren't negative or NaN. Ten times as fast as `convert`.
     np.clip(result, 0, 255, out=result)
     result += np.float32(0.5)
     return result.astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Decoding of pictures on the CPU, one at a time.
+"""Decoding of images on the CPU, one at a time.
 
 JPEG goes through simplejpeg (libjpeg-turbo): the fastest that was measured, and bit for bit what DALI's CPU decoder
 gives. Other formats go through OpenCV, and through pillow where OpenCV differs from DALI or lacks the format.
@@ -27,7 +27,7 @@ Pixels = npt.NDArray[np.uint8]
 
 OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")
 
-# Formats that OpenCV decodes as DALI does; TIFF is one of pillow's, since OpenCV multiplies colours by alpha there.
+# Formats that OpenCV decodes as DALI does; TIFF is one of pillow's, since OpenCV multiplies colors by alpha there.
 _OPENCV_FORMATS = frozenset({"png", "bmp", "webp", "ppm", "jpeg2000"})
 _OPENCV_FLAGS = {
     "RGB": cv2.IMREAD_COLOR,
@@ -51,17 +51,16 @@ def decode(
     dtype: npt.DTypeLike = np.uint8,
     out: Array | None = None,
 ) -> Array:
-    """Decodes a picture to HWC, of uint8 or another dtype.
+    """Decode an image to HWC, of uint8 or another dtype.
 
-    A damaged picture is an error where the decoder can't give all its pixels, as in DALI: a truncated JPEG is
-    refused. Damage inside a JPEG's compressed data that the decoder gets over is not noticed, as in DALI. Samples
-    are scaled to the range of the dtype, real ones to 0..1. Transparency is dropped, not blended, except with
-    ``ANY_DATA``.
+    As in DALI, a damaged image raises an error if the decoder can't recover all its pixels; a truncated JPEG always
+    does. Damage inside a JPEG's compressed data that the decoder can recover from isn't detected. Values are scaled to
+    the range of the dtype, real numbers to 0..1. Transparency is dropped, not blended, except with ``ANY_DATA``.
 
     Args:
         encoded: 1-D uint8 array or bytes: JPEG, PNG, BMP, WebP, TIFF, PNM, JPEG 2000, GIF (its first frame), ...
         output_type: RGB, BGR, GRAY, YCbCr or ANY_DATA (the stored channels), as a string or `DALIImageType`.
-        region: (y0, x0, height, width), the part wanted, inside the picture as `adjust_orientation` leaves it.
+        region: (y0, x0, height, width), the part wanted, inside the image as `adjust_orientation` leaves it.
         adjust_orientation: whether to apply EXIF's orientation.
         fancy_upsampling: whether a JPEG's colour planes are interpolated (as DALI's CPU decoder does) or repeated.
         fast_idct: the faster, less exact inverse DCT of libjpeg-turbo.
@@ -69,14 +68,14 @@ def decode(
             size where the result is not smaller than this. None decodes it as it is. Not together with `region`.
             A pixel then stands for a square of 2, 4 or 8: multiply coordinates by that, not by the ratio of sizes.
         dtype: of the result; those wider than 8 bits keep what files of 16 bits have.
-        out: where to write, of the resulting shape and dtype.
+        out: output array, of the resulting shape and dtype.
 
     Returns:
         `out`, or a new array; with `region`, a view of one.
 
     Raises:
         DecodeError: empty, unknown, damaged or truncated data.
-        ValueError: arguments that don't fit, such as a region outside the picture.
+        ValueError: arguments that don't fit, such as a region outside the image.
 
     Example:
         >>> decode(simplejpeg.encode_jpeg(np.zeros((16, 24, 3), np.uint8)), region=(0, 0, 8, 8)).shape
@@ -94,7 +93,7 @@ def decode(
     try:
         info = peek(view)
         orientation = info.orientation if adjust_orientation else 1
-        # What needs no further step is decoded straight into the caller's memory.
+        # Images that need no further step are decoded directly into the caller's memory.
         final = region is None and orientation == 1 and not scaled
         if info.format == "jpeg" and info.channels != 4:
             pixels: Array = _decode_jpeg(
@@ -189,7 +188,7 @@ def _scaled_size(info: ImageInfo, min_size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _decode_damaged_jpeg(view: memoryview, colors: str, options: dict[str, Any], cause: ValueError) -> Pixels:
-    """Decodes what libjpeg warns of: DALI, pillow and OpenCV give the pixels of such files too."""
+    """Decode a JPEG that causes warnings in libjpeg: DALI, pillow and OpenCV also return its pixels."""
     try:
         pixels: Pixels = simplejpeg.decode_jpeg(view, colors, **options, strict=False)
         return pixels
@@ -213,7 +212,7 @@ def _with_channels(pixels: Array) -> Array:
 
 
 def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> Array:
-    """Decode what is no JPEG; samples of more than 8 bits stay as they are where `wide`."""
+    """Decode an image that isn't a JPEG; `wide` keeps values of more than 8 bits."""
     wanted = kind if kind in _OPENCV_FLAGS else "RGB"
     found = None
     if info.format in _OPENCV_FORMATS or _is_deep_tiff(view, info):
@@ -227,7 +226,7 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> A
         if pixels.shape[2] == 4 and info.channels == 4:
             pixels = _recolored(pixels, cv2.COLOR_BGRA2RGBA)
         elif pixels.shape[2] == 4:
-            # OpenCV adds an alpha channel where a palette has a transparent colour; DALI does not.
+            # OpenCV adds an alpha channel where a palette has a transparent color; DALI does not.
             pixels = _recolored(pixels, cv2.COLOR_BGRA2RGB)
         elif pixels.shape[2] == 3:
             pixels = _recolored(pixels, cv2.COLOR_BGR2RGB)
@@ -237,7 +236,7 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> A
 
 
 def _is_deep_tiff(view: memoryview, info: ImageInfo) -> bool:
-    """Whether it is a TIFF of colours with 16 bits, of which pillow gives 8. OpenCV would turn it itself."""
+    """Whether it is a TIFF of colors with 16 bits, of which pillow gives 8. OpenCV would turn it itself."""
     if info.format != "tiff" or info.channels != 3 or info.orientation != 1:
         return False
     with open_image(view) as image:
@@ -274,6 +273,6 @@ def _pixels_of(image: Image.Image, wanted: str, wide: bool) -> Array:
 
 
 def _colors_of_ink(image: Image.Image) -> Pixels:
-    """Give RGB for CMYK: what each ink leaves of what black leaves, cut off, as in DALI."""
+    """Convert CMYK to RGB: the product of the light that each ink and black leave, truncated, as in DALI."""
     left = 255 - np.asarray(image).astype(np.uint16)
     return (left[..., :3] * left[..., 3:] // 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Samples of pictures in other dtypes than they are stored in: full scale stays full scale."""
+"""Converts images to other dtypes than stored: full scale stays full scale."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["full_scale", "rescale"]
 
 Array = npt.NDArray[Any]
 
-#: In DALI, where results aren't bytes, black is 1/16 of the range and no colour 1/2 of it: not 16 and 128 of 255.
+#: In DALI, where results aren't bytes, black is 1/16 of the range and no color 1/2 of it: not 16 and 128 of 255.
 _OFFSETS = np.array([16 - 255 / 16, 128 - 255 / 2, 128 - 255 / 2], np.float32)
 
 
 def full_scale(dtype: npt.DTypeLike) -> float:
-    """Return what the brightest sample of a dtype is: 1 for real numbers.
+    """Return the brightest value of a dtype: 1 for real numbers.
 
     Example:
         >>> full_scale(np.int16)
@@ -58,5 +58,5 @@ def rescale(pixels: Array, dtype: npt.DTypeLike, *, ycbcr: bool = False) -> Arra
 
 @cache
 def _levels(dtype: np.dtype[Any]) -> Array:
-    """Return what each of the 256 values of a byte becomes."""
+    """Return the converted values of the 256 values of a byte."""
     return convert(np.arange(256, dtype=np.float32) * np.float32(full_scale(dtype) / 255), dtype)

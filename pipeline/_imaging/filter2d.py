@@ -1,4 +1,4 @@
-"""Filters of any two-dimensional window."""
+"""Filter of any two-dimensional window."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_CHANNELS = 4
 
 
 class Border(IntEnum):
-    """What stands outside of a picture."""
+    """The rule for pixels outside of an image."""
 
     REFLECT_101 = 0  # dcb|abcd|cba
     REFLECT_1001 = 1  # cba|abcd|dcb
@@ -46,23 +46,23 @@ def filter2d(
     border: Border = Border.REFLECT_101,
     fill: float = 0.0,
 ) -> Array:
-    """Correlates a picture with a window, in float32.
+    """Correlate an image with a window, in float32.
 
     Args:
         image: (height, width, channels), not empty.
         window: float32, (rows, columns).
         anchor: (row, column) of the window that lies on the output's pixel.
-        out: where to write: of the same shape, or smaller by what the window reaches over the borders; integers are
+        out: output array: of the same shape, or smaller by what the window reaches over the borders; integers are
             rounded and clamped.
-        border: what stands outside.
-        fill: the value that stands outside, where the border is constant.
+        border: rule for pixels outside of the image.
+        fill: value outside of the image, for a constant border.
 
     Returns:
         `out`.
 
     Example:
-        >>> picture = np.array([[[1], [2], [4]]], np.float32)
-        >>> filter2d(picture, np.ones((1, 3), np.float32), (0, 1), np.empty_like(picture)).ravel()
+        >>> image = np.array([[[1], [2], [4]]], np.float32)
+        >>> filter2d(image, np.ones((1, 3), np.float32), (0, 1), np.empty_like(image)).ravel()
         array([5., 7., 8.], dtype=float32)
     """
     if not out.size:
@@ -81,7 +81,7 @@ def filter2d(
 
 
 def _padded(image: Array, margins: tuple[int, int, int, int], border: Border, fill: float) -> Array:
-    """Return the picture with a margin; unlike OpenCV's own, borders may repeat pictures smaller than the window."""
+    """Return the image with a margin; unlike OpenCV's own, borders may repeat images smaller than the window."""
     top, bottom, left, right = margins
     pairs = ((top, bottom), (left, right), (0, 0))
     if border is Border.CONSTANT:

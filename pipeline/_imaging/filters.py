@@ -1,6 +1,6 @@
 """Resampling filters and the weights that they give one axis of an image.
 
-An output pixel is a weighted sum of a few neighbouring input pixels. Neighbouring outputs share most of their
+An output pixel is a weighted sum of a few neighboring input pixels. Neighbouring outputs share most of their
 inputs, so the outputs of an axis are grouped into blocks, each a small dense matrix over one window of the input.
 All windows have the same length and lie at equal distances, so one strided matrix product computes every block:
 no per-pixel Python, and a whole axis is a single call that runs without the GIL.
@@ -72,7 +72,7 @@ _NAMES = ("nearest", "linear", "cubic", "lanczos3", "triangular", "gaussian")
 
 
 def filter_name(interp: Any) -> str:
-    """Gives the name of an interpolation: ``"linear"`` for ``INTERP_LINEAR``, its value 1, or ``"linear"``.
+    """Return the name of an interpolation: ``"linear"`` for ``INTERP_LINEAR``, its value 1, or ``"linear"``.
 
     Raises:
         ValueError: there is no such interpolation.
@@ -119,7 +119,7 @@ class AxisPlan:
 def plan_axis(
     extent: int, size: int, low: float, high: float, name: str, antialias: bool, block_sizes: tuple[int, ...]
 ) -> tuple[int, int, AxisPlan]:
-    """Plans the resampling of one axis.
+    """Plan the resampling of one axis.
 
     Args:
         extent: number of input pixels. Taps outside take the value of the nearest edge pixel.
@@ -140,7 +140,7 @@ def plan_axis(
 def plan_taps(
     extent: int, size: int, low: float, high: float, name: str, antialias: bool
 ) -> tuple[int, int, npt.NDArray[np.int32], npt.NDArray[np.float32]]:
-    """Plans the resampling of one axis, output by output.
+    """Plan the resampling of one axis, output by output.
 
     Args:
         extent: as for `plan_axis`, like the others.
@@ -230,7 +230,7 @@ def _bounds(indices: Integers, keep: npt.NDArray[np.bool_], extent: int) -> tupl
 def _choose_blocks(
     size: int, used: Integers, ends: Integers, block_sizes: tuple[int, ...]
 ) -> tuple[int, int, int, int]:
-    """Picks the cheapest (rows, start, step, taps); `used` and `ends` bound the inputs of each output."""
+    """Pick the cheapest (rows, start, step, taps); `used` and `ends` bound the inputs of each output."""
     best: tuple[int, int, int, int] | None = None
     best_cost = math.inf
     for rows in block_sizes:
@@ -254,7 +254,7 @@ def _choose_blocks(
 
 @lru_cache(maxsize=4096)
 def nearest_indices(extent: int, size: int, low: float, high: float, accumulate: bool) -> npt.NDArray[np.intp]:
-    """Input index of each output of nearest-neighbour resampling.
+    """Input index of each output of nearest-neighbor resampling.
 
     Args:
         extent: number of input pixels.

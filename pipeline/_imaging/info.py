@@ -1,4 +1,4 @@
-"""What the header of an encoded picture says, read without decoding it."""
+"""Reads the header of an encoded image without decoding it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _CHANNELS = {"1": 1, "L": 1, "F": 1, "I": 1, "I;16": 1, "I;16B": 1, "LA": 4, "RG
 
 @dataclass(frozen=True)
 class ImageInfo:
-    """The header of an encoded picture.
+    """The header of an encoded image.
 
     Attributes:
-        height: in pixels, as stored: before the orientation is applied.
-        width: in pixels, as stored.
-        channels: of the stored picture; a palette counts as 3.
-        format: lower case: jpeg, png, bmp, webp, tiff, ppm, gif, jpeg2000 ...
-        orientation: EXIF's 1 to 8; 1 where nothing is said.
+        height: stored height in pixels, before the orientation is applied.
+        width: stored width in pixels.
+        channels: number of channels of the stored image; a palette counts as 3.
+        format: name of the format in lower case: jpeg, png, bmp, webp, tiff, ppm, gif, jpeg2000 ...
+        orientation: EXIF orientation, 1 to 8; 1 if the header has none.
     """
 
     height: int
@@ -53,7 +53,7 @@ class ImageInfo:
 
 
 def as_bytes(encoded: Encoded) -> memoryview:
-    """Gives a byte view of encoded data, without a copy where it is contiguous.
+    """Return a byte view of encoded data, without a copy where it is contiguous.
 
     Raises:
         DecodeError: it is empty, not of bytes, or has more than one axis.
@@ -73,7 +73,7 @@ def as_bytes(encoded: Encoded) -> memoryview:
 
 
 def peek(encoded: Encoded) -> ImageInfo:
-    """Reads the header of an encoded picture.
+    """Read the header of an encoded image.
 
     Args:
         encoded: 1-D uint8 array or bytes.
@@ -103,7 +103,7 @@ def peek(encoded: Encoded) -> ImageInfo:
 
 
 def open_image(view: memoryview) -> Image.Image:
-    """Opens an encoded picture with pillow, which reads the header only.
+    """Open an encoded image with pillow, which reads the header only.
 
     Raises:
         DecodeError: the format is unknown or the header is damaged.
@@ -118,19 +118,19 @@ def open_image(view: memoryview) -> Image.Image:
 
 
 def read_orientation(image: Image.Image) -> int:
-    """Gives the EXIF orientation of a picture that pillow opened."""
+    """Return the EXIF orientation of an image that pillow opened."""
     try:
         value: Any = image.getexif().get(_ORIENTATION_TAG, 1)
     except (OSError, ValueError, SyntaxError, struct.error, KeyError, TypeError):
-        return 1  # Damaged metadata is no reason to refuse the picture.
+        return 1  # Ignore damaged metadata.
     return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
 def jpeg_info(view: memoryview) -> ImageInfo:
-    """Reads a JPEG's header by walking its markers up to the frame; a few microseconds.
+    """Read a JPEG's header by walking its markers up to the frame; a few microseconds.
 
     Raises:
-        DecodeError: the data ends before the frame header, or is no sequence of markers.
+        DecodeError: the data ends before the frame header, or isn't a sequence of markers.
     """
     orientation = 1
     for marker, body in jpeg_segments(view):
@@ -149,7 +149,7 @@ def jpeg_info(view: memoryview) -> ImageInfo:
 
 
 def jpeg_segments(view: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Yields the marker and the body of each segment of a JPEG; a body that the data cuts off is shorter than it says.
+    """Yield the marker and the body of each segment of a JPEG; a body that the data cuts off is shorter than it says.
 
     Where compressed data begins, what follows are no segments: whoever iterates stops at the marker 0xDA. Nothing comes
     behind the marker of the end.
@@ -175,12 +175,12 @@ def jpeg_segments(view: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 
 def jpeg_orientation(body: memoryview) -> int:
-    """Gives the EXIF orientation that a JPEG's segment 0xE1 says, 1 if it says none."""
+    """Return the EXIF orientation that a JPEG's segment 0xE1 says, 1 if it says none."""
     return _exif_orientation(body[6:]) if bytes(body[:6]) == b"Exif\0\0" else 1
 
 
 def _exif_orientation(tiff: memoryview) -> int:
-    """Gives the orientation in the first directory of a TIFF structure, 1 if there is none."""
+    """Return the orientation in the first directory of a TIFF structure, 1 if there is none."""
     order = {b"II": "<", b"MM": ">"}.get(bytes(tiff[:2]))
     if order is None or len(tiff) < 8:
         return 1

@@ -1,4 +1,4 @@
-"""Masks of objects as COCO writes them: polygons and run lengths, to pixels."""
+"""Converts the object masks of COCO, polygons and run lengths, to pixels."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SCALE = 5.0
 
 
 def mask_of_polygon(points: Sequence[float], height: int, width: int) -> Array:
-    """Returns the pixels inside a polygon, exactly as COCO's own tools decide (Lin et al., the COCO API).
+    """Return the pixels inside a polygon, exactly as COCO's own tools decide (Lin et al., the COCO API).
 
     Args:
         points: x and y of the vertices in turn.
-        height: of the picture.
-        width: of the picture.
+        height: of the image.
+        width: of the image.
 
     Returns:
         bool, (height, width).
@@ -65,7 +65,7 @@ def _line(start: list[int], end: list[int]) -> tuple[Array, Array]:
 
 
 def mask_of_runs(counts: Sequence[int], height: int, width: int) -> Array:
-    """Returns the pixels of run lengths: of those outside and those inside in turn, column by column.
+    """Return the pixels of run lengths: of those outside and those inside in turn, column by column.
 
     Returns:
         bool, (height, width).
@@ -81,7 +81,7 @@ def mask_of_runs(counts: Sequence[int], height: int, width: int) -> Array:
 
 
 def runs_of_text(text: str) -> list[int]:
-    """Returns the run lengths that COCO's compressed text stands for: differences in groups of five bits."""
+    """Return the run lengths that COCO's compressed text stands for: differences in groups of five bits."""
     runs: list[int] = []
     position = 0
     while position < len(text):

@@ -1,4 +1,4 @@
-"""The compiled loops over pixels, where they were built.
+"""The compiled loops over pixels, if they were built.
 
 Without them, NumPy and OpenCV compute the same in more passes over memory.
 """
@@ -10,4 +10,4 @@ from pipeline._native import find_compiled
 __all__ = ["compiled"]
 
 compiled = find_compiled("_imaging")
-"""The module `_native`: `resample` and `normalize`; None where it isn't there."""
+"""The module `_native`: `resample` and `normalize`; None if it wasn't built."""

@@ -20,14 +20,14 @@ CERTAIN = 2.0**53
 
 
 def gaussian_noise(image: Array, generator: np.random.Generator, mean: float, stddev: float, out: Array) -> Array:
-    """Adds a normal distribution to each value; integers are rounded and clamped.
+    """Add a normal distribution to each value; integers are rounded and clamped.
 
     Args:
         image: any shape and numeric dtype.
         generator: draws the noise.
         mean: of the noise.
         stddev: of the noise.
-        out: where to write, of the same shape.
+        out: output array, of the same shape.
 
     Returns:
         `out`.
@@ -45,13 +45,13 @@ def gaussian_noise(image: Array, generator: np.random.Generator, mean: float, st
 
 
 def shot_noise(image: Array, generator: np.random.Generator, factor: float, out: Array) -> Array:
-    """Replaces each value by a Poisson distribution of that mean, in steps of a factor.
+    """Replace each value by a Poisson distribution of that mean, in steps of a factor.
 
     Args:
         image: any shape and numeric dtype; negative values (by a positive factor) become 0.
         generator: draws the noise.
         factor: what one event adds; 0 changes nothing.
-        out: where to write, of the same shape; integers are rounded and clamped.
+        out: output array, of the same shape; integers are rounded and clamped.
 
     Returns:
         `out`.
@@ -76,7 +76,7 @@ def salt_and_pepper(
     out: Array,
     channel_axis: int | None = None,
 ) -> Array:
-    """Replaces some values by one of two others.
+    """Replace some values by one of two others.
 
     Args:
         image: any shape and numeric dtype.
@@ -85,7 +85,7 @@ def salt_and_pepper(
         salt_prob: of a value to become `salt`; the rest of `prob` becomes `pepper`.
         salt: in the dtype of `out`.
         pepper: likewise.
-        out: where to write, of the same shape and dtype.
+        out: output array, of the same shape and dtype.
         channel_axis: dimension along which all values share their fate; None lets each have its own.
 
     Returns:

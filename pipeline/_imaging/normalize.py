@@ -1,4 +1,4 @@
-"""Crop, mirror, scale, shift, change of layout and of dtype, in one go into memory that the caller owns."""
+"""Crop, mirror, scale, shift, and change of layout and dtype, in one step into the caller's memory."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def crop_mirror_normalize(
     fill: float | Sequence[float] = 0,
     layout: str = "CHW",
 ) -> Array:
-    """Computes ``image * scale + bias`` per channel over a window, rounded and clamped for integer outputs.
+    """Compute ``image * scale + bias`` per channel over a window, rounded and clamped for integer outputs.
 
     With DALI's arguments, ``scale`` is ``scale / std`` and ``bias`` is ``shift - mean * scale / std``.
 
     Args:
         image: HWC of any numeric dtype.
-        out: where to write, of dtype float32, float16, uint8 or int8 (others work), shape (c, h, w) or (h, w, c)
+        out: output array, of dtype float32, float16, uint8 or int8 (others work), shape (c, h, w) or (h, w, c)
             for a window of h by w; c may exceed the image's channels, then the rest gets `fill`.
         window: (y0, x0, height, width), may leave the image; the whole image if None.
         mirror: whether to flip the window horizontally, what is outside included.
@@ -87,16 +87,16 @@ def crop_mirror_normalize(
 
 
 def scale_bytes(array: Array, out: Array, gain: float, offset: float) -> bool:
-    """Computes ``array * gain + offset`` in one pass over uint8, where the compiled loop is there.
+    """Compute ``array * gain + offset`` in one pass over uint8, where the compiled loop is there.
 
     Args:
         array: of any shape.
         out: float32, of that shape.
         gain: factor.
-        offset: what is added.
+        offset: summand.
 
     Returns:
-        Whether it was done: not for other dtypes, what isn't contiguous, and without the loop.
+        Whether it was computed: False for other dtypes, arrays that aren't contiguous, and without the loop.
     """
     contiguous = array.flags.c_contiguous and out.flags.c_contiguous
     if compiled is None or array.dtype != np.uint8 or out.dtype != np.float32 or not contiguous or not array.size:
@@ -115,7 +115,7 @@ def _per_channel(values: Sequence[float], channels: int, name: str) -> tuple[flo
 
 
 def _write(image: Array, planes: Array, mirror: bool, gains: tuple[float, ...], offsets: tuple[float, ...]) -> None:
-    """Writes HWC to planes (c, h, w), which may be a view of HWC memory."""
+    """Write HWC to planes (c, h, w), which may be a view of HWC memory."""
     channels = image.shape[2]
     is_float = planes.dtype == np.float32 and planes.strides[1:] == (4 * planes.shape[2], 4)
     if compiled is not None and is_float and image.dtype == np.uint8:
@@ -138,7 +138,7 @@ def _packed(gains: tuple[float, ...], offsets: tuple[float, ...]) -> tuple[bytes
 
 
 def _separate(image: Array, mirror: bool) -> Array:
-    """Turns HWC uint8 into (c, h, w), in scratch memory unless it lies like that."""
+    """Turn HWC uint8 into (c, h, w), in scratch memory unless it lies like that."""
     height, width, channels = image.shape
     if image.strides[1] == 1:
         planes: Array = image.transpose(2, 0, 1)
@@ -178,7 +178,7 @@ def _write_bytes(
 
 @lru_cache(maxsize=64)
 def _tables(gains: tuple[float, ...], offsets: tuple[float, ...], dtype: str) -> tuple[Array | None, ...]:
-    """What each of the 256 inputs becomes, one table a channel; None where nothing changes."""
+    """What each of the 256 inputs becomes, one table per channel; None where nothing changes."""
     inputs = np.arange(256, dtype=np.float32)
     tables = []
     for gain, offset in zip(gains, offsets, strict=True):

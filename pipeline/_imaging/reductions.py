@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Reduction:
-    """What is done with elements along axes.
+    """The computation on the elements along axes.
 
     Attributes:
         term: what is combined: the "value", its "square", or the square of its "difference" from a mean.
@@ -46,7 +46,7 @@ REDUCTIONS = {
 
 
 def result_dtype(reduction: Reduction, source: npt.DTypeLike) -> np.dtype[Any]:
-    """Return the dtype of a result when nobody chose it.
+    """Return the default dtype of a result.
 
     Extremes keep the source's; sums of integers have 64 bits; all else is float32, or float64 of float64.
 
@@ -71,7 +71,7 @@ def reduce(
     mean: Array | None = None,
     ddof: int = 0,
 ) -> Array:
-    """Reduces an array along axes, which stay with an extent of 1.
+    """Reduce an array along axes, which stay with an extent of 1.
 
     Sums for a real result are made in float64. A whole-number result is made in its own dtype, as DALI documents: it
     wraps around, and a division cuts off the fraction. NaN is ignored where anything else stands beside it in a

@@ -1,7 +1,7 @@
 """Resizing of one image with DALI's semantics.
 
 Any filter, region and dtype goes the same way: planes of float32, then one strided matrix product per axis (see
-`filters`). Pictures of uint8 take half of that time in the compiled loop (see `native`), where there is one.
+`filters`). Images of uint8 take half of that time in the compiled loop (see `native`), where there is one.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def resize(
     out: Array | None = None,
     planar: bool = False,
 ) -> Array:
-    """Resizes an image or a region of it.
+    """Resize an image or a region of it.
 
     The filter reads across the region's border where the image goes on, and repeats the image's edge pixels beyond.
     Intermediates are float32; the result is rounded half away from zero and clamped once, at the end.
@@ -67,7 +67,7 @@ def resize(
         antialias: stretches the filter of an axis that gets smaller, so that every input pixel counts. ``linear``
             is then a triangle. ``nearest`` ignores it.
         dtype: dtype of the result, the image's if None.
-        out: where to write, of shape ``size + image.shape[2:]`` and dtype `dtype`.
+        out: output array, of shape ``size + image.shape[2:]`` and dtype `dtype`.
         planar: without `out`, whether a new array may have its channels one after the other in memory, which is how
             they are computed. `crop_mirror_normalize` takes them apart otherwise.
 
@@ -142,8 +142,7 @@ def _is_for_loop(pixels: Array, result: Array) -> bool:
 def _is_for_opencv(pixels: Array, rows: Any, columns: Any) -> bool:
     """Whether OpenCV's bilinear resize is to be used: it copies what keeps its size, and enlarges a single channel.
 
-    There it computes the same within 1, in a third of the time. How pictures lie in memory decides nothing: it must
-    change no pixel.
+    In these cases it computes the same within 1, in a third of the time. Results must not depend on the memory layout.
     """
     for extent, size, low, high, name in (rows, columns):
         if size < extent or (low, high) != (0, extent) or name not in TRIANGLES:
@@ -153,7 +152,7 @@ def _is_for_opencv(pixels: Array, rows: Any, columns: Any) -> bool:
 
 
 def _resample(pixels: Array, vertical: AxisPlan | None, horizontal: AxisPlan | None) -> Floats:
-    """Resamples both axes; gives scratch memory of shape (channels, at least height, at least width)."""
+    """Resample both axes; gives scratch memory of shape (channels, at least height, at least width)."""
     height, width, channels = pixels.shape
     before, after = (horizontal.before, horizontal.after) if horizontal else (0, 0)
     padded = before + width + after
@@ -174,7 +173,7 @@ def _resample(pixels: Array, vertical: AxisPlan | None, horizontal: AxisPlan | N
 
 
 def _planes(pixels: Array, rows: tuple[int, int], columns: tuple[int, int]) -> Floats:
-    """Turns HWC into float32 planes, with as many rows and columns of zeros around as asked."""
+    """Turn HWC into float32 planes, with as many rows and columns of zeros around as asked."""
     height, width, channels = pixels.shape
     shape = (channels, rows[0] + height + rows[1], columns[0] + width + columns[1])
     planes = scratch("planes", shape, np.float32)
@@ -241,7 +240,7 @@ def _round(planes: Floats, out: Array) -> Array:
 
 
 def _store(planes: Floats, out: Array) -> None:
-    """Writes planes, of at least its height and width, to HWC, rounding and clamping for integer dtypes."""
+    """Write planes, of at least its height and width, to HWC, rounding and clamping for integer dtypes."""
     channels = planes.shape[0]
     part = np.s_[:, : out.shape[0], : out.shape[1]]
     if out.dtype == np.uint8 and out.strides[1] == 1:  # planes

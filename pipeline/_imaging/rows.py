@@ -20,18 +20,18 @@ Array = npt.NDArray[Any]
 
 #: Elements that make a row long enough, and rows that are worth it.
 _LONG, _MANY = 256, 8
-#: What OpenCV sums in float64.
+#: Dtypes that OpenCV sums in float64.
 _SUMMED = {np.dtype(name) for name in ("float32", "float64")}
 
 
 def combine(ufunc: np.ufunc, array: Array, values: Array, out: Array) -> Array:
-    """Computes ``ufunc(array, values)``, fast also where values differ along short last axes only.
+    """Compute ``ufunc(array, values)``, fast also where values differ along short last axes only.
 
     Args:
         ufunc: of two operands.
         array: any shape.
         values: what broadcasts to it.
-        out: where to write, of the array's shape; its dtype is that of the computation.
+        out: output array, of the array's shape; its dtype is that of the computation.
 
     Returns:
         `out`.
@@ -58,7 +58,7 @@ def combine(ufunc: np.ufunc, array: Array, values: Array, out: Array) -> Array:
 
 
 def reduce_leading(ufunc: np.ufunc, array: Array, axes: Sequence[int], **options: Any) -> Array:
-    """Computes ``ufunc.reduce(array, axes, keepdims=True, ...)``, fast also where short axes stay behind those.
+    """Compute ``ufunc.reduce(array, axes, keepdims=True, ...)``, fast also where short axes stay behind those.
 
     Args:
         ufunc: of two operands; the order of elements must not matter.

@@ -1,7 +1,7 @@
-"""Buffers for intermediate results, one set a thread.
+"""Buffers for intermediate results, one set per thread.
 
-Fresh megabytes for every picture cost as much time in page faults as the arithmetic that fills them, so an
-intermediate is kept by the thread that used it. What a function returns never lives here.
+Fresh megabytes for every image cost as much time in page faults as the arithmetic that fills them, so an
+intermediate is kept by the thread that used it. Results of functions are never stored here.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy.typing as npt
 
 __all__ = ["scratch"]
 
-# A larger buffer is given back after use: a single huge picture must not stay in memory once for every thread.
+# A larger buffer is given back after use: a single huge image must not stay in memory once for every thread.
 KEPT_BYTES = 32 << 20
 
 _local = threading.local()
 
 
 def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Gives an uninitialised array that is valid until this thread asks for the same name again.
+    """Return an uninitialised array that is valid until this thread asks for the same name again.
 
     Args:
         name: what it is for; two names never share memory.
@@ -36,7 +36,7 @@ def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDAr
     buffers: dict[str, npt.NDArray[np.uint8]] = _local.__dict__
     buffer = buffers.get(name)
     if buffer is None or buffer.nbytes < size:
-        # A quarter more than asked for, so that slowly growing pictures don't allocate every time.
+        # A quarter more than asked for, so that slowly growing images don't allocate every time.
         buffer = buffers[name] = np.zeros(min(size + size // 4, KEPT_BYTES), np.uint8)
     array: npt.NDArray[Any] = np.ndarray(shape, item, buffer)  # a third of what slicing, view and reshape take
     return array

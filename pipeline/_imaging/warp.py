@@ -1,4 +1,4 @@
-"""Affine warps of pictures and volumes."""
+"""Affine warps of images and volumes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def prepare_fill(fill: float | None, source: np.dtype[Any], wanted: np.dtype[Any
 
 
 def warp_affine(
-    picture: Array,
+    image: Array,
     matrix: Array,
     size: Sequence[int],
     *,
@@ -49,50 +49,50 @@ def warp_affine(
     dtype: npt.DTypeLike | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Warps a picture or a volume: each point of the result shows the point of the source that the matrix takes it to.
+    """Warp an image or a volume: each point of the result shows the point of the source that the matrix takes it to.
 
     As in DALI, pixel k covers [k, k + 1) and its centre is k + 0.5.
 
     Args:
-        picture: (height, width, channels) or (depth, height, width, channels).
+        image: (height, width, channels) or (depth, height, width, channels).
         matrix: (n, n + 1) for n spatial axes, from the result to the source, with points as x, y and z.
         size: spatial extents of the result.
         nearest: take the nearest pixel instead of interpolating.
-        fill: what stands outside the source; None repeats the pixels on the border.
+        fill: value outside of the source; None repeats the pixels on the border.
         dtype: of the result; by default the source's.
-        out: where to write.
+        out: output array.
 
     Example:
         >>> warp_affine(np.array([[[1], [2], [3]]]), np.array([[1, 0, 1], [0, 1, 0]]), (1, 3)).ravel()
         array([2, 3, 3])
     """
-    wanted = picture.dtype if dtype is None else np.dtype(dtype)
+    wanted = image.dtype if dtype is None else np.dtype(dtype)
     if out is None:
-        out = np.empty((*size, picture.shape[-1]), wanted)
-    fill = prepare_fill(fill, picture.dtype, wanted, nearest)
+        out = np.empty((*size, image.shape[-1]), wanted)
+    fill = prepare_fill(fill, image.dtype, wanted, nearest)
     if not out.size:
         return out
-    if not picture.size:
+    if not image.size:
         out[...] = fill or 0
         return out
-    flat = picture.ndim == 3 and max(*picture.shape[:2], *size) <= _LARGEST
+    flat = image.ndim == 3 and max(*image.shape[:2], *size) <= _LARGEST
     if nearest:
-        copied = picture.dtype in _COPIED_DTYPES and picture.shape[-1] <= _COPIED_CHANNELS
-        if flat and copied and (fill is None or picture.dtype == wanted):
-            return convert(_nearest_by_opencv(picture, matrix, size, fill), wanted, out)
-        return _nearest(picture, matrix, fill, out)
-    if flat and picture.shape[-1] in _EXACT_CHANNELS:
-        return convert(_by_opencv(picture, matrix, size, fill, wanted), wanted, out)
-    return convert(_linear(picture, matrix, size, fill), wanted, out)
+        copied = image.dtype in _COPIED_DTYPES and image.shape[-1] <= _COPIED_CHANNELS
+        if flat and copied and (fill is None or image.dtype == wanted):
+            return convert(_nearest_by_opencv(image, matrix, size, fill), wanted, out)
+        return _nearest(image, matrix, fill, out)
+    if flat and image.shape[-1] in _EXACT_CHANNELS:
+        return convert(_by_opencv(image, matrix, size, fill, wanted), wanted, out)
+    return convert(_linear(image, matrix, size, fill), wanted, out)
 
 
-def _by_opencv(picture: Array, matrix: Array, size: Sequence[int], fill: float | None, wanted: np.dtype[Any]) -> Array:
-    if picture.dtype not in _EXACT_DTYPES or picture.dtype != wanted:
-        picture = picture.astype(np.float32)
+def _by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: float | None, wanted: np.dtype[Any]) -> Array:
+    if image.dtype not in _EXACT_DTYPES or image.dtype != wanted:
+        image = image.astype(np.float32)
     moved = np.array(matrix, np.float64)  # OpenCV's pixels lie at whole numbers
     moved[:, 2] += moved[:, :2].sum(axis=1) * 0.5 - 0.5
     made: Array = cv2.warpAffine(
-        np.ascontiguousarray(picture),
+        np.ascontiguousarray(image),
         moved,
         (int(size[1]), int(size[0])),
         flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
@@ -100,10 +100,10 @@ def _by_opencv(picture: Array, matrix: Array, size: Sequence[int], fill: float |
         borderValue=(fill or 0.0,) * 4,
         hint=cv2.ALGO_HINT_ACCURATE,
     )
-    return made.reshape(*size, picture.shape[-1])
+    return made.reshape(*size, image.shape[-1])
 
 
-def _nearest_by_opencv(picture: Array, matrix: Array, size: Sequence[int], fill: float | None) -> Array:
+def _nearest_by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: float | None) -> Array:
     """Do as `_nearest`: OpenCV gets whole positions, so that nothing is left to its rounding."""
     y, x = (np.arange(0.5, extent) for extent in size)
     work = scratch("positions", tuple(size), np.float64)
@@ -114,18 +114,18 @@ def _nearest_by_opencv(picture: Array, matrix: Array, size: Sequence[int], fill:
         np.clip(work, -_LARGEST - 1, _LARGEST, out=work)
         np.copyto(whole[..., axis], work, casting="unsafe")
     made: Array = cv2.remap(  # type: ignore[call-overload]  # there is no second map
-        np.ascontiguousarray(picture),
+        np.ascontiguousarray(image),
         whole,
         None,
         cv2.INTER_NEAREST,
         borderMode=cv2.BORDER_REPLICATE if fill is None else cv2.BORDER_CONSTANT,
         borderValue=(fill or 0.0,) * 4,
     )
-    return made.reshape(*size, picture.shape[-1])
+    return made.reshape(*size, image.shape[-1])
 
 
 def _positions(matrix: Array, size: Sequence[int]) -> list[Array]:
-    """Return where the pixels of the result lie in the source, an array for each spatial axis of the source."""
+    """Return the source positions of the result's pixels: an array for each spatial axis of the source."""
     ndim = len(size)
     axes = np.ogrid[tuple(slice(0.5, extent) for extent in size)]
     zero = np.zeros(tuple(size))
@@ -135,19 +135,19 @@ def _positions(matrix: Array, size: Sequence[int]) -> list[Array]:
     ]
 
 
-def _pick(picture: Array, index: Sequence[Array], fill: float | None) -> Array:
+def _pick(image: Array, index: Sequence[Array], fill: float | None) -> Array:
     """Return the pixels at positions that may lie outside."""
     flat = np.zeros(index[0].shape, np.intp)
-    for positions, extent in zip(index, picture.shape[:-1], strict=True):
+    for positions, extent in zip(index, image.shape[:-1], strict=True):
         flat = flat * extent + np.clip(positions, 0, extent - 1)
-    pixels: Array = np.take(picture.reshape(-1, picture.shape[-1]), flat, axis=0, mode="clip")
+    pixels: Array = np.take(image.reshape(-1, image.shape[-1]), flat, axis=0, mode="clip")
     if fill is not None:
-        pixels[_outside(picture, index)] = fill
+        pixels[_outside(image, index)] = fill
     return pixels
 
 
-def _outside(picture: Array, index: Sequence[Array]) -> Array:
-    pairs = zip(index, picture.shape[:-1], strict=True)
+def _outside(image: Array, index: Sequence[Array]) -> Array:
+    pairs = zip(index, image.shape[:-1], strict=True)
     found: Array = np.logical_or.reduce([(positions < 0) | (positions >= extent) for positions, extent in pairs])
     return found
 
@@ -157,23 +157,23 @@ def _whole(positions: Array) -> Array:
     return found
 
 
-def _nearest(picture: Array, matrix: Array, fill: float | None, out: Array) -> Array:
+def _nearest(image: Array, matrix: Array, fill: float | None, out: Array) -> Array:
     index = [_whole(positions) for positions in _positions(matrix, out.shape[:-1])]
-    convert(_pick(picture, index, None), out.dtype, out)
+    convert(_pick(image, index, None), out.dtype, out)
     if fill is not None:
-        out[_outside(picture, index)] = fill
+        out[_outside(image, index)] = fill
     return out
 
 
-def _linear(picture: Array, matrix: Array, size: Sequence[int], fill: float | None) -> Array:
+def _linear(image: Array, matrix: Array, size: Sequence[int], fill: float | None) -> Array:
     positions = [position - 0.5 for position in _positions(matrix, size)]
     first = [_whole(position) for position in positions]
     parts = [(position - low).astype(np.float32) for position, low in zip(positions, first, strict=True)]
-    total = np.zeros((*size, picture.shape[-1]), np.float32)
+    total = np.zeros((*size, image.shape[-1]), np.float32)
     for corner in itertools.product((0, 1), repeat=len(size)):
         weight = np.ones(tuple(size), np.float32)
         for step, part in zip(corner, parts, strict=True):
             weight *= part if step else 1 - part
-        pixels = _pick(picture, [low + step for low, step in zip(first, corner, strict=True)], fill)
+        pixels = _pick(image, [low + step for low, step in zip(first, corner, strict=True)], fill)
         total += weight[..., None] * pixels.astype(np.float32)
     return total

@@ -25,7 +25,7 @@ def extract(
     channel_axis: int = -1,
     out: Array | None = None,
 ) -> Array:
-    """Cuts the window ``start[i] .. start[i] + shape[i]`` of every axis out of an array.
+    """Cut the window ``start[i] .. start[i] + shape[i]`` of every axis out of an array.
 
     Args:
         array: any dtype; at least as many axes as the window, whose axes are the array's first ones.
@@ -35,7 +35,7 @@ def extract(
             ``"trim_to_shape"`` gives the part that is inside.
         fill: one value, or one per channel, for ``"pad"``; clamped to the range of the dtype.
         channel_axis: the axis that a sequence of fill values runs along.
-        out: where to write, of the resulting shape.
+        out: output array, of the resulting shape.
 
     Returns:
         A view of `array` when the window lies inside and no `out` is given, else an array of its own.
@@ -81,7 +81,7 @@ def extract(
 
 
 def paste_fill(out: Array, fill: float | Sequence[float], channel_axis: int) -> None:
-    """Fills an array with one value, or with one value per channel, clamped to the range of its dtype."""
+    """Fill an array with one value, or with one value per channel, clamped to the range of its dtype."""
     values = np.atleast_1d(np.asarray(fill, np.float64))
     if out.dtype.kind in "iu":
         limits = np.iinfo(out.dtype)

@@ -1,6 +1,6 @@
 """CUDA kernels for ragged batches, with a thin launcher each, and the sharing of device memory.
 
-They know pointers, shapes and regions, nothing of graphs or operators. Importing them needs no CuPy.
+They operate on pointers, shapes and regions, and don't depend on graphs or operators. Importing them doesn't need CuPy.
 """
 
 from pipeline._kernels.blur import blur_axes

@@ -1,4 +1,4 @@
-"""How the axes of resized pictures map to their sources: struct Axis of filters.cuh, for whole batches."""
+"""The mapping from the axes of resized images to their sources: struct Axis of filters.cuh, for whole batches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pipeline.errors import PipelineError
 from pipeline.types import DALIInterpType
 
-__all__ = ["AXIS", "axis_table", "touched", "whole_picture"]
+__all__ = ["AXIS", "axis_table", "touched", "whole_image"]
 
 #: struct Axis of filters.cuh.
 AXIS = np.dtype(
@@ -34,8 +34,8 @@ _CODE = np.array([_FILTERS[DALIInterpType(value)][0] for value in range(len(_FIL
 _RADIUS = np.array([_FILTERS[DALIInterpType(value)][1] for value in range(len(_FILTERS))], np.float64)
 
 
-def whole_picture(shapes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Return the regions (y0, x0, y1, x1) that cover pictures of shapes (N, 3), HWC."""
+def whole_image(shapes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """Return the regions (y0, x0, y1, x1) that cover images of shapes (N, 3), HWC."""
     regions = np.zeros((len(shapes), 4))
     regions[:, 2:] = shapes[:, :2]
     return regions
@@ -58,10 +58,10 @@ def axis_table(
         begin: (N,) in source pixels; beyond `end` flips.
         end: (N,).
         extent: (N,) pixels of the source.
-        out: (N,) pixels of the resized picture.
-        min_filter: `DALIInterpType` where the picture shrinks, one or (N,).
+        out: (N,) pixels of the resized image.
+        min_filter: `DALIInterpType` where the image shrinks, one or (N,).
         mag_filter: the same where it grows or keeps its size.
-        antialias: widen filters by the scale where the picture shrinks.
+        antialias: widen filters by the scale where the image shrinks.
         rows: whether it is the axis of rows, or of slices, where positions of the nearest pixels are added up.
 
     Raises:
@@ -85,7 +85,7 @@ def axis_table(
 
 
 def touched(axis: npt.NDArray[Any], out: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the source pixels [low, high) that outputs 0 to `out` read, clamped to the picture."""
+    """Return the source pixels [low, high) that outputs 0 to `out` read, clamped to the image."""
     ends = np.stack([axis["origin"] + 0.5 * axis["scale"], axis["origin"] + (out - 0.5) * axis["scale"]])
     low = np.floor(ends.min(axis=0) - axis["radius"] - 0.6).astype(np.int64)
     high = np.ceil(ends.max(axis=0) + axis["radius"] + 0.6).astype(np.int64)

@@ -9,7 +9,7 @@ struct Sample {
     const char* src;
     OUT* dst;
     uint64 count;    // elements
-    uint64 inner;    // elements between neighbours along the axis
+    uint64 inner;    // elements between neighbors along the axis
     int64 extent;    // of the axis
     int64 radius;
     uint64 weights;  // first of this sample's 2 * radius + 1 in the table

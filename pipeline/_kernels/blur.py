@@ -32,10 +32,10 @@ def blur_axes(
     first: int,
     windows: Sequence[Sequence[npt.NDArray[np.float32]]],
 ) -> None:
-    """Filter a batch along neighbouring axes; borders reflect, without repeating the outermost value.
+    """Filter a batch along neighboring axes; borders reflect, without repeating the outermost value.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: contiguous.
         dst: contiguous, of the same shapes; integers are rounded and clamped.
@@ -43,8 +43,8 @@ def blur_axes(
         windows: for each sample, an odd number of float32 weights for each axis.
 
     Raises:
-        PipelineError: for shapes that don't fit.
-        CudaError: when a launch fails.
+        PipelineError: the shapes don't match.
+        CudaError: a launch failed.
     """
     plan = BlurPlan(src, dst, first=first, windows=windows)
     scratch = context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0
@@ -53,7 +53,7 @@ def blur_axes(
 
 
 class BlurPlan:
-    """The launches of `blur_axes`, and what they need. Arguments as there."""
+    """Plans the launches of `blur_axes`. See there for the arguments."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class BlurPlan:
         self.scratch_bytes = self._room * (self._axes - 1) if self._most else 0
 
     def launches(self, scratch: int) -> list[Launch]:
-        """Return a launch for each axis; `scratch` is the address of `scratch_bytes` bytes."""
+        """Return a launch for each axis; `scratch` is the address of device memory of `scratch_bytes`."""
         if not self._most:
             return []
         made, source = [], self._src

@@ -1,4 +1,4 @@
-// Tables that tell what becomes of each value of a byte. A picture per blockIdx.y, channels last.
+// Lookup tables for the values of a byte. An image per blockIdx.y, channels last.
 //
 // Defined by the launcher: COPIES, of the counts of a channel, so that not all threads add to the same words;
 // RULE, by which tables follow from counts: 0 equalization, 1 auto contrast, 2 contrast.
@@ -15,53 +15,53 @@ static inline uint32 atomicAdd(uint32* address, uint32 value) {
 }
 #endif
 
-struct Picture {
+struct Image {
     const uint8* src;
     uint8* dst;
     uint64 count;     // elements
     uint64 channels;
     uint32* counts;   // [channel][copy][value]
-    uint8* tables;    // [channel][value]; null: the rows of `shared`, from the row of this picture on
+    uint8* tables;    // [channel][value]; null: the rows of `shared`, from the row of this image on
     float factor;     // of contrast
 };
 
-extern "C" __global__ void clear_counts(const Picture* __restrict__ pictures) {
-    const Picture& picture = pictures[blockIdx.y];
+extern "C" __global__ void clear_counts(const Image* __restrict__ images) {
+    const Image& image = images[blockIdx.y];
     const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
     for (uint64 word = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x;
-         word < picture.channels * COPIES * 256; word += step)
-        picture.counts[word] = 0;
+         word < image.channels * COPIES * 256; word += step)
+        image.counts[word] = 0;
 }
 
-extern "C" __global__ void count_values(const Picture* __restrict__ pictures) {
-    const Picture& picture = pictures[blockIdx.y];
+extern "C" __global__ void count_values(const Image* __restrict__ images) {
+    const Image& image = images[blockIdx.y];
     const uint64 copy = blockIdx.x % COPIES;
     const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
 #ifndef EMULATED
     // A block counts by itself first: a value that is frequent would have all threads wait for one word of memory.
     __shared__ uint32 counted[MOST_COUNTED * 256];
-    if (picture.channels <= MOST_COUNTED) {
-        const uint32 words = static_cast<uint32>(picture.channels) * 256;
+    if (image.channels <= MOST_COUNTED) {
+        const uint32 words = static_cast<uint32>(image.channels) * 256;
         for (uint32 word = threadIdx.x; word < words; word += blockDim.x) counted[word] = 0;
         __syncthreads();
-        for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < picture.count;
+        for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < image.count;
              element += step)
-            atomicAdd(counted + element % picture.channels * 256 + picture.src[element], 1u);
+            atomicAdd(counted + element % image.channels * 256 + image.src[element], 1u);
         __syncthreads();
         for (uint32 word = threadIdx.x; word < words; word += blockDim.x)
             if (counted[word])
-                atomicAdd(picture.counts + (word / 256 * COPIES + copy) * 256 + word % 256, counted[word]);
+                atomicAdd(image.counts + (word / 256 * COPIES + copy) * 256 + word % 256, counted[word]);
         return;
     }
 #endif
-    for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < picture.count;
+    for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < image.count;
          element += step)
-        atomicAdd(picture.counts + (element % picture.channels * COPIES + copy) * 256 + picture.src[element], 1u);
+        atomicAdd(image.counts + (element % image.channels * COPIES + copy) * 256 + image.src[element], 1u);
 }
 
-__device__ __forceinline__ uint64 count_of(const Picture& picture, uint64 channel, int value) {
+__device__ __forceinline__ uint64 count_of(const Image& image, uint64 channel, int value) {
     uint64 sum = 0;
-    for (int copy = 0; copy < COPIES; ++copy) sum += picture.counts[(channel * COPIES + copy) * 256 + value];
+    for (int copy = 0; copy < COPIES; ++copy) sum += image.counts[(channel * COPIES + copy) * 256 + value];
     return sum;
 }
 
@@ -70,13 +70,13 @@ __device__ __forceinline__ uint8 to_byte(float value) {
 }
 
 // As OpenCV's equalizeHist.
-__device__ void equalize(const Picture& picture, uint64 channel, uint8* table) {
-    const uint64 total = picture.count / picture.channels;
+__device__ void equalize(const Image& image, uint64 channel, uint8* table) {
+    const uint64 total = image.count / image.channels;
     uint64 sum = 0, least = 0;
     float scale = 0.0f;
     bool begun = false;
     for (int value = 0; value < 256; ++value) {
-        const uint64 count = count_of(picture, channel, value);
+        const uint64 count = count_of(image, channel, value);
         if (!begun && count > 0) {
             begun = true;
             least = count;
@@ -91,10 +91,10 @@ __device__ void equalize(const Picture& picture, uint64 channel, uint8* table) {
         for (int value = 0; value < 256; ++value) table[value] = static_cast<uint8>(value);
 }
 
-__device__ void stretch(const Picture& picture, uint64 channel, uint8* table) {
+__device__ void stretch(const Image& image, uint64 channel, uint8* table) {
     int lowest = 0, highest = 255;
-    while (lowest < 255 && count_of(picture, channel, lowest) == 0) ++lowest;
-    while (highest > lowest && count_of(picture, channel, highest) == 0) --highest;
+    while (lowest < 255 && count_of(image, channel, lowest) == 0) ++lowest;
+    while (highest > lowest && count_of(image, channel, highest) == 0) --highest;
     const float scale = highest > lowest ? 255.0f / static_cast<float>(highest - lowest) : 1.0f;
     for (int value = 0; value < 256; ++value) {
         const float stretched = static_cast<float>(value - lowest) * scale;
@@ -102,36 +102,36 @@ __device__ void stretch(const Picture& picture, uint64 channel, uint8* table) {
     }
 }
 
-__device__ void scale_about_mean(const Picture& picture, uint8* table) {
+__device__ void scale_about_mean(const Image& image, uint8* table) {
     const double weights[3] = {0.299, 0.587, 0.114};
-    const double pixels = static_cast<double>(picture.count / picture.channels);
+    const double pixels = static_cast<double>(image.count / image.channels);
     double center = 0.0;
-    for (uint64 channel = 0; channel < picture.channels; ++channel) {
+    for (uint64 channel = 0; channel < image.channels; ++channel) {
         uint64 sum = 0;
-        for (int value = 0; value < 256; ++value) sum += count_of(picture, channel, value) * static_cast<uint64>(value);
-        center += (picture.channels == 3 ? weights[channel] : 1.0) * (static_cast<double>(sum) / pixels);
+        for (int value = 0; value < 256; ++value) sum += count_of(image, channel, value) * static_cast<uint64>(value);
+        center += (image.channels == 3 ? weights[channel] : 1.0) * (static_cast<double>(sum) / pixels);
     }
     const float middle = static_cast<float>(center);
-    const float shift = middle - middle * picture.factor;
-    for (int value = 0; value < 256; ++value) table[value] = to_byte(static_cast<float>(value) * picture.factor + shift);
+    const float shift = middle - middle * image.factor;
+    for (int value = 0; value < 256; ++value) table[value] = to_byte(static_cast<float>(value) * image.factor + shift);
 }
 
 // A thread makes the table of a channel.
-extern "C" __global__ void make_tables(const Picture* __restrict__ pictures) {
-    const Picture& picture = pictures[blockIdx.y];
+extern "C" __global__ void make_tables(const Image* __restrict__ images) {
+    const Image& image = images[blockIdx.y];
     const uint64 channel = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (channel >= picture.channels || picture.count == 0) return;
-    uint8* table = picture.tables + channel * 256;
-    if constexpr (RULE == 0) equalize(picture, channel, table);
-    if constexpr (RULE == 1) stretch(picture, channel, table);
-    if constexpr (RULE == 2) scale_about_mean(picture, table);
+    if (channel >= image.channels || image.count == 0) return;
+    uint8* table = image.tables + channel * 256;
+    if constexpr (RULE == 0) equalize(image, channel, table);
+    if constexpr (RULE == 1) stretch(image, channel, table);
+    if constexpr (RULE == 2) scale_about_mean(image, table);
 }
 
-extern "C" __global__ void map_bytes(const Picture* __restrict__ pictures, const uint8* __restrict__ shared) {
-    const Picture& picture = pictures[blockIdx.y];
-    const uint8* tables = picture.tables ? picture.tables : shared + static_cast<uint64>(blockIdx.y) * 256;
+extern "C" __global__ void map_bytes(const Image* __restrict__ images, const uint8* __restrict__ shared) {
+    const Image& image = images[blockIdx.y];
+    const uint8* tables = image.tables ? image.tables : shared + static_cast<uint64>(blockIdx.y) * 256;
     const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
-    for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < picture.count;
+    for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < image.count;
          element += step)
-        picture.dst[element] = tables[element % picture.channels * 256 + picture.src[element]];
+        image.dst[element] = tables[element % image.channels * 256 + image.src[element]];
 }

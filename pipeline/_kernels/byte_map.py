@@ -1,4 +1,4 @@
-"""Launcher of byte_map.cu: tables for the 256 values of a byte, given or made from how often values occur."""
+"""Launcher of byte_map.cu: lookup tables for the 256 values of a byte, given or computed from histograms."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from pipeline.errors import PipelineError
 
 __all__ = ["CountedMap", "Rule", "map_bytes", "map_counted_bytes", "plan_map_bytes"]
 
-#: struct Picture of byte_map.cu.
-_PICTURE = np.dtype(
+#: struct Image of byte_map.cu.
+_IMAGE = np.dtype(
     [("src", "i8"), ("dst", "i8"), ("count", "u8"), ("channels", "u8"), ("counts", "i8"), ("tables", "i8"),
      ("factor", "f4")],
     align=True,
@@ -27,7 +27,7 @@ _COUNTED_PER_THREAD = 64
 
 
 class Rule(IntEnum):
-    """How tables follow from the counts of values; each is what the function of that name in imaging does."""
+    """The rules that compute tables from histograms; each matches the function of the same name in imaging."""
 
     EQUALIZATION = 0
     AUTO_CONTRAST = 1
@@ -35,18 +35,18 @@ class Rule(IntEnum):
 
 
 def map_bytes(context: KernelContext, stream: Any, src: Samples, dst: Samples, tables: npt.NDArray[np.uint8]) -> None:
-    """Replace each value of a batch by what the sample's table has for it, in one launch.
+    """Replace each value of a batch by its entry in the sample's table, in one launch.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: uint8, contiguous.
         dst: likewise, of the same shapes.
         tables: (N, 256).
 
     Raises:
-        PipelineError: for samples that don't fit.
-        CudaError: when the launch fails.
+        PipelineError: the samples don't match.
+        CudaError: the launch failed.
     """
     launch = plan_map_bytes(src, dst, tables)
     if launch is not None:
@@ -54,15 +54,15 @@ def map_bytes(context: KernelContext, stream: Any, src: Samples, dst: Samples, t
 
 
 def plan_map_bytes(src: Samples, dst: Samples, tables: npt.NDArray[np.uint8]) -> Launch | None:
-    """Return the launch of `map_bytes`, or None when there is nothing to do. Arguments as there."""
-    pictures = _pictures(src, dst)
-    pictures["channels"] = 1
-    most = int(pictures["count"].max())
+    """Return the launch of `map_bytes`, or None if the output is empty. See there for the arguments."""
+    images = _images(src, dst)
+    images["channels"] = 1
+    most = int(images["count"].max())
     if not most:
         return None
     flat = np.ascontiguousarray(tables, np.uint8).reshape(-1)
     grid = (blocks_for(most, _PER_THREAD), len(src))
-    return Launch("byte_map.cu", "map_bytes", _defines(Rule.EQUALIZATION), (pictures, flat), grid)
+    return Launch("byte_map.cu", "map_bytes", _defines(Rule.EQUALIZATION), (images, flat), grid)
 
 
 def map_counted_bytes(
@@ -73,19 +73,19 @@ def map_counted_bytes(
     rule: Rule,
     factors: npt.ArrayLike = 1.0,
 ) -> None:
-    """Replace each value by what a table has for it that follows from the picture itself, in four launches.
+    """Replace each value by its entry in a table that is computed from the image, in four launches.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: pictures of (height, width, channels), uint8, contiguous.
-        dst: likewise.
-        rule: how the tables are made.
-        factors: of contrast, for all or one a picture.
+        src: images of (height, width, channels), uint8, contiguous.
+        dst: contiguous, as the source.
+        rule: rule that computes the tables.
+        factors: contrast factors: one for all images, or one per image.
 
     Raises:
-        PipelineError: for samples that don't fit.
-        CudaError: when a launch fails.
+        PipelineError: the samples don't match.
+        CudaError: a launch failed.
     """
     plan = CountedMap(src, dst, rule, factors)
     scratch = context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0
@@ -94,57 +94,55 @@ def map_counted_bytes(
 
 
 class CountedMap:
-    """The launches of `map_counted_bytes`, and what they need. Arguments as there."""
+    """Plans the launches of `map_counted_bytes`. See there for the arguments."""
 
     def __init__(self, src: Samples, dst: Samples, rule: Rule, factors: npt.ArrayLike = 1.0) -> None:
-        self._pictures = _pictures(src, dst)
+        self._images = _images(src, dst)
         if src.ndim != 3:
             raise PipelineError(f"images need the dimensions (height, width, channels), not {src.ndim} dimensions")
-        self._pictures["channels"] = np.maximum(1, src.shapes[:, -1])
-        self._pictures["factor"] = np.asarray(factors, np.float32)
+        self._images["channels"] = np.maximum(1, src.shapes[:, -1])
+        self._images["factor"] = np.asarray(factors, np.float32)
         if rule is Rule.CONTRAST and not np.isin(src.shapes[:, -1], (1, 3)).all():
             raise PipelineError("images must have 1 or 3 channels to have a brightness")
         self._rule = rule
-        self._words = self._pictures["channels"].astype(np.int64) * 256
-        empty = not int(self._pictures["count"].max())
+        self._words = self._images["channels"].astype(np.int64) * 256
+        empty = not int(self._images["count"].max())
         #: Bytes of device memory for counts and tables.
         self.scratch_bytes = 0 if empty else int(self._words.sum()) * (4 * _COPIES + 1)
 
     def launches(self, scratch: int) -> list[Launch]:
-        """Return the launches in order; `scratch` is the address of `scratch_bytes` bytes."""
+        """Return the launches in order; `scratch` is the address of device memory of `scratch_bytes`."""
         if not self.scratch_bytes:
             return []
         begins = np.cumsum(self._words) - self._words
-        pictures = self._pictures.copy()
-        pictures["counts"] = scratch + begins * 4 * _COPIES
-        pictures["tables"] = scratch + int(self._words.sum()) * 4 * _COPIES + begins
-        channels, most = int(pictures["channels"].max()), int(pictures["count"].max())
+        images = self._images.copy()
+        images["counts"] = scratch + begins * 4 * _COPIES
+        images["tables"] = scratch + int(self._words.sum()) * 4 * _COPIES + begins
+        channels, most = int(images["channels"].max()), int(images["count"].max())
         steps = (
             ("clear_counts", blocks_for(channels * 256 * _COPIES), Rule.EQUALIZATION),
             ("count_values", blocks_for(most, _COUNTED_PER_THREAD), Rule.EQUALIZATION),  # compiled once for all
             ("make_tables", blocks_for(channels), self._rule),
         )
-        rows = len(pictures)
-        made = [
-            Launch("byte_map.cu", name, _defines(rule), (pictures,), (blocks, rows)) for name, blocks, rule in steps
-        ]
+        rows = len(images)
+        made = [Launch("byte_map.cu", name, _defines(rule), (images,), (blocks, rows)) for name, blocks, rule in steps]
         unused = np.zeros(1, np.uint8)
         grid = (blocks_for(most, _PER_THREAD), rows)
-        return [*made, Launch("byte_map.cu", "map_bytes", _defines(Rule.EQUALIZATION), (pictures, unused), grid)]
+        return [*made, Launch("byte_map.cu", "map_bytes", _defines(Rule.EQUALIZATION), (images, unused), grid)]
 
 
 def _defines(rule: Rule) -> tuple[tuple[str, str], ...]:
     return (("COPIES", str(_COPIES)), ("RULE", str(int(rule))))
 
 
-def _pictures(src: Samples, dst: Samples) -> npt.NDArray[Any]:
+def _images(src: Samples, dst: Samples) -> npt.NDArray[Any]:
     if src.dtype != np.uint8 or dst.dtype != np.uint8:
         raise PipelineError(f"tables are for bytes, but the samples are {src.dtype} and {dst.dtype}")
     if len(src) != len(dst) or (src.shapes != dst.shapes).any():
         raise PipelineError("the samples of input and output differ in number or shape")
     if not (src.is_contiguous() and dst.is_contiguous()):
         raise PipelineError("the samples are not contiguous")
-    table = np.zeros(len(src), _PICTURE)
+    table = np.zeros(len(src), _IMAGE)
     table["src"], table["dst"] = src.pointers, dst.pointers
     table["count"] = np.prod(src.shapes, axis=1, dtype=np.int64)
     return table

@@ -1,4 +1,4 @@
-"""The table of channels: normalisation and fill values, for all samples or for each."""
+"""The table of channels: normalisation and fill values, shared by all samples or per sample."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def channel_table(
     """Return the table of channels and the first of each sample's rows in it.
 
     Args:
-        samples: N.
-        channels: C, rows of a sample.
+        samples: number of samples N.
+        channels: number of channels C, the rows of a sample.
         scale: scalar, (C,), or (N, C) or (N, 1); 1 by default.
         bias: likewise; 0 by default.
         fill: likewise; 0 by default.

@@ -27,7 +27,7 @@ def transform_pixels(
     """Compute ``matrix @ pixel + offset`` for all pixels of a batch, in float32 and one launch.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: contiguous, channels last, the same number of them in all samples.
         dst: likewise; values are rounded to nearest with halves away from zero, and clamped.
@@ -35,8 +35,8 @@ def transform_pixels(
         offset: (K,), (N, K) or a scalar.
 
     Raises:
-        PipelineError: for shapes that don't fit.
-        CudaError: when the launch fails.
+        PipelineError: the shapes don't match.
+        CudaError: the launch failed.
     """
     launch = plan_transform_pixels(src, dst, matrix=matrix, offset=offset)
     if launch is not None:
@@ -46,7 +46,7 @@ def transform_pixels(
 def plan_transform_pixels(
     src: Samples, dst: Samples, *, matrix: npt.ArrayLike, offset: npt.ArrayLike = 0.0
 ) -> Launch | None:
-    """Return the launch of `transform_pixels`, or None when there is no pixel. Arguments as there."""
+    """Return the launch of `transform_pixels`, or None if there are no pixels. See there for the arguments."""
     values = np.asarray(matrix, np.float32)
     rows, columns = values.shape[-2:]
     if len(src) != len(dst) or (src.shapes[:, :-1] != dst.shapes[:, :-1]).any():
@@ -55,14 +55,14 @@ def plan_transform_pixels(
         raise PipelineError(f"a matrix of {rows} by {columns} doesn't fit the channels of the samples")
     if not (src.is_contiguous() and dst.is_contiguous()):
         raise PipelineError("the samples are not contiguous")
-    picture = np.dtype(
+    image = np.dtype(
         [
             *[("src", "i8"), ("dst", "i8"), ("pixels", "u8")],
             *[("matrix", "f4", (rows, columns)), ("offset", "f4", (rows,))],
         ],
         align=True,
     )
-    table = np.zeros(len(src), picture)
+    table = np.zeros(len(src), image)
     table["src"], table["dst"] = src.pointers, dst.pointers
     table["pixels"] = np.prod(src.shapes[:, :-1], axis=1, dtype=np.int64)
     table["matrix"], table["offset"] = values, np.asarray(offset, np.float32)

@@ -1,4 +1,4 @@
-"""What launches on one device share: compiled kernels, staging, scratch memory."""
+"""The state that launches on one device share: compiled kernels, staging buffers, scratch memory."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class KernelContext:
         device_id: the CUDA device.
 
     Raises:
-        DeviceError: when CuPy is missing or the device isn't there.
+        DeviceError: CuPy is missing, or the device doesn't exist.
 
     Example:
         >>> with KernelContext(0) as context:  # doctest: +SKIP
-        ...     strided_copy(context, stream, Samples.of(sources), Samples.dense(batch))
+        ...     strided_copy(context, stream, Samples.from_arrays(sources), Samples.dense(batch))
     """
 
     def __init__(self, device_id: int) -> None:
@@ -40,7 +40,7 @@ class KernelContext:
         """Enqueue a launch on a `cupy.cuda.Stream`; never waits for the device in steady state.
 
         Raises:
-            KernelCompileError: when NVRTC refuses the kernel.
+            KernelCompileError: NVRTC failed to compile the kernel.
             CudaError: when the copy of the tables or the launch fails.
         """
         kernel = get_kernel(launch.file, launch.kernel, launch.defines, self.device_id)
@@ -61,28 +61,28 @@ class KernelContext:
         grid: tuple[int, int],
         stream: Any,
     ) -> None:
-        """Enqueue a launch whose tables are on the device already; never waits for it.
+        """Enqueue a launch whose tables are already on the device; never waits for the device.
 
         Args:
-            file: as of `Launch`, like the next two.
-            kernel: its name.
-            defines: of its compilation.
+            file: see `Launch`.
+            kernel: see `Launch`.
+            defines: see `Launch`.
             pointers: addresses of the tables, the kernel's arguments.
-            grid: as of `Launch`.
+            grid: see `Launch`.
             stream: a `cupy.cuda.Stream` of this device.
 
         Raises:
-            KernelCompileError: when NVRTC refuses the kernel.
-            CudaError: when the launch fails.
+            KernelCompileError: NVRTC failed to compile the kernel.
+            CudaError: the launch failed.
         """
         found = get_kernel(file, kernel, defines, self.device_id)
         with self._device(), stream, cuda_call(f"launch of {kernel}"):
             found((*grid, 1), (THREADS, 1, 1), tuple(pointers))
 
     def scratch(self, nbytes: int, stream: Any) -> int:
-        """Return the address of device memory for intermediates of work on `stream`, which grows and is reused.
+        """Return the address of device memory for intermediate results on `stream`; it grows and is reused.
 
-        Its content is good until the next call for the same stream; the stream's order keeps users apart.
+        The contents are valid until the next call for the same stream; the order of the stream separates the uses.
         """
         cupy = load_cupy()
         with self._lock:
@@ -97,7 +97,7 @@ class KernelContext:
             return int(held.ptr)
 
     def close(self) -> None:
-        """Wait for the launches and free what they shared."""
+        """Wait for all launches, and free the shared resources."""
         with self._device():
             self._staging.close()
             with self._lock:

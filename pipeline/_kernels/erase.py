@@ -1,4 +1,4 @@
-"""Launcher of erase.cu: fill values in regions of ragged batches, in one launch a batch."""
+"""Launcher of erase.cu: fill values in regions of ragged batches, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def erase(
     """Copy a batch, with fill values in regions.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: one dimension or more, any strides.
         dst: contiguous, of the same shapes and dtype.
         regions: for each sample (R, 2, ndim): begin and end of each region along all dimensions, inside the sample.
-        fill: one value, one a channel, or a row of either for each sample.
-        channel_axis: the dimension that fill values run along; None for one value.
+        fill: one value, one value per channel, or either for each sample.
+        channel_axis: dimension of the fill values; None for one value.
 
     Raises:
-        PipelineError: for samples that don't fit.
-        CudaError: when the launch fails.
+        PipelineError: the samples don't match.
+        CudaError: the launch failed.
     """
     launch = plan_erase(src, dst, regions, fill, channel_axis)
     if launch is not None:
@@ -53,7 +53,7 @@ def plan_erase(
     fill: npt.ArrayLike,
     channel_axis: int | None = None,
 ) -> Launch | None:
-    """Return the launch of `erase`, or None when no sample has an element. Arguments as there."""
+    """Return the launch of `erase`, or None if all samples are empty. See there for the arguments."""
     if len(src) != len(dst) or (src.shapes != dst.shapes).any() or src.dtype != dst.dtype or not src.ndim:
         raise PipelineError("erasing takes samples of one dimension or more to contiguous ones like them")
     if not dst.is_contiguous() or len(regions) != len(src):

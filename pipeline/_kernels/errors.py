@@ -1,4 +1,4 @@
-"""Errors of the GPU primitives: one wrapper around CuPy's, and one way to load CuPy."""
+"""Errors of the GPU primitives: a wrapper around CuPy's errors, and a function that loads CuPy."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class CudaError(PipelineError):
     """A call of the CUDA driver or runtime failed; the message names the call and CUDA's reason.
 
     Attributes:
-        call: what was being done, such as "cudaIpcOpenMemHandle" or "launch of resample_axis".
-        reason: CUDA's own words.
+        call: the failed operation, such as "cudaIpcOpenMemHandle" or "launch of resample_axis".
+        reason: CUDA's error message.
     """
 
     def __init__(self, call: str, reason: str) -> None:
@@ -29,14 +29,14 @@ class CudaError(PipelineError):
 
 
 class KernelCompileError(CudaError):
-    """NVRTC refused a kernel; `reason` is its log."""
+    """NVRTC failed to compile a kernel; `reason` is its log."""
 
 
 def load_cupy() -> Any:
     """Return the module `cupy`.
 
     Raises:
-        DeviceError: when CuPy is not installed or can't load its CUDA libraries.
+        DeviceError: CuPy isn't installed or can't load its CUDA libraries.
     """
     try:
         import cupy
@@ -50,7 +50,7 @@ def load_cupy() -> Any:
 
 @contextmanager
 def cuda_call(call: str) -> Iterator[None]:
-    """Turn CuPy's errors inside the block into `CudaError`.
+    """Convert CuPy's errors inside the block to `CudaError`.
 
     Example:
         >>> with cuda_call("cudaMalloc"):  # doctest: +SKIP
@@ -68,10 +68,10 @@ def cuda_call(call: str) -> Iterator[None]:
 
 
 def require_device(device_id: int) -> None:
-    """Check that a CUDA device is there.
+    """Check that a CUDA device exists.
 
     Raises:
-        DeviceError: when CuPy, the driver or the device is missing.
+        DeviceError: CuPy, the driver or the device is missing.
     """
     try:
         with cuda_call("cudaGetDeviceCount"):

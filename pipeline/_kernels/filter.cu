@@ -1,10 +1,10 @@
-// Correlation of pictures with windows of any size, channels last, a picture per blockIdx.y.
+// Correlation of images with windows of any size, channels last, an image per blockIdx.y.
 //
 // Defined by the launcher: IN, OUT (types), BORDER: 0 reflect_101, 1 reflect_1001, 2 wrap, 3 clamp, 4 constant.
 
 #include "common.cuh"
 
-struct Picture {
+struct Image {
     const char* src;
     OUT* dst;
     uint64 count;           // elements of dst
@@ -17,7 +17,7 @@ struct Picture {
     float fill;
 };
 
-// Returns where a position lies that may be outside, or -1 for nowhere.
+// Maps a position that may be outside to one inside, or returns -1 for the fill value.
 __device__ __forceinline__ int64 inside(int64 position, int64 extent) {
     if (position >= 0 && position < extent) return position;
     if constexpr (BORDER == 4) return -1;
@@ -30,28 +30,28 @@ __device__ __forceinline__ int64 inside(int64 position, int64 extent) {
     return BORDER == 0 ? period - rest : period - 1 - rest;
 }
 
-extern "C" __global__ void filter_pictures(const Picture* __restrict__ pictures, const float* __restrict__ windows) {
-    const Picture& picture = pictures[blockIdx.y];
-    const float* window = windows + picture.window;
+extern "C" __global__ void filter_images(const Image* __restrict__ images, const float* __restrict__ windows) {
+    const Image& image = images[blockIdx.y];
+    const float* window = windows + image.window;
     const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
-    for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < picture.count;
+    for (uint64 element = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x; element < image.count;
          element += step) {
-        const int64 channel = static_cast<int64>(element % static_cast<uint64>(picture.channels));
-        const int64 pixel = static_cast<int64>(element / static_cast<uint64>(picture.channels));
-        const int64 top = pixel / picture.columns - picture.row, left = pixel % picture.columns - picture.column;
+        const int64 channel = static_cast<int64>(element % static_cast<uint64>(image.channels));
+        const int64 pixel = static_cast<int64>(element / static_cast<uint64>(image.channels));
+        const int64 top = pixel / image.columns - image.row, left = pixel % image.columns - image.column;
         float sum = 0.0f;
-        for (int64 i = 0; i < picture.rows_of_window; ++i) {
-            const int64 y = inside(top + i, picture.height);
-            for (int64 j = 0; j < picture.columns_of_window; ++j) {
-                const int64 x = inside(left + j, picture.width);
-                float value = picture.fill;
+        for (int64 i = 0; i < image.rows_of_window; ++i) {
+            const int64 y = inside(top + i, image.height);
+            for (int64 j = 0; j < image.columns_of_window; ++j) {
+                const int64 x = inside(left + j, image.width);
+                float value = image.fill;
                 if (x >= 0 && y >= 0) {
-                    const int64 offset = (y * picture.width + x) * picture.channels + channel;
-                    value = convert<float>(load<IN>(picture.src + offset * static_cast<int64>(sizeof(IN))));
+                    const int64 offset = (y * image.width + x) * image.channels + channel;
+                    value = convert<float>(load<IN>(image.src + offset * static_cast<int64>(sizeof(IN))));
                 }
-                sum += window[i * picture.columns_of_window + j] * value;
+                sum += window[i * image.columns_of_window + j] * value;
             }
         }
-        picture.dst[element] = convert<OUT>(sum);
+        image.dst[element] = convert<OUT>(sum);
     }
 }

@@ -1,4 +1,4 @@
-"""Launcher of filter.cu: correlation of pictures with windows."""
+"""Launcher of filter.cu: correlation of images with windows."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from pipeline._kernels.launch import Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
-__all__ = ["filter_pictures", "plan_filter_pictures"]
+__all__ = ["filter_images", "plan_filter_images"]
 
 _INTEGERS = (
     *("height", "width", "columns", "channels"),
     *("rows_of_window", "columns_of_window", "row", "column"),
 )
-#: struct Picture of filter.cu.
-_PICTURE = np.dtype(
+#: struct Image of filter.cu.
+_IMAGE = np.dtype(
     [("src", "i8"), ("dst", "i8"), ("count", "u8"), *((name, "i8") for name in _INTEGERS), ("window", "u8"),
      ("fill", "f4")],
     align=True,
 )  # fmt: skip
 
 
-def filter_pictures(
+def filter_images(
     context: KernelContext,
     stream: Any,
     src: Samples,
@@ -41,25 +41,25 @@ def filter_pictures(
     """Correlate a batch with windows, in float32 and one launch.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: (height, width, channels), contiguous.
         dst: likewise; smaller where the window must lie inside. Integers are rounded and clamped.
-        windows: a window of (rows, columns) for each picture.
+        windows: a window of (rows, columns) for each image.
         anchors: (N, 2), the row and column of each window that lies on the output's pixel.
-        border: what stands outside, as `pipeline._imaging.filter2d.Border` numbers it.
-        fills: what stands outside where the border is constant, for all or one a picture.
+        border: number of a `pipeline._imaging.filter2d.Border`, the rule for pixels outside of the image.
+        fills: values outside of the image for a constant border: one for all images, or one per image.
 
     Raises:
-        PipelineError: for samples that don't fit.
-        CudaError: when the launch fails.
+        PipelineError: the samples don't match.
+        CudaError: the launch failed.
     """
-    launch = plan_filter_pictures(src, dst, windows=windows, anchors=anchors, border=border, fills=fills)
+    launch = plan_filter_images(src, dst, windows=windows, anchors=anchors, border=border, fills=fills)
     if launch is not None:
         context.run(launch, stream)
 
 
-def plan_filter_pictures(
+def plan_filter_images(
     src: Samples,
     dst: Samples,
     *,
@@ -68,13 +68,13 @@ def plan_filter_pictures(
     border: int = 0,
     fills: npt.ArrayLike = 0.0,
 ) -> Launch | None:
-    """Return the launch of `filter_pictures`, or None when there is nothing to do. Arguments as there."""
+    """Return the launch of `filter_images`, or None if the output is empty. See there for the arguments."""
     if len(src) != len(dst) or len(windows) != len(src) or (src.shapes[:, 2] != dst.shapes[:, 2]).any():
         raise PipelineError("the samples of input and output, and the windows, differ in number or channels")
     if not (src.is_contiguous() and dst.is_contiguous()):
         raise PipelineError("the samples are not contiguous")
     sizes = np.array([window.size for window in windows], np.int64)
-    table = np.zeros(len(src), _PICTURE)
+    table = np.zeros(len(src), _IMAGE)
     table["src"], table["dst"] = src.pointers, dst.pointers
     table["count"] = np.prod(dst.shapes, axis=1, dtype=np.int64)
     table["height"], table["width"], table["channels"] = src.shapes.T
@@ -89,4 +89,4 @@ def plan_filter_pictures(
         return None
     weights = np.concatenate([np.ravel(window) for window in windows]).astype(np.float32)
     defines = (("IN", ctype(src.dtype)), ("OUT", ctype(dst.dtype)), ("BORDER", str(int(border))))
-    return Launch("filter.cu", "filter_pictures", defines, (table, weights), (blocks_for(most), len(src)))
+    return Launch("filter.cu", "filter_images", defines, (table, weights), (blocks_for(most), len(src)))

@@ -1,5 +1,5 @@
-// Resampling filters and the taps of one output position, as DALI has them: pixel k covers [k, k + 1), its centre is
-// k + 0.5; outside the picture the edge pixel repeats; weights are divided by their sum.
+// Resampling filters and the taps of one output position, as DALI has them: pixel k covers [k, k + 1), its center is
+// k + 0.5; outside the image the edge pixel repeats; weights are divided by their sum.
 //
 // Every sum is spelt out with fmaf, so that the kernels that share this file round alike.
 
@@ -18,7 +18,7 @@ struct Axis {
 
 struct Taps {
     int first, count;
-    float offset;  // from the output's position to the centre of the first pixel
+    float offset;  // from the output's position to the center of the first pixel
 };
 
 // The nearest pixel, in the arithmetic of `nearest_indices` on the CPU. fmaf: a product and a sum may not become one.

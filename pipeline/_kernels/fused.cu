@@ -1,4 +1,4 @@
-// Crop, resize, crop, mirror and normalise 8-bit pictures in one launch, a picture per blockIdx.y, a tile of
+// Crop, resize, crop, mirror and normalise 8-bit images in one launch, an image per blockIdx.y, a tile of
 // 32 x 8 output pixels per blockIdx.x. Only the pixels under the filter are read.
 //
 // The sums run in the order of resample.cu, the normalisation is that of strided_copy.cu, and where the resize would
@@ -9,44 +9,44 @@
 #include "common.cuh"
 #include "filters.cuh"
 
-struct Picture {
+struct Image {
     const char* src;
     OUT* dst;
     int64 row_stride, pixel_stride, channel_stride;  // of the source, in bytes
     uint32 height, width;       // of the output
-    int y_first, y_step;        // output row r is row y_first + r * y_step of the resized picture
+    int y_first, y_step;        // output row r is row y_first + r * y_step of the resized image
     int x_first, x_step;
-    uint32 channels;            // first of this picture's rows in the table of channels
+    uint32 channels;            // first of this image's rows in the table of channels
     uint32 unused;
     Axis y, x;
 };
 
-extern "C" __global__ void crop_resize_normalize(const Picture* __restrict__ pictures,
+extern "C" __global__ void crop_resize_normalize(const Image* __restrict__ images,
                                                  const Channel* __restrict__ channels) {
-    const Picture& picture = pictures[blockIdx.y];
-    const uint32 tiles_x = (picture.width + 31) / 32, tiles_y = (picture.height + 7) / 8;
+    const Image& image = images[blockIdx.y];
+    const uint32 tiles_x = (image.width + 31) / 32, tiles_y = (image.height + 7) / 8;
     if (blockIdx.x >= tiles_x * tiles_y) return;
     const uint32 row = blockIdx.x / tiles_x * 8 + threadIdx.x / 32;
     const uint32 column = blockIdx.x % tiles_x * 32 + threadIdx.x % 32;
-    if (row >= picture.height || column >= picture.width) return;
+    if (row >= image.height || column >= image.width) return;
 
-    const Taps rows = taps_of(picture.y, picture.y_first + static_cast<int>(row) * picture.y_step);
-    const Taps columns = taps_of(picture.x, picture.x_first + static_cast<int>(column) * picture.x_step);
-    const float row_norm = 1.0f / weight_sum(picture.y, rows);
-    const float column_norm = 1.0f / weight_sum(picture.x, columns);
+    const Taps rows = taps_of(image.y, image.y_first + static_cast<int>(row) * image.y_step);
+    const Taps columns = taps_of(image.x, image.x_first + static_cast<int>(column) * image.x_step);
+    const float row_norm = 1.0f / weight_sum(image.y, rows);
+    const float column_norm = 1.0f / weight_sum(image.x, columns);
 
     float sums[CHANNELS] = {};
     for (int r = 0; r < rows.count; ++r) {
-        const char* line = picture.src + clamped(rows.first + r, picture.y.extent) * picture.row_stride;
+        const char* line = image.src + clamped(rows.first + r, image.y.extent) * image.row_stride;
         float line_sums[CHANNELS] = {};
         for (int c = 0; c < columns.count; ++c) {
-            const char* pixel = line + clamped(columns.first + c, picture.x.extent) * picture.pixel_stride;
-            const float weight = weight_of(picture.x, columns, c);
+            const char* pixel = line + clamped(columns.first + c, image.x.extent) * image.pixel_stride;
+            const float weight = weight_of(image.x, columns, c);
 #pragma unroll
             for (int k = 0; k < CHANNELS; ++k)
-                line_sums[k] = fmaf(weight, convert<float>(load<uint8>(pixel + k * picture.channel_stride)), line_sums[k]);
+                line_sums[k] = fmaf(weight, convert<float>(load<uint8>(pixel + k * image.channel_stride)), line_sums[k]);
         }
-        const float weight = weight_of(picture.y, rows, r);
+        const float weight = weight_of(image.y, rows, r);
 #pragma unroll
         for (int k = 0; k < CHANNELS; ++k) sums[k] = fmaf(weight, line_sums[k] * column_norm, sums[k]);
     }
@@ -57,12 +57,12 @@ extern "C" __global__ void crop_resize_normalize(const Picture* __restrict__ pic
 #if ROUNDED
         value = convert<float>(convert<uint8>(value));
 #endif
-        const Channel& channel = channels[picture.channels + k];
+        const Channel& channel = channels[image.channels + k];
         const OUT result = convert<OUT>(fma(value, static_cast<float>(channel.scale), static_cast<float>(channel.bias)));
 #if PLANAR
-        picture.dst[(static_cast<uint64>(k) * picture.height + row) * picture.width + column] = result;
+        image.dst[(static_cast<uint64>(k) * image.height + row) * image.width + column] = result;
 #else
-        picture.dst[(static_cast<uint64>(row) * picture.width + column) * CHANNELS + k] = result;
+        image.dst[(static_cast<uint64>(row) * image.width + column) * CHANNELS + k] = result;
 #endif
     }
 }

@@ -1,4 +1,4 @@
-"""Launcher of fused.cu: crop, resize, crop, mirror and normalise 8-bit pictures, in one launch a batch."""
+"""Launcher of fused.cu: crop, resize, crop, mirror and normalise 8-bit images, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._kernels.axes import AXIS, axis_table, whole_picture
+from pipeline._kernels.axes import AXIS, axis_table, whole_image
 from pipeline._kernels.channels import channel_table
 from pipeline._kernels.context import KernelContext
 from pipeline._kernels.launch import Launch, ctype
@@ -15,12 +15,12 @@ from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 from pipeline.types import DALIInterpType
 
-__all__ = ["PICTURE", "crop_resize_normalize", "fused_defines", "plan_crop_resize_normalize", "relocate"]
+__all__ = ["IMAGE", "crop_resize_normalize", "fused_defines", "plan_crop_resize_normalize", "relocate"]
 
 TILE_HEIGHT, TILE_WIDTH = 8, 32
 
-#: struct Picture of fused.cu.
-PICTURE = np.dtype(
+#: struct Image of fused.cu.
+IMAGE = np.dtype(
     [
         *[("src", "i8"), ("dst", "i8"), ("row_stride", "i8"), ("pixel_stride", "i8"), ("channel_stride", "i8")],
         *[("height", "u4"), ("width", "u4"), ("y_first", "i4"), ("y_step", "i4"), ("x_first", "i4"), ("x_step", "i4")],
@@ -49,20 +49,20 @@ def crop_resize_normalize(
     antialias: bool = True,
     rounded: bool = True,
 ) -> None:
-    """Do the work of `resample` and then `strided_copy` in one launch, with the same pixels.
+    """Combine `resample` and `strided_copy` in one launch, with the same results.
 
     A crop before the resize, as the decoders make, is `src.window(...)`: filters then stay inside it. `roi` is the
     resize's own region: filters read beyond it.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: uint8 HWC, 1 or 3 channels, any strides.
         dst: contiguous, in `layout`, of any dtype.
         layout: of the output, "CHW" or "HWC".
         roi: region of the resize, as in `resample`.
-        size: (N, 2), height and width of the resized picture; by default that of the output.
-        crop: (N, 2), where the output begins in the resized picture (y, x), in pixels.
+        size: (N, 2), height and width of the resized image; by default that of the output.
+        crop: (N, 2), position (y, x) of the output in the resized image, in pixels.
         mirror: reverse the columns of the output; one bool or (N,).
         flip: reverse its rows.
         scale: normalisation ``pixel * scale + bias``; scalar, (C,) or (N, C).
@@ -73,8 +73,8 @@ def crop_resize_normalize(
         rounded: round the resized pixels to uint8, as a resize does whose dtype is uint8; False for a float resize.
 
     Raises:
-        PipelineError: for shapes that don't fit, naming the sample.
-        CudaError: when the launch fails.
+        PipelineError: the shapes don't match; the message names the sample.
+        CudaError: the launch failed.
     """
     launch = plan_crop_resize_normalize(
         src, dst, layout=layout, roi=roi, size=size, crop=crop, mirror=mirror, flip=flip, scale=scale, bias=bias,
@@ -100,7 +100,7 @@ def plan_crop_resize_normalize(
     antialias: bool = True,
     rounded: bool = True,
 ) -> Launch:
-    """Return the launch of `crop_resize_normalize`. Arguments as there."""
+    """Return the launch of `crop_resize_normalize`. See there for the arguments."""
     if layout not in ("CHW", "HWC"):
         raise PipelineError(f"the output's layout must be CHW or HWC, not {layout!r}")
     planar = layout == "CHW"
@@ -125,8 +125,8 @@ def plan_crop_resize_normalize(
             f"sample {index}: the output of {out[index].tolist()} from {first[index].tolist()} exceeds the resized "
             f"image of {resized[index].tolist()}"
         )
-    regions = whole_picture(src.shapes) if roi is None else np.asarray(roi, np.float64).reshape(count, 4)
-    rows, table = channel_table(count, depth, scale, bias), np.zeros(count, PICTURE)
+    regions = whole_image(src.shapes) if roi is None else np.asarray(roi, np.float64).reshape(count, 4)
+    rows, table = channel_table(count, depth, scale, bias), np.zeros(count, IMAGE)
     table["src"], table["dst"] = src.pointers, dst.pointers
     table["row_stride"], table["pixel_stride"], table["channel_stride"] = src.strides.T
     table["height"], table["width"] = out.T
@@ -150,7 +150,7 @@ def fused_defines(dtype: np.dtype[Any], channels: int, planar: bool, rounded: bo
 
     Args:
         dtype: of the output.
-        channels: of the pictures, 1 or 3.
+        channels: of the images, 1 or 3.
         planar: whether the output is CHW, else HWC.
         rounded: whether the resized pixels are uint8.
 
@@ -165,13 +165,13 @@ def fused_defines(dtype: np.dtype[Any], channels: int, planar: bool, rounded: bo
     )
 
 
-def relocate(pictures: npt.NDArray[Any], src: int, dst: int) -> None:
-    """Add addresses to those of a launch's pictures, the first of its tables: it was planned as if memory began at 0.
+def relocate(images: npt.NDArray[Any], src: int, dst: int) -> None:
+    """Add base addresses to the images of a launch, its first table, which was planned with offsets from 0.
 
     Args:
-        pictures: (N,) of `PICTURE`; it is changed.
-        src: where the memory of the pictures begins.
-        dst: where that of the output does.
+        images: (N,) of `IMAGE`; modified in place.
+        src: base address of the images.
+        dst: base address of the output.
     """
-    pictures["src"] += src
-    pictures["dst"] += dst
+    images["src"] += src
+    images["dst"] += dst

@@ -1,4 +1,4 @@
-"""CUDA IPC: memory of one process that others read, with events in place of synchronisation.
+"""CUDA IPC: device memory that one process writes and others read, ordered by events instead of synchronisation.
 
 A buffer has two events. The owner records `ready` after its kernels have written; a reader's stream waits for it.
 The reader records `free` after its last use; the owner's stream waits for it before it writes again. Both sides need
@@ -19,7 +19,7 @@ __all__ = ["BufferHandle", "ExportedBuffer", "ImportedBuffer"]
 
 @dataclass(frozen=True)
 class BufferHandle:
-    """What another process needs to open an `ExportedBuffer`; plain bytes, to send by any channel.
+    """The handles that another process needs to open an `ExportedBuffer`: plain bytes, for any channel.
 
     Attributes:
         device_id: the owner's CUDA device, by the owner's numbering.
@@ -37,7 +37,7 @@ class BufferHandle:
 
 
 class _Shared:
-    """Memory and two events, by pointer; subclasses fill them in and say how to give them back."""
+    """Pointers to memory and two events. Subclasses set them and define how to free them."""
 
     def __init__(self, device_id: int, nbytes: int) -> None:
         self.device_id = device_id
@@ -62,10 +62,10 @@ class _Shared:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Give memory and events back; the device's work on them must be over. Idempotent.
+        """Free memory and events; the device must have finished its work on them. Idempotent.
 
         Raises:
-            CudaError: when CUDA refuses; what could be given back was.
+            CudaError: CUDA failed to free a resource; all others were freed.
         """
         pointer, events = self.pointer, (self._ready, self._free)
         self.pointer = self._ready = self._free = 0
@@ -87,18 +87,18 @@ class _Shared:
 
 
 class ExportedBuffer(_Shared):
-    """Device memory to share with other processes, made once and reused.
+    """Device memory to share with other processes, allocated once and reused.
 
     Args:
         device_id: the CUDA device.
-        nbytes: size; the memory is its own cudaMalloc, as IPC handles stand for whole allocations.
+        nbytes: size; the memory is a separate cudaMalloc, because IPC handles refer to whole allocations.
 
     Attributes:
         pointer: device address; 0 once closed.
-        handle: what `ImportedBuffer` opens.
+        handle: handles for `ImportedBuffer`.
 
     Raises:
-        CudaError: when memory or events can't be made or shared, naming the call.
+        CudaError: memory or events can't be created or shared; the message names the call.
 
     Example:
         >>> with ExportedBuffer(0, 1 << 20) as buffer:  # doctest: +SKIP
@@ -129,11 +129,11 @@ class ExportedBuffer(_Shared):
         self.handle = BufferHandle(device_id, nbytes, memory, *events)
 
     def record_ready(self, stream_ptr: int) -> None:
-        """The memory is written once the stream's work so far is done."""
+        """Record that the memory is complete after the stream's current work."""
         self._record(self._ready, stream_ptr)
 
     def wait_free(self, stream_ptr: int) -> None:
-        """Let the stream wait until the reader's last recorded use is over; the host doesn't wait."""
+        """Make the stream wait for the reader's last recorded use; the host doesn't wait."""
         self._wait(self._free, stream_ptr)
 
     def _give_back_memory(self, pointer: int) -> None:
@@ -146,7 +146,7 @@ class ExportedBuffer(_Shared):
 class ImportedBuffer(_Shared):
     """Another process's `ExportedBuffer`, mapped into this one.
 
-    A handle can be opened once in a process, and not in the one that exported it.
+    A handle can be opened once per process, and not in the process that exported it.
 
     Args:
         handle: from `ExportedBuffer.handle`.
@@ -156,7 +156,7 @@ class ImportedBuffer(_Shared):
         pointer: device address in this process; 0 once closed.
 
     Raises:
-        CudaError: when the handle can't be opened: the owner is gone, or the processes can't share.
+        CudaError: the handle can't be opened: the owner has exited, or the processes can't share memory.
     """
 
     def __init__(self, handle: BufferHandle, device_id: int | None = None) -> None:
@@ -175,11 +175,11 @@ class ImportedBuffer(_Shared):
             raise
 
     def wait_ready(self, stream_ptr: int) -> None:
-        """Let the stream wait until the owner has written; the host doesn't wait."""
+        """Make the stream wait until the owner has written; the host doesn't wait."""
         self._wait(self._ready, stream_ptr)
 
     def record_free(self, stream_ptr: int) -> None:
-        """This reader is done once the stream's work so far is."""
+        """Record that this reader is done after the stream's current work."""
         self._record(self._free, stream_ptr)
 
     def _give_back_memory(self, pointer: int) -> None:

@@ -1,4 +1,4 @@
-// Puts contiguous arrays beside each other in larger ones, a part per blockIdx.y: runs of elements go from a part to
+// Concatenates contiguous arrays, a part per blockIdx.y: runs of elements go from a part to
 // every `pitch` elements of the result.
 //
 // Defined by the launcher: VALUE, an unsigned type of the elements' size.

@@ -1,4 +1,4 @@
-"""Launcher of join.cu: concatenation along an axis, in one launch a batch."""
+"""Launcher of join.cu: concatenation along an axis, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def join_samples(context: KernelContext, stream: Any, sources: Sequence[Samples]
     """Concatenate batches, sample by sample.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         sources: contiguous batches of the same size, dtype and, but for the axis, shapes.
         dst: contiguous; its extent along the axis is the sum of the sources'.
         axis: from 0.
 
     Raises:
-        PipelineError: for samples that don't fit.
-        CudaError: when a launch fails.
+        PipelineError: the samples don't match.
+        CudaError: a launch failed.
     """
     for launch in plan_join(sources, dst, axis):
         context.run(launch, stream)

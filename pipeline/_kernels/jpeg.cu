@@ -1,10 +1,10 @@
-// JPEG and back without a file between: colours to YCbCr, half the chroma, transform, quantise, and all of it in
-// reverse. A picture per blockIdx.y. The arithmetic is that of libjpeg (jccolor, jcsample, jfdctint, jidctint, jdsample,
+// JPEG compression and decompression without a file: colors to YCbCr, half the chroma, transform, quantise, and all of it in
+// reverse. An image per blockIdx.y. The arithmetic is that of libjpeg (jccolor, jcsample, jfdctint, jidctint, jdsample,
 // jdcolor): whole numbers, so pixels are those of a file that is written and read.
 
 #include "common.cuh"
 
-struct Picture {
+struct Image {
     const uint8* src;  // contiguous HWC, three channels
     uint8* dst;        // likewise
     uint8* planes;     // Y of the padded size, then Cb and Cr of half of it
@@ -19,8 +19,8 @@ __device__ __forceinline__ int32 limited(int32 value) { return value < 0 ? 0 : v
 __device__ __forceinline__ uint32 least(uint32 a, uint32 b) { return a < b ? a : b; }
 
 // One of Y, Cb and Cr of a pixel, rounded to a byte.
-__device__ __forceinline__ int32 component(const Picture& picture, uint32 y, uint32 x, int which) {
-    const uint8* pixel = picture.src + (static_cast<uint64>(y) * picture.width + x) * 3;
+__device__ __forceinline__ int32 component(const Image& image, uint32 y, uint32 x, int which) {
+    const uint8* pixel = image.src + (static_cast<uint64>(y) * image.width + x) * 3;
     const int32 r = pixel[0], g = pixel[1], b = pixel[2];
     if (which == 0) return (19595 * r + 38470 * g + 7471 * b + 32768) >> 16;
     if (which == 1) return (-11059 * r - 21709 * g + 32768 * b + (128 << 16) + 32767) >> 16;
@@ -66,10 +66,10 @@ __device__ __forceinline__ void inverse(int32* d, int step, int shift) {
 }
 
 // A thread does one block of 8 by 8: it leaves what the decoder makes of it in the planes.
-extern "C" __global__ void jpeg_blocks(const Picture* __restrict__ pictures) {
-    const Picture& picture = pictures[blockIdx.y];
-    const uint32 columns = (picture.width + 15) / 16, rows = (picture.height + 15) / 16;  // of 16 by 16 pixels
-    const uint32 half_height = (picture.height + 1) / 2;
+extern "C" __global__ void jpeg_blocks(const Image* __restrict__ images) {
+    const Image& image = images[blockIdx.y];
+    const uint32 columns = (image.width + 15) / 16, rows = (image.height + 15) / 16;  // of 16 by 16 pixels
+    const uint32 half_height = (image.height + 1) / 2;
     const uint32 blocks = columns * rows * 6;
     for (uint32 block = blockIdx.x * blockDim.x + threadIdx.x; block < blocks; block += gridDim.x * blockDim.x) {
         const bool luma = block < columns * rows * 4;
@@ -83,14 +83,14 @@ extern "C" __global__ void jpeg_blocks(const Picture* __restrict__ pictures) {
             for (uint32 j = 0; j < 8; ++j) {
                 int32 value;
                 if (luma) {
-                    value = component(picture, least(top + i, picture.height - 1), least(left + j, picture.width - 1), 0);
+                    value = component(image, least(top + i, image.height - 1), least(left + j, image.width - 1), 0);
                 } else {
                     // The last row of halves is repeated; the last column of whole pixels is.
                     const uint32 y = 2 * least(top + i, half_height - 1), x = 2 * (left + j);
-                    const uint32 y1 = least(y + 1, picture.height - 1);
-                    const uint32 x0 = least(x, picture.width - 1), x1 = least(x + 1, picture.width - 1);
-                    value = component(picture, y, x0, which) + component(picture, y, x1, which) +
-                            component(picture, y1, x0, which) + component(picture, y1, x1, which);
+                    const uint32 y1 = least(y + 1, image.height - 1);
+                    const uint32 x0 = least(x, image.width - 1), x1 = least(x + 1, image.width - 1);
+                    value = component(image, y, x0, which) + component(image, y, x1, which) +
+                            component(image, y1, x0, which) + component(image, y1, x1, which);
                     value = (value + 1 + static_cast<int32>(j % 2)) >> 2;
                 }
                 values[i * 8 + j] = value - 128;
@@ -99,14 +99,14 @@ extern "C" __global__ void jpeg_blocks(const Picture* __restrict__ pictures) {
         for (int i = 0; i < 8; ++i) forward(values + i * 8, 1, true);
         for (int j = 0; j < 8; ++j) forward(values + j, 8, false);
         for (int k = 0; k < 64; ++k) {
-            const int32 quant = picture.quant[!luma][k];
+            const int32 quant = image.quant[!luma][k];
             const int32 size = values[k] < 0 ? -values[k] : values[k];
             const int32 level = (size + 4 * quant) / (8 * quant);
             values[k] = (values[k] < 0 ? -level : level) * quant;
         }
         for (int j = 0; j < 8; ++j) inverse(values + j, 8, CONST_BITS - PASS1_BITS);
         for (int i = 0; i < 8; ++i) inverse(values + i * 8, 1, CONST_BITS + PASS1_BITS + 3);
-        uint8* plane = picture.planes + (luma ? 0 : static_cast<uint64>(columns) * rows * 64 * (3 + which));
+        uint8* plane = image.planes + (luma ? 0 : static_cast<uint64>(columns) * rows * 64 * (3 + which));
         for (uint32 i = 0; i < 8; ++i)
             for (uint32 j = 0; j < 8; ++j)
                 plane[static_cast<uint64>(top + i) * pitch * 8 + left + j] =
@@ -114,7 +114,7 @@ extern "C" __global__ void jpeg_blocks(const Picture* __restrict__ pictures) {
     }
 }
 
-// Chroma at a pixel: a triangle over the neighbours, or the nearest one in pictures of up to four columns.
+// Chroma at a pixel: a triangle over the neighbors, or the nearest one in images of up to four columns.
 __device__ __forceinline__ int32 upsampled(const uint8* plane, uint32 pitch, uint32 height, uint32 width, uint32 y,
                                            uint32 x) {
     const uint32 row = y / 2, column = x / 2;
@@ -127,18 +127,18 @@ __device__ __forceinline__ int32 upsampled(const uint8* plane, uint32 pitch, uin
     return column + 1 == width ? (here * 4 + 7) >> 4 : (here * 3 + near[column + 1] * 3 + far[column + 1] + 7) >> 4;
 }
 
-extern "C" __global__ void jpeg_pixels(const Picture* __restrict__ pictures) {
-    const Picture& picture = pictures[blockIdx.y];
-    const uint32 columns = (picture.width + 15) / 16, rows = (picture.height + 15) / 16;
-    const uint32 half_height = (picture.height + 1) / 2, half_width = (picture.width + 1) / 2;
-    const uint32 count = picture.height * picture.width;
+extern "C" __global__ void jpeg_pixels(const Image* __restrict__ images) {
+    const Image& image = images[blockIdx.y];
+    const uint32 columns = (image.width + 15) / 16, rows = (image.height + 15) / 16;
+    const uint32 half_height = (image.height + 1) / 2, half_width = (image.width + 1) / 2;
+    const uint32 count = image.height * image.width;
     const uint64 area = static_cast<uint64>(columns) * rows * 64;
     for (uint32 pixel = blockIdx.x * blockDim.x + threadIdx.x; pixel < count; pixel += gridDim.x * blockDim.x) {
-        const uint32 y = pixel / picture.width, x = pixel - y * picture.width;
-        const int32 luma = picture.planes[static_cast<uint64>(y) * columns * 16 + x];
-        const int32 cb = upsampled(picture.planes + area * 4, columns * 8, half_height, half_width, y, x) - 128;
-        const int32 cr = upsampled(picture.planes + area * 5, columns * 8, half_height, half_width, y, x) - 128;
-        uint8* out = picture.dst + static_cast<uint64>(pixel) * 3;
+        const uint32 y = pixel / image.width, x = pixel - y * image.width;
+        const int32 luma = image.planes[static_cast<uint64>(y) * columns * 16 + x];
+        const int32 cb = upsampled(image.planes + area * 4, columns * 8, half_height, half_width, y, x) - 128;
+        const int32 cr = upsampled(image.planes + area * 5, columns * 8, half_height, half_width, y, x) - 128;
+        uint8* out = image.dst + static_cast<uint64>(pixel) * 3;
         out[0] = static_cast<uint8>(limited(luma + ((91881 * cr + 32768) >> 16)));
         out[1] = static_cast<uint8>(limited(luma + ((-22554 * cb - 46802 * cr + 32768) >> 16)));
         out[2] = static_cast<uint8>(limited(luma + ((116130 * cb + 32768) >> 16)));

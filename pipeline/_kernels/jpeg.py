@@ -1,4 +1,4 @@
-"""Launcher of jpeg.cu: what JPEG does to pictures, in two launches a batch."""
+"""Launcher of jpeg.cu: compression artifacts of JPEG, in two launches per batch."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _CHROMA = (
 )
 _TABLES = np.array([_LUMA.split(), _CHROMA.split()], np.int64)
 
-#: struct Picture of jpeg.cu.
-_PICTURE = np.dtype(
+#: struct Image of jpeg.cu.
+_IMAGE = np.dtype(
     [("src", "i8"), ("dst", "i8"), ("planes", "i8"), ("height", "u4"), ("width", "u4"), ("quant", "u2", (2, 64))],
     align=True,
 )
 
 
 def quantization(quality: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
-    """Return the tables of luma and chroma for qualities from 1 to 100, (N, 2, 64), as libjpeg makes them."""
+    """Return libjpeg's tables of luma and chroma for qualities from 1 to 100, (N, 2, 64)."""
     scale = np.where(quality < 50, 5000 // quality, 200 - 2 * quality)
     return np.clip((_TABLES * scale[:, None, None] + 50) // 100, 1, 255).astype(np.uint16)
 
@@ -41,18 +41,18 @@ def quantization(quality: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
 def distort_as_jpeg(
     context: KernelContext, stream: Any, src: Samples, dst: Samples, quality: npt.NDArray[np.int64]
 ) -> None:
-    """Compress pictures as JPEG, with chroma of half the resolution, and decompress them.
+    """Compress images as JPEG, with chroma of half the resolution, and decompress them.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: contiguous uint8 RGB, HWC.
         dst: contiguous, of the same shapes.
         quality: (N,), from 1 to 100.
 
     Raises:
-        PipelineError: for samples that are no such pictures.
-        CudaError: when a launch fails.
+        PipelineError: the samples aren't such images.
+        CudaError: a launch failed.
     """
     plan = JpegPlan(src, dst, quality)
     scratch = context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0
@@ -61,16 +61,16 @@ def distort_as_jpeg(
 
 
 class JpegPlan:
-    """The launches of `distort_as_jpeg`, and what they need. Arguments as there."""
+    """Plans the launches of `distort_as_jpeg`. See there for the arguments."""
 
     def __init__(self, src: Samples, dst: Samples, quality: npt.NDArray[np.int64]) -> None:
-        pictures = all(samples.ndim == 3 and samples.dtype == np.uint8 for samples in (src, dst))
-        if not pictures or (src.shapes != dst.shapes).any() or (src.shapes[:, 2] != 3).any():
+        images = all(samples.ndim == 3 and samples.dtype == np.uint8 for samples in (src, dst))
+        if not images or (src.shapes != dst.shapes).any() or (src.shapes[:, 2] != 3).any():
             raise PipelineError("the samples of input and output must be RGB images, uint8, of the same shapes")
         if not (src.is_contiguous() and dst.is_contiguous()):
             raise PipelineError("the samples are not contiguous")
         self._tiles = np.prod(-(-src.shapes[:, :2] // 16), axis=1)  # of 16 by 16 pixels
-        self._table = np.zeros(len(src), _PICTURE)
+        self._table = np.zeros(len(src), _IMAGE)
         self._table["src"], self._table["dst"] = src.pointers, dst.pointers
         self._table["height"], self._table["width"] = src.shapes[:, 0], src.shapes[:, 1]
         self._table["quant"] = quantization(quality)
@@ -78,7 +78,7 @@ class JpegPlan:
         self.scratch_bytes = int(self._tiles.sum()) * 384
 
     def launches(self, scratch: int) -> list[Launch]:
-        """Return both launches, none for empty pictures; `scratch` is the address of `scratch_bytes` bytes."""
+        """Return both launches, none for empty images; `scratch` is the address of device memory of `scratch_bytes`."""
         if not self.scratch_bytes:
             return []
         self._table["planes"] = scratch + (np.cumsum(self._tiles) - self._tiles) * 384

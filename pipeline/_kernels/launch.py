@@ -1,4 +1,4 @@
-"""A kernel launch as a value: what to compile, over which tables, how many blocks.
+"""A kernel launch as a value: the kernel, its tables and its grid.
 
 Launchers plan with NumPy alone and hand the plan to `KernelContext.run`, so plans can be read and tested with no GPU.
 """
@@ -68,12 +68,12 @@ def ctype(dtype: np.dtype[Any]) -> str:
     """Return the kernels' name of an element type.
 
     Raises:
-        PipelineError: when the kernels don't know it.
+        PipelineError: the kernels don't support it.
     """
     try:
         return CTYPES[dtype]
     except KeyError:
-        raise PipelineError(f"GPU kernels don't know the dtype {dtype}") from None
+        raise PipelineError(f"GPU kernels don't support the dtype {dtype}") from None
 
 
 def blocks_for(items: int, per_thread: int = 1, limit: int = 1 << 16) -> int:

@@ -1,4 +1,4 @@
-"""Launcher of lookup.cu: values by whole numbers from one table, in one launch a batch."""
+"""Launcher of lookup.cu: values by whole numbers from one table, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["look_up", "plan_look_up"]
 
 
 def look_up(context: KernelContext, stream: Any, src: Samples, dst: Samples, table: npt.NDArray[Any]) -> None:
-    """Replace every element by what the table has for it.
+    """Replace every element by its entry in the table.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: contiguous, whole numbers.
         dst: contiguous, of the same shapes; of the table's dtype.
         table: values for 0, 1, ... and, last, the one for all other numbers.
 
     Raises:
-        PipelineError: for samples that don't fit.
-        CudaError: when the launch fails.
+        PipelineError: the samples don't match.
+        CudaError: the launch failed.
     """
     launch = plan_look_up(src, dst, table)
     if launch is not None:
@@ -35,7 +35,7 @@ def look_up(context: KernelContext, stream: Any, src: Samples, dst: Samples, tab
 
 
 def plan_look_up(src: Samples, dst: Samples, table: npt.NDArray[Any]) -> Launch | None:
-    """Return the launch of `look_up`, or None when there is no element. Arguments as there."""
+    """Return the launch of `look_up`, or None if there are no elements. See there for the arguments."""
     if len(src) != len(dst) or (src.shapes != dst.shapes).any() or dst.dtype != table.dtype:
         raise PipelineError("the samples of input and output differ in shape, or the table in dtype")
     if not (src.is_contiguous() and dst.is_contiguous()):

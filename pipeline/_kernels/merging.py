@@ -1,4 +1,4 @@
-"""Neighbouring dimensions that a kernel may count as one: a division less for each element and dimension."""
+"""Neighboring dimensions that a kernel may merge: it saves a division per element and dimension."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Table = npt.NDArray[np.int64]
 
 
 def groups_of(extents: Table, *strides: Table, apart: Collection[int] = ()) -> list[list[int]]:
-    """Return runs of dimensions whose elements follow each other as those of one dimension do, in all samples.
+    """Return groups of adjacent dimensions that can be merged into one in all samples.
 
     Args:
         extents: (N, ndim).
-        strides: tables like it, all of which must allow it.
-        apart: dimensions that stay by themselves.
+        strides: tables of the same shape, all of which must allow the merge.
+        apart: dimensions that must not be merged.
 
     Example:
         >>> groups_of(np.array([[4, 5, 3]]), np.array([[60, 3, 1]]))

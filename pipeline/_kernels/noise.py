@@ -1,4 +1,4 @@
-"""Launcher of noise.cu: Gaussian, salt-and-pepper and shot noise, in one launch a batch."""
+"""Launcher of noise.cu: Gaussian, salt-and-pepper and shot noise, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDE = {np.dtype(name) for name in ("float64", "int64", "uint64", "int32", "uin
 
 
 class Noise(Enum):
-    """What noise.cu draws."""
+    """The kinds of noise in noise.cu."""
 
     GAUSSIAN = 0
     SALT_AND_PEPPER = 1
@@ -40,10 +40,10 @@ def add_noise(
     pepper: npt.ArrayLike = 0,
     channel_axis: int | None = None,
 ) -> None:
-    """Add noise to a batch. What is drawn depends on the seeds and the elements' positions alone.
+    """Add noise to a batch. The noise depends only on the seeds and the positions of the elements.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: contiguous.
         dst: contiguous, of the same shapes and dtype.
@@ -56,8 +56,8 @@ def add_noise(
         channel_axis: dimension along which elements share their draw (salt and pepper only).
 
     Raises:
-        PipelineError: for shapes that don't fit.
-        CudaError: when the launch fails.
+        PipelineError: the shapes don't match.
+        CudaError: the launch failed.
     """
     launch = plan_add_noise(
         src, dst, noise, seeds=seeds, first=first, second=second, salt=salt, pepper=pepper, channel_axis=channel_axis
@@ -78,7 +78,7 @@ def plan_add_noise(
     pepper: npt.ArrayLike = 0,
     channel_axis: int | None = None,
 ) -> Launch | None:
-    """Return the launch of `add_noise`, or None when there is no element. Arguments as there."""
+    """Return the launch of `add_noise`, or None if there are no elements. See there for the arguments."""
     if len(src) != len(dst) or (src.shapes != dst.shapes).any() or src.dtype != dst.dtype:
         raise PipelineError("the samples of input and output differ in shape or dtype")
     if not (src.is_contiguous() and dst.is_contiguous()):

@@ -1,4 +1,4 @@
-"""Launcher of nv12.cu: frames as video decoders on the GPU make them, to pixels."""
+"""Launcher of nv12.cu: converts the frames of video decoders on the GPU to pixels."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def nv12_to_pixels(
     matrix: npt.ArrayLike,
     left: bool = False,
 ) -> None:
-    """Make pixels of frames in NV12 or P016.
+    """Convert frames in NV12 or P016 to pixels.
 
     Args:
-        context: of the frames' device.
+        context: context of the frames' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         luma: (height, width) each, uint8, or uint16 with the 8 bits of uint8 as the upper ones; rows may have a pitch.
         chroma: (rows, columns, 2), half of that, rounded up; of the same dtype.
         dst: contiguous (height, width, channels), uint8.
         matrix: (channels, 4), or one a frame, of (Y, Cb, Cr, 1); rounded, and clamped.
-        left: whether chroma lies in the left one of its two columns, rather than between them.
+        left: whether chroma is sited in the left one of its two columns, instead of between them.
 
     Raises:
-        PipelineError: for shapes that don't fit.
-        CudaError: when the launch fails.
+        PipelineError: the shapes don't match.
+        CudaError: the launch failed.
     """
     context.run(plan_nv12_to_pixels(luma, chroma, dst, matrix, left), stream)
 
@@ -45,7 +45,7 @@ def nv12_to_pixels(
 def plan_nv12_to_pixels(
     luma: Samples, chroma: Samples, dst: Samples, matrix: npt.ArrayLike, left: bool = False
 ) -> Launch:
-    """Return the launch of `nv12_to_pixels`. Arguments as there."""
+    """Return the launch of `nv12_to_pixels`. See there for the arguments."""
     values = np.asarray(matrix, np.float32)
     channels = values.shape[-2]
     if luma.dtype not in (np.uint8, np.uint16) or chroma.dtype != luma.dtype:

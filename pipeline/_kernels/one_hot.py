@@ -1,4 +1,4 @@
-"""Launcher of one_hot.cu: one-hot codes of ragged batches, in one launch a batch."""
+"""Launcher of one_hot.cu: one-hot codes of ragged batches, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def one_hot(
     """Encode numbers along a new axis.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: contiguous; real numbers are cut off. No half-precision ones.
+        src: contiguous; real numbers are truncated. Half precision isn't supported.
         dst: contiguous; the shapes of the source, with the number of classes at `axis`.
         axis: from 0.
-        on: what stands at the number's place.
-        off: what stands elsewhere.
+        on: value at the index of the class.
+        off: value elsewhere.
 
     Raises:
-        PipelineError: for samples that don't fit.
-        CudaError: when the launch fails.
+        PipelineError: the samples don't match.
+        CudaError: the launch failed.
     """
     launch = plan_one_hot(src, dst, axis, on, off)
     if launch is not None:
@@ -38,7 +38,7 @@ def one_hot(
 
 
 def plan_one_hot(src: Samples, dst: Samples, axis: int, on: float = 1.0, off: float = 0.0) -> Launch | None:
-    """Return the launch of `one_hot`, or None when there is no element. Arguments as there."""
+    """Return the launch of `one_hot`, or None if there are no elements. See there for the arguments."""
     if len(src) != len(dst) or (np.delete(dst.shapes, axis, axis=1) != src.shapes).any():
         raise PipelineError("the shapes of the output aren't those of the input with one axis more")
     if not (src.is_contiguous() and dst.is_contiguous()):

@@ -1,4 +1,4 @@
-"""Memory of the host that others allocated, pinned, so that a GPU copies from it with no copy on the host before."""
+"""Pins host memory that was allocated elsewhere, so that a GPU copies from it without another copy on the host."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _log = logging.getLogger("dali_proxy")
 
 
 class PinnedMemory:
-    """Pins memory for as long as it, or an array made of it, lives. A forked child has it, but doesn't unpin it.
+    """Pins memory as long as this object, or an array over it, is alive. A forked child doesn't unpin it.
 
     Args:
         memory: ``uint8[nbytes]``, which it keeps.
         device_id: the GPU.
 
     Raises:
-        CudaError: it can't be pinned: there is a limit on locked memory, for one.
+        CudaError: the memory can't be pinned, for example because of the limit on locked memory.
 
     Example:
         >>> pinned = PinnedMemory(block.array, device_id=0)  # doctest: +SKIP
@@ -49,10 +49,10 @@ class PinnedMemory:
         self._owner = os.getpid()
 
     @classmethod
-    def of(cls, memory: npt.NDArray[np.uint8], device_id: int) -> PinnedMemory | None:
-        """Pin memory if that is possible; else None, and a warning says that copies will be slower.
+    def from_memory(cls, memory: npt.NDArray[np.uint8], device_id: int) -> PinnedMemory | None:
+        """Pin memory if possible; otherwise warn that copies are slower, and return None.
 
-        The environment variable DALI_PROXY_PIN=0 leaves it out, to compare.
+        The environment variable DALI_PROXY_PIN=0 disables pinning, for comparisons.
         """
         if os.environ.get("DALI_PROXY_PIN") == "0":
             return None

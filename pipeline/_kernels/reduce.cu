@@ -74,8 +74,8 @@ template <typename Out> __device__ __forceinline__ Out finished(SUM sum, float64
     }
 }
 
-// A thread makes one part of one output. `outputs_first` puts neighbouring outputs on neighbouring threads, for
-// sources whose last axis is kept; otherwise neighbouring threads read neighbouring elements of one output.
+// A thread makes one part of one output. `outputs_first` puts neighboring outputs on neighboring threads, for
+// sources whose last axis is kept; otherwise neighboring threads read neighboring elements of one output.
 extern "C" __global__ void reduce_parts(const Sample* __restrict__ samples, int parts, int outputs_first) {
     const Sample& sample = samples[blockIdx.y];
     const uint64 total = sample.outputs * parts;

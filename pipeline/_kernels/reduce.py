@@ -1,4 +1,4 @@
-"""Launcher of reduce.cu: sums, means, extremes and deviations along axes of ragged batches, in two launches a batch."""
+"""Launcher of reduce.cu: sums, means, extremes and deviations along axes, in two launches per batch."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ def reduce_axes(
     """Reduce a batch along axes.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: any strides.
         dst: contiguous; its elements are those of the kept axes, in order, with or without axes of extent 1.
         reduction: what to do.
         axes: different ones, none negative.
-        mean: for differences: float32, contiguous, one element a sample or as many as `dst` has.
+        mean: for differences: float32, contiguous, one element per sample or as many as `dst` has.
         ddof: subtracted from the number of elements in a division.
 
     Raises:
-        PipelineError: for shapes that don't fit.
-        CudaError: when a launch fails.
+        PipelineError: the shapes don't match.
+        CudaError: a launch failed.
     """
     plan = ReductionPlan(src, dst, reduction, axes=axes, mean=mean, ddof=ddof)
     scratch = context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0
@@ -58,7 +58,7 @@ def reduce_axes(
 
 
 class ReductionPlan:
-    """The launches of `reduce_axes`, and what they need. Arguments as there."""
+    """Plans the launches of `reduce_axes`. See there for the arguments."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 // Separable resampling of ragged batches, a sample per blockIdx.y. First along x into float32, then along y.
 //
-// Both passes are one kernel over a picture seen as (outer, axis, inner): rows, columns, channels for the pass along
+// Both passes are one kernel over an image seen as (outer, axis, inner): rows, columns, channels for the pass along
 // x; one, rows, columns * channels for the pass along y.
 //
 // Defined by the launcher: IN, OUT (types).

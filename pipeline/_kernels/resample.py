@@ -1,4 +1,4 @@
-"""Launcher of resample.cu: antialiased resizing of ragged HWC batches, in two launches a batch."""
+"""Launcher of resample.cu: antialiased resizing of ragged HWC batches, in two launches per batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._kernels.axes import AXIS, axis_table, touched, whole_picture
+from pipeline._kernels.axes import AXIS, axis_table, touched, whole_image
 from pipeline._kernels.context import KernelContext
 from pipeline._kernels.launch import Launch, blocks_for, ctype
 from pipeline._kernels.samples import Samples
@@ -46,24 +46,24 @@ def resample(
     mag_filter: npt.ArrayLike = DALIInterpType.INTERP_LINEAR,
     antialias: bool = True,
 ) -> None:
-    """Resize a batch of pictures.
+    """Resize a batch of images.
 
-    As in DALI: pixel k's centre lies at k + 0.5, edge pixels repeat outside the picture, filters may read beyond the
-    region, and where the picture shrinks along an axis they are widened by the scale. Sums are float32.
+    As in DALI: pixel k's center lies at k + 0.5, edge pixels repeat outside the image, filters may read beyond the
+    region, and where the image shrinks along an axis they are widened by the scale. Sums are float32.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: HWC, any strides and number of channels.
         dst: HWC, contiguous, of any dtype; its shapes are the new sizes, with the source's channels.
-        roi: (N, 4) float, (y0, x0, y1, x1) in source pixels; y1 < y0 or x1 < x0 flips; whole pictures by default.
+        roi: (N, 4) float, (y0, x0, y1, x1) in source pixels; y1 < y0 or x1 < x0 flips; whole images by default.
         min_filter: `DALIInterpType` along axes that shrink, one for all or (N,).
         mag_filter: the same along axes that grow.
         antialias: False samples shrinking axes with the plain filter.
 
     Raises:
-        PipelineError: for shapes or filters that don't fit.
-        CudaError: when a launch fails.
+        PipelineError: the shapes don't match, or a filter is unknown.
+        CudaError: a launch failed.
     """
     plan = ResamplePlan(src, dst, roi=roi, min_filter=min_filter, mag_filter=mag_filter, antialias=antialias)
     for launch in plan.launches(context.scratch(plan.scratch_bytes, stream) if plan.scratch_bytes else 0):
@@ -91,7 +91,7 @@ class ResamplePlan:
             raise PipelineError("resampling needs HWC images, and as many HWC outputs with the same channels")
         if not dst.is_contiguous():
             raise PipelineError("the samples of the output are not contiguous")
-        regions = whole_picture(src.shapes) if roi is None else np.asarray(roi, np.float64).reshape(len(src), 4)
+        regions = whole_image(src.shapes) if roi is None else np.asarray(roi, np.float64).reshape(len(src), 4)
         self._src, self._dst = src, dst
         self._y, self._x = (
             axis_table(

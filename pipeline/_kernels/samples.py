@@ -1,4 +1,4 @@
-"""What kernels know of a batch: a column of pointers, one of shapes, one of strides."""
+"""The description of a batch for kernels: columns of pointers, shapes and strides."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def contiguous_strides(shapes: npt.NDArray[np.int64], itemsize: int) -> npt.NDAr
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """A ragged batch in memory, described but not owned: whoever made it keeps the memory alive.
+    """A ragged batch in memory that this object describes but doesn't own: its creator keeps the memory alive.
 
-    Nobody changes its columns: what follows from them is worked out once.
+    The columns must not change, because derived values are cached.
 
     Attributes:
         pointers: (N,) int64, address of each sample's element 0.
@@ -44,14 +44,14 @@ class Samples:
     dtype: np.dtype[Any]
 
     @classmethod
-    def of(cls, arrays: Sequence[Any]) -> Samples:
+    def from_arrays(cls, arrays: Sequence[Any]) -> Samples:
         """Describe a non-empty sequence of arrays of one dtype and ndim, CuPy's or NumPy's.
 
         Raises:
             PipelineError: when the arrays differ in dtype or ndim, or there are none.
 
         Example:
-            >>> Samples.of([np.zeros((2, 3)), np.zeros((4, 3))]).shapes.tolist()
+            >>> Samples.from_arrays([np.zeros((2, 3)), np.zeros((4, 3))]).shapes.tolist()
             [[2, 3], [4, 3]]
         """
         if not arrays:
@@ -72,7 +72,7 @@ class Samples:
 
     @classmethod
     def contiguous(cls, pointers: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], dtype: Any) -> Samples:
-        """Describe C-contiguous samples, as which they needn't be recognised later."""
+        """Describe C-contiguous samples, which makes `is_contiguous` free."""
         made = cls(pointers, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
         made.__dict__["_contiguous"] = True
         return made
@@ -143,7 +143,7 @@ class Samples:
         return Samples(self.pointers + (first * self.strides).sum(axis=1), extent, self.strides, self.dtype)
 
     def is_contiguous(self) -> bool:
-        """Tell whether every sample is C-contiguous."""
+        """Return whether every sample is C-contiguous."""
         return self._contiguous
 
     @cached_property

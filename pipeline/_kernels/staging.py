@@ -1,4 +1,4 @@
-"""Brings tables to the device: pinned memory and its copy there, reused as soon as the kernel that reads it is done."""
+"""Uploads tables to the device through pinned memory, which is reused when the kernel that reads it has finished."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pack_tables(tables: Sequence[npt.NDArray[Any]]) -> tuple[list[int], int]:
 
 
 class _Slot:
-    """Pinned memory, as much on the device, and the event after which both are free."""
+    """A pinned buffer, a device buffer of the same size, and the event after which both are free."""
 
     def __init__(self, size: int) -> None:
         cupy = load_cupy()
@@ -81,7 +81,7 @@ class StagingPool:
                     self._slots.append(slot)
 
     def close(self) -> None:
-        """Free the slots, once the device is done with them."""
+        """Free the slots after the device has finished with them."""
         with self._lock:
             slots, self._slots = list(self._slots), deque()
             self._made -= len(slots)

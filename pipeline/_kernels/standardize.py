@@ -1,4 +1,4 @@
-"""Launcher of standardize.cu: subtracts means and divides by deviations, in one launch a batch."""
+"""Launcher of standardize.cu: subtracts means and divides by deviations, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["Spread", "plan_standardize", "standardize"]
 
 @dataclass(frozen=True)
 class Spread:
-    """By what is divided: one number a sample, standard deviations, or sums of squares of which these are made.
+    """The divisor: one number per sample, standard deviations, or sums of squares to compute them from.
 
     Attributes:
-        factor: what differences are multiplied by, (N,), where there is nothing else.
+        factor: (N,), factor of the differences if neither deviations nor sums are given.
         deviations: float32, contiguous, of the samples' number of dimensions and of extent 1 or theirs.
         sums: likewise but float64: sums of squared differences from the mean.
         degrees: (N,), what sums are divided by for a variance; which is 0 where this is not positive.
@@ -50,18 +50,18 @@ def standardize(
     """Compute ``(src - mean) / deviation * scale + shift`` in float32; a deviation of 0 gives ``shift``.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: contiguous, one dimension or more.
         dst: contiguous, of the same shapes; values are rounded and clamped.
         mean: float32, contiguous, of the samples' number of dimensions and of extent 1 or theirs.
-        spread: by what is divided; its `factor` has `scale` in it.
+        spread: the divisor; its `factor` includes `scale`.
         scale: see above.
         shift: see above.
 
     Raises:
-        PipelineError: for shapes that don't fit.
-        CudaError: when the launch fails.
+        PipelineError: the shapes don't match.
+        CudaError: the launch failed.
     """
     launch = plan_standardize(src, dst, mean=mean, spread=spread, scale=scale, shift=shift)
     if launch is not None:
@@ -71,7 +71,7 @@ def standardize(
 def plan_standardize(
     src: Samples, dst: Samples, *, mean: Samples, spread: Spread, scale: float = 1.0, shift: float = 0.0
 ) -> Launch | None:
-    """Return the launch of `standardize`, or None when there is no element. Arguments as there."""
+    """Return the launch of `standardize`, or None if there are no elements. See there for the arguments."""
     if len(src) != len(dst) or (src.shapes != dst.shapes).any() or not src.ndim:
         raise PipelineError("the samples of input and output differ in shape, or have no dimensions")
     if not (src.is_contiguous() and dst.is_contiguous()):

@@ -1,4 +1,4 @@
-"""CUDA streams of ours."""
+"""Creates CUDA streams."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["new_stream"]
 
 
 def new_stream(priority: int | None = None) -> Any:
-    """Return a new `cupy.cuda.Stream` of the current device, which waits for no other one.
+    """Return a new non-blocking `cupy.cuda.Stream` of the current device.
 
     CUDA doesn't work in forked children, so these never destroy it.
 
     Args:
-        priority: smaller numbers come first; None for the usual one.
+        priority: smaller numbers come first; None for the default.
     """
     made = load_cupy().cuda.Stream(non_blocking=True, priority=priority)
     keep_in_child(made)

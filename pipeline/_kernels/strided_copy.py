@@ -44,12 +44,12 @@ def strided_copy(
     source's axis ``axes[d]``. A step of -1 with start = extent - 1 flips.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: up to 6 dimensions, any strides.
         dst: contiguous; its shapes are the windows' extents, permuted.
         start: first source element, by source axis: (N, ndim) or what broadcasts to it; 0 by default.
-        step: source elements between neighbours of the output, by source axis; nonzero; 1 by default.
+        step: source elements between neighbors of the output, by source axis; nonzero; 1 by default.
         axes: permutation of the source's axes; identity by default.
         channel_axis: the output dimension that `scale`, `bias` and `fill` run along; without it they are scalars
             (or one value a sample, of shape (N, 1)).
@@ -62,11 +62,11 @@ def strided_copy(
     Values are cast as in DALI: rounded to nearest with halves away from zero, and clamped.
 
     Raises:
-        PipelineError: for shapes, windows or dtypes that don't fit, naming the sample.
-        CudaError: when the launch fails.
+        PipelineError: shapes, windows or dtypes don't match; the message names the sample.
+        CudaError: the launch failed.
 
     Example:
-        Normalise HWC pictures into a CHW batch, mirroring the second of two:
+        Normalise HWC images into a CHW batch, mirroring the second of two:
 
         >>> strided_copy(  # doctest: +SKIP
         ...     context, stream, src, dst, axes=(2, 0, 1), channel_axis=0, scale=1 / std, bias=-mean / std,
@@ -92,7 +92,7 @@ def plan_strided_copy(
     bias: npt.ArrayLike | None = None,
     fill: npt.ArrayLike | None = None,
 ) -> Launch | None:
-    """Return the launch of `strided_copy`, or None when the output has no element. Arguments as there."""
+    """Return the launch of `strided_copy`, or None if the output is empty. See there for the arguments."""
     ndim = src.ndim
     order = list(range(ndim)) if axes is None else list(axes)
     if sorted(order) != list(range(ndim)) or dst.ndim != ndim or len(src) != len(dst):

@@ -1,4 +1,4 @@
-"""Arrays over device memory that someone else owns, and word when the last of them is dropped."""
+"""Arrays over device memory that another object owns, and a notification when the last one is dropped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KDL_CUDA = 2
 
 
 class Lease:
-    """The right to use some memory: held by every view, over when the last one is dropped.
+    """A lease on memory: every view holds it, and it ends when the last view is dropped.
 
     Args:
         on_end: called once, without arguments, when the lease and all its views are gone or `end` is called. It may
@@ -60,7 +60,7 @@ class DeviceView:
         shape: in elements.
         dtype: element type.
         device_id: the CUDA device.
-        owner: any object, kept alive by the view and by what is made of it.
+        owner: any object; the view and arrays over it keep it alive.
     """
 
     __slots__ = ("__weakref__", "device_id", "dtype", "owner", "pointer", "shape")

@@ -1,6 +1,6 @@
-// Affine warps of ragged batches of pictures or volumes, a sample per blockIdx.y.
+// Affine warps of ragged batches of images or volumes, a sample per blockIdx.y.
 //
-// Pixel k covers [k, k + 1), its centre is k + 0.5.
+// Pixel k covers [k, k + 1), its center is k + 0.5.
 //
 // Defined by the launcher: IN, OUT (types), NDIM (2 or 3), LINEAR (0 or 1), FILL (0 repeats the border, 1 fills).
 

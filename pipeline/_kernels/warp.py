@@ -1,4 +1,4 @@
-"""Launcher of warp.cu: affine warps of ragged batches, in one launch a batch."""
+"""Launcher of warp.cu: affine warps of ragged batches, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def warp_affine(
     """Warp a batch; see `pipeline._imaging.warp.warp_affine` for the rules.
 
     Args:
-        context: of the samples' device.
+        context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
         src: HWC or DHWC, any strides, no empty samples.
         dst: contiguous, of any dtype; its shapes are the new extents, with the source's channels.
         matrices: (N, n, n + 1) for n spatial axes, from the output to the source.
         nearest: take the nearest pixel instead of interpolating.
-        fill: what stands outside, of `pipeline._imaging.warp.prepare_fill`; None repeats the border.
+        fill: value outside of the source, from `pipeline._imaging.warp.prepare_fill`; None repeats the border.
 
     Raises:
-        PipelineError: for shapes that don't fit.
-        CudaError: when the launch fails.
+        PipelineError: the shapes don't match.
+        CudaError: the launch failed.
     """
     launch = plan_warp_affine(src, dst, matrices, nearest=nearest, fill=fill)
     if launch is not None:
@@ -53,7 +53,7 @@ def plan_warp_affine(
     nearest: bool = False,
     fill: float | None = None,
 ) -> Launch | None:
-    """Return the launch of `warp_affine`, or None when the output has no element. Arguments as there."""
+    """Return the launch of `warp_affine`, or None if the output is empty. See there for the arguments."""
     ndim = src.ndim - 1
     if ndim not in (2, 3) or dst.ndim != src.ndim or matrices.shape != (len(src), ndim, ndim + 1):
         raise PipelineError(f"{len(src)} samples of {src.ndim} dimensions can't be warped by {matrices.shape} matrices")

@@ -26,18 +26,18 @@ def upload(batch: Batch, data: TensorListCPU) -> TensorListGPU:
     if not (data.table().is_contiguous() if data.dense is None else data.dense.flags.c_contiguous):
         data = _contiguous(data)
     if data.dense is not None:
-        return TensorListGPU(_as_array(data.dense, _send(batch, Runs.of_array(data.dense), data)), data.layout())
-    runs, table = Runs.of(data), data.table()
+        return TensorListGPU(_as_array(data.dense, _send(batch, Runs.from_array(data.dense), data)), data.layout())
+    runs, table = Runs.from_batch(data), data.table()
     memory = _send(batch, runs, data)
     strides = contiguous_strides(table.shapes, table.dtype.itemsize)
-    placed = Samples(memory.ptr + runs.sample_places, table.shapes, strides, table.dtype)
+    placed = Samples(memory.ptr + runs.sample_offsets, table.shapes, strides, table.dtype)
     return TensorListGPU.from_table(placed, memory, memory.device_id, data.layout())
 
 
 def upload_array(batch: Batch, array: Array) -> Any:
     """Copy one array to the GPU through pinned memory, asynchronously on the batch's stream."""
     data = TensorListCPU(np.ascontiguousarray(array))
-    return _as_array(array, _send(batch, Runs.of_array(np.asarray(data.dense)), data))
+    return _as_array(array, _send(batch, Runs.from_array(np.asarray(data.dense)), data))
 
 
 def _as_array(like: Array, memory: Any) -> Any:
@@ -61,8 +61,8 @@ def _send(batch: Batch, runs: Runs, data: TensorListCPU) -> Any:
     memory = cupy.cuda.alloc(size)
     if data.pinned:
         batch.keep_alive.append(data)
-        for place, start, nbytes in zip(runs.places.tolist(), runs.starts.tolist(), runs.sizes.tolist(), strict=True):
-            _copy(memory.ptr + place, start, nbytes, batch.stream)
+        for offset, start, nbytes in zip(runs.offsets.tolist(), runs.starts.tolist(), runs.sizes.tolist(), strict=True):
+            _copy(memory.ptr + offset, start, nbytes, batch.stream)
         return memory
     pinned = cupy.cuda.alloc_pinned_memory(size)
     batch.keep_alive.append(pinned)

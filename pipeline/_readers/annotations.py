@@ -1,4 +1,4 @@
-"""Annotations of a data set as COCO writes them, from their JSON file."""
+"""Reads the annotations of a dataset from a JSON file in COCO's format."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pipeline._imaging.masks import mask_of_polygon, mask_of_runs, runs_of_text
 from pipeline.errors import BuildError
 from pipeline.tensors.cpu import Array
 
-__all__ = ["AnnotatedPicture", "read_annotations"]
+__all__ = ["AnnotatedImage", "read_annotations"]
 
 
 @dataclass
-class AnnotatedPicture:
-    """A picture and the objects on it.
+class AnnotatedImage:
+    """An image and its objects.
 
     Attributes:
-        path: as the file of annotations has it.
-        number: id of the picture.
-        height, width: in pixels.
+        path: path of the image, as in the annotation file.
+        number: id of the image.
+        height, width: extents in pixels.
         boxes: x, y, width and height of each object, in pixels.
-        labels: of each object.
-        outlines: of each object: polygons, or a mapping with run lengths.
+        labels: label of each object.
+        outlines: outline of each object: polygons, or a mapping with run lengths.
     """
 
     path: str
@@ -38,7 +38,7 @@ class AnnotatedPicture:
     outlines: list[Any] = field(default_factory=list)
 
     def polygons(self) -> tuple[Array, Array]:
-        """Return (object, first vertex, end) of each polygon, int32, and all vertices, float32; no run lengths."""
+        """Return (object, first vertex, end) of each polygon, int32, and all vertices, float32. Skip run lengths."""
         rows, vertices, count = [], [], 0
         for number, outline in enumerate(self.outlines):
             for polygon in () if isinstance(outline, Mapping) else outline:
@@ -46,16 +46,16 @@ class AnnotatedPicture:
                 rows.append((number, count, count + len(points)))
                 vertices.append(points)
                 count += len(points)
-        made = np.concatenate(vertices) if vertices else np.empty((0, 2), np.float32)
-        return np.array(rows, np.int32).reshape(-1, 3), made
+        joined = np.concatenate(vertices) if vertices else np.empty((0, 2), np.float32)
+        return np.array(rows, np.int32).reshape(-1, 3), joined
 
     def mask(self) -> Array:
-        """Return the label of each pixel, int32 of (height, width, 1): the largest one of its objects, or 0."""
-        made = np.zeros((self.height, self.width), np.int32)
+        """Return the label of each pixel, int32 of (height, width, 1): the largest label of its objects, or 0."""
+        mask = np.zeros((self.height, self.width), np.int32)
         for number in np.argsort(self.labels, kind="stable").tolist():
             for inside in self._insides(self.outlines[number]):
-                made[inside] = self.labels[number]
-        return made[:, :, None]
+                mask[inside] = self.labels[number]
+        return mask[:, :, None]
 
     def _insides(self, outline: Any) -> list[Array]:
         if isinstance(outline, Mapping):
@@ -65,28 +65,26 @@ class AnnotatedPicture:
         return [mask_of_polygon(polygon, self.height, self.width) for polygon in outline]
 
 
-def read_annotations(
-    path: str, *, remap: bool, crowds: bool, smallest: float, outlines: bool
-) -> list[AnnotatedPicture]:
-    """Read a file of annotations.
+def read_annotations(path: str, *, remap: bool, crowds: bool, smallest: float, outlines: bool) -> list[AnnotatedImage]:
+    """Read an annotation file.
 
     Args:
-        path: of the JSON file.
-        remap: number categories from 1 on, in their order in the file, instead of by their ids.
-        crowds: whether objects that are crowds count.
-        smallest: objects that are narrower or lower than that many pixels don't count.
-        outlines: whether to keep them.
+        path: path of the JSON file.
+        remap: number the categories from 1 in the order of the file, instead of using their ids.
+        crowds: whether to include objects that are marked as crowds.
+        smallest: smallest width and height of an object, in pixels; smaller objects are left out.
+        outlines: whether to keep the outlines.
 
     Returns:
-        the pictures in the order of their ids.
+        The images, sorted by id.
 
     Raises:
-        BuildError: the file can't be read, or is no such file.
+        BuildError: the file can't be read, or isn't in COCO's format.
     """
     try:
         with open(path, encoding="utf-8") as file:
             content = json.load(file)
-        return _pictures(content, remap, crowds, smallest, outlines)
+        return _images(content, remap, crowds, smallest, outlines)
     except OSError as error:
         raise BuildError(f"can't read annotations_file {path!r}: {error.strerror or error}") from error
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -95,21 +93,21 @@ def read_annotations(
         ) from error
 
 
-def _pictures(content: Any, remap: bool, crowds: bool, smallest: float, outlines: bool) -> list[AnnotatedPicture]:
+def _images(content: Any, remap: bool, crowds: bool, smallest: float, outlines: bool) -> list[AnnotatedImage]:
     labels = {
         category["id"]: number if remap else category["id"] for number, category in enumerate(content["categories"], 1)
     }
-    pictures = {
-        image["id"]: AnnotatedPicture(image["file_name"], image["id"], image["height"], image["width"])
+    images = {
+        image["id"]: AnnotatedImage(image["file_name"], image["id"], image["height"], image["width"])
         for image in content["images"]
     }
     for annotation in content["annotations"]:
         box = annotation["bbox"]
         if (annotation.get("iscrowd") and not crowds) or min(box[2:4]) < smallest:
             continue
-        picture = pictures[annotation["image_id"]]
-        picture.boxes.append(box)
-        picture.labels.append(labels[annotation["category_id"]])
+        image = images[annotation["image_id"]]
+        image.boxes.append(box)
+        image.labels.append(labels[annotation["category_id"]])
         if outlines:
-            picture.outlines.append(annotation["segmentation"])
-    return [picture for _, picture in sorted(pictures.items())]
+            image.outlines.append(annotation["segmentation"])
+    return [image for _, image in sorted(images.items())]

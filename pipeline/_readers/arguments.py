@@ -1,4 +1,4 @@
-"""The arguments that all readers have, and those that some share."""
+"""Arguments that all readers have, and arguments that several readers share."""
 
 from __future__ import annotations
 
@@ -13,51 +13,61 @@ __all__ = ["EPOCH_SHUFFLE_ARGUMENTS", "READER_ARGUMENTS", "ReaderArguments"]
 
 #: Arguments of every reader.
 READER_ARGUMENTS: tuple[Argument, ...] = (
-    Argument("shard_id", Kind.INT, "The part of the dataset that the first epoch reads.", 0),
-    Argument("num_shards", Kind.INT, "Parts that the dataset is divided into: one for each GPU, or process.", 1),
+    Argument("shard_id", Kind.INT, "Index of the shard that the first epoch reads.", 0),
+    Argument(
+        "num_shards", Kind.INT, "Number of shards that the dataset is divided into: one for each GPU or process.", 1
+    ),
     Argument(
         "stick_to_shard",
         Kind.BOOL,
-        "Read the same shard in every epoch, rather than the next one in the next epoch.",
+        "Read the same shard in every epoch, instead of advancing to the next shard.",
         False,
     ),
     Argument(
         "pad_last_batch",
         Kind.BOOL,
-        "Fill the last batch of an epoch with repetitions of its last sample, rather than with samples of the next "
-        "epoch. Shards of unequal size then have equal numbers of batches, so that one may end with a batch of "
-        "repetitions alone.",
+        "Fill the last batch of an epoch by repeating its last sample, instead of with samples of the next epoch. "
+        "Shards of different sizes then have the same number of batches. The last batch of a smaller shard may "
+        "contain only repetitions.",
         False,
     ),
     Argument(
         "random_shuffle",
         Kind.BOOL,
-        "Draw samples at random from a buffer that is filled in turn. Where any entry is read as fast as the next "
-        "one, all entries are mixed beforehand, the same way in every run and shard.",
+        "Draw samples at random from a buffer that is filled in order. Readers with fast random access also shuffle "
+        "all entries first, in the same way in every run and shard.",
         False,
     ),
-    Argument("initial_fill", Kind.INT, "Entries that the buffer of `random_shuffle` holds. None is read for it.", 1024),
-    Argument("prefetch_queue_depth", Kind.INT, "Batches to read ahead of those that the pipeline works on.", 1),
-    Argument("lazy_init", Kind.BOOL, "List the dataset when the first batch starts, not when building.", False),
-    Argument("skip_cached_images", Kind.BOOL, "Accepted for compatibility; no decoder keeps images.", False),
-    Argument("tensor_init_bytes", Kind.INT, "Accepted for compatibility; buffers size themselves.", 1048576),
-    Argument("read_ahead", Kind.BOOL, "Accepted for compatibility; entries are read whole.", False),
-    Argument("dont_use_mmap", Kind.BOOL, "Accepted for compatibility; files are always read.", False),
+    Argument(
+        "initial_fill",
+        Kind.INT,
+        "Size of the buffer of `random_shuffle`, in entries. The buffer doesn't read them.",
+        1024,
+    ),
+    Argument("prefetch_queue_depth", Kind.INT, "Number of batches to read ahead of the pipeline.", 1),
+    Argument(
+        "lazy_init", Kind.BOOL, "List the dataset when the first batch starts, not when the pipeline is built.", False
+    ),
+    Argument("skip_cached_images", Kind.BOOL, "Accepted for compatibility; decoders don't cache images.", False),
+    Argument("tensor_init_bytes", Kind.INT, "Accepted for compatibility; buffers are sized automatically.", 1048576),
+    Argument("read_ahead", Kind.BOOL, "Accepted for compatibility; a whole entry is always read.", False),
+    Argument("dont_use_mmap", Kind.BOOL, "Accepted for compatibility; files are never mapped.", False),
 )
 
-#: Arguments of readers that may put the whole data set into a new order for each epoch.
+#: Arguments of readers that can shuffle the whole dataset for each epoch.
 EPOCH_SHUFFLE_ARGUMENTS: tuple[Argument, ...] = (
     Argument(
         "shuffle_after_epoch",
         Kind.BOOL,
-        "Put the whole dataset into a new order for each epoch, of which each shard has its part. Not together with "
-        "`random_shuffle` and `stick_to_shard`.",
+        "Shuffle the whole dataset before each epoch, then divide it into shards. Can't be combined with "
+        "`random_shuffle` or `stick_to_shard`.",
         False,
     ),
     Argument(
         "shuffle_after_epoch_seed",
         Kind.INT,
-        "Seed of these orders. All shards need the same; by default each run has the same orders.",
+        "Seed of `shuffle_after_epoch`. All shards need the same seed. With the default, the order is the same in "
+        "every run.",
         0,
     ),
 )
@@ -65,10 +75,10 @@ EPOCH_SHUFFLE_ARGUMENTS: tuple[Argument, ...] = (
 
 @dataclass(frozen=True)
 class ReaderArguments:
-    """The arguments of one reader that all readers have, checked.
+    """The checked values of the arguments that all readers share.
 
     Raises:
-        ArgumentValueError: for values that can't be used, or don't go together.
+        ArgumentValueError: a value is invalid, or two values exclude each other.
     """
 
     shard_id: int
@@ -83,8 +93,8 @@ class ReaderArguments:
     shuffle_after_epoch_seed: int
 
     @classmethod
-    def of(cls, node: GraphNode) -> ReaderArguments:
-        """Return those of a node; arguments that its reader doesn't have count as not given."""
+    def from_node(cls, node: GraphNode) -> ReaderArguments:
+        """Read the arguments of a node. Arguments that its reader doesn't have count as not given."""
         values: dict[str, Any] = {each.name: node.argument(each.name) or 0 for each in fields(cls)}
         return cls(**values)
 

@@ -1,4 +1,4 @@
-"""`readers.coco`: pictures with objects, as COCO annotates them."""
+"""`readers.coco`: images and their annotated objects, in COCO's format."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline._bulk.read_file import read_file
 from pipeline._declaration.schema import Argument, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
-from pipeline._readers.annotations import AnnotatedPicture, read_annotations
+from pipeline._readers.annotations import AnnotatedImage, read_annotations
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
 from pipeline._readers.loader import Loader
@@ -45,34 +45,35 @@ def _outputs(arguments: Mapping[str, Any]) -> int:
 @reads(
     OperatorSchema(
         name="readers.coco",
-        doc="""Reads images and the objects on them.
+        doc="""Reads images and their annotated objects from a dataset in COCO's format.
 
-The outputs are the bytes of the image's file, 1-D uint8; the objects' boxes, float32 of shape (M, 4): x, y, width and
-height; and their labels, int32 of shape (M,), which number the categories from 1 on. With `polygon_masks` there follow
-polygons, int32 of shape (P, 3): the object, the first vertex and the end; and vertices, float32 of shape (V, 2). With
-`pixelwise_masks` there follows the label of each pixel, int32 of (height, width, 1), 0 where no object is; of objects
-that overlap it is the largest label. With `image_ids` the id of the image follows, int32 of shape (1,).
+The first three outputs are the bytes of the image file, 1-D uint8; the boxes of the objects, float32 of shape (M, 4),
+as x, y, width and height; and their labels, int32 of shape (M,), with categories numbered from 1. Optional outputs
+follow in this order:
 
-Images come in the order of their ids. Objects that are given as run lengths have no polygons.""",
+- `polygon_masks`: polygons, int32 of shape (P, 3), as object, first vertex and end; and vertices, float32 of shape
+  (V, 2).
+- `pixelwise_masks`: the label of each pixel, int32 of shape (height, width, 1). Pixels without an object are 0. Where
+  objects overlap, the largest label counts.
+- `image_ids`: the id of the image, int32 of shape (1,).
+
+Images are sorted by id. Objects whose outlines are run lengths have no polygons.""",
         arguments=(
-            Argument("file_root", Kind.STRING, "The folder that the images' paths are relative to."),
-            Argument("annotations_file", Kind.STRING, "The JSON file."),
-            Argument("images", Kind.STRINGS, "Paths of images, as in the file: only these, in this order."),
-            Argument("ltrb", Kind.BOOL, "Boxes are left, top, right, bottom.", False),
-            Argument("ratio", Kind.BOOL, "Boxes and vertices are relative to the image's extents.", False),
-            Argument("skip_empty", Kind.BOOL, "Leave images without objects out.", False),
-            Argument("size_threshold", Kind.FLOAT, "Objects narrower or lower than this, in pixels, don't count.", 0.1),
-            Argument("include_iscrowd", Kind.BOOL, "Whether objects marked as crowds count.", True),
-            Argument("avoid_class_remapping", Kind.BOOL, "Labels are the ids of the categories.", False),
+            Argument("file_root", Kind.STRING, "Folder that the paths of the images are relative to."),
+            Argument("annotations_file", Kind.STRING, "Path of the JSON file with the annotations."),
+            Argument("images", Kind.STRINGS, "Paths of the images to read, as in the annotation file, in this order."),
+            Argument("ltrb", Kind.BOOL, "Return boxes as left, top, right and bottom.", False),
+            Argument("ratio", Kind.BOOL, "Return boxes and vertices relative to the image's width and height.", False),
+            Argument("skip_empty", Kind.BOOL, "Skip images without objects.", False),
+            Argument("size_threshold", Kind.FLOAT, "Smallest width and height of an object, in pixels.", 0.1),
+            Argument("include_iscrowd", Kind.BOOL, "Include objects that are marked as crowds.", True),
+            Argument("avoid_class_remapping", Kind.BOOL, "Use the ids of the categories as labels.", False),
             Argument("polygon_masks", Kind.BOOL, "Return polygons and vertices.", False),
             Argument("pixelwise_masks", Kind.BOOL, "Return the label of each pixel.", False),
-            Argument("image_ids", Kind.BOOL, "Return the images' ids.", False),
-            Argument("masks", Kind.BOOL, "Deprecated: as `polygon_masks`, in numbers of coordinates, 2 a vertex."),
+            Argument("image_ids", Kind.BOOL, "Return the id of each image.", False),
+            Argument("masks", Kind.BOOL, "Deprecated: `polygon_masks`, but counted in coordinates, 2 per vertex."),
             Argument("save_img_ids", Kind.BOOL, "Deprecated name of `image_ids`."),
-            *(
-                Argument(name, Kind.OBJECT, "Not there: annotations are read from their JSON file.")
-                for name in _MISSING
-            ),
+            *(Argument(name, Kind.OBJECT, "Not supported: use `annotations_file`.") for name in _MISSING),
             *READER_ARGUMENTS,
             *EPOCH_SHUFFLE_ARGUMENTS,
         ),
@@ -80,7 +81,7 @@ Images come in the order of their ids. Objects that are given as run lengths hav
     )
 )
 class CocoLoader(Loader):
-    """Whole files and what is known of them."""
+    """Loads image files and their annotations."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -90,13 +91,13 @@ class CocoLoader(Loader):
                 raise ArgumentValueError(f"argument {name!r} isn't supported yet: pass 'annotations_file'")
         for name in ("file_root", "annotations_file"):
             if not given(name):
-                raise ArgumentValueError(f"argument {name!r} is needed")
+                raise ArgumentValueError(f"argument {name!r} is required")
         self._polygons = _wants(node.arguments, "polygon_masks")
         self._pixelwise = bool(given("pixelwise_masks"))
         self._ids = _wants(node.arguments, "image_ids")
         if self._polygons and self._pixelwise:
             raise ArgumentValueError("arguments 'polygon_masks' and 'pixelwise_masks' exclude each other")
-        self._pictures: list[AnnotatedPicture] = []
+        self._images: list[AnnotatedImage] = []
         self.outputs = (
             OutputSpec(dtype=np.dtype(np.uint8)),
             OutputSpec(dtype=_FLOAT),
@@ -117,46 +118,46 @@ class CocoLoader(Loader):
             outlines=self._polygons or self._pixelwise,
         )
         if given("images") is not None:
-            named = {picture.path: picture for picture in found}
+            named = {image.path: image for image in found}
             unknown = [name for name in given("images") if name not in named]
             if unknown:
                 raise BuildError(f"annotations_file {path!r} has no image {unknown[0]!r}")
             found = [named[name] for name in given("images")]
-        self._pictures = [picture for picture in found if picture.labels or not given("skip_empty")]
-        if not self._pictures:
+        self._images = [image for image in found if image.labels or not given("skip_empty")]
+        if not self._images:
             raise BuildError(f"annotations_file {path!r} names no images to read")
-        return len(self._pictures)
+        return len(self._images)
 
     def read(self, entry: int) -> tuple[Array, ...]:
-        picture = self._pictures[entry]
-        made = [
-            read_file(os.path.join(self.node.argument("file_root"), picture.path)),
-            self._boxes(picture),
-            np.array(picture.labels, np.int32),
+        image = self._images[entry]
+        outputs = [
+            read_file(os.path.join(self.node.argument("file_root"), image.path)),
+            self._boxes(image),
+            np.array(image.labels, np.int32),
         ]
         if self._polygons:
-            polygons, vertices = picture.polygons()
+            polygons, vertices = image.polygons()
             if self.node.argument("masks"):
                 polygons[:, 1:] *= 2
-            made += [polygons, vertices / _extents(picture) if self.node.argument("ratio") else vertices]
+            outputs += [polygons, vertices / _extents(image) if self.node.argument("ratio") else vertices]
         if self._pixelwise:
             try:
-                made.append(picture.mask())
+                outputs.append(image.mask())
             except (KeyError, TypeError, ValueError) as error:
-                raise InputError(f"the outlines on {picture.path!r} aren't in COCO's format: {error}") from error
+                raise InputError(f"the outlines on {image.path!r} aren't in COCO's format: {error}") from error
         if self._ids:
-            made.append(np.array([picture.number], np.int32))
-        return tuple(made)
+            outputs.append(np.array([image.number], np.int32))
+        return tuple(outputs)
 
     def source_info(self, entry: int) -> str:
-        return self._pictures[entry].path
+        return self._images[entry].path
 
-    def _boxes(self, picture: AnnotatedPicture) -> Array:
-        boxes = np.array(picture.boxes, np.float32).reshape(-1, 4)
+    def _boxes(self, image: AnnotatedImage) -> Array:
+        boxes = np.array(image.boxes, np.float32).reshape(-1, 4)
         if self.node.argument("ltrb"):
             boxes[:, 2:] += boxes[:, :2]
-        return boxes / np.tile(_extents(picture), 2) if self.node.argument("ratio") else boxes
+        return boxes / np.tile(_extents(image), 2) if self.node.argument("ratio") else boxes
 
 
-def _extents(picture: AnnotatedPicture) -> Array:
-    return np.array([picture.width, picture.height], np.float32)
+def _extents(image: AnnotatedImage) -> Array:
+    return np.array([image.width, image.height], np.float32)

@@ -1,4 +1,4 @@
-"""The reader that all formats share: it makes batches of what a `Loader` reads."""
+"""The reader that all formats share: it builds batches from the entries that a `Loader` reads."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ _MOST_THREADS = 8
 
 
 class DataReader(Reader):
-    """Reads a data set on threads of its own, ahead of the pipeline.
+    """Reads a dataset ahead of the pipeline, on separate threads.
 
-    Reading waits for disks and networks, so it has no place on the threads of the CPU stage.
+    Reading waits for disks and networks, so it must not block the threads of the CPU stage.
 
     Args:
         node: the node of the graph.
         setup: sizes and devices.
     """
 
-    #: Knows the format.
+    #: The class that knows the format.
     loader: ClassVar[type[Loader]]
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        self._arguments = ReaderArguments.of(node)
+        self._arguments = ReaderArguments.from_node(node)
         self._loader = self.loader(node, setup)
-        self._lock = threading.Lock()  # guards listing: `meta` is asked for by any thread
+        self._lock = threading.Lock()  # guards `_open`: any thread may read `meta`
         self._opened: tuple[Sharding, ReadAhead] | None = None
-        self._restored = ReaderPosition()  # where to begin, until then
+        self._restored = ReaderPosition()  # where to begin when it is opened
         if not self._arguments.lazy_init:
             self._open()
 
@@ -96,7 +96,7 @@ class DataReader(Reader):
         return [upload(batch, each) if isinstance(each, TensorListCPU) else each for each in outputs]
 
     def close(self) -> None:
-        """End the threads. The executor calls it, after the last batch."""
+        """End the threads. The executor calls this after the last batch."""
         if self._opened is not None:
             self._opened[1].close()
         self._loader.close()
@@ -104,7 +104,7 @@ class DataReader(Reader):
     def _gather(self, batch: Batch, number: int, spec: OutputSpec, column: Column) -> TensorList:
         if isinstance(column, TensorListCPU):
             return column.with_layout(spec.layout) if spec.layout else column
-        if not isinstance(column[0], np.ndarray):  # on the GPU; complete, and of another stream
+        if not isinstance(column[0], np.ndarray):  # on the GPU: complete, but allocated on another stream
             batch.keep_alive.extend(column)
             return TensorListGPU(column, spec.layout)
         if spec.shape is None or spec.dtype is None:
@@ -114,12 +114,12 @@ class DataReader(Reader):
             np.copyto(array, column)
         else:
             np.stack(column, out=array)
-        made = TensorListCPU(array, spec.layout)
-        made.owner = owner
-        return made
+        tensors = TensorListCPU(array, spec.layout)
+        tensors.owner = owner
+        return tensors
 
     def _open(self) -> tuple[Sharding, ReadAhead]:
-        """List the data set, if that wasn't done."""
+        """List the dataset on the first call."""
         with self._lock:
             if self._opened is None:
                 given = self._arguments
@@ -156,19 +156,19 @@ class DataReader(Reader):
         position = self._restored
         if position.entries not in (0, sharding.entries):
             raise SerializationError(
-                f"{self.node.display}: the checkpoint belongs to a dataset of {position.entries} entries, but there "
-                f"are {sharding.entries}"
+                f"{self.node.display}: the checkpoint belongs to a dataset of {position.entries} entries, but this "
+                f"dataset has {sharding.entries}"
             )
         ahead.seek(Cursor(position.epoch, position.offset))
 
 
 def reads(schema: OperatorSchema) -> Callable[[type[Loader]], type[Loader]]:
-    """Class decorator of a `Loader`: makes it the reader that is declared, with all that readers share."""
+    """Class decorator for a `Loader`: declare a reader and implement it with this loader."""
     register(schema)
 
     def add(loader: type[Loader]) -> type[Loader]:
-        made = type(loader.__name__.replace("Loader", "Reader"), (DataReader,), {"loader": loader})
-        implements(schema, *schema.devices)(made)
+        reader = type(loader.__name__.replace("Loader", "Reader"), (DataReader,), {"loader": loader})
+        implements(schema, *schema.devices)(reader)
         return loader
 
     return add

@@ -1,4 +1,4 @@
-"""`readers.file`: files, each with a label."""
+"""`readers.file`: files with labels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
-from pipeline._readers.file_lists import PICTURES, SOUNDS, list_files, list_folders, matcher, read_file_list
+from pipeline._readers.file_lists import IMAGES, SOUNDS, list_files, list_folders, matcher, read_file_list
 from pipeline._readers.loader import FilesLoader
 from pipeline.errors import ArgumentValueError, BuildError
 from pipeline.tensors.cpu import Array
@@ -28,31 +28,40 @@ _LINE = re.compile(r"(.*\S)\s+(\d+)\s*")
 @reads(
     OperatorSchema(
         name="readers.file",
-        doc="""Reads files, each with a label.
+        doc="""Reads files and their labels.
 
-The files are those in the folders below `file_root`, where the label is the number of the folder in the order of
-their names; or those that `file_list` or `files` name. The outputs are the bytes of a file, 1-D uint8, and its label,
-int32 of shape (1,).
+The files come from the folders directly below `file_root`, or from `file_list` or `files`. With `file_root`, folders
+and files are sorted by name, and the label of a file is the index of its folder. The outputs are the bytes of the
+file, 1-D uint8, and its label, int32 of shape (1,).
 
-Folders and files are sorted by name, and only folders directly below `file_root` are looked into. A file that can't
-be read is the error of its batch; the next batch goes on.""",
+If a file can't be read, its batch fails; the next batch is read as usual.""",
         arguments=(
             Argument(
                 "file_root",
                 Kind.STRING,
-                "The folder with a folder for each label; or the folder that `files` and `file_list` are relative to.",
+                "Folder with one subfolder per label; or the folder that the paths in `files` and `file_list` are "
+                "relative to.",
             ),
             Argument("files", Kind.STRINGS, "Paths of the files."),
-            Argument("labels", Kind.INTS, "Labels of `files`; by default their positions in it."),
+            Argument("labels", Kind.INTS, "Labels of `files`; by default their positions in the list."),
             Argument(
                 "file_list",
                 Kind.STRING,
-                "A text file with a path and a label, which is 0 or more, in each line. Paths are relative to "
-                "`file_root`, by default to the folder of this file.",
+                "Text file with a path and a non-negative label on each line. Paths are relative to `file_root`, by "
+                "default to the folder of this text file.",
             ),
-            Argument("file_filters", Kind.STRINGS, "Patterns, one of which a file's name must fit.", PICTURES + SOUNDS),
-            Argument("dir_filters", Kind.STRINGS, "Patterns, one of which a folder's name must fit; by default any."),
-            Argument("case_sensitive_filter", Kind.BOOL, "Whether patterns tell A from a.", False),
+            Argument(
+                "file_filters",
+                Kind.STRINGS,
+                "Glob patterns: the name of a file must match one of them.",
+                IMAGES + SOUNDS,
+            ),
+            Argument(
+                "dir_filters",
+                Kind.STRINGS,
+                "Glob patterns: the name of a folder must match one of them; by default all folders are read.",
+            ),
+            Argument("case_sensitive_filter", Kind.BOOL, "Match the patterns case-sensitively.", False),
             *READER_ARGUMENTS,
             *EPOCH_SHUFFLE_ARGUMENTS,
         ),
@@ -60,7 +69,7 @@ be read is the error of its batch; the next batch goes on.""",
     )
 )
 class FileLoader(FilesLoader):
-    """Whole files."""
+    """Loads whole files and their labels."""
 
     outputs = (OutputSpec(dtype=np.dtype(np.uint8)), OutputSpec(shape=(1,), dtype=np.dtype(np.int32)))
 
@@ -94,7 +103,7 @@ class FileLoader(FilesLoader):
             self._list_lines(given("file_list"))
         else:
             self._list_tree()
-        self.paths = PathTable.of(self._paths, self._root)
+        self.paths = PathTable.from_paths(self._paths, self._root)
         return len(self._paths)
 
     def rest(self, entries: Sequence[int]) -> Sequence[Array]:
@@ -119,9 +128,9 @@ class FileLoader(FilesLoader):
         if not labels:
             wanted = ", ".join(given("file_filters"))
             raise BuildError(
-                f"no files in the {len(folders)} folders below file_root {self._root!r} that match {wanted}"
+                f"no files that match {wanted} in the {len(folders)} folders below file_root {self._root!r}"
                 if folders
-                else f"no folders below file_root {self._root!r}: files are looked for in folders, one for each label"
+                else f"no folders below file_root {self._root!r}: it must contain one folder of files per label"
             )
         self._set_labels(labels)
 

@@ -1,4 +1,4 @@
-"""Lists of files: folders, glob patterns and text files with a path per line."""
+"""Lists files: by folder, by glob pattern, or from a text file with one path per line."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from pipeline.errors import BuildError
 
-__all__ = ["PICTURES", "SOUNDS", "list_files", "list_folders", "matcher", "read_file_list"]
+__all__ = ["IMAGES", "SOUNDS", "list_files", "list_folders", "matcher", "read_file_list"]
 
-#: Patterns of the files that DALI takes for pictures, and for sounds.
-PICTURES = (
+#: Patterns of the files that DALI recognises as images and as sounds.
+IMAGES = (
     *("*.jpg", "*.jpeg", "*.png", "*.bmp", "*.tif", "*.tiff"),
     *("*.pnm", "*.ppm", "*.pgm", "*.pbm", "*.jp2", "*.webp"),
 )
@@ -20,7 +20,7 @@ SOUNDS = ("*.flac", "*.ogg", "*.wav")
 
 
 def matcher(patterns: Sequence[str], case_sensitive: bool) -> re.Pattern[str]:
-    """Return what matches the names that fit one of several glob patterns.
+    """Compile glob patterns into one expression that matches a name if any of them does.
 
     Example:
         >>> bool(matcher(["*.jpg", "[ab]?.png"], case_sensitive=False).match("X.JPG"))
@@ -30,19 +30,19 @@ def matcher(patterns: Sequence[str], case_sensitive: bool) -> re.Pattern[str]:
 
 
 def list_folders(root: str) -> list[str]:
-    """Return the names of the folders in a folder, links to folders included, sorted.
+    """Return the sorted names of the folders in a folder, including links to folders.
 
     Raises:
-        BuildError: it can't be read.
+        BuildError: the folder can't be read.
     """
     return _names(root, folders=True)
 
 
 def list_files(folder: str, fits: re.Pattern[str]) -> list[str]:
-    """Return the names of the files in a folder that fit, links to files included, sorted.
+    """Return the sorted names of the matching files in a folder, including links to files.
 
     Raises:
-        BuildError: it can't be read.
+        BuildError: the folder can't be read.
     """
     return [name for name in _names(folder, folders=False) if fits.match(name)]
 
@@ -56,10 +56,10 @@ def _names(folder: str, folders: bool) -> list[str]:
 
 
 def read_file_list(path: str) -> list[str]:
-    """Return the lines of a `file_list`, empty ones too; names of files may be no UTF-8.
+    """Return all lines of a `file_list`. File names don't have to be valid UTF-8.
 
     Raises:
-        BuildError: it can't be read.
+        BuildError: the file can't be read.
     """
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:

@@ -1,4 +1,4 @@
-"""What is to be written for a new format: how to list a data set, and how to read one entry of it."""
+"""The interface of a dataset format: how to list a dataset, and how to read one of its entries."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["FilesLoader", "Loader"]
 
 
 class Loader(ABC):
-    """A data set of one reader.
+    """The dataset of one reader.
 
     Args:
-        node: the reader in the graph; its arguments are to be checked here.
+        node: the reader in the graph. The constructor checks its arguments.
         setup: sizes and devices.
 
     Example:
-        A reader of text files, a line a sample::
+        A reader of text files, one line per sample::
 
             @reads(OperatorSchema("readers.lines", "Reads lines.", arguments=(PATH, *READER_ARGUMENTS)))
             class LineLoader(Loader):
@@ -38,11 +38,11 @@ class Loader(ABC):
                     return (np.frombuffer(self._lines[entry], np.uint8),)
     """
 
-    #: What is known of each output. Samples of known shape and dtype are copied into one array a batch; others go
-    #: into the batch as they are.
+    #: Known properties of each output. Samples of known shape and dtype are copied into one array per batch; others
+    #: become part of the batch without a copy.
     outputs: Sequence[OutputSpec]
 
-    #: Whether any entry is read as fast as the next one, so that ``random_shuffle`` may mix all of them beforehand.
+    #: Whether random access is as fast as sequential access, so that ``random_shuffle`` can shuffle all entries first.
     random_access: ClassVar[bool] = True
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
@@ -51,36 +51,36 @@ class Loader(ABC):
 
     @abstractmethod
     def open(self) -> int:
-        """Find the entries of the data set, and return how many there are. Called once, before anything is read.
+        """List the entries of the dataset and return their number. Called once, before the first read.
 
         Raises:
-            PipelineError: when there is nothing to read, or the data set isn't what it should be.
+            PipelineError: the dataset is empty or invalid.
         """
 
     @abstractmethod
     def read(self, entry: int) -> tuple[Array, ...]:
-        """Read one entry: an array for each output, which nothing changes later.
+        """Read one entry: an array for each output, which must not change later.
 
-        Called on many threads at once; must release the GIL while it waits.
+        Many threads call this at once. Implementations must release the GIL while they wait.
 
         Raises:
-            PipelineError: when it can't be read; the message names what it is.
+            PipelineError: the entry can't be read; the message names it.
         """
 
     def source_info(self, entry: int) -> str:
-        """Return where an entry lies, as users know it: ``source_info`` of its sample."""
+        """Return the origin of an entry, such as its path: the ``source_info`` of its sample."""
         return ""
 
-    def close(self) -> None:  # noqa: B027 - most have nothing to free
-        """Free what was opened. Called once, when nothing is read any more."""
+    def close(self) -> None:  # noqa: B027 - most loaders have nothing to free
+        """Free all resources. Called once, after the last read."""
 
 
 class FilesLoader(Loader):
-    """A data set whose first output is a whole file: files are read a batch at a time, with little Python for each.
+    """A dataset whose first output is a whole file. Files are read a batch at a time, with little Python per file.
 
     Attributes:
-        paths: of all entries; `open` has to set it.
-        buffers: memory for batches of them.
+        paths: paths of all entries; `open` must set it.
+        buffers: memory for batches of files.
     """
 
     paths: PathTable
@@ -91,7 +91,7 @@ class FilesLoader(Loader):
 
     @abstractmethod
     def rest(self, entries: Sequence[int]) -> Sequence[Array]:
-        """Return the other outputs of a batch, an array with a row for each entry. Must be quick and not fail."""
+        """Return the other outputs of a batch, each an array with a row per entry. Must be fast and must not fail."""
 
     def read(self, entry: int) -> tuple[Array, ...]:
         return read_file(self.paths.path(entry)), *(column[0] for column in self.rest([entry]))

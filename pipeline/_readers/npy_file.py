@@ -1,4 +1,4 @@
-"""Regions of .npy files, of which only the bytes around them are read."""
+"""Reads regions of .npy files, and little more than the bytes of each region."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from pipeline.tensors.cpu import Array
 
 __all__ = ["NpyFile"]
 
-#: Bytes between rows that are read though they aren't wanted, because that saves a call.
+#: Largest gap between rows, in bytes, that is read along with them: one call is cheaper than two.
 _GAP = 1 << 14
-#: Bytes of such rows that are read at once.
+#: Bytes of such rows, gaps included, to read in one call.
 _BLOCK = 1 << 18
-_HEADER = 1 << 12  # what nearly all headers fit into
+_HEADER = 1 << 12  # nearly all headers fit into this
 
 
 @dataclass(frozen=True)
 class NpyFile:
-    """A file whose header was read.
+    """A .npy file whose header was read.
 
     Attributes:
-        path: of the file.
-        offset: where the array begins.
-        shape: of the array.
-        dtype: of the array, in the file's byte order.
-        fortran: whether the first axis lies innermost.
+        path: path of the file.
+        offset: position of the array's first byte.
+        shape: shape of the array.
+        dtype: dtype of the array, in the file's byte order.
+        fortran: whether the first axis is the innermost one.
     """
 
     path: str
@@ -47,8 +47,8 @@ class NpyFile:
         """Read the header of a file.
 
         Raises:
-            DecodeError: it is none of NumPy's, or cut short.
-            PipelineError: it can't be read.
+            DecodeError: it isn't a .npy file, or is truncated.
+            PipelineError: the file can't be read.
         """
         with _Descriptor(path) as file:
             size = os.fstat(file).st_size
@@ -65,30 +65,30 @@ class NpyFile:
         return cls(path, offset, shape, dtype, fortran)
 
     def read(self, start: Sequence[int], extent: Sequence[int]) -> Array:
-        """Return a region that lies inside, as a new array in the machine's byte order.
+        """Return a region, which must lie inside the array, as a new array in the machine's byte order.
 
         Raises:
-            PipelineError: the file can't be read, or became shorter.
+            PipelineError: the file can't be read, or was truncated.
         """
         order = -1 if self.fortran else 1
         shape, begin, size = (tuple(values)[::order] for values in (self.shape, start, extent))
-        made = np.empty(size, self.dtype)
-        if made.size:
+        region = np.empty(size, self.dtype)
+        if region.size:
             strides = [self.dtype.itemsize * prod(shape[axis + 1 :]) for axis in range(len(shape))]
             with _Descriptor(self.path) as file:
-                _read_part(file, self.path, self.offset, begin, strides, made)
-        made = made.astype(self.dtype.newbyteorder("="), copy=False)
-        return made.T if self.fortran else made
+                _read_window(file, self.path, self.offset, begin, strides, region)
+        region = region.astype(self.dtype.newbyteorder("="), copy=False)
+        return region.T if self.fortran else region
 
 
 def _header_end(head: bytes) -> int:
-    """Return where the header of a file ends, by its length in the first bytes."""
+    """Return the position of the header's end, from the length in the first bytes."""
     width = 2 if head[6:7] == b"\x01" else 4
     return 8 + width + int.from_bytes(head[8 : 8 + width], "little")
 
 
-def _read_part(file: int, path: str, offset: int, begin: Sequence[int], strides: Sequence[int], out: Array) -> None:
-    """Read a window of an array in C order: rows one by one, or many at once where little lies between them."""
+def _read_window(file: int, path: str, offset: int, begin: Sequence[int], strides: Sequence[int], out: Array) -> None:
+    """Read a window of an array in C order: row by row, or many rows at once where the gaps between them are small."""
     first = offset + sum(low * stride for low, stride in zip(begin, strides, strict=True))
     span = _span(out.shape, strides, out.itemsize)
     if span == out.nbytes:
@@ -98,16 +98,16 @@ def _read_part(file: int, path: str, offset: int, begin: Sequence[int], strides:
     count = max(1, _BLOCK // strides[0]) if strides[0] - row <= _GAP else 1
     for index in range(0, len(out), count):
         if count == 1:
-            _read_part(file, path, offset + (begin[0] + index) * strides[0], begin[1:], strides[1:], out[index])
+            _read_window(file, path, offset + (begin[0] + index) * strides[0], begin[1:], strides[1:], out[index])
             continue
         rows = out[index : index + count]
-        held = np.empty(_span(rows.shape, strides, out.itemsize), np.uint8)
-        _read_bytes(file, path, first + index * strides[0], held)
-        rows[...] = np.ndarray(rows.shape, out.dtype, held, 0, tuple(strides))
+        block = np.empty(_span(rows.shape, strides, out.itemsize), np.uint8)
+        _read_bytes(file, path, first + index * strides[0], block)
+        rows[...] = np.ndarray(rows.shape, out.dtype, block, 0, tuple(strides))
 
 
 def _span(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
-    """Return the bytes from the first element to the end of the last one."""
+    """Return the number of bytes from the first element to the end of the last one."""
     return sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + itemsize
 
 
@@ -116,12 +116,12 @@ def _read_bytes(file: int, path: str, offset: int, target: npt.NDArray[np.uint8]
     while done < target.size:
         count = os.preadv(file, [target[done:].data], offset + done)
         if not count:
-            raise PipelineError(f"the file {path!r} became shorter while it was read")
+            raise PipelineError(f"the file {path!r} was truncated while it was read")
         done += count
 
 
 class _Descriptor:
-    """An open file; what fails within names it."""
+    """Context of an open file descriptor. Its errors name the file."""
 
     def __init__(self, path: str) -> None:
         self._path = path

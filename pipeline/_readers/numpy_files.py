@@ -1,4 +1,4 @@
-"""`readers.numpy`: arrays from .npy files, or regions of them."""
+"""`readers.numpy`: arrays in .npy files, or regions of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["NUMPY", "NumpyLoader", "NumpyReader"]
 
-#: What `slice` calls an argument, and how it is called here.
+#: Names of the region arguments: in `slice`, and here.
 _ROI = {
     "start": "roi_start",
     "rel_start": "rel_roi_start",
@@ -43,15 +43,15 @@ _ROI = {
     "rel_shape": "rel_roi_shape",
 }
 _DOCS = {
-    "start": "Where the region begins, along each axis.",
-    "end": "Where the region ends.",
-    "shape": "Extents of the region.",
+    "start": "Start of the region along each axis.",
+    "end": "End of the region along each axis.",
+    "shape": "Extents of the region along each axis.",
 }
 
 
 def _region(name: str) -> Argument:
     relative = name.startswith("rel_")
-    doc = _DOCS[name.removeprefix("rel_")] + (" As a fraction of the array's extent." if relative else "")
+    doc = _DOCS[name.removeprefix("rel_")] + (" Given as fractions of the array's extents." if relative else "")
     return Argument(_ROI[name], Kind.FLOATS if relative else Kind.INTS, doc, per_sample=True)
 
 
@@ -60,21 +60,26 @@ NUMPY = register(
         name="readers.numpy",
         doc="""Reads arrays from .npy files, or regions of them.
 
-The files are those in `file_root` and in the folders below it, one level deep; or those that `file_list` or `files`
-name. All of a batch must have one dtype and number of dimensions. Of a region, only what lies around it is read.""",
+The files come from `file_root` and the folders directly below it, or from `file_list` or `files`. All arrays of a
+batch must have the same dtype and number of dimensions. For a region, only the bytes around it are read.""",
         arguments=(
-            Argument("file_root", Kind.STRING, "The folder; or what `files` and `file_list` are relative to."),
+            Argument(
+                "file_root",
+                Kind.STRING,
+                "Folder of the files; or the folder that `files` and `file_list` are relative to.",
+            ),
             Argument("files", Kind.STRINGS, "Paths of the files."),
             Argument(
                 "file_list",
                 Kind.STRING,
-                "A text file with a path in each line, relative to `file_root`, by default to the folder of this file.",
+                "Text file with a path on each line. Paths are relative to `file_root`, by default to the folder of "
+                "this text file.",
             ),
-            Argument("file_filter", Kind.STRING, "Pattern of the files' names in folders.", "*.npy"),
+            Argument("file_filter", Kind.STRING, "Glob pattern of file names in `file_root`.", "*.npy"),
             *map(_region, _ROI),
             Argument("roi_axes", Kind.INTS, "Axes of the region; all of them by default.", ()),
             policy_argument(POLICIES),
-            Argument("fill_value", Kind.FLOAT, "What stands where the region leaves the array.", 0.0),
+            Argument("fill_value", Kind.FLOAT, "Value of elements outside of the array.", 0.0),
             Argument("cache_header_information", Kind.BOOL, "Accepted for compatibility.", False),
             Argument("register_buffers", Kind.BOOL, "Accepted for compatibility.", True),
             Argument("use_o_direct", Kind.BOOL, "Accepted for compatibility.", False),
@@ -87,7 +92,7 @@ name. All of a batch must have one dtype and number of dimensions. Of a region, 
 
 
 class NumpyLoader(Loader):
-    """Whole arrays, or regions of them."""
+    """Loads whole arrays, or regions of them."""
 
     outputs = (OutputSpec(),)
 
@@ -98,8 +103,8 @@ class NumpyLoader(Loader):
             raise ArgumentValueError("arguments 'files' and 'file_list' exclude each other")
         if given("files") is None and given("file_list") is None and given("file_root") is None:
             raise ArgumentValueError("one of the arguments 'file_root', 'files' and 'file_list' is required")
-        #: Regions that are asked for, if any are.
-        self.regions = _Regions(node) if _Regions.asked(node) else None
+        #: The requested regions; None for whole arrays.
+        self.regions = _Regions(node) if _Regions.requested(node) else None
         self._root = ""
         self._paths: list[str] = []  # relative to the root where they aren't absolute
 
@@ -120,7 +125,7 @@ class NumpyLoader(Loader):
         return len(self._paths)
 
     def read(self, entry: int) -> tuple[Any, ...]:
-        """Read an array, or a region that is the same for all; of others only the header, for they come later."""
+        """Read an array, or its region if all samples have the same; otherwise the header: regions follow later."""
         path = os.path.join(self._root, self._paths[entry])
         if self.regions is None:
             return (parse_npy(read_file(path)),)
@@ -137,7 +142,7 @@ class NumpyLoader(Loader):
 
 
 class _Region(Arguments):
-    """The arguments of a region under the names that `slice` has for them."""
+    """The region arguments, under the names that `slice` uses."""
 
     def __init__(self, node: GraphNode, values: Mapping[str, TensorListCPU], batch_size: int) -> None:
         super().__init__(node, values, batch_size)
@@ -153,13 +158,13 @@ class _Region(Arguments):
 
 
 class _Regions:
-    """The regions that one reader reads.
+    """The regions of one reader.
 
     Args:
         node: the reader.
 
     Attributes:
-        per_sample: whether they differ from sample to sample.
+        per_sample: whether the regions may differ from sample to sample.
     """
 
     def __init__(self, node: GraphNode) -> None:
@@ -168,35 +173,35 @@ class _Regions:
         self._policy = POLICIES[node.argument("out_of_bounds_policy")]
 
     @staticmethod
-    def asked(node: GraphNode) -> bool:
-        """Whether a reader has regions."""
+    def requested(node: GraphNode) -> bool:
+        """Return whether a reader has region arguments."""
         return any(name in node.argument_inputs or name in node.arguments for name in _ROI.values())
 
     def windows(self, values: Mapping[str, Any], batch_size: int, first: NpyFile) -> SliceWindows:
-        """Return the windows of a batch, by the values of its arguments; all arrays have the first one's dimensions."""
+        """Return the windows of a batch for the values of its arguments. All arrays have as many axes as the first."""
         return SliceWindows(_Region(self._node, values, batch_size), batch_size, "", len(first.shape), False)
 
     def read(self, file: NpyFile, sample: int, windows: SliceWindows) -> Array:
         """Read the region of a sample.
 
         Raises:
-            PipelineError: it leaves the array and may not, or can't be read.
+            PipelineError: the region exceeds the array under the policy "error", or can't be read.
         """
         start, extent = windows.locate(sample, file.shape, None)
         if self._policy == "error" and not inside(start, extent, file.shape):
             raise out_of_bounds_error(start, extent, file.shape)
         low, size = trim(start, extent, file.shape)
-        part = file.read(low, size)
+        region = file.read(low, size)
         if self._policy != "pad" or size == extent:
-            return part
-        fill = convert(np.array([self._node.argument("fill_value")]), part.dtype)
+            return region
+        fill = convert(np.array([self._node.argument("fill_value")]), region.dtype)
         moved = [first - begin for first, begin in zip(start, low, strict=True)]
-        return cut(part, moved, extent, policy="pad", fill=(float(fill[0]),))
+        return cut(region, moved, extent, policy="pad", fill=(float(fill[0]),))
 
 
 @implements(NUMPY, "cpu", "gpu")
 class NumpyReader(DataReader):
-    """Reads ahead what doesn't depend on the batch; regions that do are read on the threads of the CPU stage."""
+    """Reads ahead, except for regions that differ from sample to sample: the threads of the CPU stage read those."""
 
     loader = NumpyLoader
 
@@ -208,10 +213,10 @@ class NumpyReader(DataReader):
         files: Any = column
         values = {name: batch.values[edge] for name, edge in self.node.argument_inputs.items()}
         windows = regions.windows(values, batch.size, files[0])
-        made: list[Any] = [None] * batch.size
+        arrays: list[Any] = [None] * batch.size
 
         def work(sample: int) -> None:
-            made[sample] = regions.read(files[sample], sample, windows)
+            arrays[sample] = regions.read(files[sample], sample, windows)
 
         fail([(sample, as_pipeline_error(error)) for sample, error in batch.pool.run(work, batch.size)])
-        return TensorListCPU(made)
+        return TensorListCPU(arrays)

@@ -1,7 +1,7 @@
-"""In which order an epoch gives the entries of its shard: a function of seeds and of the epoch's number alone.
+"""The order of the entries of an epoch: a function of the seeds and the epoch number alone.
 
-So nothing is replayed to go on in the middle of a run, and the order is that of the seed, whatever the batch size and
-however many threads read. Only raw Philox bits are used, which NumPy keeps the same in all versions.
+A reader can therefore resume in the middle of an epoch without replaying it, and the batch size and number of threads
+don't affect the order. Only raw Philox bits are used, which are the same in all versions of NumPy.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ __all__ = ["BufferShuffled", "Entries", "EpochShuffled", "Order", "Sequential", 
 
 Entries = npt.NDArray[np.int64]
 
-_RECENT = 2  # orders to keep: a batch may have samples of two epochs
+_RECENT = 2  # orders to keep: a batch may contain samples of two epochs
 
 
 class Order(ABC):
     """The order of a reader's epochs.
 
     Args:
-        sharding: which entries each epoch has.
+        sharding: division of the entries among epochs.
     """
 
     def __init__(self, sharding: Sharding) -> None:
@@ -33,18 +33,18 @@ class Order(ABC):
 
     @abstractmethod
     def entries(self, epoch: int, offsets: Offsets) -> Entries:
-        """Return the entries at positions of an epoch."""
+        """Return the entries at the given positions of an epoch."""
 
 
 class Sequential(Order):
-    """As the entries were listed."""
+    """The order in which the entries were listed."""
 
     def entries(self, epoch: int, offsets: Offsets) -> Entries:
         return self._sharding.bounds(epoch)[0] + offsets
 
 
 class _Drawn(Order):
-    """An order that is drawn for an epoch as a whole, and kept while it is used."""
+    """An order that is drawn for a whole epoch and cached while it is used."""
 
     def __init__(self, sharding: Sharding) -> None:
         super().__init__(sharding)
@@ -64,15 +64,15 @@ class _Drawn(Order):
 
 
 class BufferShuffled(_Drawn):
-    """``random_shuffle``: as if a buffer were filled with entries in turn, and samples were drawn from it.
+    """``random_shuffle``: the order of samples drawn at random from a buffer that is filled in order.
 
     Args:
-        sharding: which entries each epoch has.
-        buffer: entries that the buffer holds.
-        seed: of the draws.
-        stream: tells operators with the same seed apart.
-        mixed: whether all entries of the data set are put into one random order first. It is the same in each run,
-            so that shards never overlap.
+        sharding: division of the entries among epochs.
+        buffer: size of the buffer, in entries.
+        seed: seed of the draws.
+        stream: number that distinguishes operators with the same seed.
+        mixed: whether to shuffle all entries of the dataset first. That order is the same in every run, so that
+            shards never overlap.
     """
 
     def __init__(self, sharding: Sharding, buffer: int, seed: int, stream: int = 0, mixed: bool = False) -> None:
@@ -89,11 +89,11 @@ class BufferShuffled(_Drawn):
 
 
 class EpochShuffled(_Drawn):
-    """``shuffle_after_epoch``: each epoch begins with a new order of the whole data set, of which shards are cut.
+    """``shuffle_after_epoch``: the whole dataset is shuffled for each epoch and then divided into shards.
 
     Args:
-        sharding: which positions of that order each epoch has.
-        seed: of the orders; the same for all shards.
+        sharding: division of the positions in that order among epochs.
+        seed: seed of the orders; the same for all shards.
     """
 
     def __init__(self, sharding: Sharding, seed: int) -> None:
@@ -102,8 +102,8 @@ class EpochShuffled(_Drawn):
 
     def draw(self, epoch: int) -> Entries:
         first, end = self._sharding.bounds(epoch)
-        own: Entries = permutation(self._sharding.entries, self._seed, 0, BatchKey(epoch))[first:end].copy()
-        return own
+        shard: Entries = permutation(self._sharding.entries, self._seed, 0, BatchKey(epoch))[first:end].copy()
+        return shard
 
 
 def permutation(count: int, seed: int, stream: int, key: BatchKey) -> Entries:
@@ -118,7 +118,7 @@ def permutation(count: int, seed: int, stream: int, key: BatchKey) -> Entries:
 
 
 def shuffle_by_buffer(count: int, buffer: int, seed: int, stream: int, key: BatchKey) -> Entries:
-    """Return the numbers below `count` as they leave a buffer that is filled in turn and drawn from at random.
+    """Return the numbers below `count` in the order of random draws from a buffer that is filled in order.
 
     The number at position p is less than ``p + buffer``.
 
@@ -128,21 +128,21 @@ def shuffle_by_buffer(count: int, buffer: int, seed: int, stream: int, key: Batc
     """
     if buffer >= count:
         return permutation(count, seed, stream, key)
-    # Where the draw falls in the buffer; at the end there is less and less in it.
+    # Positions of the draws in the buffer, which empties towards the end.
     filled = np.minimum(buffer, count - np.arange(count)).astype(np.uint64)
     draws = (_bits(count, seed, stream, key) % filled).tolist()
-    held = list(range(buffer))
-    made = np.empty(count, np.int64)
+    buffered = list(range(buffer))
+    order = np.empty(count, np.int64)
     for position, draw in enumerate(draws):
-        made[position] = held[draw]
+        order[position] = buffered[draw]
         following = position + buffer
         if following < count:
-            held[draw] = following
+            buffered[draw] = following
         else:
-            last = held.pop()
-            if draw < len(held):
-                held[draw] = last
-    return made
+            last = buffered.pop()
+            if draw < len(buffered):
+                buffered[draw] = last
+    return order
 
 
 def _bits(count: int, seed: int, stream: int, key: BatchKey) -> npt.NDArray[np.uint64]:

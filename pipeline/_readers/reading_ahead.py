@@ -1,4 +1,4 @@
-"""Reads the batches of a data set, in order, before they are asked for."""
+"""Reads the batches of a dataset ahead of their use, in order."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 
 __all__ = ["Column", "FilesReading", "ReadAhead", "Reading", "Sources"]
 
-#: The samples of one output: a batch, an array with a row a sample, or an array a sample.
+#: The samples of one output: a batch, an array with a row per sample, or an array per sample.
 Column = TensorListCPU | Array | Sequence[Array]
 
 
 class Sources(Sequence[str]):
-    """Where the samples of a batch lie in their data set; texts are made when they are asked for."""
+    """The origins of a batch's samples in their dataset. Each text is built on access."""
 
     def __init__(self, loader: Loader, entries: Sequence[int]) -> None:
         self._loader = loader
@@ -38,15 +38,15 @@ class Sources(Sequence[str]):
 
 
 class Reading:
-    """A batch whose samples are being read, each by a task of its own.
+    """A batch that is being read, one task per sample.
 
     Args:
-        entries: of the data set, one a sample.
-        loader: reads them.
-        pool: its threads do it.
+        entries: entries of the dataset, one per sample.
+        loader: loader that reads them.
+        pool: pool whose threads run the tasks.
 
     Attributes:
-        sources: where the samples lie in the data set.
+        sources: origins of the samples in the dataset.
     """
 
     def __init__(self, entries: Sequence[int], loader: Loader, pool: ThreadPool) -> None:
@@ -65,14 +65,14 @@ class Reading:
             self._samples[sample] = self._loader.read(self.entries[sample])
 
     def drop(self) -> None:
-        """Read no more of it: nobody waits."""
+        """Skip what hasn't been read yet: the batch is no longer needed."""
         self._unwanted = True
 
     def wait(self) -> Sequence[Column]:
-        """Return the samples of each output when all are there.
+        """Wait until all samples have been read, and return those of each output.
 
         Raises:
-            OperatorError: some can't be read; `failures` lists them.
+            OperatorError: samples can't be read; `failures` lists them.
         """
         errors = self._job.wait()
         if errors:
@@ -81,12 +81,12 @@ class Reading:
 
 
 class FilesReading(Reading):
-    """A batch of whole files that is being read, many files a task.
+    """A batch of whole files that is being read, many files per task.
 
     Args:
-        entries: of the data set, one a sample.
-        loader: knows their paths, and the other outputs.
-        pool: its threads read.
+        entries: entries of the dataset, one per sample.
+        loader: loader that knows their paths and the other outputs.
+        pool: pool whose threads read.
     """
 
     def __init__(self, entries: Sequence[int], loader: FilesLoader, pool: ThreadPool) -> None:
@@ -102,7 +102,7 @@ class FilesReading(Reading):
 
     def wait(self) -> Sequence[Column]:
         errors = self._job.wait()
-        if errors:  # of memory, say: no file's
+        if errors:  # not the error of a file, but of memory, for example
             raise errors[0][1]
         if self._files.failures:
             raise OperatorError.from_failures(self._files.failures)
@@ -111,25 +111,25 @@ class FilesReading(Reading):
 
 @dataclass(frozen=True)
 class _Planned:
-    """A batch, and where the next one begins."""
+    """A batch, and the cursor of the next one."""
 
     reading: Reading
     end: Cursor
 
 
 class ReadAhead:
-    """Gives the batches of one reader. All methods belong to one thread at a time.
+    """Reads the batches of one reader in order. Only one thread at a time may call its methods.
 
     Args:
-        sharding: which part of the data set is read.
-        order: in which order.
-        loader: reads them.
-        depth: batches to read ahead of those that were asked for.
-        threads: how many read.
-        name: of the threads.
+        sharding: the shard to read.
+        order: order of the entries.
+        loader: loader that reads them.
+        depth: number of batches to read ahead.
+        threads: number of threads that read.
+        name: name of the threads.
 
     Attributes:
-        cursor: where the next batch begins.
+        cursor: position of the next batch.
     """
 
     def __init__(
@@ -148,11 +148,11 @@ class ReadAhead:
         self._depth = depth
         self._threads = threads
         self._name = name
-        self._pool: ThreadPool | None = None  # from the first batch on
+        self._pool: ThreadPool | None = None  # created for the first batch
         self._ahead: deque[_Planned] = deque()  # the batches from `cursor` on, all of one size
 
     def next(self, batch_size: int) -> Reading:
-        """Begin the next batch, and read as many ahead, as if all had its size."""
+        """Return the next batch, and start to read ahead batches of the same size."""
         if self._ahead and len(self._ahead[0].reading.entries) != batch_size:
             self._forget()
         planned = self._ahead.popleft() if self._ahead else self._plan(self.cursor, batch_size)
@@ -163,17 +163,17 @@ class ReadAhead:
         return planned.reading
 
     def skip(self, batch_size: int) -> None:
-        """Go on by a batch that nobody needs."""
+        """Advance by one batch without reading it."""
         self._forget()
         _, self.cursor = self._sharding.take(self.cursor, batch_size)
 
     def seek(self, cursor: Cursor) -> None:
-        """Go on from elsewhere."""
+        """Continue from another position."""
         self._forget()
         self.cursor = cursor
 
     def close(self) -> None:
-        """End the threads. What is being read is waited for: an entry a thread, or a batch of files."""
+        """End the threads, after waiting for their current reads: an entry per thread, or a batch of files."""
         self._forget()
         if self._pool is not None:
             self._pool.close()
@@ -181,8 +181,8 @@ class ReadAhead:
     def _plan(self, cursor: Cursor, batch_size: int) -> _Planned:
         if self._pool is None:
             self._pool = ThreadPool(self._threads, self._name)
-        parts, end = self._sharding.take(cursor, batch_size)
-        entries = [entry for epoch, offsets in parts for entry in self._order.entries(epoch, offsets).tolist()]
+        segments, end = self._sharding.take(cursor, batch_size)
+        entries = [entry for epoch, offsets in segments for entry in self._order.entries(epoch, offsets).tolist()]
         loader = self._loader
         if isinstance(loader, FilesLoader):
             return _Planned(FilesReading(entries, loader, self._pool), end)

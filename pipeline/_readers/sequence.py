@@ -1,4 +1,4 @@
-"""`readers.sequence`: short videos whose frames are pictures in a folder."""
+"""`readers.sequence`: sequences of frames that are image files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline._imaging import decode
 from pipeline._operator_api.operator import OutputSpec, Setup
 from pipeline._readers.arguments import READER_ARGUMENTS
 from pipeline._readers.data_reader import reads
-from pipeline._readers.file_lists import PICTURES, list_files, list_folders, matcher
+from pipeline._readers.file_lists import IMAGES, list_files, list_folders, matcher
 from pipeline._readers.loader import Loader
 from pipeline.errors import ArgumentValueError, BuildError, DecodeError, PipelineError
 from pipeline.tensors.cpu import Array
@@ -25,7 +25,7 @@ __all__ = ["SequenceLoader"]
 
 @dataclass(frozen=True)
 class _Sequence:
-    """Frames of one stream: its folder, the names of all its frames, and which of them."""
+    """A sequence of one stream: its folder, the names of all its frames, and the indices of the chosen ones."""
 
     folder: str
     frames: list[str]
@@ -35,23 +35,28 @@ class _Sequence:
 @reads(
     OperatorSchema(
         name="readers.sequence",
-        doc="""Reads sequences of frames, each frame an image in a file.
+        doc="""Reads sequences of frames from image files.
 
-Each folder below `file_root` is a stream, the images in it are its frames in the order of their names. A sequence
-has frames of one stream, and sequences that a stream is too short for are left out. The output is FHWC uint8. All
-frames of a sequence must have one size.""",
+Each folder directly below `file_root` is a stream. The images in it are its frames, sorted by name. All frames of a
+sequence come from one stream; incomplete sequences at the end of a stream are left out. The output is FHWC uint8. All
+frames of a sequence must have the same size.""",
         arguments=(
-            Argument("file_root", Kind.STRING, "The folder with a folder for each stream.", REQUIRED),
-            Argument("sequence_length", Kind.INT, "Frames of a sequence.", REQUIRED),
-            Argument("step", Kind.INT, "Frames from the begin of a sequence to the begin of the next one.", 1),
-            Argument("stride", Kind.INT, "Frames from one frame of a sequence to its next one.", 1),
-            Argument("image_type", Kind.IMAGE_TYPE, "Colours: RGB, BGR, GRAY or ANY_DATA.", DALIImageType.RGB),
+            Argument("file_root", Kind.STRING, "Folder with one subfolder per stream.", REQUIRED),
+            Argument("sequence_length", Kind.INT, "Number of frames in a sequence.", REQUIRED),
+            Argument("step", Kind.INT, "Distance between the starts of consecutive sequences, in frames.", 1),
+            Argument("stride", Kind.INT, "Distance between consecutive frames of a sequence.", 1),
+            Argument(
+                "image_type",
+                Kind.IMAGE_TYPE,
+                "Color space of the output: RGB, BGR, GRAY or ANY_DATA.",
+                DALIImageType.RGB,
+            ),
             *READER_ARGUMENTS,
         ),
     )
 )
 class SequenceLoader(Loader):
-    """Frames, decoded."""
+    """Loads and decodes the frames of sequences."""
 
     outputs = (OutputSpec("FHWC", dtype=np.dtype(np.uint8)),)
 
@@ -68,8 +73,8 @@ class SequenceLoader(Loader):
 
     def open(self) -> int:
         length, step, stride = (self.node.argument(name) for name in ("sequence_length", "step", "stride"))
-        span = (length - 1) * stride + 1  # frames from the first of a sequence to its last
-        fits = matcher(PICTURES, case_sensitive=False)
+        span = (length - 1) * stride + 1  # frames from the first of a sequence to its last, inclusive
+        fits = matcher(IMAGES, case_sensitive=False)
         streams = [folder for folder in list_folders(self._root) if not folder.startswith(".")]
         for folder in streams:
             frames = [name for name in list_files(os.path.join(self._root, folder), fits) if name[0] != "."]
@@ -86,20 +91,20 @@ class SequenceLoader(Loader):
 
     def read(self, entry: int) -> tuple[Array, ...]:
         sequence = self._sequences[entry]
-        made: Array | None = None
+        pixels: Array | None = None
         for number, which in enumerate(sequence.which):
             path = os.path.join(self._root, sequence.folder, sequence.frames[which])
             try:
                 frame = decode(read_file(path), output_type=self._type)
             except DecodeError as error:
                 raise PipelineError(f"the frame {path!r}: {error}") from error
-            if made is None:
-                made = np.empty((len(sequence.which), *frame.shape), np.uint8)
-            if frame.shape != made.shape[1:]:
+            if pixels is None:
+                pixels = np.empty((len(sequence.which), *frame.shape), np.uint8)
+            if frame.shape != pixels.shape[1:]:
                 raise PipelineError(
                     f"the frames of a sequence must have the same shape (height, width, channels): {path!r} has "
-                    f"{frame.shape}, but the previous ones have {made.shape[1:]}"
+                    f"{frame.shape}, but the previous ones have {pixels.shape[1:]}"
                 )
-            made[number] = frame
-        assert made is not None
-        return (made,)
+            pixels[number] = frame
+        assert pixels is not None
+        return (pixels,)

@@ -1,4 +1,4 @@
-"""Which part of a data set a reader reads, and which samples each of its batches has: arithmetic alone."""
+"""Computes the shard of a dataset that a reader reads, and the samples of each of its batches."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Offsets = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, order=True)
 class Cursor:
-    """Where a reader is.
+    """The position of a reader.
 
     Attributes:
-        epoch: passes over a shard that were finished.
-        offset: samples of this pass that were given, those that pad it included.
+        epoch: number of finished passes over a shard.
+        offset: number of samples of the current pass that were returned, including padding.
     """
 
     epoch: int = 0
@@ -29,22 +29,23 @@ class Cursor:
 
 @dataclass(frozen=True)
 class Sharding:
-    """How a data set is divided among readers.
+    """The division of a dataset among readers.
 
-    Shard s of n entries has those from ``n * s // num_shards`` up to ``n * (s + 1) // num_shards``: all entries
-    are in one shard, and sizes differ by one at most. An epoch is a pass over one shard; the next epoch is the next
-    shard, so that in each epoch the readers of all shards read everything once.
+    Shard s of n entries contains the entries from ``n * s // num_shards`` up to ``n * (s + 1) // num_shards``. Each
+    entry is in exactly one shard, and the sizes of shards differ by at most one. An epoch is a pass over one shard,
+    and the next epoch reads the next shard. In each epoch, the readers of all shards together read everything once.
 
     Attributes:
-        entries: of the data set.
-        shard_id: the shard of the first epoch.
-        num_shards: how many there are.
-        stick_to_shard: every epoch reads the same shard.
-        pad_last_batch: an epoch begins with a batch, and in all shards it has the same number of batches: the last
-            sample of a shard is repeated. Otherwise batches go on over the end of an epoch into the next one.
+        entries: number of entries in the dataset.
+        shard_id: shard of the first epoch.
+        num_shards: number of shards.
+        stick_to_shard: whether every epoch reads the same shard.
+        pad_last_batch: whether each epoch begins with a new batch and has the same number of batches in all shards,
+            by repeating the last sample of a shard. Otherwise a batch at the end of an epoch continues with samples
+            of the next one.
 
     Raises:
-        ArgumentValueError: there is no such shard, or there are more shards than entries.
+        ArgumentValueError: the shard doesn't exist, or there are more shards than entries.
 
     Example:
         >>> sharding = Sharding(entries=10, shard_id=2, num_shards=3)
@@ -67,12 +68,12 @@ class Sharding:
             raise ArgumentValueError(f"{self.entries} entries can't be divided into {self.num_shards} shards")
 
     def bounds(self, epoch: int) -> tuple[int, int]:
-        """Return the first entry that an epoch reads, and the one after its last."""
+        """Return the first entry of an epoch, and the end of its range."""
         shard = self.shard_id if self.stick_to_shard else (self.shard_id + epoch) % self.num_shards
         return self.entries * shard // self.num_shards, self.entries * (shard + 1) // self.num_shards
 
     def size(self, epoch: int) -> int:
-        """Return how many entries an epoch reads."""
+        """Return the number of entries of an epoch."""
         first, end = self.bounds(epoch)
         return end - first
 
@@ -80,30 +81,30 @@ class Sharding:
         """Return the samples of the next batch.
 
         Args:
-            cursor: where the batch begins.
-            count: samples of the batch.
+            cursor: position of the batch.
+            count: number of samples in the batch.
 
         Returns:
-            The epochs that it has samples of, each with the samples' positions in it; and where the next one begins.
+            The epochs of the batch, each with the positions of its samples; and the cursor of the next batch.
 
         Example:
-            >>> parts, cursor = Sharding(entries=3).take(Cursor(0, 2), 4)
-            >>> [(epoch, offsets.tolist()) for epoch, offsets in parts], cursor
+            >>> segments, cursor = Sharding(entries=3).take(Cursor(0, 2), 4)
+            >>> [(epoch, offsets.tolist()) for epoch, offsets in segments], cursor
             ([(0, [2]), (1, [0, 1, 2])], Cursor(epoch=1, offset=3))
         """
         if self.pad_last_batch:
             return self._take_padded(cursor, count)
-        parts = []
+        segments = []
         while count:
             left = self.size(cursor.epoch) - cursor.offset
             if left <= 0:
                 cursor = Cursor(cursor.epoch + 1)
                 continue
-            taken = min(left, count)
-            parts.append((cursor.epoch, np.arange(cursor.offset, cursor.offset + taken)))
-            cursor = Cursor(cursor.epoch, cursor.offset + taken)
-            count -= taken
-        return parts, cursor
+            length = min(left, count)
+            segments.append((cursor.epoch, np.arange(cursor.offset, cursor.offset + length)))
+            cursor = Cursor(cursor.epoch, cursor.offset + length)
+            count -= length
+        return segments, cursor
 
     def _take_padded(self, cursor: Cursor, count: int) -> tuple[list[tuple[int, Offsets]], Cursor]:
         largest = -(-self.entries // self.num_shards)

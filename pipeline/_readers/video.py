@@ -1,4 +1,4 @@
-"""`readers.video`: sequences of frames of videos."""
+"""`readers.video`: sequences of frames from videos."""
 
 from __future__ import annotations
 
@@ -34,37 +34,42 @@ class _FrameNumbers(Argument):
 
 VIDEO_READER_ARGUMENTS = (
     *VIDEO_FILE_ARGUMENTS,
-    Argument("sequence_length", Kind.INT, "Frames of a sequence.", REQUIRED),
+    Argument("sequence_length", Kind.INT, "Number of frames in a sequence.", REQUIRED),
     Argument(
         "step",
         Kind.INT,
-        "Frames from the begin of a sequence to the begin of the next one; `sequence_length * stride` unless it is "
-        "positive.",
+        "Distance between the starts of consecutive sequences, in frames. If it isn't positive, "
+        "`sequence_length * stride` is used.",
         -1,
     ),
-    Argument("stride", Kind.INT, "Frames from one frame of a sequence to its next one.", 1),
+    Argument("stride", Kind.INT, "Distance between consecutive frames of a sequence.", 1),
     Argument(
         "pad_sequences",
         Kind.BOOL,
-        "Let each video end with a sequence that it is too short for, whose further frames are black.",
+        "Return the incomplete sequence at the end of each video, too, and fill it with black frames.",
         False,
     ),
-    Argument("image_type", Kind.IMAGE_TYPE, "Colours: RGB, BGR, GRAY, or YCbCr as it is in the video.", RGB),
-    Argument("dtype", Kind.DTYPE, "UINT8 or FLOAT.", UINT8),
-    Argument("normalized", Kind.BOOL, "Values of 0 to 1 instead of 255; needs dtype=FLOAT.", False),
+    Argument(
+        "image_type",
+        Kind.IMAGE_TYPE,
+        "Color space of the output: RGB, BGR, GRAY, or YCbCr as stored in the video.",
+        RGB,
+    ),
+    Argument("dtype", Kind.DTYPE, "Dtype of the frames: UINT8 or FLOAT.", UINT8),
+    Argument("normalized", Kind.BOOL, "Scale values to the range from 0 to 1; needs dtype=FLOAT.", False),
     _FrameNumbers(
         "enable_frame_num",
         Kind.STRING,
-        "A further output with numbers of frames, int32: of the first one, shape (1,), for 'scalar' or True; of each, "
-        "and -1 for those that were added, for 'sequence'. Not with `file_root`.",
+        "Return frame numbers as an additional int32 output. 'scalar' or True returns the number of the first frame, "
+        "shape (1,). 'sequence' returns the number of every frame, -1 for padding. Has no effect with `file_root`.",
         "none",
         choices=("none", "scalar", "sequence"),
     ),
     Argument(
         "enable_timestamps",
         Kind.BOOL,
-        "A further output with the seconds at which each frame is shown, float64, and -1 for those that were added. "
-        "Not with `file_root`.",
+        "Return the time of each frame in seconds as an additional float64 output, -1 for padding. Has no effect with "
+        "`file_root`.",
         False,
     ),
     Argument("skip_vfr_check", Kind.BOOL, "Accepted for compatibility; frame rates may vary.", False),
@@ -85,19 +90,19 @@ def _count_outputs(arguments: Mapping[str, Any]) -> int:
 @reads(
     OperatorSchema(
         name="readers.video",
-        doc="""Reads sequences of frames of videos, FHWC.
+        doc="""Reads sequences of frames from videos, FHWC.
 
-Videos are MP4, Matroska, WebM, AVI and other files, of constant or varying frame rate. A sequence has
-`sequence_length` frames of one video, and what is left at the end of a video that isn't enough for a sequence is left
-out, unless `pad_sequences` is set. Frames are exactly those that the sequence should have: they are known by their
-time stamps. The outputs are the frames, and labels, numbers of frames and time stamps where they are asked for.""",
+Supports MP4, Matroska, WebM, AVI and other containers, with constant or variable frame rate. A sequence has
+`sequence_length` frames of one video. An incomplete sequence at the end of a video is left out, unless
+`pad_sequences` is set. Frames are located by their time stamps, so that a sequence contains exactly the requested
+frames. The outputs are the frames and, on request, labels, frame numbers and time stamps, in this order.""",
         arguments=VIDEO_READER_ARGUMENTS,
         devices=("cpu", "gpu"),
         outputs=_count_outputs,
     )
 )
 class VideoLoader(SequenceLoader):
-    """Frames, as integers or floats."""
+    """Loads sequences of frames, as integers or floats."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -114,7 +119,7 @@ class VideoLoader(SequenceLoader):
         return ListFormat(frames, start_up=not preceding, end_up=preceding)
 
     def starts_between(self, first: int, end: int) -> range:
-        span = (self._length - 1) * self._stride + 1  # frames from the first of a sequence to its last
+        span = (self._length - 1) * self._stride + 1  # frames from the first of a sequence to its last, inclusive
         complete = range(first, max(first, end - span + 1), self._step)
         following = first + len(complete) * self._step
         if self.node.argument("pad_sequences") and following < end:
@@ -131,7 +136,7 @@ class VideoLoader(SequenceLoader):
         if given("dtype") is UINT8:
             return pixels
         with target.current():
-            made = pixels.astype(np.float32)
+            values = pixels.astype(np.float32)
             if given("normalized"):
-                made *= np.float32(1 / 255)
-            return target.finish(made)
+                values *= np.float32(1 / 255)
+            return target.finish(values)

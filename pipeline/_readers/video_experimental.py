@@ -1,4 +1,4 @@
-"""`experimental.readers.video`: sequences of frames of videos, padded and sampled in more ways."""
+"""`experimental.readers.video`: sequences of frames from videos, with more ways to pad and to sample."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ _ONLY_OF_READERS_VIDEO = {
     *("skip_vfr_check", "channels", "additional_decode_surfaces"),
 }
 _CHANGED = {
-    "enable_frame_num": "A further output with numbers of frames, int32: of the first one, shape (1,), for 'scalar' or "
-    "True; of each, and -1 for those that were added, for 'sequence'.",
-    "enable_timestamps": "A further output with the seconds at which each frame is shown, float64, and -1 for those "
-    "that were added.",
+    "enable_frame_num": "Return frame numbers as an additional int32 output. 'scalar' or True returns the number of "
+    "the first frame, shape (1,). 'sequence' returns the number of every frame, -1 for padding.",
+    "enable_timestamps": "Return the time of each frame in seconds as an additional float64 output, -1 for padding.",
 }
 
 _ARGUMENTS = (
@@ -42,34 +41,34 @@ _ARGUMENTS = (
     Argument(
         "file_list_format",
         Kind.STRING,
-        "What start and end in `file_list` are: 'timestamps' in seconds, or numbers of 'frames', of which negative "
-        "ones count from the end. The end is not part of the range.",
+        "Unit of start and end in `file_list`: 'timestamps' in seconds, or 'frames'. Negative frame numbers count "
+        "from the end. The end is exclusive.",
         "timestamps",
         choices=("frames", "timestamps"),
     ),
     Argument(
         "file_list_rounding",
         Kind.STRING,
-        "Which frame a start or an end between two frames takes.",
+        "Rounding of a start or an end that lies between two frames.",
         "start_down_end_up",
         choices=_ROUNDINGS,
     ),
-    Argument("file_list_include_end", Kind.BOOL, "Accepted for compatibility; an end is not part of the range.", True),
+    Argument("file_list_include_end", Kind.BOOL, "Accepted for compatibility; the end is exclusive.", True),
     Argument(
         "pad_mode",
         Kind.STRING,
-        "What stands for frames that the last sequence of a video lacks: 'constant' for `fill_value`, 'edge' or "
-        "'repeat' for the last frame, 'reflect_1001' or 'symmetric' and 'reflect_101' or 'reflect' for the frames "
-        "backwards, with the last one repeated or not. With 'none' such a sequence is left out.",
+        "Padding of an incomplete sequence at the end of a video. 'none' leaves the sequence out. 'constant' fills it "
+        "with `fill_value`. 'edge' or 'repeat' repeats the last frame. 'reflect_1001' or 'symmetric' continues with "
+        "the frames in reverse order, including the last one; 'reflect_101' or 'reflect', excluding it.",
         "none",
         choices=PAD_MODES,
     ),
-    Argument("fill_value", Kind.INTS, "The colour of 'constant', a value for each channel or one for all.", (0,)),
+    Argument("fill_value", Kind.INTS, "Color for `pad_mode='constant'`: one value, or one per channel.", (0,)),
     Argument(
         "uniform_sample",
         Kind.BOOL,
-        "Give one sequence of each video, from its first frame to its last, evenly distributed. Frames of a short one "
-        "are repeated. `stride`, `step` and `pad_mode` mean nothing then.",
+        "Return one sequence per video, whose frames are evenly spaced from the first to the last. Frames of a short "
+        "video are repeated. Then `stride`, `step` and `pad_mode` have no effect.",
         False,
     ),
 )
@@ -82,18 +81,18 @@ def _count_outputs(arguments: Mapping[str, Any]) -> int:
 @reads(
     OperatorSchema(
         name="experimental.readers.video",
-        doc="""Reads sequences of frames of videos, FHWC: `fn.readers.video` with other arguments.
+        doc="""Reads sequences of frames from videos, FHWC, like `fn.readers.video` but with different arguments.
 
-A sequence needs `sequence_length * stride` frames of its video: those that `stride` skips behind its last one count.
-`pad_mode` says what becomes of a video's last sequence when there are fewer. The outputs are the frames, uint8, and
-labels, numbers of frames and time stamps where they are asked for.""",
+A complete sequence needs `sequence_length * stride` frames of its video, including the frames that `stride` skips
+after its last frame. `pad_mode` determines how an incomplete sequence at the end of a video is handled. The outputs
+are the frames, uint8, and, on request, labels, frame numbers and time stamps, in this order.""",
         arguments=_ARGUMENTS,
         devices=("cpu", "gpu"),
         outputs=_count_outputs,
     )
 )
 class UniformVideoLoader(SequenceLoader):
-    """Frames of sequences, or of whole videos."""
+    """Loads sequences of frames, or frames sampled from a whole video."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)

@@ -1,4 +1,4 @@
-"""Which videos a reader reads, with their labels, and which part of each."""
+"""Lists the videos of a reader, with their labels and frame ranges."""
 
 from __future__ import annotations
 
@@ -24,29 +24,33 @@ _VIDEOS = (
 
 VIDEO_FILE_ARGUMENTS = (
     Argument("filenames", Kind.STRINGS, "Paths of the videos."),
-    Argument("labels", Kind.INTS, "Labels of `filenames`, as a further output; an empty list numbers them."),
+    Argument(
+        "labels",
+        Kind.INTS,
+        "Labels of `filenames`, returned as an additional output. With an empty list, videos are numbered.",
+    ),
     Argument(
         "file_root",
         Kind.STRING,
-        "A folder with a folder of videos for each label, numbered in the order of their names; or with the videos "
-        "themselves, of label 0.",
+        "Folder with one subfolder of videos per label, in the order of their names; or a folder of videos, which all "
+        "get label 0.",
     ),
     Argument(
         "file_list",
         Kind.STRING,
-        "A text file with `path label [start [end]]` in each line. Paths are relative to its folder.",
+        "Text file with `path label [start [end]]` on each line. Paths are relative to the folder of this text file.",
     ),
     Argument(
         "file_list_frame_num",
         Kind.BOOL,
-        "start and end are numbers of frames, rather than seconds; negative ones count from the end. The end is not "
-        "part of the range.",
+        "Read start and end in `file_list` as frame numbers instead of seconds. Negative numbers count from the end. "
+        "The end is exclusive.",
         False,
     ),
     Argument(
         "file_list_include_preceding_frame",
         Kind.BOOL,
-        "A start between two frames takes the first of them, an end the second, rather than the other way round.",
+        "Round a start between two frames down and an end up, instead of the start up and the end down.",
         False,
     ),
 )
@@ -57,9 +61,9 @@ class VideoFile:
     """A video that a reader reads.
 
     Attributes:
-        path: of the file.
-        label: of its sequences.
-        bounds: returns the first frame to read, and the one after the last; None for all frames.
+        path: path of the file.
+        label: label of its sequences.
+        bounds: function that returns the first frame to read and the end of the range; None for all frames.
     """
 
     path: str
@@ -69,12 +73,12 @@ class VideoFile:
 
 @dataclass(frozen=True)
 class ListFormat:
-    """What the numbers behind a label mean in a `file_list`.
+    """The meaning of the start and end in a `file_list`.
 
     Attributes:
-        frames: they are numbers of frames, rather than seconds.
-        start_up: a start between two frames takes the second of them, not the first.
-        end_up: an end does; it is not part of the range.
+        frames: whether they are frame numbers instead of seconds.
+        start_up: whether a start between two frames is rounded up.
+        end_up: whether an end between two frames is rounded up; the end is exclusive.
     """
 
     frames: bool = False
@@ -83,16 +87,16 @@ class ListFormat:
 
 
 def has_labels(given: Callable[[str], Any]) -> bool:
-    """Tell whether arguments ask for labels."""
+    """Return whether the arguments request labels."""
     return given("labels") is not None or bool(given("file_root")) or bool(given("file_list"))
 
 
 def list_videos(given: Callable[[str], Any], form: ListFormat) -> list[VideoFile]:
-    """Return the videos that arguments name.
+    """Return the videos that the arguments select.
 
     Args:
-        given: returns an argument by its name.
-        form: of a `file_list`.
+        given: function that returns an argument by its name.
+        form: format of a `file_list`.
 
     Raises:
         ArgumentValueError: not exactly one of `filenames`, `file_root` and `file_list` is given, or labels don't fit.
@@ -125,7 +129,7 @@ def _in_folders(root: str) -> list[VideoFile]:
     ]
     if not found:
         raise BuildError(
-            f"no videos below file_root {root!r}: files are recognised by the ends of their names, such as .mp4"
+            f"no videos below file_root {root!r}: videos are recognised by their file extensions, such as .mp4"
         )
     return found
 
@@ -151,10 +155,10 @@ def _in_list(path: str, form: ListFormat) -> list[VideoFile]:
 
 
 def _words(line: str) -> list[str]:
-    """Split a line into a path, which may have spaces, and the numbers behind it.
+    """Split a line into a path, which may contain spaces, and the numbers after it.
 
     Raises:
-        ValueError: there are none, or too many.
+        ValueError: there are no numbers, or too many.
     """
     words = line.split()
     numbers: list[str] = []
@@ -177,7 +181,7 @@ def _is_number(word: str) -> bool:
 
 @dataclass(frozen=True)
 class _Bounds:
-    """The part of a video between two points in time, or two frames."""
+    """The range of a video between two points in time, or two frames."""
 
     ends: Sequence[float]
     form: ListFormat
@@ -201,6 +205,6 @@ class _Bounds:
         times = np.round(index.seconds, 6)
         if self.form.end_up:
             return int(np.searchsorted(times, end))
-        if end >= times[-1]:  # there is no later frame that it could lie before
+        if end >= times[-1]:  # no later frame exists to search for
             return len(index) if end > times[-1] else len(index) - 1
         return int(np.searchsorted(times, end, side="right")) - 1

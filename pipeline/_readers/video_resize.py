@@ -1,4 +1,4 @@
-"""`readers.video_resize`: what `readers.video` reads, resized."""
+"""`readers.video_resize`: `readers.video` followed by `resize`."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _OF_READER = {argument.name for argument in VIDEO_READER_ARGUMENTS}
 
 
 def video_resize(*, name: str | None = None, device: str | None = None, **arguments: Any) -> Any:
-    """Add the two operators to the graph; users see the documentation of the schema below."""
-    check_call(VIDEO_RESIZE, (), {"name": name, "device": device, **arguments})  # errors name what the user called
+    """Add the two operators to the graph. The schema below has the documentation for users."""
+    check_call(VIDEO_RESIZE, (), {"name": name, "device": device, **arguments})  # so that errors name this function
     of_reader = {key: value for key, value in arguments.items() if key in _OF_READER or key == "seed"}
     of_resize = {key: value for key, value in arguments.items() if key not in of_reader}
     read = apply_operator("readers.video", (), {"name": name, "device": device, **of_reader})
@@ -33,10 +33,10 @@ def video_resize(*, name: str | None = None, device: str | None = None, **argume
 VIDEO_RESIZE = register(
     OperatorSchema(
         name="readers.video_resize",
-        doc="""Reads sequences of frames of videos, FHWC, and resizes them.
+        doc="""Reads sequences of frames from videos, FHWC, and resizes them.
 
-The same as `fn.readers.video` and `fn.resize` of its first output, whose arguments it takes; `dtype` and `name` are
-those of the reader.""",
+Combines `fn.readers.video` with `fn.resize` of its first output, and accepts the arguments of both. `dtype` and `name`
+apply to the reader.""",
         arguments=(
             *VIDEO_READER_ARGUMENTS,
             *(each for each in (*RESIZE_ARGUMENTS, *FILTER_ARGUMENTS) if each.name not in _OF_READER),

@@ -1,4 +1,4 @@
-"""What readers of videos share: which sequences there are, and their frames, decoded."""
+"""The base class of video readers: it lists the sequences of videos, and decodes their frames."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from pipeline.types import DALIImageType
 __all__ = ["SequenceLoader", "describe_outputs"]
 
 _MOST_THREADS = 8
-_OPEN_DECODERS = 16  # each holds a file open, and the frames that its codec refers to, on a GPU in its memory
+_OPEN_DECODERS = 16  # each holds an open file and its codec's reference frames, on a GPU in the GPU's memory
 
 
 def describe_outputs(given: Any, dtype: Any = np.uint8, only_labels: bool = False) -> list[OutputSpec]:
-    """Return what is known of each output, by the constant arguments.
+    """Return the known properties of each output for constant arguments.
 
     Args:
-        given: returns an argument by its name.
-        dtype: of pixels.
-        only_labels: numbers and times of frames are left out.
+        given: function that returns an argument by its name.
+        dtype: dtype of the pixels.
+        only_labels: whether frame numbers and time stamps are left out.
     """
     int32 = np.dtype(np.int32)
-    made = [OutputSpec("FHWC", dtype=np.dtype(dtype))]
+    outputs = [OutputSpec("FHWC", dtype=np.dtype(dtype))]
     if has_labels(given):
-        made.append(OutputSpec(shape=(1,), dtype=int32))
+        outputs.append(OutputSpec(shape=(1,), dtype=int32))
     if not only_labels:
         length: int = given("sequence_length")
         numbers = given("enable_frame_num")
         if numbers not in (None, "none"):
-            made.append(OutputSpec(shape=(1,) if numbers == "scalar" else (length,), dtype=int32))
+            outputs.append(OutputSpec(shape=(1,) if numbers == "scalar" else (length,), dtype=int32))
         if given("enable_timestamps"):
-            made.append(OutputSpec(shape=(length,), dtype=np.dtype(np.float64)))
-    return made
+            outputs.append(OutputSpec(shape=(length,), dtype=np.dtype(np.float64)))
+    return outputs
 
 
 class SequenceLoader(Loader):
-    """Sequences of frames of videos."""
+    """Loads sequences of frames from videos."""
 
-    #: The colour of frames that a video lacks.
+    #: Color of padding frames.
     fill: Sequence[int] = (0,)
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
@@ -72,28 +72,28 @@ class SequenceLoader(Loader):
         self._step: int = given("step") if given("step") > 0 else self._length * self._stride
         self._videos: list[VideoFile] = []
         self._clips: list[Clip] = []
-        self._starts = np.empty((0, 2), np.int64)  # of each sequence: the video's number, and the first frame
-        self._bounds: list[tuple[int, int]] = []  # of each video: the first frame, and the one after the last
+        self._starts = np.empty((0, 2), np.int64)  # for each sequence: index of the video, and first frame
+        self._bounds: list[tuple[int, int]] = []  # for each video: first frame, and end of the range
         threads = setup.num_threads + 1 if node.device == "gpu" else _OPEN_DECODERS
         self._decoders = Decoders(min(_OPEN_DECODERS, threads))
 
     @abstractmethod
     def list_format(self) -> ListFormat:
-        """Return what numbers in a `file_list` mean."""
+        """Return the meaning of the start and end in a `file_list`."""
 
     @abstractmethod
     def starts_between(self, first: int, end: int) -> Sequence[int]:
-        """Return where the sequences of a video begin, of which frames from `first` up to `end` are read."""
+        """Return the first frames of a video's sequences within its range from `first` up to `end`."""
 
     @abstractmethod
     def frames_from(self, start: int, first: int, end: int) -> npt.NDArray[np.int64]:
-        """Return the numbers of a sequence's frames, and `FILL`; `first` and `end` as above."""
+        """Return the frame numbers of a sequence, `FILL` for padding; `first` and `end` as in `starts_between`."""
 
     def open(self) -> int:
         self._videos = list_videos(self.node.argument, self.list_format())
         device = self.setup.device_id if self.node.device == "gpu" else None
         self._clips = [Clip(video.path, device) for video in self._videos]
-        self._look_into_clips()
+        self._index_clips()
         rows = []
         for number, (video, clip) in enumerate(zip(self._videos, self._clips, strict=True)):
             first, end = (0, clip.count) if video.bounds is None else video.bounds(clip.index)
@@ -113,19 +113,19 @@ class SequenceLoader(Loader):
         frames = self.frames_from(start, *self._bounds[number])
         given = self.node.argument
         target = target_for(clip, given("image_type"), self.setup.kernels)
-        made = [self.finish(read_frames(clip, frames.tolist(), target, self._decoders, self.fill), target)]
+        outputs = [self.finish(read_frames(clip, frames.tolist(), target, self._decoders, self.fill), target)]
         if has_labels(given):
-            made.append(np.array([self._videos[number].label], np.int32))
-        if len(self.outputs) > len(made):
+            outputs.append(np.array([self._videos[number].label], np.int32))
+        if len(self.outputs) > len(outputs):
             if given("enable_frame_num") != "none":
                 numbers = frames if given("enable_frame_num") == "sequence" else frames[:1]
-                made.append(numbers.astype(np.int32))
+                outputs.append(numbers.astype(np.int32))
             if given("enable_timestamps"):
-                made.append(np.where(frames == FILL, -1.0, clip.index.seconds[frames]))
-        return tuple(made)
+                outputs.append(np.where(frames == FILL, -1.0, clip.index.seconds[frames]))
+        return tuple(outputs)
 
     def finish(self, pixels: Any, target: Target) -> Any:
-        """Return what is handed out of the pixels of a sequence."""
+        """Return the output for the pixels of a sequence."""
         return pixels
 
     def source_info(self, entry: int) -> str:
@@ -135,18 +135,18 @@ class SequenceLoader(Loader):
     def close(self) -> None:
         self._decoders.close()
 
-    def _look_into_clips(self) -> None:
+    def _index_clips(self) -> None:
         threads = min(_MOST_THREADS, self.setup.num_threads, len(self._clips))
         pool = ThreadPool(threads, f"{THREAD_PREFIX}{self.node.name}-index")
         try:
-            errors = pool.run(self._look_into, len(self._clips))
+            errors = pool.run(self._index_clip, len(self._clips))
         finally:
             pool.close()
         if errors:
             raise errors[0][1]
 
-    def _look_into(self, number: int) -> None:
-        """Make what `open` asks for, on several threads."""
+    def _index_clip(self, number: int) -> None:
+        """Create the index that `open` needs; called on several threads."""
         clip = self._clips[number]
         if self._videos[number].bounds is not None or not clip.count:
             clip.make_index()

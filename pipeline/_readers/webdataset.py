@@ -28,16 +28,16 @@ _VERSION = re.compile(r"v1\.[0-9]+")
 
 
 @dataclass(frozen=True)
-class _Part:
-    """A file in an archive: where its bytes lie, and its name, as far as the index knows it."""
+class _Member:
+    """A file in an archive: its offset, its size, and its name if the index has it."""
 
     offset: int
     size: int
     name: str = ""
 
 
-#: A sample: its files, by what follows the first dot of their names; of several, the first one.
-_Sample = dict[str, _Part]
+#: A sample: its files by extension, which follows the first dot of the name; the first file of each extension.
+_Sample = dict[str, _Member]
 
 
 def _outputs(arguments: Mapping[str, Any]) -> int:
@@ -49,21 +49,21 @@ def _outputs(arguments: Mapping[str, Any]) -> int:
         name="readers.webdataset",
         doc="""Reads samples of several files from tar archives.
 
-The files of a sample follow one another, and their paths are the same up to the first dot of the name; what follows
-it is the extension. Each output is one of these files, 1-D, of the dtype that `dtypes` says.
+The files of a sample are adjacent in the archive, and their paths are the same up to the first dot of the file name;
+the extension follows it. Each output is one of these files, 1-D, with the dtype in `dtypes`.
 
-Without `index_paths` the archives are looked through when the reader is made.""",
+Without `index_paths`, the reader scans the archives when it is created.""",
         arguments=(
             Argument("paths", Kind.STRINGS, "Paths of the archives.", REQUIRED),
-            Argument("ext", Kind.STRINGS, 'For each output, extensions that it may have: "jpg;png".', REQUIRED),
-            Argument("index_paths", Kind.STRINGS, "For each archive, the file that tells where its samples lie."),
-            Argument("case_sensitive_extensions", Kind.BOOL, "Whether extensions tell a from A.", True),
+            Argument("ext", Kind.STRINGS, 'For each output, its possible extensions, such as "jpg;png".', REQUIRED),
+            Argument("index_paths", Kind.STRINGS, "For each archive, the index file with the offsets of its samples."),
+            Argument("case_sensitive_extensions", Kind.BOOL, "Match extensions case-sensitively.", True),
             Argument("dtypes", Kind.OBJECT, "Dtype of each output; UINT8 by default."),
             Argument(
                 "missing_component_behavior",
                 Kind.STRING,
-                'What becomes of samples that lack a file: "empty" gives an empty array, "skip" leaves them out, '
-                '"error" is one.',
+                'Handling of samples that lack a file: "empty" returns an empty array, "skip" leaves the sample out, '
+                '"error" raises an error.',
                 "empty",
             ),
             *READER_ARGUMENTS,
@@ -73,7 +73,7 @@ Without `index_paths` the archives are looked through when the reader is made.""
     )
 )
 class WebdatasetLoader(Loader):
-    """Parts of archives, read where they lie."""
+    """Loads files directly from uncompressed tar archives."""
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
@@ -93,7 +93,7 @@ class WebdatasetLoader(Loader):
         self._extensions = [{self._fold(one) for one in each.split(";") if one} for each in given("ext")]
         self._dtypes = _dtypes(given("dtypes"), len(self._extensions))
         self.outputs = tuple(OutputSpec(dtype=dtype) for dtype in self._dtypes)
-        self._entries: list[tuple[int, tuple[_Part | None, ...]]] = []  # the archive, and a file for each output
+        self._entries: list[tuple[int, tuple[_Member | None, ...]]] = []  # the archive, and a file for each output
         self._files: list[int] = []
 
     def open(self) -> int:
@@ -111,18 +111,18 @@ class WebdatasetLoader(Loader):
         return len(self._entries)
 
     def read(self, entry: int) -> tuple[Array, ...]:
-        archive, parts = self._entries[entry]
-        made = []
-        for part, dtype in zip(parts, self._dtypes, strict=True):
-            data = b"" if part is None else os.pread(self._files[archive], part.size, part.offset)
-            if part is not None and len(data) < part.size:
+        archive, members = self._entries[entry]
+        outputs = []
+        for member, dtype in zip(members, self._dtypes, strict=True):
+            data = b"" if member is None else os.pread(self._files[archive], member.size, member.offset)
+            if member is not None and len(data) < member.size:
                 raise InputError(f"the archive {self._paths[archive]!r} ends within {self.source_info(entry)}")
-            made.append(np.frombuffer(data, dtype))
-        return tuple(made)
+            outputs.append(np.frombuffer(data, dtype))
+        return tuple(outputs)
 
     def source_info(self, entry: int) -> str:
-        archive, parts = self._entries[entry]
-        first = parts[0]
+        archive, members = self._entries[entry]
+        first = members[0]
         return "" if first is None else f"{self._paths[archive]}:{first.offset}:{first.name}"
 
     def close(self) -> None:
@@ -130,23 +130,22 @@ class WebdatasetLoader(Loader):
             os.close(self._files.pop())
 
     def _add(self, archive: int, sample: _Sample) -> None:
-        parts = tuple(self._choose(sample, extensions) for extensions in self._extensions)
-        if None in parts:
+        members = tuple(self._choose(sample, extensions) for extensions in self._extensions)
+        if None in members:
             behavior = self.node.argument("missing_component_behavior")
             if behavior == "error":
                 found = ", ".join(sample) or "none"
                 raise BuildError(f"a sample of the archive {self._paths[archive]!r} lacks a file; it has {found}")
             if behavior == "skip":
                 return
-        for part, dtype in zip(parts, self._dtypes, strict=True):
-            if part is not None and part.size % dtype.itemsize:
-                raise BuildError(
-                    f"{self._paths[archive]!r}: {part.name or 'a file'} of {part.size} bytes isn't an array of {dtype}"
-                )
-        self._entries.append((archive, parts))
+        for member, dtype in zip(members, self._dtypes, strict=True):
+            if member is not None and member.size % dtype.itemsize:
+                name = member.name or "a file"
+                raise BuildError(f"{self._paths[archive]!r}: {name} of {member.size} bytes isn't an array of {dtype}")
+        self._entries.append((archive, members))
 
-    def _choose(self, sample: _Sample, extensions: set[str]) -> _Part | None:
-        return next((part for extension, part in sample.items() if self._fold(extension) in extensions), None)
+    def _choose(self, sample: _Sample, extensions: set[str]) -> _Member | None:
+        return next((member for extension, member in sample.items() if self._fold(extension) in extensions), None)
 
 
 def _dtypes(given: Any, count: int) -> tuple[np.dtype[Any], ...]:
@@ -165,14 +164,14 @@ def _samples_of_archive(path: str) -> Iterator[_Sample]:
             for member in archive:
                 folder, _, name = member.name.rpartition("/")
                 stem, _, extension = name.partition(".")
-                if not member.isfile() or not stem:  # names that begin with a dot don't count
+                if not member.isfile() or not stem:  # skip names that begin with a dot
                     continue
                 if (folder, stem) != last:
                     if last is not None:
                         yield sample
                     last, sample = (folder, stem), _Sample()
                 if extension:
-                    sample.setdefault(extension, _Part(member.offset_data, member.size, member.name))
+                    sample.setdefault(extension, _Member(member.offset_data, member.size, member.name))
     except (tarfile.TarError, OSError) as error:
         raise BuildError(f"can't read the archive {path!r}: {error}") from error
     if last is not None:
@@ -180,20 +179,20 @@ def _samples_of_archive(path: str) -> Iterator[_Sample]:
 
 
 def _samples_of_index(path: str) -> Iterator[_Sample]:
-    """Read an index: a line with the version and the number of samples, then a line for each sample."""
+    """Read an index: a line with the version and the number of samples, then one line per sample."""
     try:
         with open(path, encoding="utf-8") as file:
             version, count = next(file, "").split()[:2]
             if not _VERSION.fullmatch(version):
-                raise ValueError(f"version {version!r} is not known")
+                raise ValueError(f"unknown version {version!r}")
             for _ in range(int(count)):
                 words = next(file).split()
                 sample = _Sample()
                 while words:
                     extension, offset, size, *words = words
-                    named = words and not (len(words) > 1 and words[1].isdigit())  # some indices have names, too
+                    named = words and not (len(words) > 1 and words[1].isdigit())  # some indices contain names, too
                     name = words.pop(0) if named else ""
-                    sample.setdefault(extension, _Part(int(offset), int(size), name))
+                    sample.setdefault(extension, _Member(int(offset), int(size), name))
                 yield sample
     except OSError as error:
         raise BuildError(f"can't read the index {path!r}: {error.strerror or error}") from error

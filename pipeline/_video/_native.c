@@ -1,7 +1,7 @@
-/* Planar YUV of 8 bits, as video decoders on the CPU make it, to pixels: one pass, without the GIL.
+/* Converts planar YUV of 8 bits, the output of video decoders on the CPU, to pixels in one pass, without the GIL.
 
-   The same is computed by `pixels.py` without this module, by swscale and OpenCV in several passes over memory. Colours
-   are sums of 16-bit products; a pixel is at most 1 from what floating point gives. Compilers vectorise the loops. */
+   Without this module, `pixels.py` computes the same with swscale and OpenCV, in several passes over memory. Colors are
+   sums of 16-bit products; a pixel differs by at most 1 from floating point. Compilers vectorise the loops. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -11,10 +11,9 @@
 #include "../for_each_cpu.h"
 #include "../sources.h"
 
-#define BLOCK 256 /* pixels of a row that are made at once; even, as two share chroma */
+#define BLOCK 256 /* pixels of a row to convert at once; even, as two pixels share chroma */
 
-/* How far two pixels are from the chroma between them: none is shared, or they share one that lies halfway between
-   them, or in the left one. */
+/* Siting of the chroma of two columns: each has its own, or they share one between them, or in the left one. */
 enum { EACH, BETWEEN, LEFT };
 
 typedef struct {
@@ -24,7 +23,7 @@ typedef struct {
     int halved_rows, siting;
 } Planes;
 
-/* A colour is the sum of the products with Y, Cb - 128, Cr - 128, and an offset. */
+/* A color is the sum of the products with Y, Cb - 128, Cr - 128, and an offset. */
 typedef struct {
     int16_t factors[3]; /* 1 is 8192 */
     int16_t offset;     /* 1 is 32 */
@@ -32,11 +31,11 @@ typedef struct {
 
 ALWAYS_INLINE Py_ssize_t half(Py_ssize_t extent) { return extent / 2 + extent % 2; }
 
-/* (a * b) / 2^15, rounded: one instruction, where there is such a one. */
+/* (a * b) / 2^15, rounded: one instruction on many processors. */
 ALWAYS_INLINE int16_t multiply(int16_t a, int16_t b) { return (int16_t)((((int)a * b >> 14) + 1) >> 1); }
 
-/* Chroma of n columns from `first` on, and of the one before and behind them: 3/4 of the near row, 1/4 of the far one.
-   1 is 4 here. */
+/* Chroma of n columns from `first` on, and of one column before and after them: 3/4 of the near row, 1/4 of the far
+   one. The result is multiplied by 4. */
 ALWAYS_INLINE void blend_rows(const uint8_t *near, const uint8_t *far, Py_ssize_t first, Py_ssize_t n,
                               Py_ssize_t columns, int16_t *restrict out) {
     Py_ssize_t before = first > 0 ? first - 1 : 0, behind = first + n < columns ? first + n : columns - 1;
@@ -45,7 +44,7 @@ ALWAYS_INLINE void blend_rows(const uint8_t *near, const uint8_t *far, Py_ssize_
     out[1 + n] = (int16_t)(3 * near[behind] + far[behind]);
 }
 
-/* Chroma of each pixel, less 128; 1 becomes 128. May write one pixel more than n. */
+/* Chroma of each pixel, minus 128, multiplied by 128. May write one pixel more than n. */
 ALWAYS_INLINE void blend_columns(const int16_t *chroma, Py_ssize_t n, int siting, int16_t *restrict out) {
     const int16_t *left = chroma, *here = chroma + 1, *right = chroma + 2;
     if (siting == EACH) {
@@ -70,11 +69,11 @@ ALWAYS_INLINE uint8_t color_of(int16_t luma, int16_t blue, int16_t red, Color co
     return (uint8_t)sum;
 }
 
-/* A block of a row's pixels; `channels` is a constant, for the compiler. */
+/* Converts a block of a row; `channels` is a compile-time constant. */
 ALWAYS_INLINE void color_block(const uint8_t *luma, const int16_t *blue, const int16_t *red, const Color *colors,
                                int channels, Py_ssize_t n, uint8_t *restrict out) {
     Color first = colors[0], second = colors[channels > 1 ? 1 : 0], third = colors[channels > 1 ? 2 : 0];
-    int16_t wide[BLOCK]; /* luma is made wide once: together with the sums, compilers make them wider than need be */
+    int16_t wide[BLOCK]; /* luma is widened separately: within the sums, compilers widen it more than necessary */
     for (Py_ssize_t x = 0; x < n; x++) wide[x] = (int16_t)(luma[x] << 7);
     for (Py_ssize_t x = 0; x < n; x++) {
         out[channels * x] = color_of(wide[x], blue[x], red[x], first);
@@ -101,7 +100,7 @@ static void convert(const Planes *planes, const Color *colors, Py_ssize_t channe
                 Py_ssize_t pitch = planes->pitch[1 + c];
                 blend_rows(data + near * pitch, data + far * pitch, halved ? x / 2 : x, halved ? half(n) : n, columns,
                            chroma);
-                if (planes->siting == BETWEEN) /* constants, for the compiler */
+                if (planes->siting == BETWEEN) /* compile-time constants */
                     blend_columns(chroma, n, BETWEEN, blended[c]);
                 else if (planes->siting == LEFT)
                     blend_columns(chroma, n, LEFT, blended[c]);
@@ -118,17 +117,17 @@ static void convert(const Planes *planes, const Color *colors, Py_ssize_t channe
     }
 }
 
-/* Whether a plane of some rows and columns lies in the memory that was lent. */
+/* Whether a borrowed buffer contains a plane of so many rows and columns. */
 static int holds(const Py_buffer *view, Py_ssize_t pitch, Py_ssize_t rows, Py_ssize_t columns) {
     return pitch >= columns && columns <= view->len && (rows - 1) <= (view->len - columns) / pitch;
 }
 
 PyDoc_STRVAR(convert_doc,
              "convert(luma, blue, red, pitches, halved, left, colors, out)\n--\n\n"
-             "Makes uint8 (height, width, 1 or 3) of planes of bytes, whose rows are `pitches` apart.\n"
-             "`halved` tells whether chroma has half of the rows, and of the columns; `left`, that it then lies in\n"
-             "the left one of two columns. A colour is 4 numbers of int16: the factors of Y, Cb - 128 and Cr - 128\n"
-             "in units of 1/8192, and what is added, in units of 1/32.");
+             "Converts planes of bytes, whose rows are `pitches` apart, to uint8 (height, width, 1 or 3).\n"
+             "`halved`: whether chroma has half the rows, and half the columns; `left`: whether it is then sited in\n"
+             "the left one of two columns. A color is 4 numbers of int16: the factors of Y, Cb - 128 and Cr - 128\n"
+             "in units of 1/8192, and the offset in units of 1/32.");
 
 static PyObject *convert_call(PyObject *module, PyObject *arguments) {
     PyObject *target, *result = NULL;
@@ -143,7 +142,7 @@ static PyObject *convert_call(PyObject *module, PyObject *arguments) {
     if (PyObject_GetBuffer(target, &out, PyBUF_C_CONTIGUOUS | PyBUF_WRITABLE) < 0) goto release_planes;
     if (out.ndim != 3 || out.itemsize != 1 || (out.shape[2] != 1 && out.shape[2] != 3) ||
         colors.len != out.shape[2] * (Py_ssize_t)sizeof(Color)) {
-        PyErr_SetString(PyExc_ValueError, "expected pixels of 1 or 3 bytes, and as many colours");
+        PyErr_SetString(PyExc_ValueError, "expected pixels of 1 or 3 bytes, and as many colors");
         goto release;
     }
     memcpy(table, colors.buf, colors.len);

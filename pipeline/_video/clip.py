@@ -25,48 +25,48 @@ from pipeline.tensors.cpu import Array
 __all__ = ["Clip"]
 
 _FROM_MEMORY = 1 << 20  # bytes that FFmpeg asks for at a time
-# FFmpeg also takes texts and pictures for videos, and reads files and addresses that playlists name.
+# FFmpeg would also accept texts and images as videos, and read files and addresses that playlists name.
 _CONTAINERS = (
     "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mpeg,mpegvideo,flv,live_flv,asf,ogg,mxf,nut,dv,rm,wtv,ivf,gif,"
     "h261,h263,h264,hevc,vvc,m4v,av1,obu,mjpeg,vc1,dirac,yuv4mpegpipe"
 )
-_told_reasons: set[str] = set()
+_warned_reasons: set[str] = set()
 
 
 class Clip:
     """An encoded video.
 
     Args:
-        source: the path of its file, or its bytes.
-        device_id: the GPU that its frames are wanted on; None for the CPU.
+        source: path of the file, or the encoded bytes.
+        device_id: GPU for the decoded frames; None for the CPU.
 
     Raises:
-        DeviceError: what decodes videos is missing.
+        DeviceError: a library for decoding videos is missing.
     """
 
     def __init__(self, source: str | Array, device_id: int | None = None) -> None:
         self._av = require_av() if device_id is None else require_nvdec()
         self._source = source
         self.device_id = device_id
-        #: What PyAV raises for videos that can't be decoded.
+        #: Exceptions that PyAV raises for videos that can't be decoded.
         self.decoding_errors: tuple[type[Exception], ...] = (self._av.FFmpegError, NotImplementedError)
-        self._lock = threading.Lock()  # guards the making of the index
+        self._lock = threading.Lock()  # guards the creation of the index
         self._index: FrameIndex | None = None
         self._encoding: Encoding | None = None  # known with the index
-        self._told: int | None = None  # frames, by its header
-        self._stamped = False  # whether packets have their time stamps in the container; known with the index
+        self._header_count: int | None = None  # number of frames in the header; 0 if unreliable
+        self._stamped = False  # whether the container stores time stamps of packets; known with the index
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Name of the video in messages."""
         return f"the file {self._source!r}" if isinstance(self._source, str) else f"{self._source.size} encoded bytes"
 
     @property
     def index(self) -> FrameIndex:
-        """Its frames. The first that asks reads all of the video for it, and decodes nothing where that can be.
+        """Index of the frames. The first access reads the whole video, without decoding it if possible.
 
         Raises:
-            DecodeError: it is no video.
+            DecodeError: the data isn't a video.
             PipelineError: the file can't be read.
         """
         with self._lock:
@@ -77,28 +77,28 @@ class Clip:
 
     @property
     def count(self) -> int:
-        """How many frames there are. The header of an MP4 tells; any other video is read for its index.
+        """Number of frames: from the header of an MP4; other videos are read for the index.
 
         Raises:
-            DecodeError: it is no video.
+            DecodeError: the data isn't a video.
             PipelineError: the file can't be read.
         """
         with self._lock:
-            if self._index is None and self._told is None:
+            if self._index is None and self._header_count is None:
                 with self.errors():
-                    self._told = self._count_in_header()
-        return len(self.index) if self._index is not None or not self._told else self._told
+                    self._header_count = self._count_in_header()
+        return len(self.index) if self._index is not None or not self._header_count else self._header_count
 
     @property
     def encoding(self) -> Encoding:
-        """How it is encoded. Made with `index`, whose errors it may raise."""
+        """Encoding of the video. Created with `index`, and raises the same errors."""
         self.make_index()
         assert self._encoding is not None
         return self._encoding
 
     @property
     def decoded_by(self) -> int | None:
-        """The GPU that decodes it; None for the CPU, which decodes what a GPU doesn't. Raises as `index` does."""
+        """The GPU that decodes the video; None for the CPU, the fallback. Raises the same errors as `index`."""
         if self.device_id is None:
             return None
         reason = refusal(self.device_id, self.encoding)
@@ -107,16 +107,16 @@ class Clip:
         return self.device_id if reason is None else None
 
     def make_index(self) -> FrameIndex:
-        """Return `index`, which is made if nobody has asked for it before. Raises as that does."""
+        """Create `index` if necessary and return it. Raises the same errors."""
         return self.index
 
     def open(self, contexts: Contexts | None = None) -> tuple[Any, Any, Any]:
-        """Return a container of PyAV, its video stream before the first packet, and what decodes that.
+        """Return a PyAV container, its video stream before the first packet, and the codec context of the stream.
 
-        The caller closes the container, and forgets the others or gives what decodes back to `contexts`.
+        The caller closes the container, and drops the others or returns the codec context to `contexts`.
 
         Args:
-            contexts: decoders of other videos that are encoded alike.
+            contexts: codec contexts of other videos, to reuse one with the same encoding.
 
         Raises:
             DeviceError: NVDEC can't be used.
@@ -130,15 +130,15 @@ class Clip:
             container, stream = self._open()
             return container, stream, stream.codec_context
         hardware = acceleration(device_id)
-        apart = self.encoding.codec == "av1"  # for which PyAV takes a library that knows no hardware
+        separate = self.encoding.codec == "av1"  # PyAV's default library for it doesn't support hardware
         failures: tuple[type[Exception], ...] = (*self.decoding_errors, RuntimeError)
         with cuda_current(device_id):
             try:
-                container, stream = self._open(**({} if apart else {"hwaccel": hardware}))
-                if not apart:
+                container, stream = self._open(**({} if separate else {"hwaccel": hardware}))
+                if not separate:
                     return container, stream, stream.codec_context
                 context = self._av.CodecContext.create("av1", "r", hwaccel=hardware)
-            except failures as error:  # the video isn't to blame, the CPU has read it
+            except failures as error:  # not an error of the video: the CPU has read it
                 raise DeviceError(f"NVDEC of GPU {device_id} can't be used: {error}") from error
         context.extradata = stream.codec_context.extradata
         context.thread_count = 1
@@ -146,7 +146,7 @@ class Clip:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """Turn errors of PyAV, and ours, into ones that name the video."""
+        """Convert errors of PyAV, and our own, into errors that name the video."""
         try:
             yield
         except PipelineError as error:
@@ -158,11 +158,11 @@ class Clip:
             raise DecodeError(f"{self.name} can't be decoded: {reason}") from error
 
     def _open(self, probe: bool = True, **options: Any) -> tuple[Any, Any]:
-        """Return a container of PyAV, and its video stream.
+        """Return a PyAV container and its video stream.
 
         Args:
-            probe: let FFmpeg decode a frame or more, to know what its decoder must be told. It takes 20 ms of 1080p.
-            options: for PyAV.
+            probe: let FFmpeg decode one or more frames to find the decoder's parameters. It takes 20 ms at 1080p.
+            options: options for PyAV.
         """
         options["options"] = {"format_whitelist": _CONTAINERS, "protocol_whitelist": "file"}
         if not probe:
@@ -171,9 +171,9 @@ class Clip:
         if isinstance(source, str):
             if os.path.isdir(source):
                 raise DecodeError("it is a folder")
-            source = f"file:{source}"  # a name is a name, though it begins like an address: "a:b.mp4"
+            source = f"file:{source}"  # so that a name like "a:b.mp4" isn't read as an address
         elif not source.size:
-            raise DecodeError("there is no data")
+            raise DecodeError("the data is empty")
         else:
             source = io.BytesIO(np.ascontiguousarray(source).reshape(-1).view(np.uint8).data)
         try:
@@ -181,14 +181,14 @@ class Clip:
         except self._av.ArgumentError as error:
             raise DecodeError("it isn't a video container, or is damaged") from error
         try:
-            stream = container.streams.best("video")  # no cover picture, where there is a video
+            stream = container.streams.best("video")  # prefers a video to a cover image
             if stream is None:
                 raise DecodeError("it has no video")
             if stream.codec_context is None:
                 raise DecodeError("FFmpeg has no decoder for it")
-            stream.codec_context.thread_count = 1  # videos are decoded side by side
+            stream.codec_context.thread_count = 1  # videos are decoded in parallel
             for other in container.streams:
-                if other is not stream and hasattr(other, "discard"):  # PyAV has it from 17.1 on
+                if other is not stream and hasattr(other, "discard"):  # since PyAV 17.1
                     other.discard = self._av.stream.Discard.all
         except BaseException:
             container.close()
@@ -196,7 +196,7 @@ class Clip:
         return container, stream
 
     def _count_in_header(self) -> int:
-        """Return how many frames the header lists; 0 where that isn't for sure."""
+        """Return the number of frames in the header, or 0 if it isn't reliable."""
         container, stream = self._open(probe=False)
         with container:
             entries = stream.index_entries
@@ -224,7 +224,7 @@ class Clip:
         return index if index.keys[0] == 0 else self._without_orphans(index)
 
     def _without_orphans(self, index: FrameIndex) -> FrameIndex:
-        """Leave out frames shown before the first key frame that lack what they are made from, as in a cut video."""
+        """Drop frames before the first key frame whose reference frames are missing, as in a cut video."""
         first = index.times[index.keys[0]]
         shown = []
         container, stream = self._open()
@@ -233,14 +233,14 @@ class Clip:
                 if frame.pts is not None and frame.pts >= first:
                     break
                 shown.append(frame.pts)
-        kept = np.isin(index.times, shown) | (index.times >= first)
-        return replace(index, times=index.times[kept], keys=index.keys - np.count_nonzero(~kept))
+        decodable = np.isin(index.times, shown) | (index.times >= first)
+        return replace(index, times=index.times[decodable], keys=index.keys - np.count_nonzero(~decodable))
 
 
 def _warn_of(reason: str, name: str) -> None:
-    """Say why a GPU doesn't decode a video, unless that was said of another one."""
-    if reason not in _told_reasons:
-        _told_reasons.add(reason)
+    """Warn that a GPU doesn't decode a video, once per reason."""
+    if reason not in _warned_reasons:
+        _warned_reasons.add(reason)
         warnings.warn(
             f"{name} and similar files are decoded on the CPU, and their frames are uploaded: {reason}",
             RuntimeWarning,

@@ -1,4 +1,4 @@
-"""What FFmpeg decodes with, kept for further videos."""
+"""A cache of FFmpeg's codec contexts, for reuse with other videos."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Contexts"]
 
 
 class Contexts:
-    """Contexts of codecs that nobody uses, each for the next video that is encoded like the last one.
+    """Idle codec contexts, each for the next video with the same encoding.
 
-    To make one FFmpeg first decodes a frame of the video, to know what to tell it. On a GPU it holds a session of
-    NVDEC, which takes as long to make as decoding a hundred frames.
+    A context is expensive to create: FFmpeg first decodes a frame of the video to find its parameters. On a GPU, a
+    context holds a session of NVDEC, which takes as long to create as decoding a hundred frames.
 
     Args:
-        limit: how many are kept; those unused for the longest time are let go first.
+        limit: number of contexts to keep; the least recently used ones are dropped first.
 
     Example:
         >>> contexts = Contexts(4)  # doctest: +SKIP
@@ -27,28 +27,28 @@ class Contexts:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._lock = threading.Lock()  # guards what follows
-        self._kept: list[tuple[tuple[object, ...], Any]] = []
+        self._lock = threading.Lock()  # guards the fields below
+        self._idle: list[tuple[tuple[object, ...], Any]] = []
 
     def take(self, encoding: Encoding) -> Any:
-        """Return an `av.CodecContext` for a video before its first packet, None where there is none."""
+        """Return an `av.CodecContext` for a video before its first packet, or None."""
         with self._lock:
-            for place, (key, context) in enumerate(self._kept):
+            for index, (key, context) in enumerate(self._idle):
                 if key == encoding.key:
-                    del self._kept[place]
+                    del self._idle[index]
                     return context
         return None
 
     def give(self, encoding: Encoding, context: Any) -> None:
-        """Keep what decoded a video, with nothing of it."""
+        """Flush the codec context of a video and keep it."""
         context.flush_buffers()
         with self._lock:
-            self._kept.append((encoding.key, context))
-            surplus = self._kept[: max(0, len(self._kept) - self._limit)]
-            del self._kept[: len(surplus)]
+            self._idle.append((encoding.key, context))
+            surplus = self._idle[: max(0, len(self._idle) - self._limit)]
+            del self._idle[: len(surplus)]
 
     def close(self) -> None:
-        """Let all go."""
+        """Drop all contexts."""
         with self._lock:
-            self._kept, kept = [], self._kept
-        del kept  # outside the lock: the driver takes its time
+            self._idle, dropped = [], self._idle
+        del dropped  # outside the lock: the driver may be slow

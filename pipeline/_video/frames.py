@@ -1,4 +1,4 @@
-"""Reads chosen frames of videos into one array, with decoders that stay open for the frames that come next."""
+"""Reads chosen frames of videos into one array, with decoders that stay open for later frames."""
 
 from __future__ import annotations
 
@@ -20,66 +20,66 @@ _CONTEXTS = 8
 
 
 class Target(Protocol):
-    """Makes pixels of frames. Belongs to one thread at a time."""
+    """Converts frames to pixels. Only one thread at a time may use it."""
 
     channels: int
-    #: Whether frames may lie about until pixels are made of them; there is no limit to how many.
+    #: Whether any number of decoded frames may be kept before they are converted.
     may_wait: bool
 
     def current(self) -> AbstractContextManager[Any]:
-        """Return a context in which further work on the pixels comes after what was written."""
+        """Return a context in which work on the pixels is ordered after previous writes."""
 
     def empty(self, shape: tuple[int, ...]) -> Any:
-        """Return memory for frames, uint8."""
+        """Return uninitialized memory for frames, uint8."""
 
     def write(self, frame: Any, out: Any) -> None:
         """Write a frame into an HWC array.
 
         Raises:
-            DecodeError: the frame's size is another one.
+            DecodeError: the size of the frame differs.
         """
 
     def finish(self, pixels: Any) -> Any:
-        """Return pixels when they are there, and where they are wanted."""
+        """Wait for the writes, and return the pixels on the requested device."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Loan:
-    """A decoder that somebody uses, and the frame that will come next when it is given back."""
+    """A decoder in use, and its next frame when it is returned."""
 
     decoder: Decoder
     following: int
 
 
 class Decoders:
-    """Decoders that are kept open, each for the sequence after the last one it gave.
+    """Decoders that stay open, each for the sequence after the last one it decoded.
 
-    Who wants the sequence after one that is being decoded waits for that decoder: another one would have to decode the
-    same frames again, from the key frame on.
+    A caller that needs the sequence after one that is being decoded waits for that decoder. Another decoder would have
+    to decode the same frames again, from the key frame on.
 
-    On a GPU no more than are kept are open as long as one is unused: that is closed, and what it decoded with goes to
-    the new one, if their videos are encoded alike.
+    On a GPU, an idle decoder is closed before the limit is exceeded. A new decoder reuses its codec context if the
+    encodings of their videos are the same.
 
     Args:
-        limit: how many are kept; those unused for the longest time are closed first.
-        contexts: how many are kept of what closed ones decoded with.
+        limit: number of idle decoders to keep; the least recently used ones are closed first.
+        contexts: number of codec contexts of closed decoders to keep.
     """
 
     def __init__(self, limit: int, contexts: int = _CONTEXTS) -> None:
         self._limit = limit
         self._contexts = Contexts(contexts)
-        self._changed = threading.Condition()  # guards what follows
+        self._changed = threading.Condition()  # guards the fields below
         self._idle: list[Decoder] = []
         self._loans: list[_Loan] = []
 
     @property
     def shared(self) -> bool:
-        """Whether somebody may wait for a decoder that is in use."""
+        """Whether another caller may wait for a decoder that is in use."""
         return self._limit > 0
 
     @contextmanager
     def lend(self, clip: Clip, first: int, last: int) -> Iterator[Decoder]:
-        """Give a decoder of a clip, for frames from `first` up to `last`: one that needs no seek if possible."""
+        """Lend a decoder of a clip for the frames from `first` up to `last`: if possible, one that needs no seek."""
         loan = self._take(clip, first, last)
         try:
             yield loan.decoder
@@ -90,7 +90,7 @@ class Decoders:
         self._give_back(loan, keep=True)
 
     def close(self) -> None:
-        """Close all that are kept."""
+        """Close all idle decoders."""
         with self._changed:
             idle, self._idle = self._idle, []
         for decoder in idle:
@@ -102,36 +102,36 @@ class Decoders:
             while True:
                 own = [decoder for decoder in self._idle if decoder.clip is clip]
                 found = next((decoder for decoder in own if decoder.reaches(first)), None)
-                if found is not None or not self._is_on_the_way(clip, first):
+                if found is not None or not self._approaches(clip, first):
                     break
                 self._changed.wait()
             found = found or (own[0] if own else None)
             if found is not None:
                 self._idle.remove(found)
                 return self._lent(found, last)
-            given_up = self._to_give_up(clip)
-        if given_up is not None:
-            given_up.close(reuse=True)
-        made = Decoder(clip, self._contexts)
+            evicted = self._evict_for(clip)
+        if evicted is not None:
+            evicted.close(reuse=True)
+        opened = Decoder(clip, self._contexts)
         with self._changed:
-            return self._lent(made, last)
+            return self._lent(opened, last)
 
-    def _to_give_up(self, clip: Clip) -> Decoder | None:
-        """Take out a decoder that nobody uses, whose place on the GPU another one may have."""
+    def _evict_for(self, clip: Clip) -> Decoder | None:
+        """Remove and return an idle decoder if a new one would exceed the limit on the GPU."""
         if clip.decoded_by is None or not self._idle or len(self._idle) + len(self._loans) < self._limit:
             return None
         alike = (decoder for decoder in self._idle if decoder.clip.encoding.key == clip.encoding.key)
-        given_up = next(alike, self._idle[0])
-        self._idle.remove(given_up)
-        return given_up
+        evicted = next(alike, self._idle[0])
+        self._idle.remove(evicted)
+        return evicted
 
     def _lent(self, decoder: Decoder, last: int) -> _Loan:
         loan = _Loan(decoder, last + 1)
         self._loans.append(loan)
         return loan
 
-    def _is_on_the_way(self, clip: Clip, first: int) -> bool:
-        """Tell whether a decoder in use will be nearer to a frame than to the key frame before it."""
+    def _approaches(self, clip: Clip, first: int) -> bool:
+        """Return whether a decoder in use will end nearer to a frame than to the key frame before it."""
         key = clip.index.key_up_to(first)
         return any(
             loan.decoder.clip is clip and first - loan.following <= loan.following - key and loan.following <= first
@@ -158,10 +158,10 @@ def read_frames(
 
     Args:
         clip: the video.
-        frames: numbers of frames, in any order, and `FILL` for a frame of one colour.
-        target: makes pixels of them.
-        decoders: the decoder comes from there.
-        fill: the colour, a value for each channel or one for all.
+        frames: frame numbers in any order; `FILL` for a frame of one color.
+        target: converts the frames to pixels.
+        decoders: pool that lends the decoder.
+        fill: the color: one value, or one per channel.
 
     Raises:
         DecodeError: frames can't be decoded; the message names the video.
@@ -171,37 +171,37 @@ def read_frames(
         >>> read_frames(clip, [0, 4, 2], Pixels(types.RGB), Decoders(1)).shape  # doctest: +SKIP
         (3, 480, 640, 3)
     """
-    places: dict[int, list[int]] = {}
-    for place, frame in enumerate(frames):
-        places.setdefault(int(frame), []).append(place)
-    filled = places.pop(FILL, [])
-    wanted = sorted(places) or [0]  # a frame tells the size, if nothing else
-    made: Any = None
+    positions: dict[int, list[int]] = {}
+    for position, frame in enumerate(frames):
+        positions.setdefault(int(frame), []).append(position)
+    filled = positions.pop(FILL, [])
+    wanted = sorted(positions) or [0]  # at least one frame, for the size
+    pixels: Any = None
     clip.make_index()
     with clip.errors(), ExitStack() as lending:
         found: Iterable[tuple[int, Any]] = lending.enter_context(decoders.lend(clip, wanted[0], wanted[-1])).decode(
             wanted
         )
         if target.may_wait and decoders.shared:
-            found = list(found)  # so that others go on with the decoder while pixels are made
+            found = list(found)  # so that other threads can use the decoder during the conversion
             lending.close()
         for number, frame in found:
-            if made is None:
-                made = target.empty((len(frames), frame.height, frame.width, target.channels))
-            first, *others = places.get(number, [None])
+            if pixels is None:
+                pixels = target.empty((len(frames), frame.height, frame.width, target.channels))
+            first, *others = positions.get(number, [None])
             if first is not None:
-                target.write(frame, made[first])
+                target.write(frame, pixels[first])
                 if others:
                     with target.current():
                         for other in others:
-                            made[other] = made[first]
-        lending.close()  # others may go on with the decoder while pixels are waited for
+                            pixels[other] = pixels[first]
+        lending.close()  # other threads can use the decoder while this one waits for the pixels
         if len(fill) not in (1, target.channels):
             raise ArgumentValueError(
                 f"fill_value has {len(fill)} values, but the frames have {target.channels} channels"
             )
         with target.current():
-            for place in filled:
+            for position in filled:
                 for channel in range(target.channels):
-                    made[place, ..., channel] = fill[channel % len(fill)]
-        return target.finish(made)
+                    pixels[position, ..., channel] = fill[channel % len(fill)]
+        return target.finish(pixels)

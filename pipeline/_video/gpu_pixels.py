@@ -1,4 +1,4 @@
-"""Frames that NVDEC decoded as arrays of pixels, on the GPU all along."""
+"""Converts frames that NVDEC decoded to arrays of pixels, on the GPU."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pipeline.types import DALIImageType
 
 __all__ = ["GpuPixels", "planes_of"]
 
-_AT_ONCE = 16  # frames a launch; until then they take memory beside their pixels
+_AT_ONCE = 16  # frames per launch; until the launch, they take memory in addition to their pixels
 
 
-#: Types of formats with a plane of luma, and one of pairs of chroma for 2 by 2 pixels.
+#: Dtypes of the formats with a plane of luma and a plane of chroma pairs for 2 by 2 pixels.
 _DTYPES: dict[str, np.dtype[Any]] = {
     "nv12": np.dtype(np.uint8),
     "p010le": np.dtype(np.uint16),
@@ -27,32 +27,32 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 
-def planes_of(frames: Sequence[Any], untold: str = "nv12") -> tuple[Samples, Samples]:
-    """Return luma and chroma of frames in NV12 or P016, which keep their memory.
+def planes_of(frames: Sequence[Any], default: str = "nv12") -> tuple[Samples, Samples]:
+    """Return the luma and chroma of frames in NV12 or P016. The frames own the memory.
 
     Args:
-        frames: each an `av.VideoFrame`, on the CPU or a GPU; all of one format.
-        untold: the format of those on a GPU, of which PyAV tells from version 18 on.
+        frames: `av.VideoFrame`s of one format, on the CPU or a GPU.
+        default: format of frames on a GPU, if PyAV doesn't report it; it does since version 18.
 
     Raises:
-        DecodeError: they are of another format.
+        DecodeError: the frames have another format.
     """
-    forms = {_format_of(frame, untold) for frame in frames}
+    forms = {_format_of(frame, default) for frame in frames}
     dtype = _DTYPES.get(forms.pop())
     if dtype is None or forms:
         raise DecodeError("its frames aren't 4:2:0 of 8 to 16 bits, or their format changes; use device='cpu'")
     sizes = np.array([(frame.height, frame.width) for frame in frames], np.int64)
-    halves = np.column_stack([-(-sizes // 2), np.full(len(frames), 2)])  # rounded up, as what lies there
+    halves = np.column_stack([-(-sizes // 2), np.full(len(frames), 2)])  # rounded up, as in the planes
     luma, chroma = zip(*(frame.planes for frame in frames), strict=True)
     step: int = dtype.itemsize
     return _samples(luma, sizes, (step,), dtype), _samples(chroma, halves, (2 * step, step), dtype)
 
 
-def _format_of(frame: Any, untold: str) -> str:
-    """Return the name of the format in which a frame lies in memory."""
+def _format_of(frame: Any, default: str) -> str:
+    """Return the name of the pixel format of a frame in memory."""
     stored = getattr(frame, "sw_format", None)
     name: str = stored.name if stored is not None else frame.format.name
-    return untold if name == "cuda" else name
+    return default if name == "cuda" else name
 
 
 def _samples(planes: Sequence[Any], shapes: Any, steps: tuple[int, ...], dtype: np.dtype[Any]) -> Samples:
@@ -61,15 +61,15 @@ def _samples(planes: Sequence[Any], shapes: Any, steps: tuple[int, ...], dtype: 
 
 
 class GpuPixels:
-    """Turns frames in the memory of a GPU into CuPy arrays. Belongs to one thread at a time.
+    """Converts frames in GPU memory to CuPy arrays. Only one thread at a time may use it.
 
-    FFmpeg copies decoded frames on CUDA's default stream, and takes the memory of those that nobody holds for the next
-    ones. This works on that stream, too, so a frame may be let go while it has yet to be read.
+    FFmpeg copies decoded frames on CUDA's default stream, and reuses the memory of released frames for the next ones.
+    This class works on the same stream, so that a frame may be released before the kernel has read it.
 
     Args:
-        output: the colours.
-        kernels: runs kernels on the GPU.
-        encoding: of the video.
+        output: color space of the output.
+        kernels: context that launches kernels on the GPU.
+        encoding: encoding of the video.
     """
 
     may_wait = False
@@ -81,18 +81,18 @@ class GpuPixels:
         self._output = output
         self._kernels = kernels
         self._encoding = encoding
-        self._waiting: list[tuple[Any, Any]] = []  # frames, and where pixels are made of them
+        self._waiting: list[tuple[Any, Any]] = []  # frames, and the arrays for their pixels
         self.channels = 1 if output is DALIImageType.GRAY else 3
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Work on the GPU and the stream on which pixels are written."""
+        """Make the GPU and the stream of the writes current, and launch pending conversions."""
         with self._stream():
             self._launch()
             yield
 
     def empty(self, shape: tuple[int, ...]) -> Any:
-        """Return memory for frames."""
+        """Return uninitialized memory for frames."""
         with self._stream():
             return self._cupy.empty(shape, self._cupy.uint8)
 
@@ -100,7 +100,7 @@ class GpuPixels:
         """Write a frame into an HWC array.
 
         Raises:
-            DecodeError: the frame's size is another one, or it is of a kind that there is no kernel for.
+            DecodeError: the size of the frame differs, or its format isn't supported.
         """
         check_size(frame, out)
         self._waiting.append((frame, out))
@@ -109,7 +109,7 @@ class GpuPixels:
                 pass
 
     def finish(self, pixels: Any) -> Any:
-        """Return pixels when what was written is there."""
+        """Wait for the writes, and return the pixels."""
         with self.current():
             self._cupy.cuda.Stream.null.synchronize()
         return pixels
@@ -120,15 +120,15 @@ class GpuPixels:
             yield
 
     def _launch(self) -> None:
-        """Make pixels of the frames that wait."""
+        """Convert the waiting frames to pixels."""
         if not self._waiting:
             return
         frames, outs = zip(*self._waiting, strict=True)
         self._waiting = []
         luma, chroma = planes_of(frames, "nv12" if self._encoding.bits == 8 else "p016le")
-        said = [(frame.colorspace, frame.color_range) for frame in frames]
-        matrices = {colors: color_matrix(self._output, *colors) for colors in set(said)}
-        matrix = [matrices[colors] for colors in said]
+        declared = [(frame.colorspace, frame.color_range) for frame in frames]
+        matrices = {colors: color_matrix(self._output, *colors) for colors in set(declared)}
+        matrix = [matrices[colors] for colors in declared]
         left = chroma_is_left(self._encoding.codec)
         stream = self._cupy.cuda.Stream.null
-        nv12_to_pixels(self._kernels, stream, luma, chroma, Samples.of(outs), matrix, left)
+        nv12_to_pixels(self._kernels, stream, luma, chroma, Samples.from_arrays(outs), matrix, left)

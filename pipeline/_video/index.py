@@ -1,4 +1,4 @@
-"""Which frames a video has, and at which of them decoding can begin."""
+"""The index of a video: its frames, and those where decoding can begin."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _Times = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class FrameIndex:
-    """The frames of a video in the order in which they are shown.
+    """The frames of a video in presentation order.
 
-    Frames are told from each other by their time stamps, never by counting after a seek, so that a frame is never
-    taken for its neighbour.
+    Frames are identified by their time stamps, never by counting after a seek, so that a frame is never confused with
+    its neighbor.
 
     Attributes:
-        times: the time stamp of each frame, ascending, in units of `time_base`.
-        keys: numbers of the frames at which decoding may begin, ascending: key frames, and what is shown first of those
-            behind a key frame that an edit list leaves out.
-        time_base: seconds of a unit.
-        seekable: whether time stamps tell frames apart. If not, frames are counted from the start of the video.
+        times: time stamps of the frames, ascending, in units of `time_base`.
+        keys: numbers of the frames where decoding may begin, ascending: key frames, and the first frame shown after a
+            key frame that an edit list hides.
+        time_base: length of a unit in seconds.
+        seekable: whether time stamps identify frames. If not, frames are counted from the start of the video.
     """
 
     times: _Times
@@ -42,15 +42,15 @@ class FrameIndex:
 
     @property
     def seconds(self) -> npt.NDArray[np.float64]:
-        """When each frame is shown."""
+        """Presentation times of the frames."""
         return self.times * self.time_base.numerator / self.time_base.denominator
 
     def number(self, time: int | None, likely: int = 0) -> int | None:
-        """Return the number of the frame with a time stamp, None where there is none.
+        """Return the number of the frame with a time stamp, or None.
 
         Args:
             time: the time stamp.
-            likely: looked at first, as a search takes longer.
+            likely: number to check first, which is faster than a search.
         """
         if time is None:
             return None
@@ -60,30 +60,29 @@ class FrameIndex:
         return found if found < len(self.times) and self.times[found] == time else None
 
     def key_up_to(self, frame: int) -> int:
-        """Return the last frame up to `frame` at which decoding may begin."""
+        """Return the last frame up to `frame` where decoding may begin."""
         return int(self.keys[self.key_before(frame)])
 
     def key_before(self, frame: int) -> int:
-        """Return the position in `keys` of the last frame up to `frame` at which decoding may begin."""
+        """Return the position in `keys` of the last frame up to `frame` where decoding may begin."""
         return max(0, int(np.searchsorted(self.keys, frame, side="right")) - 1)
 
 
 def index_packets(packets: Iterable[Any], time_base: Fraction, may_be_decode_order: bool) -> FrameIndex | None:
-    """Return the index of a video from its packets, without decoding; None where they don't tell.
+    """Return the index of a video from its packets, without decoding; None if their time stamps don't suffice.
 
     Args:
-        packets: all of them, in order.
-        time_base: seconds of a unit of their time stamps.
-        may_be_decode_order: frames are shown in another order than decoded, and the container may number them in the
-            latter.
+        packets: all packets, in order.
+        time_base: unit of their time stamps in seconds.
+        may_be_decode_order: whether the codec reorders frames and the container may store time stamps in decode order.
 
     Raises:
-        DecodeError: there are no packets, or none of them is a key frame.
+        DecodeError: the video has no packets, or no key frame.
     """
     times: list[int] = []
     keys: list[int] = []
     count, seen_key, hidden, reordered = 0, False, False, not may_be_decode_order
-    first: int | None = None  # shown first of the frames behind a key frame that isn't shown
+    first: int | None = None  # earliest time stamp after a hidden key frame
     for packet in packets:
         if not packet.size:
             continue
@@ -93,10 +92,10 @@ def index_packets(packets: Iterable[Any], time_base: Fraction, may_be_decode_ord
                 keys.append(first)
                 first = None
             hidden = packet.is_discard
-        if packet.is_discard:  # an edit list leaves it out; others are made from it
+        if packet.is_discard:  # an edit list hides it; other frames refer to it
             continue
         count += 1
-        if not seen_key:  # what comes before can't be decoded
+        if not seen_key:  # frames before the first key frame can't be decoded
             continue
         if packet.pts is None:
             return None
@@ -109,7 +108,7 @@ def index_packets(packets: Iterable[Any], time_base: Fraction, may_be_decode_ord
     if first is not None:
         keys.append(first)
     if not times:
-        raise DecodeError("it has no frames" if not count else "it has no key frame to begin decoding at")
+        raise DecodeError("it has no frames" if not count else "it has no key frame where decoding could begin")
     if not reordered:
         return None
     ordered = np.unique(np.array(times, np.int64))
@@ -119,5 +118,5 @@ def index_packets(packets: Iterable[Any], time_base: Fraction, may_be_decode_ord
 
 
 def count_frames(count: int, rate: Fraction) -> FrameIndex:
-    """Return the index of a video whose time stamps don't tell its frames apart, and which has `count` of them."""
+    """Return the index of a video with `count` frames whose time stamps don't identify them."""
     return FrameIndex(np.arange(count), np.zeros(1, np.int64), 1 / rate, seekable=False)

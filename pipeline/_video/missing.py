@@ -1,4 +1,4 @@
-"""Finds the library that decodes videos, says what is missing, and knows how its versions differ."""
+"""Finds the library that decodes videos, reports if it is missing, and handles differences of its versions."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def require_av() -> Any:
 
 @cache
 def any_title(av: Any) -> dict[str, str]:
-    """Return the options of ``av.open`` with which titles may be in any encoding: PyAV needs none from 19 on."""
+    """Return the options of ``av.open`` that allow titles in any encoding; PyAV needs none since version 19."""
     return {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}

@@ -1,4 +1,4 @@
-"""The compiled loop that makes pixels of frames, where it was built.
+"""The compiled loop that converts frames to pixels, if it was built.
 
 Without it, swscale and OpenCV compute the same in more passes over memory.
 """
@@ -10,4 +10,4 @@ from pipeline._native import find_compiled
 __all__ = ["compiled"]
 
 compiled = find_compiled("_video")
-"""The module `_native`: `convert`; None where it isn't there."""
+"""The module `_native`: `convert`; None if it wasn't built."""

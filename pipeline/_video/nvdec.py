@@ -1,4 +1,4 @@
-"""NVDEC, the video decoder of NVIDIA GPUs: whether it can be used, and for which videos."""
+"""Checks whether NVDEC, the video decoder of NVIDIA GPUs, is available, and which videos it supports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CODECS = {
     "av1": 11,
 }
 _CHROMA_420 = 1
-_BLOCK = 16  # pixels; the driver's limits are for sizes of whole blocks
+_BLOCK = 16  # pixels; the driver's limits are multiples of blocks
 
 
 class _Capabilities(ctypes.Structure):
@@ -55,14 +55,14 @@ class _Capabilities(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Encoding:
-    """How a video is encoded, as far as its decoder must know.
+    """The properties of an encoded video that its decoder needs.
 
     Attributes:
-        codec: FFmpeg's name.
-        pixels: `av.VideoFormat` of its frames on the CPU; None where the container doesn't tell.
-        width: pixels.
-        height: pixels.
-        details: what else the container tells a decoder.
+        codec: FFmpeg's name of the codec.
+        pixels: `av.VideoFormat` of the frames on the CPU; None if the container doesn't have it.
+        width: width in pixels.
+        height: height in pixels.
+        details: other decoder parameters from the container.
     """
 
     codec: str
@@ -73,40 +73,40 @@ class Encoding:
 
     @property
     def bits(self) -> int:
-        """Of a value; 8 where the container doesn't tell."""
+        """Bits per value; 8 if the container doesn't have it."""
         return self.pixels.components[0].bits if self.pixels is not None else 8
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The same for videos that one decoder can decode one after the other."""
+        """Key that is equal for videos that can share a codec context."""
         return self.codec, self.pixels and self.pixels.name, self.width, self.height, *self.details
 
 
 def require_nvdec() -> Any:
-    """Return the module `av`, when its FFmpeg and the driver can decode on NVIDIA GPUs.
+    """Return the module `av` after checking that its FFmpeg and the driver can decode on NVIDIA GPUs.
 
     Raises:
-        DeviceError: PyAV is missing, or its FFmpeg was built without CUDA, or the driver's library is missing.
+        DeviceError: PyAV is missing, its FFmpeg was built without CUDA, or the driver's library is missing.
     """
     av = require_av()
     from av.codec.hwaccel import hwdevices_available
 
     if "cuda" not in hwdevices_available():
         raise DeviceError(
-            "videos can't be decoded on the GPU: the FFmpeg of this PyAV was built without CUDA; the wheels of av on "
-            "PyPI have it"
+            "videos can't be decoded on the GPU: the FFmpeg of this PyAV was built without CUDA; install a wheel of av "
+            "from PyPI, which includes it"
         )
     _load_nvcuvid()
     return av
 
 
 def refusal(device_id: int, encoding: Encoding) -> str | None:
-    """Return why a GPU doesn't decode a video, None if it does.
+    """Return why a GPU can't decode a video, or None if it can.
 
-    It doesn't what our kernel can't make pixels of, either.
+    This includes videos whose frames our kernel can't convert to pixels.
 
     Raises:
-        DeviceError: the driver can't be asked.
+        DeviceError: the query of the driver failed.
     """
     codec, pixels = encoding.codec, encoding.pixels
     decodes = f"NVDEC of GPU {device_id} doesn't decode"
@@ -132,10 +132,10 @@ def refusal(device_id: int, encoding: Encoding) -> str | None:
 
 
 def acceleration(device_id: int) -> Any:
-    """Return the `av.codec.hwaccel.HWAccel` for a GPU. It is for use while the GPU is `cuda_current`.
+    """Return the `av.codec.hwaccel.HWAccel` for a GPU, for use within `cuda_current`.
 
-    FFmpeg would share CUDA's primary context only if that had been made with other flags than CuPy's and PyTorch's, so
-    it takes the context that is current, which is the same one.
+    FFmpeg can share CUDA's primary context only if its flags differ from those of CuPy and PyTorch. It therefore uses
+    the current context, which is the primary one.
     """
     from av.codec.hwaccel import HWAccel
 
@@ -148,12 +148,12 @@ def cuda_current(device_id: int) -> Iterator[None]:
     """Make the primary context of a GPU current on this thread.
 
     Raises:
-        DeviceError: there is no such GPU.
+        DeviceError: the GPU doesn't exist.
     """
     require_device(device_id)
     cupy = load_cupy()
     with cupy.cuda.Device(device_id):
-        cupy.cuda.runtime.free(0)  # a thread that never called CUDA has no context, though it is on a device
+        cupy.cuda.runtime.free(0)  # creates the context: a thread that never called CUDA has none
         yield
 
 
@@ -163,26 +163,26 @@ def _load_nvcuvid() -> Any:
         return ctypes.CDLL("libnvcuvid.so.1")
     except OSError as error:
         raise DeviceError(
-            f"videos can't be decoded on the GPU without the driver's libnvcuvid ({error}): containers have it with "
+            f"videos can't be decoded on the GPU without the driver's libnvcuvid ({error}): in containers, set "
             "NVIDIA_DRIVER_CAPABILITIES=compute,utility,video; otherwise use device='cpu', and .gpu() to upload frames"
         ) from error
 
 
 @cache
 def _capabilities(device_id: int, codec: str, bits: int) -> _Capabilities | None:
-    """Return the limits of a GPU for a codec, None where it doesn't decode it."""
+    """Return the limits of a GPU for a codec, or None if it isn't supported."""
     if codec not in _CODECS:
         return None
-    asked = _Capabilities(codec=_CODECS[codec], chroma=_CHROMA_420, bits_above_8=bits - 8)
+    capabilities = _Capabilities(codec=_CODECS[codec], chroma=_CHROMA_420, bits_above_8=bits - 8)
     with cuda_current(device_id):
-        status = _load_nvcuvid().cuvidGetDecoderCaps(ctypes.byref(asked))
+        status = _load_nvcuvid().cuvidGetDecoderCaps(ctypes.byref(capabilities))
     if status:
         raise DeviceError(f"NVDEC of GPU {device_id} can't be used: cuvidGetDecoderCaps failed with error {status}")
-    return asked if asked.supported else None
+    return capabilities if capabilities.supported else None
 
 
 def _is_420(pixels: Any) -> bool:
-    """Tell whether frames have three planes, with chroma for 2 by 2 pixels."""
-    parts = pixels.components
+    """Return whether frames have three planes, with chroma for 2 by 2 pixels."""
+    planes = pixels.components
     sizes = [(-(-pixels.width // 2), -(-pixels.height // 2))] * 2
-    return len(parts) == 3 and not pixels.is_rgb and [(part.width, part.height) for part in parts[1:]] == sizes
+    return len(planes) == 3 and not pixels.is_rgb and [(plane.width, plane.height) for plane in planes[1:]] == sizes

@@ -1,4 +1,4 @@
-"""Decoded frames as arrays of pixels."""
+"""Converts decoded frames to arrays of pixels on the CPU."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipeline.types import DALIImageType
 
 __all__ = ["Pixels", "check_size", "chroma_is_left", "color_matrix", "color_table"]
 
-#: Formats that the compiled loop takes, and whether chroma has half of the rows, and of the columns. "j": full range.
+#: Formats that the compiled loop supports, and whether chroma has half the rows and half the columns. "j": full range.
 _PLANAR = {
     f"yuv{full}{name}p": halved
     for name, halved in {
@@ -30,25 +30,25 @@ _PLANAR = {
     for full in ("", "j")
 }
 
-#: Codecs whose chroma lies in the left one of its two columns. PyAV doesn't tell where a frame's lies.
+#: Codecs whose chroma is sited in the left one of two columns. PyAV doesn't report the siting of a frame.
 _LEFT = {"h264", "hevc", "mpeg2video", "mpeg4"}
 
-#: Weights of red and blue in the luma, by FFmpeg's number of the colour space. Others, and videos that don't say, have
-#: those of BT.601, as in FFmpeg.
+#: Weights of red and blue in the luma, by FFmpeg's number of the color space. Other and unspecified color spaces use
+#: BT.601, as in FFmpeg.
 _LUMA = {1: (0.2126, 0.0722), 4: (0.30, 0.11), 7: (0.212, 0.087), 9: (0.2627, 0.0593), 10: (0.2627, 0.0593)}
 _BT601 = (0.299, 0.114)
 _FULL_RANGE = 2
 
 
 def color_matrix(output: DALIImageType, colorspace: int, color_range: int) -> npt.NDArray[np.float32]:
-    """Return the matrix (channels, 4) that makes colours of (Y, Cb, Cr, 1), all 0 to 255.
+    """Return the matrix (channels, 4) that converts (Y, Cb, Cr, 1) to colors, all from 0 to 255.
 
     The formulas are those of ITU-T H.273.
 
     Args:
-        output: RGB, BGR, GRAY, or YCbCr, which stays as it is in the video.
-        colorspace: FFmpeg's number.
-        color_range: FFmpeg's number.
+        output: RGB, BGR, GRAY, or YCbCr, which keeps the values of the video.
+        colorspace: FFmpeg's number of the color space.
+        color_range: FFmpeg's number of the range.
 
     Example:
         >>> (color_matrix(DALIImageType.RGB, 1, 1) @ [235, 128, 128, 1]).round(3).tolist()
@@ -75,19 +75,19 @@ def color_matrix(output: DALIImageType, colorspace: int, color_range: int) -> np
 
 
 def chroma_is_left(codec: str) -> bool:
-    """Tell whether chroma that two columns share lies in the left one of them, rather than between them.
+    """Return whether chroma that two columns share is sited in the left one, instead of between them.
 
     Args:
-        codec: FFmpeg's name.
+        codec: FFmpeg's name of the codec.
     """
     return codec in _LEFT
 
 
 def check_size(frame: Any, out: Any) -> None:
-    """Check that a frame fits into an HWC array.
+    """Check that a frame has the size of an HWC array.
 
     Raises:
-        DecodeError: its size is another one.
+        DecodeError: the size of the frame differs.
     """
     if (frame.height, frame.width) != out.shape[:2]:
         raise DecodeError(f"its frames change size, from {out.shape[0]}x{out.shape[1]} to {frame.height}x{frame.width}")
@@ -95,7 +95,7 @@ def check_size(frame: Any, out: Any) -> None:
 
 @cache
 def color_table(output: DALIImageType, colorspace: int, color_range: int) -> npt.NDArray[np.int16]:
-    """Return `color_matrix` as the compiled loop takes it: (channels, 4), see there."""
+    """Return `color_matrix` in the format of the compiled loop: (channels, 4), see `_native.c`."""
     matrix = color_matrix(output, colorspace, color_range).astype(np.float64)
     offset = matrix[:, 3] + 128 * (matrix[:, 1] + matrix[:, 2])
     table: npt.NDArray[np.int16] = np.column_stack([matrix[:, :3] * 8192, offset * 32]).round().astype(np.int16)
@@ -103,15 +103,15 @@ def color_table(output: DALIImageType, colorspace: int, color_range: int) -> npt
 
 
 class Pixels:
-    """Turns frames into arrays on the CPU. Belongs to one thread at a time.
+    """Converts frames to arrays on the CPU. Only one thread at a time may use it.
 
-    The compiled loop takes the planes of 8 bits that nearly all videos have. For others, and without it, swscale
-    interpolates the chroma, and OpenCV multiplies by the matrix: four times as fast as swscale's exact conversion, and
-    within 2 of it. swscale's fast one repeats chroma, and is off by up to 26.
+    The compiled loop handles planes of 8 bits, which nearly all videos have. For other videos, and without the loop,
+    swscale interpolates the chroma and OpenCV multiplies by the matrix: four times as fast as swscale's exact
+    conversion, and within 2 of it. swscale's fast conversion repeats chroma, and is off by up to 26.
 
     Args:
-        output: the colours.
-        codec: FFmpeg's name of the video's.
+        output: color space of the output.
+        codec: FFmpeg's name of the codec.
     """
 
     may_wait = True
@@ -130,14 +130,14 @@ class Pixels:
         return nullcontext()
 
     def empty(self, shape: tuple[int, ...]) -> Array:
-        """Return memory for frames."""
+        """Return uninitialized memory for frames."""
         return np.empty(shape, np.uint8)
 
     def write(self, frame: Any, out: Array) -> None:
         """Write a frame into an HWC array.
 
         Raises:
-            DecodeError: the frame's size is another one.
+            DecodeError: the size of the frame differs.
         """
         check_size(frame, out)
         if self._convert(frame, out):
@@ -156,11 +156,11 @@ class Pixels:
             cv2.transform(cv2.merge(planes), matrix, dst=target)
 
     def finish(self, pixels: Array) -> Array:
-        """Return pixels: nothing is left to wait for."""
+        """Return the pixels, which are complete."""
         return pixels
 
     def _convert(self, frame: Any, out: Array) -> bool:
-        """Let the compiled loop do it; return whether it could."""
+        """Convert a frame with the compiled loop; return False if it doesn't support the format."""
         name = frame.format.name
         if compiled is None or name not in _PLANAR or not out.flags.c_contiguous:
             return False
@@ -173,8 +173,8 @@ class Pixels:
         return True
 
     def _planes(self, frame: Any, form: str) -> list[Array]:
-        made = self._reformatter.reformat(frame, format=form, interpolation=self._interpolation, threads=1)
+        converted = self._reformatter.reformat(frame, format=form, interpolation=self._interpolation, threads=1)
         return [
             np.frombuffer(memoryview(plane), np.uint8).reshape(plane.height, plane.line_size)[:, : plane.width]
-            for plane in made.planes
+            for plane in converted.planes
         ]

@@ -1,4 +1,4 @@
-"""Tells which packets needn't be decoded: those of frames that no other frame is made from."""
+"""Finds packets that don't have to be decoded, because no other frame refers to their frames."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Any
 
 __all__ = ["Unreferenced"]
 
-_AVCC = 1  # the version that H.264's configuration begins with, where packets give the length of each of their units
+_AVCC = 1  # first byte of H.264's configuration if the units in packets have length prefixes
 _SLICES = range(1, 6)
-_REFERENCE = 0x60  # bits of a unit's first byte: how much depends on it
+_REFERENCE = 0x60  # bits of a unit's first byte (nal_ref_idc): 0 if no other frame refers to it
 
 
 class Unreferenced:
-    """Looks into packets of H.264 in MP4 and Matroska. Of other codecs, and in other containers, all are needed.
+    """The set of unreferenced packets of H.264 in MP4 and Matroska; empty for other codecs and containers.
 
-    HEVC has such frames, too, but frames of higher temporal layers may be made from them; other codecs don't say.
+    HEVC has such frames, too, but frames of higher temporal layers may refer to them. Other codecs don't mark them.
 
     Args:
-        codec: FFmpeg's name.
-        configuration: what the container tells of the codec, `extradata`.
+        codec: FFmpeg's name of the codec.
+        configuration: codec configuration from the container, `extradata`.
     """
 
     def __init__(self, codec: str, configuration: bytes | None) -> None:
@@ -28,12 +28,12 @@ class Unreferenced:
     def __contains__(self, packet: Any) -> bool:
         if not self._length_bytes:
             return False
-        data, place, slices = memoryview(packet), 0, 0
-        while place + self._length_bytes < len(data):
-            first = place + self._length_bytes
+        data, offset, slices = memoryview(packet), 0, 0
+        while offset + self._length_bytes < len(data):
+            first = offset + self._length_bytes
             if data[first] & 31 in _SLICES:
                 if data[first] & _REFERENCE:
                     return False
                 slices += 1
-            place = first + int.from_bytes(data[place:first], "big")
-        return slices > 0 and place == len(data)
+            offset = first + int.from_bytes(data[offset:first], "big")
+        return slices > 0 and offset == len(data)

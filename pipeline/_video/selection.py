@@ -1,4 +1,4 @@
-"""Which frames of a video a sample has, and what stands for those that the video lacks."""
+"""Selects the frames of a sample, and pads the frames that a video lacks."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pipeline.errors import ArgumentValueError, PipelineError
 
 __all__ = ["FILL", "PAD_MODES", "FrameSelection", "pad_frames"]
 
-#: Stands for a frame of one colour, instead of the number of one.
+#: Marks a frame of one color in place of a frame number.
 FILL = -1
 
-#: Names of `pad_mode`, as NVIDIA DALI has them.
+#: Values of `pad_mode`, as in NVIDIA DALI.
 PAD_MODES = ("none", "constant", "edge", "repeat", "reflect_1001", "symmetric", "reflect_101", "reflect")
 
 _Frames = npt.NDArray[np.int64]
@@ -23,17 +23,17 @@ _Frames = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class FrameSelection:
-    """Frames by their numbers, or every so many of a range. None stands for what wasn't given.
+    """Frames by number, or a range with a stride. None means that an argument wasn't given.
 
     Attributes:
-        frames: the numbers, in any order.
-        start: the first of a range.
-        end: the end of a range, exclusive.
-        length: how many frames, instead of an end.
-        stride: the distance of neighbours.
+        frames: frame numbers in any order.
+        start: first frame of a range.
+        end: end of a range, exclusive.
+        length: number of frames, instead of an end.
+        stride: distance between consecutive frames.
 
     Raises:
-        ArgumentValueError: for values that can't be used, or don't go together.
+        ArgumentValueError: a value is invalid, or two values exclude each other.
     """
 
     frames: Sequence[int] | None = None
@@ -59,21 +59,21 @@ class FrameSelection:
             if value is not None and value < 1:
                 raise ArgumentValueError(f"argument {name!r} must be 1 or more, not {value}")
 
-    def of(self, count: int) -> _Frames:
-        """Return the numbers of the frames, some of which a video of `count` frames may lack.
+    def numbers(self, count: int) -> _Frames:
+        """Return the frame numbers for a video of `count` frames; they may exceed it.
 
         Raises:
-            PipelineError: the range begins behind the end of the video, or is empty.
+            PipelineError: the range begins after the end of the video, or is empty.
 
         Example:
-            >>> FrameSelection(start=2, length=3, stride=4).of(8).tolist()
+            >>> FrameSelection(start=2, length=3, stride=4).numbers(8).tolist()
             [2, 6, 10]
         """
         if self.frames is not None:
             return np.array(self.frames, np.int64).reshape(-1)
         start, stride = self.start or 0, self.stride or 1
         if start >= count:
-            raise PipelineError(f"start_frame {start} is not in the video, which has {count} frames")
+            raise PipelineError(f"start_frame {start} isn't in the video, which has {count} frames")
         if self.length is not None:
             return start + stride * np.arange(self.length)
         end = count if self.end is None else self.end
@@ -86,16 +86,16 @@ def pad_frames(frames: _Frames, count: int, mode: str, shorten: bool) -> _Frames
     """Replace the numbers of frames that a video lacks.
 
     Args:
-        frames: numbers.
-        count: frames that the video has.
+        frames: frame numbers.
+        count: number of frames in the video.
         mode: one of `PAD_MODES`.
-        shorten: with mode "none", leave such frames out rather than raise an error.
+        shorten: with mode "none", drop missing frames instead of raising an error.
 
     Returns:
-        Numbers of frames that there are, and `FILL` in mode "constant".
+        Numbers of existing frames, and `FILL` in mode "constant".
 
     Raises:
-        PipelineError: a frame is lacking, in mode "none".
+        PipelineError: a frame is missing, in mode "none".
 
     Example:
         >>> [pad_frames(np.arange(5), 3, mode, True).tolist() for mode in ("none", "constant", "edge")]
@@ -103,17 +103,17 @@ def pad_frames(frames: _Frames, count: int, mode: str, shorten: bool) -> _Frames
         >>> [pad_frames(np.arange(5), 3, mode, True).tolist() for mode in ("reflect_1001", "reflect_101")]
         [[0, 1, 2, 2, 1], [0, 1, 2, 1, 0]]
     """
-    lacking = (frames < 0) | (frames >= count)
-    if not lacking.any():
+    missing = (frames < 0) | (frames >= count)
+    if not missing.any():
         return frames
     if mode == "none":
         if shorten:
-            return frames[~lacking]
+            return frames[~missing]
         raise PipelineError(
-            f"the video has {count} frames, so frame {frames[lacking][0]} doesn't exist: choose a pad_mode"
+            f"the video has {count} frames, so frame {frames[missing][0]} doesn't exist: choose a pad_mode"
         )
     if mode == "constant":
-        return np.where(lacking, FILL, frames)
+        return np.where(missing, FILL, frames)
     if mode in ("edge", "repeat"):
         return np.clip(frames, 0, count - 1)
     if mode in ("reflect_1001", "symmetric"):

@@ -1,4 +1,4 @@
-"""Chooses where frames of a video become pixels."""
+"""Chooses the device that converts the frames of a video to pixels."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ __all__ = ["target_for"]
 
 
 def target_for(clip: Clip, output: DALIImageType, kernels: KernelContext | None) -> Target:
-    """Return what makes pixels of the frames of a clip, on the device that they are wanted on.
+    """Return the converter of a clip's frames to pixels on the requested device.
 
     Args:
         clip: the video.
-        output: the colours.
-        kernels: of its GPU, where it has one.
+        output: color space of the output.
+        kernels: kernel context of the clip's GPU; None for the CPU.
     """
     if clip.device_id is None:
         return Pixels(output, clip.encoding.codec)
-    assert kernels is not None  # the executor opened the GPU before it made operators for it
-    made = UploadedPixels if clip.decoded_by is None else GpuPixels
-    return made(output, kernels, clip.encoding)
+    assert kernels is not None  # the executor opens the GPU before it creates operators for it
+    converter = UploadedPixels if clip.decoded_by is None else GpuPixels
+    return converter(output, kernels, clip.encoding)

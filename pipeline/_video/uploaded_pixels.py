@@ -1,4 +1,4 @@
-"""Frames that the CPU decoded, as arrays of pixels on the GPU."""
+"""Converts frames that the CPU decoded to arrays of pixels on the GPU."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ __all__ = ["UploadedPixels"]
 
 
 class UploadedPixels(Pixels):
-    """Turns frames into CuPy arrays: pixels are made by the CPU, and a sequence is uploaded at once.
+    """Converts frames to CuPy arrays: the CPU computes the pixels, and a whole sequence is uploaded at once.
 
-    It works on CUDA's default stream, as `GpuPixels` does, so that both kinds of videos can be in one batch.
+    Like `GpuPixels`, it works on CUDA's default stream, so that a batch can contain both kinds of videos.
 
     Args:
-        output: the colours.
-        kernels: of the GPU.
-        encoding: of the video.
+        output: color space of the output.
+        kernels: kernel context of the GPU.
+        encoding: encoding of the video.
     """
 
     def __init__(self, output: DALIImageType, kernels: KernelContext, encoding: Encoding) -> None:
@@ -36,12 +36,12 @@ class UploadedPixels(Pixels):
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Work on the GPU and the stream on which pixels are uploaded."""
+        """Make the GPU and the stream of the uploads current."""
         with self._cupy.cuda.Device(self._device_id), self._cupy.cuda.Stream.null:
             yield
 
     def finish(self, pixels: Any) -> Any:
-        """Return pixels on the GPU, when they are there."""
+        """Upload the pixels if necessary, and return them when they are complete."""
         with self.current():
             if isinstance(pixels, np.ndarray):
                 uploaded = self._cupy.empty(pixels.shape, pixels.dtype)

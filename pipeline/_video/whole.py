@@ -1,4 +1,4 @@
-"""Notices a file whose end is missing: FFmpeg says nothing then, and gives what there is."""
+"""Detects truncated files, whose remaining frames FFmpeg returns without an error."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _DURATION = re.compile(r"(\d+):(\d+):(\d+(?:\.\d+)?)")
 
 
 def whole(packets: Iterator[Any], stream: Any) -> Iterator[Any]:
-    """Give the packets of a video on.
+    """Yield the packets of a video unchanged, then check that the video was complete.
 
     Args:
-        packets: of the stream, all of them.
-        stream: of PyAV, as it was when the file was opened.
+        packets: all packets of the stream.
+        stream: PyAV stream of the newly opened file.
 
     Raises:
-        DecodeError: at the end: the last packet isn't whole, or the file's header tells of more.
+        DecodeError: at the end: the last packet is incomplete, or the file's header declares more.
     """
-    told = sum(1 for entry in stream.index_entries if entry.size)  # of some containers all frames, of others a few
+    declared = sum(1 for entry in stream.index_entries if entry.size)  # some containers list all frames, others a few
     count, latest, longest, last = 0, 0, 0, None
     for packet in packets:
         if packet.size:
@@ -35,8 +35,8 @@ def whole(packets: Iterator[Any], stream: Any) -> Iterator[Any]:
         yield packet
     if last is not None and last.is_corrupt:
         raise DecodeError(f"it is truncated within the data of its frame {count - 1}")
-    if count < told and stream.container.format.name != "avi":  # which lists frames that have no data, too
-        raise DecodeError(f"it is truncated: its header declares {told} frames, but there are {count}")
+    if count < declared and stream.container.format.name != "avi":  # AVI also lists frames without data
+        raise DecodeError(f"it is truncated: its header declares {declared} frames, but it contains {count}")
     duration = _DURATION.fullmatch(stream.metadata.get("DURATION", ""))
     if duration and stream.time_base:
         hours, minutes, seconds = map(float, duration.groups())

@@ -212,7 +212,7 @@ class TensorListCPU:
     def table(self) -> Samples:
         """Return addresses, shapes and strides of the samples: made once, and good for as long as the batch lives."""
         if self._table is None:
-            self._table = Samples.dense(self._dense) if self._dense is not None else Samples.of(self.samples)
+            self._table = Samples.dense(self._dense) if self._dense is not None else Samples.from_arrays(self.samples)
         return self._table
 
     @property

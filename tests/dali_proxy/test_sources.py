@@ -16,7 +16,7 @@ from torch.utils.data import Dataset
 
 from dali_proxy import BatchError, DALIServer, DataLoader
 from pipeline import Pipeline, fn
-from pipeline._codecs.turns import training_beside
+from pipeline._codecs.turns import training_possible
 from pipeline.errors import SerializationError
 from pipeline.types import SampleInfo
 from tests.environment import with_project
@@ -83,7 +83,7 @@ def test_an_error_of_a_source_arrives_with_its_batch(serve: Callable[..., DALISe
 
 
 def training_is_possible(info: SampleInfo) -> Any:
-    return np.int64(training_beside())
+    return np.int64(training_possible())
 
 
 @pytest.mark.parametrize(("mode", "possible"), [("process", 0), ("thread", 1)])

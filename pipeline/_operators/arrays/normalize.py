@@ -320,7 +320,7 @@ class NormalizeGpu(GpuOperator):
     def _for_all(self, batch: Batch, settings: _Settings, values: Any) -> Samples:
         """Return the description of one array that all samples share."""
         batch.keep_alive.append(values)
-        one = Samples.of([values])
+        one = Samples.from_arrays([values])
         count = len(settings.shapes)
         pointers, shapes, strides = (
             np.repeat(column, count, axis=0) for column in (one.pointers, one.shapes, one.strides)

@@ -56,7 +56,7 @@ def encoded_batch(data: TensorListCPU) -> EncodedBatch:
             failures.append(SampleFailure(number, error))
     if failures:
         raise OperatorError.from_failures(failures)
-    return EncodedBatch.of(rows)
+    return EncodedBatch.from_arrays(rows)
 
 
 def channels_of(output_type: DALIImageType) -> int | None:

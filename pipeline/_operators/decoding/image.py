@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline._codecs import DecodedBatch, EncodedBatch, PictureDecoder
+from pipeline._codecs import DecodedBatch, EncodedBatch, ImageBatchDecoder
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Input, OperatorSchema
 from pipeline._graph.graph import GraphNode
@@ -154,7 +154,7 @@ class MixedImageDecoder(GpuOperator):
                 f"device='mixed' decodes to RGB, BGR or GRAY, not {self._output_type!r}; device='cpu' supports all"
             )
         assert setup.device_id is not None
-        self._decoder = PictureDecoder(
+        self._decoder = ImageBatchDecoder(
             setup.device_id,
             setup.num_threads,
             node.argument("hw_decoder_load"),

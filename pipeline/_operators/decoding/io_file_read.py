@@ -54,7 +54,7 @@ class BatchFileRead(BatchOperator):
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[Any]:
         (paths,) = inputs
         _check_dtype(paths.table().dtype)
-        files = BatchOfFiles(PathTable.of_samples(paths, _SCHEME.encode()), self._buffers)
+        files = BatchOfFiles(PathTable.from_samples(paths, _SCHEME.encode()), self._buffers)
         files.read_all(batch.pool)
         if files.failures:
             raise OperatorError.from_failures(files.failures)

@@ -110,7 +110,7 @@ class VideoSelections:
         """Return the frame numbers of a sample; `FILL` for fill frames."""
         selection, count = self.selections[sample], len(clip.index)
         numbers: list[int] = pad_frames(
-            selection.of(count), count, self.pad_mode, shorten=selection.frames is None
+            selection.numbers(count), count, self.pad_mode, shorten=selection.frames is None
         ).tolist()
         return numbers
 

@@ -13,7 +13,7 @@ from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import GraphNode
 from pipeline._imaging.filter2d import Border, filter2d
-from pipeline._kernels.filter import filter_pictures
+from pipeline._kernels.filter import filter_images
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.gpu_operator import GpuOperator, allocate, fail, samples_of
 from pipeline._operator_api.operator import OutputSpec, SampleOperator
@@ -229,7 +229,7 @@ class FilterGpu(GpuOperator):
         images, _ = frames(source, settings.outer)
         targets, _ = frames(target, settings.outer)
         if len(images):
-            filter_pictures(
+            filter_images(
                 self.kernels,
                 batch.stream,
                 images,

@@ -51,7 +51,11 @@ def test_files_are_read_whole(way: str, folder: Path) -> None:
     names = sorted(os.listdir(folder)) * 4
     expected = [(folder / name).read_bytes() for name in names]
     absolute = [str(folder / name) for name in names]
-    for paths in (PathTable.of(names, str(folder)), PathTable.of(absolute, "/nowhere"), PathTable.of(absolute)):
+    for paths in (
+        PathTable.from_paths(names, str(folder)),
+        PathTable.from_paths(absolute, "/nowhere"),
+        PathTable.from_paths(absolute),
+    ):
         made = read(paths)
         assert not made.failures
         batch = made.batch()
@@ -68,10 +72,10 @@ def test_many_threads_read_one_batch(way: str, folder: Path, count: int) -> None
     expected = [(folder / name).read_bytes() for name in names]
     with ThreadPool(4, "test") as pool:
         for _ in range(5):
-            made = BatchOfFiles(PathTable.of(names, str(folder)), FileBuffers())
+            made = BatchOfFiles(PathTable.from_paths(names, str(folder)), FileBuffers())
             assert not made.start(pool).wait()
             assert contents(made.batch()) == expected
-            made = BatchOfFiles(PathTable.of(names, str(folder)), FileBuffers())
+            made = BatchOfFiles(PathTable.from_paths(names, str(folder)), FileBuffers())
             made.read_all(pool)
             assert contents(made.batch()) == expected
 
@@ -82,14 +86,14 @@ def test_paths_are_samples_of_a_batch_too(way: str, folder: Path) -> None:
     strided = [np.repeat(path, 2)[::2] for path in given]
     for paths in (given, strided):
         batch = TensorListCPU(paths)
-        made = read(PathTable.of_samples(batch, b"file://"))
+        made = read(PathTable.from_samples(batch, b"file://"))
         assert contents(made.batch()) == [(folder / name).read_bytes() for name in names]
 
 
 def test_each_file_that_cannot_be_read_is_named(way: str, folder: Path) -> None:
     (folder / "sub").mkdir()
     names = ["0 ü.bin", "missing", "5 ü.bin", "sub", "a\0b", "", "long" * 2000]
-    made = read(PathTable.of(names, str(folder)), step=2)
+    made = read(PathTable.from_paths(names, str(folder)), step=2)
     found = {failure.sample: str(failure.error) for failure in made.failures}
     assert sorted(found) == [1, 3, 4, 5, 6]
     for sample, reason in [(1, "No such file"), (3, "Is a directory"), (4, "null byte"), (6, "too long")]:
@@ -100,7 +104,7 @@ def test_each_file_that_cannot_be_read_is_named(way: str, folder: Path) -> None:
 
 
 def test_memory_is_used_again_when_nobody_reads_it(folder: Path) -> None:
-    paths = PathTable.of(["6 ü.bin"] * 8, str(folder))
+    paths = PathTable.from_paths(["6 ü.bin"] * 8, str(folder))
     buffers = FileBuffers()
     batches = [read(paths, buffers).batch() for _ in range(3)]
     addresses = {int(batch.table().pointers.min()) for batch in batches}
@@ -116,8 +120,8 @@ def test_memory_is_used_again_when_nobody_reads_it(folder: Path) -> None:
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
 def test_a_batch_larger_than_all_before_is_read_too_and_the_next_has_room(folder: Path) -> None:
     buffers = FileBuffers()
-    read(PathTable.of(["5 ü.bin"] * 20, str(folder)), buffers).batch()
-    paths = PathTable.of(["6 ü.bin"] * 20, str(folder))
+    read(PathTable.from_paths(["5 ü.bin"] * 20, str(folder)), buffers).batch()
+    paths = PathTable.from_paths(["6 ü.bin"] * 20, str(folder))
     for round_number in range(2):
         made = read(paths, buffers)
         assert not made.failures
@@ -133,7 +137,7 @@ def test_a_file_that_claims_to_be_huge_costs_itself_only(way: str, folder: Path,
     """A sparse file has any size: sums of such sizes must not wrap around, and end before the buffer."""
     huge = os.memfd_create("huge")
     os.ftruncate(huge, size)
-    paths = PathTable.of(["5 ü.bin", *[f"/proc/self/fd/{huge}"] * 4, "6 ü.bin"], str(folder))
+    paths = PathTable.from_paths(["5 ü.bin", *[f"/proc/self/fd/{huge}"] * 4, "6 ü.bin"], str(folder))
     buffers = FileBuffers()
     guarded = buffers.take(paths)
     guarded[:] = 7
@@ -163,7 +167,7 @@ def limited_memory() -> Iterator[None]:
 def test_threads_of_the_compiled_loop_are_charged_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     charged: list[Cost] = []
     monkeypatch.setattr("pipeline._bulk.files.charge", charged.append)
-    made = BatchOfFiles(PathTable.of(["6 ü.bin"] * 200, str(folder)), FileBuffers())
+    made = BatchOfFiles(PathTable.from_paths(["6 ü.bin"] * 200, str(folder)), FileBuffers())
     made.read(0, 200, threads=4)
     made.read(0, 200, threads=1)
     beside, alone = charged
@@ -191,5 +195,5 @@ def test_the_compiled_loops_refuse_what_does_not_fit() -> None:
         with pytest.raises(ValueError, match="1 to 64 threads"):
             compiled.read_files(0, 3, threads, *files[1:])
     for size, place in ((11, 0), (10, 1), (1, -1), (-1, 1), (2**62, 2**62)):
-        with pytest.raises(ValueError, match="does not fit"):
+        with pytest.raises(ValueError, match="doesn't fit"):
             compiled.gather(0, 1, buffer, column[:1], np.array([size]), np.array([place]))

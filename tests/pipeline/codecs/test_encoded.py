@@ -14,7 +14,7 @@ def test_arrays_with_gaps_are_copied(step: int) -> None:
     whole = jpeg(33, 21)
     apart = np.repeat(whole, 2)[::2] if step == 2 else whole[::-1].copy()[::-1]
     assert apart.strides == (step,)
-    batch = EncodedBatch.of([apart, whole])
+    batch = EncodedBatch.from_arrays([apart, whole])
     assert batch.headers["width"].tolist() == [33, 33]
     assert batch.headers["simple"].tolist() == [1, 1]
     assert [array.tobytes() for array in batch.arrays] == [whole.tobytes()] * 2

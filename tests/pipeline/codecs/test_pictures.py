@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pipeline._codecs import EncodedBatch, PictureDecoder, missing_codec_reason
+from pipeline._codecs import EncodedBatch, ImageBatchDecoder, missing_codec_reason
 from pipeline.types import BGR, GRAY, RGB
 from tests.pipeline.codecs.test_nvimgcodec import Bytes, check_close, encode, picture, with_pillow
 
@@ -24,11 +24,11 @@ class Decoding:
 
     def __init__(self) -> None:
         self.cupy = pytest.importorskip("cupy")
-        self.decoder = PictureDecoder(0, num_threads=2)
+        self.decoder = ImageBatchDecoder(0, num_threads=2)
         self.stream = self.cupy.cuda.Stream(non_blocking=True)
 
     def pictures(self, encoded: list[Bytes], **options: Any) -> tuple[list[Any], Any]:
-        batch = self.decoder.decode(EncodedBatch.of(encoded), self.stream, **options)
+        batch = self.decoder.decode(EncodedBatch.from_arrays(encoded), self.stream, **options)
         self.stream.synchronize()
         arrays = [None if array is None else array.get() for array in batch.arrays()]
         batch.release()
@@ -75,7 +75,7 @@ def test_the_engine_begins_on_an_idle_stream_and_ends_on_one(decoding: Decoding)
         "{ long long start = clock64(); while (clock64() - start < cycles); }",
         "slow",
     )
-    encoded = EncodedBatch.of([encode(picture(n, 700, 900)) for n in range(16)])
+    encoded = EncodedBatch.from_arrays([encode(picture(n, 700, 900)) for n in range(16)])
     for _ in range(3):
         with decoding.stream:
             slow((1,), (1,), (np.int64(100_000_000),))
@@ -147,7 +147,7 @@ def test_memory_is_used_again(decoding: Decoding) -> None:
 def test_the_engine_is_used_by_turns_only(decoding: Decoding) -> None:
     """Or not at all, where chroma is interpolated."""
     assert decoding.decoder._others().hw_load == (0 if decoding.decoder.uses_engine else 1)
-    with PictureDecoder(0, num_threads=1, fancy_upsampling=True) as fancy:
+    with ImageBatchDecoder(0, num_threads=1, fancy_upsampling=True) as fancy:
         assert not fancy.uses_engine
         assert fancy._others().hw_load == 0
 
@@ -169,7 +169,7 @@ def test_threads_share_a_decoder(decoding: Decoding, streams: int) -> None:
             for turn in range(20):
                 some = [*data[: 3 + turn % 6], *([bad] if turn % 7 == 6 else [])]
                 mode, kind = ("L", GRAY) if turn % 5 == 4 else ("RGB", RGB)
-                batch = decoding.decoder.decode(EncodedBatch.of(some), stream, output_type=kind)
+                batch = decoding.decoder.decode(EncodedBatch.from_arrays(some), stream, output_type=kind)
                 stream.synchronize()
                 for array, one in zip(batch.arrays(), some, strict=True):
                     if one is not bad:

@@ -247,5 +247,5 @@ def test_gpus_that_cannot_be() -> None:
     if turns.compiled is None:
         pytest.skip("needs the C module")
     for gpu in (-1, 64):
-        with pytest.raises(ValueError, match=f"there is no GPU {gpu}"):
+        with pytest.raises(ValueError, match=f"GPU {gpu} doesn't exist"):
             Turn(gpu)

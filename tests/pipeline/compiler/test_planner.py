@@ -17,7 +17,7 @@ from pipeline._compiler.make_operator import make_operator
 from pipeline._compiler.partition import Halves, halves_by_device
 from pipeline._concurrency.cost import Costs
 from pipeline._graph import Edge
-from pipeline._kernels.fused import PICTURE, plan_crop_resize_normalize, relocate
+from pipeline._kernels.fused import IMAGE, plan_crop_resize_normalize, relocate
 from pipeline._kernels.samples import Samples
 from pipeline._operator_api.batch import Batch
 from pipeline._operator_api.operator import Setup
@@ -114,7 +114,7 @@ def test_the_plan_is_the_executors() -> None:
         for place, each in zip(output.offsets, wanted.tables, strict=True)
     )
     relocate(table, int(block.ctypes.data), int(target.ctypes.data))
-    for name in PICTURE.names or ():
+    for name in IMAGE.names or ():
         if name != "src":
             np.testing.assert_array_equal(table[name], wanted.tables[0][name])
     np.testing.assert_array_equal(channels, wanted.tables[1])
@@ -161,7 +161,7 @@ def test_the_block_has_all_that_a_launch_needs() -> None:
         assert output.target is not None
         assert output.launch is not None
         memory = np.zeros(output.target.nbytes, np.uint8)
-        table = read[output.offsets[0] :][: 4 * PICTURE.itemsize].view(PICTURE)
+        table = read[output.offsets[0] :][: 4 * IMAGE.itemsize].view(IMAGE)
         relocate(table, read.ctypes.data, memory.ctypes.data)
         pointers = [read.ctypes.data + offset for offset in output.offsets]
         emulator.run_at("fused.cu", "crop_resize_normalize", output.launch.defines, pointers, output.launch.grid)
@@ -174,7 +174,7 @@ def test_the_block_has_all_that_a_launch_needs() -> None:
         if output is ragged:
             options |= {"scale": 1 / 50, "bias": -2.0}
         expected = [np.zeros_like(sample) for sample in samples]
-        emulator.run(plan_crop_resize_normalize(data.table(), Samples.of(expected), **options))
+        emulator.run(plan_crop_resize_normalize(data.table(), Samples.from_arrays(expected), **options))
         for one, other in zip(samples, expected, strict=True):
             np.testing.assert_array_equal(one, other)
     assert ragged.target is not None

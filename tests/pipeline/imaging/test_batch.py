@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline._imaging import crop_mirror_normalize, resize
-from pipeline._imaging.batch import PictureBatch
+from pipeline._imaging.batch import ImageBatch
 from pipeline._imaging.native import compiled
 from pipeline._kernels.samples import Samples
 
@@ -22,8 +22,8 @@ def pictures(channels: int) -> list[np.ndarray]:
     return [numbers.integers(0, 256, (height, width, channels), np.uint8) for height, width in EXTENTS]
 
 
-def batch_of(images: list[np.ndarray], **options: Any) -> PictureBatch:
-    table = Samples.of(images)
+def batch_of(images: list[np.ndarray], **options: Any) -> ImageBatch:
+    table = Samples.from_arrays(images)
     count, channels = len(images), images[0].shape[2]
     given: dict[str, Any] = {
         "regions": np.array([[0, 0, *image.shape[:2]] for image in images], np.float64),
@@ -34,10 +34,10 @@ def batch_of(images: list[np.ndarray], **options: Any) -> PictureBatch:
         "bias": np.linspace(-2.0, 1.0, channels, dtype=np.float32)[None],
         **options,
     }
-    return PictureBatch(table.pointers, table.shapes, table.strides, given.pop("regions"), **given)
+    return ImageBatch(table.pointers, table.shapes, table.strides, given.pop("regions"), **given)
 
 
-def made(batch: PictureBatch) -> np.ndarray:
+def made(batch: ImageBatch) -> np.ndarray:
     assert batch.fits()
     out = np.full(batch.shape, np.nan, np.float32)
     batch.make(out, 0, 2)

@@ -31,7 +31,7 @@ from pipeline._kernels.blur import BlurPlan
 from pipeline._kernels.byte_map import CountedMap, map_bytes, map_counted_bytes, plan_map_bytes
 from pipeline._kernels.color import plan_transform_pixels
 from pipeline._kernels.erase import plan_erase
-from pipeline._kernels.filter import filter_pictures, plan_filter_pictures
+from pipeline._kernels.filter import filter_images, plan_filter_images
 from pipeline._kernels.fused import plan_crop_resize_normalize
 from pipeline._kernels.join import plan_join
 from pipeline._kernels.jpeg import JpegPlan
@@ -53,95 +53,105 @@ class HostRunner:
     """Launchers over NumPy arrays; the .cu files run as C++."""
 
     def strided_copy(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        launch = plan_strided_copy(Samples.of(src), Samples.of(dst), **options)
+        launch = plan_strided_copy(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
         if launch is not None:
             emulator.run(launch)
 
     def resample(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        plan = ResamplePlan(Samples.of(src), Samples.of(dst), **options)
+        plan = ResamplePlan(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
         scratch = np.empty(plan.scratch_bytes, np.uint8)
         for launch in plan.launches(scratch.ctypes.data):
             emulator.run(launch)
 
     def erase(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        launch = plan_erase(Samples.of(src), Samples.of(dst), **options)
+        launch = plan_erase(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
         if launch is not None:
             emulator.run(launch)
 
     def warp_affine(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        launch = plan_warp_affine(Samples.of(src), Samples.of(dst), **options)
+        launch = plan_warp_affine(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
         if launch is not None:
             emulator.run(launch)
 
     def fused(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        emulator.run(plan_crop_resize_normalize(Samples.of(src), Samples.of(dst), **options))
+        emulator.run(plan_crop_resize_normalize(Samples.from_arrays(src), Samples.from_arrays(dst), **options))
 
     def transform_pixels(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        launch = plan_transform_pixels(Samples.of(src), Samples.of(dst), **options)
+        launch = plan_transform_pixels(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
         if launch is not None:
             emulator.run(launch)
 
     def blur_axes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        plan = BlurPlan(Samples.of(src), Samples.of(dst), **options)
+        plan = BlurPlan(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
         scratch = np.empty(max(1, plan.scratch_bytes), np.uint8)
         for launch in plan.launches(scratch.ctypes.data):
             emulator.run(launch)
 
     def map_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        launch = plan_map_bytes(Samples.of(src), Samples.of(dst), **options)
+        launch = plan_map_bytes(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
         if launch is not None:
             emulator.run(launch)
 
     def map_counted_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        plan = CountedMap(Samples.of(src), Samples.of(dst), **options)
+        plan = CountedMap(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
         scratch = np.empty(max(1, plan.scratch_bytes), np.uint8)
         for launch in plan.launches(scratch.ctypes.data):
             emulator.run(launch)
 
-    def filter_pictures(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        launch = plan_filter_pictures(Samples.of(src), Samples.of(dst), **options)
+    def filter_images(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        launch = plan_filter_images(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
         if launch is not None:
             emulator.run(launch)
 
     def add_noise(self, src: Arrays, dst: Arrays, *noise: Any, **options: Any) -> None:
-        launch = plan_add_noise(Samples.of(src), Samples.of(dst), *noise, **options)
+        launch = plan_add_noise(Samples.from_arrays(src), Samples.from_arrays(dst), *noise, **options)
         if launch is not None:
             emulator.run(launch)
 
     def look_up(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        launch = plan_look_up(Samples.of(src), Samples.of(dst), **options)
+        launch = plan_look_up(Samples.from_arrays(src), Samples.from_arrays(dst), **options)
         if launch is not None:
             emulator.run(launch)
 
     def reduce_axes(self, src: Arrays, dst: Arrays, reduction: Any, means: Arrays = (), **options: Any) -> None:
-        mean = Samples.of(means) if means else None
-        plan = ReductionPlan(Samples.of(src), Samples.of(dst), reduction, mean=mean, **options)
+        mean = Samples.from_arrays(means) if means else None
+        plan = ReductionPlan(Samples.from_arrays(src), Samples.from_arrays(dst), reduction, mean=mean, **options)
         scratch = np.empty(max(1, plan.scratch_bytes), np.uint8)
         for launch in plan.launches(scratch.ctypes.data):
             emulator.run(launch)
 
     def join_samples(self, sources: Sequence[Arrays], dst: Arrays, axis: int) -> None:
-        for launch in plan_join([Samples.of(source) for source in sources], Samples.of(dst), axis):
+        for launch in plan_join([Samples.from_arrays(source) for source in sources], Samples.from_arrays(dst), axis):
             emulator.run(launch)
 
     def nv12_to_pixels(self, luma: Arrays, chroma: Arrays, dst: Arrays, *values: Any) -> None:
-        emulator.run(plan_nv12_to_pixels(Samples.of(luma), Samples.of(chroma), Samples.of(dst), *values))
+        emulator.run(
+            plan_nv12_to_pixels(
+                Samples.from_arrays(luma), Samples.from_arrays(chroma), Samples.from_arrays(dst), *values
+            )
+        )
 
     def one_hot(self, src: Arrays, dst: Arrays, *values: Any) -> None:
-        launch = plan_one_hot(Samples.of(src), Samples.of(dst), *values)
+        launch = plan_one_hot(Samples.from_arrays(src), Samples.from_arrays(dst), *values)
         if launch is not None:
             emulator.run(launch)
 
     def standardize(self, src: Arrays, dst: Arrays, means: Arrays, spread: dict[str, Any], **options: Any) -> None:
-        spread = {name: Samples.of(given) if isinstance(given, list) else given for name, given in spread.items()}
+        spread = {
+            name: Samples.from_arrays(given) if isinstance(given, list) else given for name, given in spread.items()
+        }
         launch = plan_standardize(
-            Samples.of(src), Samples.of(dst), mean=Samples.of(means), spread=Spread(**spread), **options
+            Samples.from_arrays(src),
+            Samples.from_arrays(dst),
+            mean=Samples.from_arrays(means),
+            spread=Spread(**spread),
+            **options,
         )
         if launch is not None:
             emulator.run(launch)
 
     def distort_as_jpeg(self, src: Arrays, dst: Arrays, quality: Any) -> None:
-        plan = JpegPlan(Samples.of(src), Samples.of(dst), quality)
+        plan = JpegPlan(Samples.from_arrays(src), Samples.from_arrays(dst), quality)
         scratch = np.empty(max(1, plan.scratch_bytes), np.uint8)
         for launch in plan.launches(scratch.ctypes.data):
             emulator.run(launch)
@@ -183,8 +193,8 @@ class GpuRunner:
     def map_counted_bytes(self, src: Arrays, dst: Arrays, **options: Any) -> None:
         self._on_device(map_counted_bytes, src, dst, options)
 
-    def filter_pictures(self, src: Arrays, dst: Arrays, **options: Any) -> None:
-        self._on_device(filter_pictures, src, dst, options)
+    def filter_images(self, src: Arrays, dst: Arrays, **options: Any) -> None:
+        self._on_device(filter_images, src, dst, options)
 
     def add_noise(self, src: Arrays, dst: Arrays, noise: Any, **options: Any) -> None:
         def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:
@@ -199,7 +209,7 @@ class GpuRunner:
         held = [_to_device(mean) for mean in means]
 
         def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:
-            mean = Samples.of(held) if held else None
+            mean = Samples.from_arrays(held) if held else None
             reduce_axes(context, stream, source, target, reduction, mean=mean, **given)
 
         self._on_device(launcher, src, dst, options)
@@ -208,7 +218,7 @@ class GpuRunner:
         held = [[_to_device(array) for array in source] for source in sources]
 
         def launcher(context: Any, stream: Any, source: Any, target: Any) -> None:
-            join_samples(context, stream, [Samples.of(arrays) for arrays in held], target, axis)
+            join_samples(context, stream, [Samples.from_arrays(arrays) for arrays in held], target, axis)
 
         self._on_device(launcher, sources[0], dst, {})
 
@@ -216,7 +226,7 @@ class GpuRunner:
         held = [_to_device(array) for array in chroma]
 
         def launcher(context: Any, stream: Any, source: Any, target: Any) -> None:
-            nv12_to_pixels(context, stream, source, Samples.of(held), target, *values)
+            nv12_to_pixels(context, stream, source, Samples.from_arrays(held), target, *values)
 
         self._on_device(launcher, luma, dst, {})
 
@@ -233,7 +243,9 @@ class GpuRunner:
         }
 
         def launcher(context: Any, stream: Any, source: Any, target: Any, **given: Any) -> None:
-            described = {name: Samples.of(each) if isinstance(each, list) else each for name, each in held.items()}
+            described = {
+                name: Samples.from_arrays(each) if isinstance(each, list) else each for name, each in held.items()
+            }
             mean = described.pop("mean")
             standardize(context, stream, source, target, mean=mean, spread=Spread(**described), **given)
 
@@ -248,7 +260,7 @@ class GpuRunner:
         sources = [_to_device(array) for array in src]
         targets = [cupy.empty(array.shape, array.dtype) for array in dst]
         cupy.cuda.Device(0).synchronize()
-        launcher(self.context, self.stream, Samples.of(sources), Samples.of(targets), **options)
+        launcher(self.context, self.stream, Samples.from_arrays(sources), Samples.from_arrays(targets), **options)
         self.stream.synchronize()
         for host, device in zip(dst, targets, strict=True):
             host[...] = device.get()

@@ -72,8 +72,8 @@ def test_standardize(runner: Any, way: str, target: str) -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    a, b = Samples.of([np.zeros((2, 3), np.float32)]), Samples.of([np.zeros((3, 3), np.float32)])
-    strided = Samples.of([np.zeros((4, 3), np.float32)[::2]])
+    a, b = Samples.from_arrays([np.zeros((2, 3), np.float32)]), Samples.from_arrays([np.zeros((3, 3), np.float32)])
+    strided = Samples.from_arrays([np.zeros((4, 3), np.float32)[::2]])
     with pytest.raises(PipelineError, match="don't add up"):
         list(plan_join([a, a], b, 0))
     with pytest.raises(PipelineError, match="not contiguous"):

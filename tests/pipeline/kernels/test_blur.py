@@ -47,10 +47,13 @@ def test_other_axes(runner: Any, first: int, axes: int) -> None:
 
 
 def test_samples_must_fit() -> None:
-    here, there = Samples.of([np.zeros((3, 4, 1))]), Samples.of([np.zeros((3, 5, 1))])
+    here, there = Samples.from_arrays([np.zeros((3, 4, 1))]), Samples.from_arrays([np.zeros((3, 5, 1))])
     with pytest.raises(PipelineError, match="differ in number or shape"):
         BlurPlan(here, there, first=0, windows=[[gaussian_window(1.0, 0)]])
     with pytest.raises(PipelineError, match="not contiguous"):
         BlurPlan(
-            Samples.of([np.zeros((4, 3, 1)).transpose(1, 0, 2)]), here, first=0, windows=[[np.ones(1, np.float32)]]
+            Samples.from_arrays([np.zeros((4, 3, 1)).transpose(1, 0, 2)]),
+            here,
+            first=0,
+            windows=[[np.ones(1, np.float32)]],
         )

@@ -53,10 +53,15 @@ def test_counted_tables(runner: Any, rule: Rule, channels: int) -> None:
 
 
 def test_samples_must_fit() -> None:
-    here, there = Samples.of([np.zeros((3, 4, 2), np.uint8)]), Samples.of([np.zeros((3, 5, 2), np.uint8)])
+    here, there = (
+        Samples.from_arrays([np.zeros((3, 4, 2), np.uint8)]),
+        Samples.from_arrays([np.zeros((3, 5, 2), np.uint8)]),
+    )
     with pytest.raises(PipelineError, match="differ in number or shape"):
         plan_map_bytes(here, there, np.zeros((1, 256), np.uint8))
     with pytest.raises(PipelineError, match="for bytes"):
-        plan_map_bytes(Samples.of([np.zeros(3)]), Samples.of([np.zeros(3)]), np.zeros((1, 256), np.uint8))
+        plan_map_bytes(
+            Samples.from_arrays([np.zeros(3)]), Samples.from_arrays([np.zeros(3)]), np.zeros((1, 256), np.uint8)
+        )
     with pytest.raises(PipelineError, match="1 or 3 channels"):
         CountedMap(here, here, Rule.CONTRAST)

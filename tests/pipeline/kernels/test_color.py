@@ -49,7 +49,7 @@ def test_color_spaces(runner: Any, source: str, target: str) -> None:
 
 
 def test_channels_must_fit() -> None:
-    feed = Samples.of(pictures("uint8"))
+    feed = Samples.from_arrays(pictures("uint8"))
     with pytest.raises(PipelineError, match="3 by 4 doesn't fit"):
         plan_transform_pixels(feed, feed, matrix=np.ones((3, 4)))
     with pytest.raises(ValueError, match="3 by 4 doesn't convert 3 to 3"):

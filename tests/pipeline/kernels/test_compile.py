@@ -15,7 +15,7 @@ from pipeline._kernels.blur import BlurPlan
 from pipeline._kernels.byte_map import CountedMap, Rule, plan_map_bytes
 from pipeline._kernels.color import plan_transform_pixels
 from pipeline._kernels.erase import plan_erase
-from pipeline._kernels.filter import plan_filter_pictures
+from pipeline._kernels.filter import plan_filter_images
 from pipeline._kernels.fused import plan_crop_resize_normalize
 from pipeline._kernels.join import plan_join
 from pipeline._kernels.jpeg import JpegPlan
@@ -40,7 +40,7 @@ HALF, FLOAT, BYTE = np.dtype("float16"), np.dtype("float32"), np.dtype("uint8")
 
 
 def batch(dtype: np.dtype, *shape: int) -> Samples:
-    return Samples.of([np.zeros(shape, dtype)])
+    return Samples.from_arrays([np.zeros(shape, dtype)])
 
 
 def copy(src: np.dtype, dst: np.dtype, ndim: int = 3, **options: object) -> Launch:
@@ -196,7 +196,7 @@ def test_tables_for_bytes_compile() -> None:
 def test_filters_compile(src: str) -> None:
     window, anchor, dtype = [np.ones((3, 3), np.float32)], np.ones((1, 2), np.int64), np.dtype(src)
     for border, dst in [*((border, dtype) for border in range(5)), (0, FLOAT)]:
-        launch = plan_filter_pictures(
+        launch = plan_filter_images(
             batch(dtype, 4, 4, 1), batch(dst, 4, 4, 1), windows=window, anchors=anchor, border=border
         )
         assert launch is not None

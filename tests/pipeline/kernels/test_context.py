@@ -60,7 +60,9 @@ class TestOnTheGpu:
                         with stream:
                             src = [cupy.asarray(array) for array in host]
                             dst = [cupy.empty(array.shape, cupy.float32) for array in host]
-                        strided_copy(context, stream, Samples.of(src), Samples.of(dst), scale=seed, bias=1)
+                        strided_copy(
+                            context, stream, Samples.from_arrays(src), Samples.from_arrays(dst), scale=seed, bias=1
+                        )
                         stream.synchronize()
                         for array, out in zip(host, dst, strict=True):
                             np.testing.assert_array_equal(out.get(), array * np.float32(seed) + 1)

@@ -32,12 +32,12 @@ def test_regions_with_a_colour(runner: Any, dtype: str, each: bool) -> None:
 
 
 def test_samples_without_elements_need_no_launch() -> None:
-    empty = Samples.of([np.zeros((0, 3))])
+    empty = Samples.from_arrays([np.zeros((0, 3))])
     assert plan_erase(empty, empty, [np.zeros((1, 2, 2), np.int64)], 0.0) is None
 
 
 def test_samples_that_do_not_fit_are_errors() -> None:
-    src, dst = Samples.of([np.zeros((2, 3))]), Samples.of([np.zeros((3, 2))])
+    src, dst = Samples.from_arrays([np.zeros((2, 3))]), Samples.from_arrays([np.zeros((3, 2))])
     with pytest.raises(PipelineError, match="like them"):
         plan_erase(src, dst, [np.zeros((0, 2, 2), np.int64)], 0.0)
     with pytest.raises(PipelineError, match="regions for each"):

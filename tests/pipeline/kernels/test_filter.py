@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pipeline._imaging.filter2d import Border, filter2d
-from pipeline._kernels.filter import plan_filter_pictures
+from pipeline._kernels.filter import plan_filter_images
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError
 
@@ -27,7 +27,7 @@ def test_borders(runner: Any, border: Border, source: str, target: str) -> None:
     anchors = np.array([[1, 1], [4, 0], [0, 3], [1, 0]])
     fills = np.array([0.0, 9.0, 100.0, 3.0])
     made = [np.zeros(shape, target) for shape in SHAPES]
-    runner.filter_pictures(feed, made, windows=windows, anchors=anchors, border=border, fills=fills)
+    runner.filter_images(feed, made, windows=windows, anchors=anchors, border=border, fills=fills)
     for number, picture in enumerate(feed):
         anchor = (int(anchors[number, 0]), int(anchors[number, 1]))
         expected = np.empty(picture.shape, target)
@@ -40,11 +40,11 @@ def test_only_where_the_window_lies_inside(runner: Any) -> None:
     rng = np.random.default_rng(5)
     picture, window = rng.random((9, 11, 2)).astype(np.float32), rng.random((3, 4)).astype(np.float32)
     made = [np.zeros((7, 8, 2), np.float32)]
-    runner.filter_pictures([picture], made, windows=[window], anchors=np.zeros((1, 2), np.int64))
+    runner.filter_images([picture], made, windows=[window], anchors=np.zeros((1, 2), np.int64))
     assert np.allclose(made[0], filter2d(picture, window, (0, 0), np.empty((7, 8, 2), np.float32)), atol=1e-5)
 
 
 def test_samples_must_fit() -> None:
-    here, there = Samples.of([np.zeros((3, 4, 1))]), Samples.of([np.zeros((3, 5, 2))])
+    here, there = Samples.from_arrays([np.zeros((3, 4, 1))]), Samples.from_arrays([np.zeros((3, 5, 2))])
     with pytest.raises(PipelineError, match="differ in number or channels"):
-        plan_filter_pictures(here, there, windows=[np.ones((1, 1), np.float32)], anchors=np.zeros((1, 2), np.int64))
+        plan_filter_images(here, there, windows=[np.ones((1, 1), np.float32)], anchors=np.zeros((1, 2), np.int64))

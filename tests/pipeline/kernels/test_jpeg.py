@@ -34,6 +34,6 @@ def test_like_a_file(runner: Any) -> None:
 
 
 def test_what_is_no_picture_is_refused() -> None:
-    gray = Samples.of([np.zeros((4, 4, 1), np.uint8)])
+    gray = Samples.from_arrays([np.zeros((4, 4, 1), np.uint8)])
     with pytest.raises(PipelineError, match="must be RGB images"):
         JpegPlan(gray, gray, np.array([50]))

@@ -26,8 +26,10 @@ def test_values_by_number(runner: Any, source: str, target: str) -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    src, table = Samples.of([np.zeros(3, np.uint8)]), np.zeros(1, np.float32)
+    src, table = Samples.from_arrays([np.zeros(3, np.uint8)]), np.zeros(1, np.float32)
     with pytest.raises(PipelineError, match="the table in dtype"):
         plan_look_up(src, src, table)
     with pytest.raises(PipelineError, match="not contiguous"):
-        plan_look_up(Samples.of([np.zeros(6, np.uint8)[::2]]), Samples.of([np.zeros(3, np.float32)]), table)
+        plan_look_up(
+            Samples.from_arrays([np.zeros(6, np.uint8)[::2]]), Samples.from_arrays([np.zeros(3, np.float32)]), table
+        )

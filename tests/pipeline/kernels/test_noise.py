@@ -83,9 +83,9 @@ def test_seeds_decide(runner: Any) -> None:
 
 
 def test_samples_must_fit() -> None:
-    here, there = Samples.of([np.zeros((3, 4))]), Samples.of([np.zeros((3, 5))])
+    here, there = Samples.from_arrays([np.zeros((3, 4))]), Samples.from_arrays([np.zeros((3, 5))])
     with pytest.raises(PipelineError, match="differ in shape"):
         plan_add_noise(here, there, Noise.SHOT, seeds=SEEDS[:1], first=1.0)
-    strided = Samples.of([np.zeros((4, 3)).T])
+    strided = Samples.from_arrays([np.zeros((4, 3)).T])
     with pytest.raises(PipelineError, match="not contiguous"):
         plan_add_noise(strided, here, Noise.SHOT, seeds=SEEDS[:1], first=1.0)

@@ -81,11 +81,13 @@ def test_odd_sizes(runner: Any) -> None:
 
 
 def test_shapes_must_fit() -> None:
-    luma, chroma, pixels = (Samples.of([np.zeros(shape, np.uint8)]) for shape in ((4, 6), (2, 3, 2), (4, 6, 3)))
+    luma, chroma, pixels = (
+        Samples.from_arrays([np.zeros(shape, np.uint8)]) for shape in ((4, 6), (2, 3, 2), (4, 6, 3))
+    )
     matrix = np.eye(3, 4)
     with pytest.raises(PipelineError, match="differ in size"):
-        plan_nv12_to_pixels(luma, Samples.of([np.zeros((1, 3, 2), np.uint8)]), pixels, matrix)
+        plan_nv12_to_pixels(luma, Samples.from_arrays([np.zeros((1, 3, 2), np.uint8)]), pixels, matrix)
     with pytest.raises(PipelineError, match="need 1 channels"):
         plan_nv12_to_pixels(luma, chroma, pixels, matrix[:1])
     with pytest.raises(PipelineError, match="luma is uint8 and chroma is uint16"):
-        plan_nv12_to_pixels(luma, Samples.of([np.zeros((2, 3, 2), np.uint16)]), pixels, matrix)
+        plan_nv12_to_pixels(luma, Samples.from_arrays([np.zeros((2, 3, 2), np.uint16)]), pixels, matrix)

@@ -76,10 +76,10 @@ def test_one_mean_a_sample(runner: Any) -> None:
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    src, dst = Samples.of([np.zeros((2, 3))]), Samples.of([np.zeros(3)])
+    src, dst = Samples.from_arrays([np.zeros((2, 3))]), Samples.from_arrays([np.zeros(3)])
     with pytest.raises(PipelineError, match="the number of elements"):
         ReductionPlan(src, dst, REDUCTIONS["sum"], axes=(1,))
     with pytest.raises(PipelineError, match="only reductions of differences"):
         ReductionPlan(src, dst, REDUCTIONS["variance"], axes=(0,))
     with pytest.raises(PipelineError, match="means must be float32"):
-        ReductionPlan(src, dst, REDUCTIONS["variance"], axes=(0,), mean=Samples.of([np.zeros(2)]))
+        ReductionPlan(src, dst, REDUCTIONS["variance"], axes=(0,), mean=Samples.from_arrays([np.zeros(2)]))

@@ -168,10 +168,10 @@ def test_the_reference_is_dali(filter: DALIInterpType, antialias: bool) -> None:
 
 
 def test_arguments_that_do_not_fit_are_errors() -> None:
-    src = Samples.of(pictures(9))
+    src = Samples.from_arrays(pictures(9))
     with pytest.raises(PipelineError, match="channels"):
-        ResamplePlan(src, Samples.of([np.zeros((2, 2, 4), np.uint8)] * 4))
+        ResamplePlan(src, Samples.from_arrays([np.zeros((2, 2, 4), np.uint8)] * 4))
     with pytest.raises(PipelineError, match="interpolation"):
-        ResamplePlan(src, Samples.of([np.zeros((2, 2, 3), np.uint8)] * 4), min_filter=9, mag_filter=9)
+        ResamplePlan(src, Samples.from_arrays([np.zeros((2, 2, 3), np.uint8)] * 4), min_filter=9, mag_filter=9)
     with pytest.raises(PipelineError, match="can't resize"):
-        ResamplePlan(src, Samples.of([np.zeros((2, 0, 3), np.uint8)] * 4))
+        ResamplePlan(src, Samples.from_arrays([np.zeros((2, 0, 3), np.uint8)] * 4))

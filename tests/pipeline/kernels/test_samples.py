@@ -12,7 +12,7 @@ from pipeline.errors import PipelineError
 
 def test_columns_of_ragged_arrays() -> None:
     arrays = [np.zeros((2, 3), np.int16), np.zeros((5, 1), np.int16)[::-1]]
-    samples = Samples.of(arrays)
+    samples = Samples.from_arrays(arrays)
     assert samples.pointers.tolist() == [array.ctypes.data for array in arrays]
     assert samples.shapes.tolist() == [[2, 3], [5, 1]]
     assert samples.strides.tolist() == [[6, 2], [-2, 2]]
@@ -21,7 +21,7 @@ def test_columns_of_ragged_arrays() -> None:
 
 def test_a_dense_batch_is_its_samples() -> None:
     batch = np.zeros((3, 4, 5), np.float32)
-    dense, listed = Samples.dense(batch), Samples.of(list(batch))
+    dense, listed = Samples.dense(batch), Samples.from_arrays(list(batch))
     for column in ("pointers", "shapes", "strides"):
         np.testing.assert_array_equal(getattr(dense, column), getattr(listed, column))
     assert dense.is_contiguous()
@@ -39,18 +39,18 @@ def test_packed_samples_are_aligned_and_do_not_overlap() -> None:
 
 def test_windows_are_numpys_slices() -> None:
     array = np.arange(60).reshape(5, 4, 3)
-    view, window = array[1:4, 2:3], Samples.of([array]).window([1, 2, 0], [3, 1, 3])
+    view, window = array[1:4, 2:3], Samples.from_arrays([array]).window([1, 2, 0], [3, 1, 3])
     assert window.pointers[0] == view.ctypes.data
     assert window.shapes[0].tolist() == list(view.shape)
     with pytest.raises(PipelineError, match="sample 0"):
-        Samples.of([array]).window([3, 0, 0], [3, 1, 3])
+        Samples.from_arrays([array]).window([3, 0, 0], [3, 1, 3])
 
 
 def test_arrays_that_differ_are_an_error() -> None:
     with pytest.raises(PipelineError, match="sample 1"):
-        Samples.of([np.zeros(3), np.zeros(3, np.uint8)])
+        Samples.from_arrays([np.zeros(3), np.zeros(3, np.uint8)])
     with pytest.raises(PipelineError, match="at least one"):
-        Samples.of([])
+        Samples.from_arrays([])
 
 
 def test_channel_tables_for_all_and_for_each() -> None:

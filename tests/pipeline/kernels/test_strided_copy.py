@@ -71,7 +71,9 @@ def test_the_table_describes_windows_flips_and_permutations(seed: int) -> None:
     src = [rng.integers(0, 256, rng.integers(1, 6, ndim), dtype=np.uint8) for _ in range(3)]
     start, step = rng.integers(-3, 6, (3, ndim)), rng.choice([-2, -1, 1, 3], (3, ndim))
     dst = outputs(rng.integers(1, 6, (3, ndim)), np.uint8)
-    launch = plan_strided_copy(Samples.of(src), Samples.of(dst), start=start, step=step, axes=axes, fill=77)
+    launch = plan_strided_copy(
+        Samples.from_arrays(src), Samples.from_arrays(dst), start=start, step=step, axes=axes, fill=77
+    )
     assert launch is not None
     assert launch.kernel == "strided_copy"
     interpret(launch)
@@ -201,7 +203,7 @@ def test_casts_are_those_of_dali() -> None:
 
 
 def test_windows_outside_are_an_error_that_names_the_sample() -> None:
-    src, dst = Samples.of(pictures(1)), Samples.of(outputs([(1, 1, 3)] * 5, np.uint8))
+    src, dst = Samples.from_arrays(pictures(1)), Samples.from_arrays(outputs([(1, 1, 3)] * 5, np.uint8))
     start = np.zeros((5, 3), int)
     start[3, 1] = 1000
     with pytest.raises(PipelineError, match="sample 3"):
@@ -209,15 +211,15 @@ def test_windows_outside_are_an_error_that_names_the_sample() -> None:
 
 
 def test_arguments_that_do_not_fit_are_errors() -> None:
-    src = Samples.of(pictures(1))
-    dst = Samples.of(outputs(src.shapes, np.uint8))
+    src = Samples.from_arrays(pictures(1))
+    dst = Samples.from_arrays(outputs(src.shapes, np.uint8))
     for options in ({"axes": (0, 0, 1)}, {"step": 0}, {"scale": [1, 2], "channel_axis": 2}):
         with pytest.raises(PipelineError):
             plan_strided_copy(src, dst, **options)  # type: ignore[arg-type]
     with pytest.raises(PipelineError, match="contiguous"):
         plan_strided_copy(dst, dst.window(0, np.maximum(1, dst.shapes - [0, 1, 0])), start=0)
     with pytest.raises(PipelineError, match="complex"):
-        plan_strided_copy(src, Samples.of([np.zeros(shape, np.complex64) for shape in src.shapes]))
+        plan_strided_copy(src, Samples.from_arrays([np.zeros(shape, np.complex64) for shape in src.shapes]))
 
 
 def test_what_is_not_given_is_planned_as_if_it_were() -> None:

@@ -31,11 +31,11 @@ def test_warps(runner: Any, ndim: int, source: str, target: str, fill: float | N
 
 
 def test_what_does_not_fit_is_an_error() -> None:
-    src = Samples.of([np.zeros((4, 5, 3))])
+    src = Samples.from_arrays([np.zeros((4, 5, 3))])
     with pytest.raises(PipelineError, match="can't be warped"):
         plan_warp_affine(src, src, np.zeros((1, 3, 4)))
     with pytest.raises(PipelineError, match="same channels"):
-        plan_warp_affine(src, Samples.of([np.zeros((4, 5, 1))]), np.zeros((1, 2, 3)))
-    empty = Samples.of([np.zeros((0, 5, 3))])
+        plan_warp_affine(src, Samples.from_arrays([np.zeros((4, 5, 1))]), np.zeros((1, 2, 3)))
+    empty = Samples.from_arrays([np.zeros((0, 5, 3))])
     with pytest.raises(PipelineError, match="sample 0 is empty"):
         plan_warp_affine(empty, src, np.zeros((1, 2, 3)))

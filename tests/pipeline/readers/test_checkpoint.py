@@ -76,7 +76,7 @@ def test_a_checkpoint_of_another_data_set_is_refused(tmp_path: Path) -> None:
     made = pipe.checkpoint()
     pipe.close()
     for other, message in (
-        (reading(files[:9], 3, pipe_checkpoint=made), "a dataset of 10 entries, but there are 9"),
+        (reading(files[:9], 3, pipe_checkpoint=made), "a dataset of 10 entries, but this dataset has 9"),
         (reading(files, 3, name="x", pipe_checkpoint=made), "this one has no reader 'r'"),
     ):
         with pytest.raises(errors.SerializationError, match=message):

@@ -135,7 +135,7 @@ def test_what_is_refused(root: Path, arguments: dict[str, Any], match: str) -> N
 def test_arguments_that_are_missing() -> None:
     with pipeline.Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(*pipeline.fn.readers.coco(annotations_file="x"))
-    with pytest.raises(PipelineError, match="'file_root' is needed"):
+    with pytest.raises(PipelineError, match="'file_root' is required"):
         pipe.build()
 
 

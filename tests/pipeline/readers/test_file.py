@@ -141,7 +141,7 @@ def test_file_lists_equal_dali(lines: str, root: Path, tmp_path: Path) -> None:
         ({}, "one of the arguments 'file_root', 'files' and 'file_list' is required"),
         ({"file_root": "{tmp}/nothing"}, "can't list the folder '{tmp}/nothing': No such file or directory"),
         ({"file_root": "{tmp}"}, "no folders below file_root '{tmp}'"),
-        ({"file_root": "{root}", "file_filters": "*.foo"}, "no files in the 11 folders below file_root '{root}' that"),
+        ({"file_root": "{root}", "file_filters": "*.foo"}, "no files that match *.foo in the 11 folders below"),
         ({"files": ["x"], "file_list": "y"}, "'files' and 'file_list' exclude each other"),
         ({"files": ["x", "y"], "labels": [1]}, "1 labels for 2 files"),
         ({"files": ["x"], "labels": [2**31]}, "the label 2147483648 doesn't fit into int32"),

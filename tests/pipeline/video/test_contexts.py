@@ -86,7 +86,7 @@ def test_not_after_trouble(tmp_path: Path) -> None:
     clip = Clip(str(path))
     contexts = Contexts(1)
     decoder = Decoder(clip, contexts)
-    decoder._trouble = ValueError("an error of FFmpeg's")
+    decoder._error = ValueError("an error of FFmpeg's")
     decoder.close(reuse=True)
     assert contexts.take(clip.encoding) is None
     Decoder(clip, contexts).close()

@@ -300,7 +300,7 @@ def test_what_is_no_video(tmp_path: Path) -> None:
             assert Clip(str(tmp_path / name)).index
     with pytest.raises(PipelineError, match="can't read the file '/none': No such file"):
         assert Clip("/none").index
-    with pytest.raises(DecodeError, match="0 encoded bytes can't be decoded: there is no data"):
+    with pytest.raises(DecodeError, match="0 encoded bytes can't be decoded: the data is empty"):
         assert Clip(np.empty(0, np.uint8)).index
 
 

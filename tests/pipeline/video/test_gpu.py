@@ -109,7 +109,7 @@ def test_any_frame_is_that_of_the_cpu(name: str, large: dict[str, Path]) -> None
 
 
 def test_a_codec_that_the_gpu_may_lack(large: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline._video.clip._told_reasons", set())
+    monkeypatch.setattr("pipeline._video.clip._warned_reasons", set())
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         made = [decode_by_operator(large["av1.mp4"], device) for device in (None, 0)]
@@ -137,7 +137,7 @@ def test_a_codec_that_the_gpu_may_lack(large: dict[str, Path], monkeypatch: pyte
 def test_the_cpu_decodes_what_the_gpu_does_not(
     kind: Kind, size: tuple[int, int], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pipeline._video.clip._told_reasons", set())
+    monkeypatch.setattr("pipeline._video.clip._warned_reasons", set())
     path = tmp_path / "clip.mkv"
     encode(path, kind, 5, size)
     frames = [4, 0, 2, 0, -1]

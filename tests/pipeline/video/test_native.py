@@ -87,7 +87,7 @@ def test_planes_must_be_large_enough() -> None:
     for wrong in (out[..., :2], out[..., 0], out[:, ::2], out.astype(np.int16)):
         with pytest.raises((ValueError, BufferError)):
             convert(out=wrong)
-    with pytest.raises(ValueError, match="as many colours"):
+    with pytest.raises(ValueError, match="as many colors"):
         convert(table=table[:2])
     convert(out=np.zeros((0, 7, 3), np.uint8))
 

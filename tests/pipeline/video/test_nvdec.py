@@ -36,7 +36,7 @@ def _driver(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(nvdec, "_load_nvcuvid", Driver)
     monkeypatch.setattr(nvdec, "cuda_current", lambda device_id: nullcontext())
     monkeypatch.setattr(clip, "require_nvdec", lambda: av)
-    monkeypatch.setattr(clip, "_told_reasons", set())
+    monkeypatch.setattr(clip, "_warned_reasons", set())
     nvdec._capabilities.cache_clear()
     yield
     nvdec._capabilities.cache_clear()

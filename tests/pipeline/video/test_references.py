@@ -54,8 +54,8 @@ def test_they_are_left_out(name: str, clips: Clips) -> None:
     for wanted in ([11], [5, 10, 15, 20, 25, 30, 35], [3, 22], [COUNT - 1]):
         for number, frame in decoder.decode(wanted):
             np.testing.assert_array_equal(frame.to_ndarray(), expected[number].to_ndarray())
-        assert not decoder._left_out & set(wanted)
-        left_out |= decoder._left_out
+        assert not decoder._skipped & set(wanted)
+        left_out |= decoder._skipped
     assert len(left_out) > 5
     assert {expected[number].pict_type for number in left_out} == {int(PictureType.B)}
     decoder.close()
@@ -64,5 +64,5 @@ def test_they_are_left_out(name: str, clips: Clips) -> None:
 def test_in_order_nothing_is_left_out(clips: Clips) -> None:
     decoder = Decoder(Clip(str(clips.path("h264.mp4"))))
     assert [number for number, _ in decoder.decode(range(COUNT))] == [*range(COUNT)]
-    assert not decoder._left_out
+    assert not decoder._skipped
     decoder.close()

@@ -14,12 +14,14 @@ def test_every_range() -> None:
         for start in range(count):
             for stride in range(1, 4):
                 for end in range(start + 1, 9):
-                    chosen = FrameSelection(start=start, end=end, stride=stride).of(count)
+                    chosen = FrameSelection(start=start, end=end, stride=stride).numbers(count)
                     assert chosen.tolist() == list(range(start, end, stride))
-                    same = FrameSelection(start=start, length=len(chosen), stride=stride).of(count)
+                    same = FrameSelection(start=start, length=len(chosen), stride=stride).numbers(count)
                     assert same.tolist() == chosen.tolist()
-                assert FrameSelection(start=start, stride=stride).of(count).tolist() == [*range(start, count, stride)]
-    assert FrameSelection([3, 1, 1]).of(2).tolist() == [3, 1, 1]
+                assert FrameSelection(start=start, stride=stride).numbers(count).tolist() == [
+                    *range(start, count, stride)
+                ]
+    assert FrameSelection([3, 1, 1]).numbers(2).tolist() == [3, 1, 1]
 
 
 @pytest.mark.parametrize("mode", [mode for mode in PAD_MODES if mode not in ("none", "constant")])
@@ -54,7 +56,7 @@ def test_arguments_that_can_not_be(arguments: dict[str, int], message: str) -> N
         FrameSelection(**arguments)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("start", "end", "message"), [(7, None, "start_frame 7 is not in"), (3, 3, "more than start")])
+@pytest.mark.parametrize(("start", "end", "message"), [(7, None, "start_frame 7 isn't in"), (3, 3, "more than start")])
 def test_ranges_outside_of_the_video(start: int, end: int | None, message: str) -> None:
     with pytest.raises(PipelineError, match=message):
-        FrameSelection(start=start, end=end).of(7)
+        FrameSelection(start=start, end=end).numbers(7)

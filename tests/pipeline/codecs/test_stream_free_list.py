@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pipeline._codecs.stream_shelf import StreamShelf
+from pipeline._codecs.stream_free_list import StreamFreeList
 
 cupy = pytest.importorskip("cupy")
 
@@ -35,45 +35,45 @@ class Event:
 
 
 @pytest.fixture
-def shelf(monkeypatch: pytest.MonkeyPatch) -> StreamShelf:
+def free_list(monkeypatch: pytest.MonkeyPatch) -> StreamFreeList:
     monkeypatch.setattr(cupy.cuda, "Event", Event)
     monkeypatch.setattr(cupy.cuda, "Device", lambda number: nullcontext())
-    return StreamShelf(0)
+    return StreamFreeList(0)
 
 
-def test_things_stay_with_their_stream_in_their_order(shelf: StreamShelf) -> None:
+def test_things_stay_with_their_stream_in_their_order(free_list: StreamFreeList) -> None:
     one, other = Stream(1), Stream(2)
-    shelf.put("abc", one)
-    shelf.put("d", other)
-    assert shelf.take(0, one) == []
-    assert shelf.take(2, one) == ["b", "c"]
-    assert shelf.take(5, one) == ["a"]
-    assert shelf.take(5, one) == []
-    assert shelf.take(1, other) == ["d"]
+    free_list.put("abc", one)
+    free_list.put("d", other)
+    assert free_list.take(0, one) == []
+    assert free_list.take(2, one) == ["b", "c"]
+    assert free_list.take(5, one) == ["a"]
+    assert free_list.take(5, one) == []
+    assert free_list.take(1, other) == ["d"]
     assert one.waited == other.waited == []
 
 
-def test_the_last_use_on_another_stream_is_waited_for_by_whoever_takes(shelf: StreamShelf) -> None:
+def test_the_last_use_on_another_stream_is_waited_for_by_whoever_takes(free_list: StreamFreeList) -> None:
     own, reader, late = Stream(1), Stream(2), Stream(3)
-    shelf.put("ab", own, last=reader)
-    shelf.put("c", own, last=own)
-    shelf.put("d", own, last=late)
-    assert shelf.take(1, own) == ["d"]
+    free_list.put("ab", own, last=reader)
+    free_list.put("c", own, last=own)
+    free_list.put("d", own, last=late)
+    assert free_list.take(1, own) == ["d"]
     assert own.waited == [3]
-    assert shelf.take(3, own) == ["a", "b", "c"]
+    assert free_list.take(3, own) == ["a", "b", "c"]
     assert own.waited == [3, 2], "one event for all things of a batch, and none of its own stream"
 
 
-def test_nothing_is_kept_after_the_end(shelf: StreamShelf) -> None:
-    shelf.put("a", Stream(1))
-    shelf.close()
-    shelf.put("b", Stream(1), last=Stream(2))
-    assert shelf.take(2, Stream(1)) == []
-    shelf.close()
+def test_nothing_is_kept_after_the_end(free_list: StreamFreeList) -> None:
+    free_list.put("a", Stream(1))
+    free_list.close()
+    free_list.put("b", Stream(1), last=Stream(2))
+    assert free_list.take(2, Stream(1)) == []
+    free_list.close()
 
 
 def test_the_host_has_no_streams() -> None:
-    shelf = StreamShelf(None)
-    shelf.put([1, 2], None)
-    taken: list[Any] = shelf.take(2, None)
+    free_list = StreamFreeList(None)
+    free_list.put([1, 2], None)
+    taken: list[Any] = free_list.take(2, None)
     assert taken == [1, 2]

@@ -6,10 +6,10 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from dali_proxy._transport.publisher import Account
+from pipeline._ipc.arena_reader import ArenaReader, Pin
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.completion import CompletionWriter
 from pipeline._ipc.errors import ProtocolError
-from pipeline._ipc.ring_reader import Pin, RingReader
 
 if TYPE_CHECKING:
     from dali_proxy._host.requests import Request
@@ -36,15 +36,15 @@ class Worker:
         channel: the connection.
         client: its number.
         name: for people.
-        ring_bytes_limit: most bytes of its shared memory.
-        pin: registers that memory with CUDA; see `RingReader`.
+        arena_bytes_limit: most bytes of its shared memory.
+        pin: registers that memory with CUDA; see `ArenaReader`.
 
     Attributes:
         channel: the connection.
         client: its number; never used again while this server runs.
         name: for people, such as "worker 0".
         pid: of the process.
-        ring: its shared memory.
+        arena: its shared memory.
         completions: tells it which requests have been read.
         queue: its requests that wait for the executor, in order.
         submitted: how many requests it has submitted.
@@ -60,14 +60,14 @@ class Worker:
         channel: Channel,
         client: int,
         name: str,
-        ring_bytes_limit: int = 1 << 40,
+        arena_bytes_limit: int = 1 << 40,
         pin: Pin | None = None,
     ) -> None:
         self.channel = channel
         self.client = client
         self.name = name
         self.pid = channel.peer_pid
-        self.ring = RingReader(limit=ring_bytes_limit, pin=pin)
+        self.arena = ArenaReader(limit=arena_bytes_limit, pin=pin)
         self.completions = CompletionWriter()
         self.queue: deque[Request] = deque()
         self.submitted = 0
@@ -79,7 +79,7 @@ class Worker:
     def disconnect(self) -> None:
         """Forget what only a living worker needs. Requests that it has submitted stay."""
         self.gone = True
-        self.ring.close()  # requests keep the mappings that they read
+        self.arena.close()  # requests keep the mappings that they read
         self.completions.close()
 
     def __repr__(self) -> str:

@@ -33,7 +33,7 @@ class Start:
         key: what clients must know.
         server: token of this start.
         unclaimed_bytes: see `HostOptions`.
-        ring_bytes_limit: the same.
+        arena_bytes_limit: the same.
         is_half: the same.
     """
 
@@ -45,7 +45,7 @@ class Start:
     key: bytes
     server: bytes
     unclaimed_bytes: U64
-    ring_bytes_limit: U64
+    arena_bytes_limit: U64
     is_half: bool = False
 
 

@@ -20,9 +20,9 @@ from dali_proxy._host.runner import Runner
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.protocol import (
     CODEC,
-    AttachRing,
+    AttachSegment,
     CloseSession,
-    DetachRing,
+    DetachSegment,
     Fetch,
     Goodbye,
     Hello,
@@ -87,8 +87,8 @@ class Host:
         self._runner = Runner(pipeline, self._publisher, options, self._server.call_soon, self._send)
         self._handlers: dict[type, dict[type, Callable[..., None]]] = {
             Worker: {
-                AttachRing: self._attach_ring,
-                DetachRing: self._detach_ring,
+                AttachSegment: self._attach_segment,
+                DetachSegment: self._detach_segment,
                 Submit: self._submit,
                 Release: self._release,
             },
@@ -149,8 +149,8 @@ class Host:
             handler = self._handlers[type(client)].get(type(message))
             if handler is None:
                 raise ProtocolError(f"a {type(client).__name__.lower()} sent {type(message).__name__}")
-            if isinstance(message, AttachRing):
-                fds, received = received.fds, Received(message)  # the ring's from now on
+            if isinstance(message, AttachSegment):
+                fds, received = received.fds, Received(message)  # the arena's from now on
                 handler(client, message, fds)
             else:
                 handler(client, message)
@@ -164,7 +164,7 @@ class Host:
         fds: tuple[int, ...]
         if hello.role == "worker":
             pin = None if self._pinner is None else self._pinner.pin
-            worker = Worker(channel, number, hello.name, self._options.ring_bytes_limit, pin)
+            worker = Worker(channel, number, hello.name, self._options.arena_bytes_limit, pin)
             self._clients[channel] = self._workers[number] = worker
             fds, nbytes = worker.completions.fds, 0
         elif hello.role != "consumer":
@@ -195,14 +195,14 @@ class Host:
 
     # Messages ---------------------------------------------------------------------------------------------------
 
-    def _attach_ring(self, worker: Worker, message: AttachRing, fds: tuple[int, ...]) -> None:
+    def _attach_segment(self, worker: Worker, message: AttachSegment, fds: tuple[int, ...]) -> None:
         if len(fds) != 1:
             close_all(fds)
-            raise ProtocolError(f"{len(fds)} descriptors came with a ring")
-        worker.ring.attach(message.ring, fds[0], message.nbytes)
+            raise ProtocolError(f"{len(fds)} descriptors came with an arena")
+        worker.arena.attach(message.segment, fds[0], message.nbytes)
 
-    def _detach_ring(self, worker: Worker, message: DetachRing) -> None:
-        worker.ring.detach(message.ring)
+    def _detach_segment(self, worker: Worker, message: DetachSegment) -> None:
+        worker.arena.detach(message.segment)
 
     def _submit(self, worker: Worker, message: Submit) -> None:
         worker.completions.begin(message.seq)
@@ -223,7 +223,7 @@ class Host:
         inputs: dict[str, TensorList] = {}
         for node, part in zip(self._inputs, message.inputs, strict=True):
             dtype, table = part.unpack()
-            batch = worker.ring.batch(table, dtype)
+            batch = worker.arena.batch(table, dtype)
             if len(batch) != message.batch_size:
                 raise ProtocolError(f"{len(batch)} samples came for a batch of {message.batch_size}")
             if node.index in self._path_inputs:  # for errors: its memory will have been reused by then

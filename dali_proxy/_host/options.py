@@ -16,7 +16,7 @@ class HostOptions:
         key: what clients must know.
         server: token of this start.
         unclaimed_bytes: most memory of results that nobody may want any more; the oldest are dropped.
-        ring_bytes_limit: most shared memory for the samples of one worker.
+        arena_bytes_limit: most shared memory for the samples of one worker.
         is_half: whether the pipeline is the first half of one, and consumers run the second.
         planned_half: the second half, as `Pipeline.serialize_for_host` made it, if the host plans what it does on the
             GPU; else empty.
@@ -26,6 +26,6 @@ class HostOptions:
     key: bytes = field(repr=False)
     server: bytes
     unclaimed_bytes: int = 2 << 30
-    ring_bytes_limit: int = 1 << 40
+    arena_bytes_limit: int = 1 << 40
     is_half: bool = False
     planned_half: bytes = field(default=b"", repr=False)

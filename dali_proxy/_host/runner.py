@@ -130,7 +130,7 @@ class Runner:
 
         Its requests stay: a worker that has finished its part of a dataset ends before its last batches are fetched.
         """
-        self._totals.ring_wait += worker.waited
+        self._totals.arena_wait += worker.waited
         for seq, consumer in worker.awaited.items():
             self.refuse(consumer, worker.client, seq, f"{worker!r} ended before it submitted the batch")
         for request in self._store:

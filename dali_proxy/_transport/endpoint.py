@@ -45,8 +45,8 @@ class Endpoint:
         inputs: the pipeline's inputs.
         outputs: number of the pipeline's outputs.
         max_batch_size: the pipeline's.
-        ring_bytes: shared memory for samples that each worker begins with.
-        ring_bytes_limit: what that may grow to.
+        arena_bytes: shared memory for samples that each worker begins with.
+        arena_bytes_limit: what that may grow to.
         timeout: seconds to wait for a server that lives but doesn't answer; None for ever.
         unused: inputs that the pipeline declares, and that no output depends on.
     """
@@ -56,8 +56,8 @@ class Endpoint:
     inputs: tuple[InputSpec, ...]
     outputs: int
     max_batch_size: int
-    ring_bytes: int = 64 << 20
-    ring_bytes_limit: int = 4 << 30
+    arena_bytes: int = 64 << 20
+    arena_bytes_limit: int = 4 << 30
     timeout: float | None = None
     unused: tuple[str, ...] = ()
 

@@ -19,9 +19,9 @@ __all__ = [
     "CODEC",
     "CUDA_SLOTS",
     "DTYPES",
-    "AttachRing",
+    "AttachSegment",
     "CloseSession",
-    "DetachRing",
+    "DetachSegment",
     "Failure",
     "Fetch",
     "Goodbye",
@@ -89,18 +89,18 @@ class Welcome:
 
 
 @dataclass(frozen=True)
-class AttachRing:
+class AttachSegment:
     """Worker to server, with a descriptor: samples may lie in this segment from now on."""
 
-    ring: U32
+    segment: U32
     nbytes: U64
 
 
 @dataclass(frozen=True)
-class DetachRing:
+class DetachSegment:
     """Worker to server: no sample lies in this segment any more."""
 
-    ring: U32
+    segment: U32
 
 
 @dataclass(frozen=True)
@@ -125,17 +125,17 @@ class InputBatch:
 
     @classmethod
     def of(
-        cls, dtype: str, rings: Sequence[int], offsets: Sequence[int], shapes: Sequence[tuple[int, ...]]
+        cls, dtype: str, segments: Sequence[int], offsets: Sequence[int], shapes: Sequence[tuple[int, ...]]
     ) -> InputBatch:
         """Make one of the segments, offsets and shapes of the samples, which have one number of dimensions."""
-        table = np.empty((len(rings), 2 + len(shapes[0])), np.int64)
-        table[:, 0] = rings
+        table = np.empty((len(segments), 2 + len(shapes[0])), np.int64)
+        table[:, 0] = segments
         table[:, 1] = offsets
         table[:, 2:] = shapes[0] if shapes.count(shapes[0]) == len(shapes) else shapes
         return cls(dtype, table.shape[1] - 2, table.tobytes())
 
     def unpack(self) -> tuple[np.dtype[np.generic], Int64Array]:
-        """Return the dtype and the table. Whether rows lie in their segments is `RingReader.batch`'s to check.
+        """Return the dtype and the table. Whether rows lie in their segments is `ArenaReader.batch`'s to check.
 
         Raises:
             ProtocolError: there is no such dtype, or the table has no rows of that length.
@@ -156,7 +156,7 @@ class Submit:
         batch_size: number of samples.
         indices: the dataset's index of each sample, for errors; may be empty.
         inputs: one for each input of the pipeline.
-        waited_ns: how long this worker has waited for room in its ring so far.
+        waited_ns: how long this worker has waited for room in its arena so far.
     """
 
     seq: U64
@@ -358,8 +358,8 @@ CODEC = Codec(
     {
         1: Hello,
         2: Welcome,
-        3: AttachRing,
-        4: DetachRing,
+        3: AttachSegment,
+        4: DetachSegment,
         5: Submit,
         6: Fetch,
         7: Release,

@@ -31,7 +31,7 @@ class Runs:
     """Stretches of memory that hold the samples of a batch, and their places side by side in a buffer.
 
     Samples that lie in the same block of memory close to each other are one run, so that a few copies are enough for
-    a batch that a worker has written to its ring.
+    a batch that a worker has written to its arena.
 
     Attributes:
         starts: (M,) int64, address of each run.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline.errors import PipelineError
 
 __all__ = [
+    "ArenaFullError",
     "AuthenticationError",
     "ChannelClosedError",
     "ChannelOverflowError",
@@ -12,7 +13,6 @@ __all__ = [
     "DescriptorLimitError",
     "IPCError",
     "ProtocolError",
-    "RingFullError",
 ]
 
 
@@ -44,5 +44,5 @@ class DescriptorLimitError(IPCError):
     """The process has no file descriptor left; ``ulimit -n`` is the limit to raise."""
 
 
-class RingFullError(IPCError):
+class ArenaFullError(IPCError):
     """There is no room for a sample in the shared memory, and its limit forbids to grow."""

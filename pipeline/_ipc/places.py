@@ -21,7 +21,7 @@ compiled = find_compiled("_ipc")
 
 
 class Block:
-    """A place in a segment: `nbytes` bytes from `offset` of the segment `ring_id`, which is `array`.
+    """A place in a segment: `nbytes` bytes from `offset` of the segment `segment_id`, which is `array`.
 
     It stays taken while this object lives; finalizers may drop it.
     """
@@ -34,9 +34,9 @@ class Block:
         self.nbytes = nbytes
 
     @property
-    def ring_id(self) -> int:
+    def segment_id(self) -> int:
         """The segment's number."""
-        return self._places.ring_id
+        return self._places.segment_id
 
     @property
     def array(self) -> npt.NDArray[np.uint8]:
@@ -44,7 +44,7 @@ class Block:
         return self._places.array
 
     def __repr__(self) -> str:
-        return f"Block(ring_id={self.ring_id}, offset={self.offset}, nbytes={self.nbytes})"
+        return f"Block(segment_id={self.segment_id}, offset={self.offset}, nbytes={self.nbytes})"
 
     def __del__(self) -> None:
         self._places.dropped.append((self.offset >> _SHIFT, _units(self.nbytes)))
@@ -54,12 +54,12 @@ class Places:
     """Places in one segment. Its user holds a lock, but places may be dropped without.
 
     Args:
-        ring_id: the segment's number.
+        segment_id: the segment's number.
         array: ``uint8[...]`` over the segment.
     """
 
-    def __init__(self, ring_id: int, array: npt.NDArray[np.uint8]) -> None:
-        self.ring_id = ring_id
+    def __init__(self, segment_id: int, array: npt.NDArray[np.uint8]) -> None:
+        self.segment_id = segment_id
         self.array = array
         #: What finalizers have dropped: they must not take the lock, and append() needs none.
         self.dropped: deque[tuple[int, int]] = deque()

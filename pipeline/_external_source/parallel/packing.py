@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._external_source.parallel.protocol import Output
-from pipeline._ipc.ring import ALIGNMENT, Block, Ring
+from pipeline._ipc.arena import ALIGNMENT, Arena, Block
 from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["lend", "pack", "unpack"]
@@ -19,15 +19,15 @@ __all__ = ["lend", "pack", "unpack"]
 Bytes = npt.NDArray[np.uint8]
 
 
-def pack(ring: Ring, batches: Sequence[TensorListCPU]) -> tuple[Block, tuple[Output, ...]]:
+def pack(arena: Arena, batches: Sequence[TensorListCPU]) -> tuple[Block, tuple[Output, ...]]:
     """Copy batches into one block of shared memory; say where in it they lie."""
     outputs: list[Output] = []
     size = 0
     for batch in batches:
         output, size = _place(batch, size)
         outputs.append(output)
-    block = ring.allocate(size)
-    memory = ring.view(block, (size,))
+    block = arena.allocate(size)
+    memory = arena.view(block, (size,))
     for batch, output in zip(batches, outputs, strict=True):
         unpacked = unpack(memory, output)
         if unpacked.dense is None:

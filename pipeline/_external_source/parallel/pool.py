@@ -19,9 +19,9 @@ from pipeline._external_source.parallel.packing import lend, unpack
 from pipeline._external_source.parallel.protocol import Done, Ended, Failed, Segment, Task
 from pipeline._external_source.reader import EndOfData
 from pipeline._external_source.spec import Cycle, SourceSpec
+from pipeline._ipc.arena_reader import ArenaReader
 from pipeline._ipc.channel import Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
-from pipeline._ipc.ring_reader import RingReader
 from pipeline.errors import WorkerError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import BatchInfo
@@ -95,7 +95,7 @@ class _Member:
         self.process = process
         self.channel = process.channel
         self.alive = True
-        self.memory = RingReader()
+        self.memory = ArenaReader()
         self.waiting = waiting  # for this worker only
         self.jobs: dict[int, _Job] = {}  # that it has, in the order in which it does them
         self.begun: set[int] = set()  # sources that it has read from

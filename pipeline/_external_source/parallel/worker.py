@@ -14,11 +14,11 @@ from pipeline._external_source.parallel.packing import pack
 from pipeline._external_source.parallel.protocol import Done, Ended, Failed, Segment, Task, clip
 from pipeline._external_source.reader import EndOfData, Reader, ReadFailure, make_reader
 from pipeline._external_source.spec import SourceSpec
+from pipeline._ipc.arena import Arena, Block
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.errors import ChannelClosedError
 from pipeline._ipc.interpreter import listen_to_signals
 from pipeline._ipc.memory import SharedBlock
-from pipeline._ipc.ring import Block, Ring
 from pipeline.errors import InputError, SerializationError
 from pipeline.tensors.cpu import TensorListCPU
 
@@ -53,12 +53,12 @@ class Worker:
         self._max_batch_size = max_batch_size
         self._readers: dict[int, Reader] = {}
         self._blocks: dict[int, Block] = {}  # results that the pool still reads, by task
-        self._ring = Ring(
+        self._arena = Arena(
             _FIRST_SEGMENT,
             limit=_LIMIT,
             completions=_NoCompletions(),
             attach=self._attach,
-            detach=lambda segment: None,  # only requests make a ring shrink, and there are none
+            detach=lambda segment: None,  # only requests make an arena shrink, and there are none
         )
 
     def run(self) -> None:
@@ -70,7 +70,7 @@ class Worker:
                     self._do(task)
         except ChannelClosedError:
             pass
-        self._ring.close()
+        self._arena.close()
 
     def _attach(self, segment: int, block: SharedBlock) -> None:
         self._channel.send(Segment(segment, block.nbytes), (block.fd,))
@@ -104,9 +104,9 @@ class Worker:
         on_cpu = [batch for batch in batches if isinstance(batch, TensorListCPU)]
         if len(on_cpu) != len(batches):
             raise InputError("a parallel source returned data on the GPU; workers can only send data on the CPU")
-        block, outputs = pack(self._ring, on_cpu)
+        block, outputs = pack(self._arena, on_cpu)
         self._blocks[task.task] = block
-        return Done(task.task, block.ring_id, block.offset, block.nbytes, reader.position(task.epoch), outputs)
+        return Done(task.task, block.segment_id, block.offset, block.nbytes, reader.position(task.epoch), outputs)
 
 
 def _describe(task: Task, wanted: str, sample: int | None, error: BaseException) -> Failed:

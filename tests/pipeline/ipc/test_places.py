@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pipeline._ipc.places import Places, compiled
-from tests.pipeline.ipc.test_ring import ARRAYS
+from tests.pipeline.ipc.test_arena import ARRAYS
 
 KINDS = [Places, *([] if compiled is None else [compiled.Places])]
 
@@ -20,10 +20,10 @@ def make_places(request):
 def test_a_place_is_taken_while_somebody_refers_to_it(make_places):
     places = make_places(1024)
     first, second = places.take(65), places.take(0)
-    assert (first.ring_id, first.offset, first.nbytes) == (3, 0, 65)
+    assert (first.segment_id, first.offset, first.nbytes) == (3, 0, 65)
     assert (second.offset, second.nbytes) == (128, 0)
     assert places.used == 192
-    assert repr(first) == "Block(ring_id=3, offset=0, nbytes=65)"
+    assert repr(first) == "Block(segment_id=3, offset=0, nbytes=65)"
     del first
     assert places.used == 64
     assert places.take(128).offset == 0  # the lowest place that fits, while it is hot

@@ -12,12 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._concurrency.forking import drop_in_child
-from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, RingFullError
+from pipeline._ipc.errors import ArenaFullError, ChannelClosedError, ChannelTimeoutError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.places import ALIGNMENT, Block, make_places
 from pipeline._ipc.signals import deferred_signals
 
-__all__ = ["ALIGNMENT", "Block", "Completions", "Ring"]
+__all__ = ["ALIGNMENT", "Arena", "Block", "Completions"]
 
 _IDLE_REQUESTS = 32  # a segment that so many requests in a row didn't need is given back
 
@@ -34,16 +34,16 @@ class Completions(Protocol):
 
 
 class _Segment:
-    __slots__ = ("block", "places", "ring_id", "used_at")
+    __slots__ = ("block", "places", "segment_id", "used_at")
 
-    def __init__(self, ring_id: int, nbytes: int, used_at: int) -> None:
-        self.ring_id = ring_id
+    def __init__(self, segment_id: int, nbytes: int, used_at: int) -> None:
+        self.segment_id = segment_id
         self.block = SharedBlock.create(nbytes)
-        self.places = make_places(ring_id, self.block.array)
+        self.places = make_places(segment_id, self.block.array)
         self.used_at = used_at  # number of the last request in whose time something lay in it
 
 
-class Ring:
+class Arena:
     """Shared memory that one process writes samples into and another reads. Thread-safe.
 
     A sample's memory is kept while anybody refers to its `Block`: whom `write` returned it to, and every
@@ -56,9 +56,9 @@ class Ring:
         nbytes: size of the first segment.
         limit: bytes that all segments may have together.
         completions: says which requests the reader has completed.
-        attach: called with ``(ring_id, block)`` for each new segment, before anything lies in it: tells the
+        attach: called with ``(segment_id, block)`` for each new segment, before anything lies in it: tells the
             reader.
-        detach: called with ``ring_id`` when a segment wasn't needed for long: tells the reader. Nothing lies
+        detach: called with ``segment_id`` when a segment wasn't needed for long: tells the reader. Nothing lies
             in it.
         ahead: requests that should fit beside the one being made.
         timeout: seconds to wait for the reader; None for as long as it lives.
@@ -80,7 +80,7 @@ class Ring:
         timeout: float | None = None,
     ) -> None:
         if not 0 < nbytes <= limit:
-            raise ValueError(f"a ring of {nbytes} bytes exceeds its limit of {limit} bytes")
+            raise ValueError(f"an arena of {nbytes} bytes exceeds its limit of {limit} bytes")
         self.limit = limit
         self.waited_ns = 0
         self._first_nbytes = nbytes
@@ -89,9 +89,9 @@ class Ring:
         self._detach = detach
         self._ahead = ahead
         self._timeout = timeout
-        self._lock = threading.RLock()  # a finalizer or signal handler that closes the ring may interrupt its holder
+        self._lock = threading.RLock()  # a finalizer or signal handler that closes the arena may interrupt its holder
         self._segments: list[_Segment] = []
-        self._next_ring_id = 0
+        self._next_segment_id = 0
         self._in_flight: deque[tuple[Block, ...]] = deque()  # the last ones of those that were begun
         self._begun = 0
         self._largest = 0  # bytes of the largest request
@@ -117,11 +117,11 @@ class Ring:
         return len(self._in_flight)
 
     def write(self, array: npt.NDArray[Any]) -> Block:
-        """Copy `array` (any strides) into the ring, in C order and native byte order.
+        """Copy `array` (any strides) into the arena, in C order and native byte order.
 
         Raises:
-            RingFullError: the limit is too small for what is held at once.
-            ChannelClosedError: the reader is gone, or the ring is closed.
+            ArenaFullError: the limit is too small for what is held at once.
+            ChannelClosedError: the reader is gone, or the arena is closed.
             ChannelTimeoutError: the reader didn't make room in time.
         """
         with self._lock:
@@ -176,7 +176,7 @@ class Ring:
             self._forget()
 
     def drop_inherited(self) -> None:
-        """In a forked child: the ring belongs to the parent."""
+        """In a forked child: the arena belongs to the parent."""
         self._lock = threading.RLock()
         self._forget()
 
@@ -189,7 +189,7 @@ class Ring:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ChannelClosedError("the ring of shared memory is closed (or was inherited by a forked process)")
+            raise ChannelClosedError("the arena of shared memory is closed (or was inherited by a forked process)")
 
     def _write(self, array: npt.NDArray[Any]) -> Block | None:
         for segment in self._segments:
@@ -223,10 +223,10 @@ class Ring:
                 assert block is not None  # the new segment is empty and large enough
                 return block
             if not self._in_flight:
-                raise RingFullError(
+                raise ArenaFullError(
                     f"no room for a sample of {nbytes} bytes: samples that are still in use fill the "
                     f"{self.capacity} bytes of shared memory, and the limit is {self.limit} bytes; raise "
-                    "ring_bytes_limit, or keep fewer samples"
+                    "arena_bytes_limit, or keep fewer samples"
                 )
         return None
 
@@ -243,16 +243,16 @@ class Ring:
             self.waited_ns += time.monotonic_ns() - started
 
     def _grow(self, wanted: int) -> bool:
-        """Add a segment that doubles the ring, or larger if one sample needs it; as the limit allows."""
+        """Add a segment that doubles the arena, or larger if one sample needs it; as the limit allows."""
         room = (self.limit - self.capacity) & -ALIGNMENT
         wanted = max((wanted + ALIGNMENT - 1) & -ALIGNMENT, ALIGNMENT)
         nbytes = min(max(self.capacity or self._first_nbytes, wanted), room)
         nbytes = (nbytes + ALIGNMENT - 1) & -ALIGNMENT
         if nbytes < wanted:
             return False
-        segment = _Segment(self._next_ring_id, nbytes, self._begun)
-        self._next_ring_id += 1  # first: an interrupt may come when the reader knows the number already
-        self._attach(segment.ring_id, segment.block)
+        segment = _Segment(self._next_segment_id, nbytes, self._begun)
+        self._next_segment_id += 1  # first: an interrupt may come when the reader knows the number already
+        self._attach(segment.segment_id, segment.block)
         segment.block.close_fd()  # the reader has it
         self._segments.append(segment)
         return True
@@ -266,4 +266,4 @@ class Ring:
         elif last.used_at + _IDLE_REQUESTS < seq:
             self._segments.pop()
             last.block.close()
-            self._detach(last.ring_id)
+            self._detach(last.segment_id)

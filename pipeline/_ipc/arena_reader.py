@@ -15,7 +15,7 @@ from pipeline._ipc.memory import SharedBlock
 from pipeline._kernels.samples import Samples
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["Pin", "RingReader", "fits_numpy", "is_numpy_shape"]
+__all__ = ["ArenaReader", "Pin", "fits_numpy", "is_numpy_shape"]
 
 Memory = npt.NDArray[np.uint8]
 Pin = Callable[[Memory, Callable[[Memory], None]], None]
@@ -38,8 +38,8 @@ class _Segment:
         self.pinned = array
 
 
-class RingReader:
-    """Maps the segments of one writer's ring and gives arrays over them, inside their bounds only.
+class ArenaReader:
+    """Maps the segments of one writer's arena and gives arrays over them, inside their bounds only.
 
     The arrays are read-only, and keep the mapping that they lie in, also when it is detached.
 
@@ -54,7 +54,7 @@ class RingReader:
         self._pin = pin
         self._segments: dict[int, _Segment] = {}
 
-    def attach(self, ring_id: int, fd: int, nbytes: int) -> None:
+    def attach(self, segment_id: int, fd: int, nbytes: int) -> None:
         """Map a new segment. Owns `fd` from now on.
 
         Raises:
@@ -62,38 +62,38 @@ class RingReader:
                 should be.
         """
         total = sum(segment.array.nbytes for segment in self._segments.values()) + nbytes
-        if ring_id in self._segments or len(self._segments) >= _MAX_SEGMENTS or total > self._limit:
+        if segment_id in self._segments or len(self._segments) >= _MAX_SEGMENTS or total > self._limit:
             os.close(fd)
             raise ProtocolError(
-                f"segment {ring_id} of {nbytes} bytes: number in use, or over the limit of {self._limit}"
+                f"segment {segment_id} of {nbytes} bytes: number in use, or over the limit of {self._limit}"
             )
         block = SharedBlock.attach(fd, nbytes)
         array = block.array
         block.close()
         array.setflags(write=False)
-        segment = self._segments[ring_id] = _Segment(array)
+        segment = self._segments[segment_id] = _Segment(array)
         if self._pin is not None:
             self._pin(array, segment.set_pinned)
 
-    def detach(self, ring_id: int) -> None:
+    def detach(self, segment_id: int) -> None:
         """Forget a segment.
 
         Raises:
             ProtocolError: there is no such segment.
         """
-        if self._segments.pop(ring_id, None) is None:
-            raise ProtocolError(f"segment {ring_id} is not attached")
+        if self._segments.pop(segment_id, None) is None:
+            raise ProtocolError(f"segment {segment_id} is not attached")
 
-    def view(self, ring_id: int, offset: int, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    def view(self, segment_id: int, offset: int, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """One array over a segment.
 
         Raises:
             ProtocolError: it would not lie inside the segment, or isn't aligned.
         """
         dtype = np.dtype(dtype)
-        if ring_id not in self._segments:
-            raise ProtocolError(f"segment {ring_id} is not attached")
-        segment = self._segments[ring_id].array
+        if segment_id not in self._segments:
+            raise ProtocolError(f"segment {segment_id} is not attached")
+        segment = self._segments[segment_id].array
         nbytes = math.prod(shape) * dtype.itemsize  # Python integers: exact
         misplaced = offset < 0 or offset % dtype.itemsize or offset + nbytes > segment.nbytes
         if misplaced or not is_numpy_shape(shape):
@@ -112,18 +112,18 @@ class RingReader:
             ProtocolError: a row is out of bounds, or there is none.
         """
         dtype = np.dtype(dtype)
-        rings, offsets, shapes = table[:, 0], table[:, 1], np.ascontiguousarray(table[:, 2:])
-        if not len(rings):
+        segment_ids, offsets, shapes = table[:, 0], table[:, 1], np.ascontiguousarray(table[:, 2:])
+        if not len(segment_ids):
             raise ProtocolError("a batch without samples")
-        if (rings == rings[0]).all():  # mostly: a worker has few segments
-            numbers, homes = rings[:1].tolist(), np.zeros(len(rings), np.int64)
+        if (segment_ids == segment_ids[0]).all():  # mostly: a worker has few segments
+            numbers, homes = segment_ids[:1].tolist(), np.zeros(len(segment_ids), np.int64)
         else:
-            unique, homes = np.unique(rings, return_inverse=True)
+            unique, homes = np.unique(segment_ids, return_inverse=True)
             numbers = unique.tolist()
-        for ring_id in numbers:
-            if ring_id not in self._segments:
-                raise ProtocolError(f"segment {ring_id} is not attached")
-        segments = [self._segments[ring_id] for ring_id in numbers]
+        for segment_id in numbers:
+            if segment_id not in self._segments:
+                raise ProtocolError(f"segment {segment_id} is not attached")
+        segments = [self._segments[segment_id] for segment_id in numbers]
         if len(segments) > 1 or not _all_lie_in(offsets, shapes, dtype.itemsize, segments[0].array.nbytes):
             room = np.array([segment.array.nbytes for segment in segments])[homes]
             good = _lie_in(offsets, shapes, dtype.itemsize, room)

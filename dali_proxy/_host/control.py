@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
 from typing import Annotated
 
 from dali_proxy._transport.labels import clip, clip_start
 from dali_proxy.errors import ProxyError
-from pipeline._ipc.messages import U32, U64, Codec, MaxLength
+from pipeline._ipc.messages import MANY, U32, U64, Codec, Message, Meta
 from pipeline.errors import PipelineError
 
 __all__ = ["CONTROL_CODEC", "Ready", "Start", "StartFailed", "Stop"]
@@ -16,12 +15,11 @@ __all__ = ["CONTROL_CODEC", "Ready", "Start", "StartFailed", "Stop"]
 _LONGEST_PICKLE = 1 << 20  # bytes
 _LONGEST_TEXT = 1 << 18
 
-Path = Annotated[str, MaxLength(1 << 14)]
-Pickled = Annotated[bytes, MaxLength(_LONGEST_PICKLE)]
+Path = Annotated[str, Meta(max_length=1 << 14)]
+Pickled = Annotated[bytes, Meta(max_length=_LONGEST_PICKLE)]
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(Message, frozen=True):
     """Parent to host, first; the pipeline comes as a block of shared memory, and `planned_half` after it.
 
     Attributes:
@@ -40,7 +38,7 @@ class Start:
     nbytes: U64
     planned_nbytes: U64
     directory: Path
-    sys_path: tuple[Path, ...]
+    sys_path: Annotated[tuple[Path, ...], MANY]
     path: Path
     key: bytes
     server: bytes
@@ -49,15 +47,13 @@ class Start:
     is_half: bool = False
 
 
-@dataclass(frozen=True)
-class Ready:
+class Ready(Message, frozen=True):
     """Host to parent: it listens."""
 
     pid: U32
 
 
-@dataclass(frozen=True)
-class StartFailed:
+class StartFailed(Message, frozen=True):
     """Host to parent: it can't start.
 
     Attributes:
@@ -66,7 +62,7 @@ class StartFailed:
     """
 
     error: Pickled
-    text: Annotated[str, MaxLength(_LONGEST_TEXT)]
+    text: Annotated[str, Meta(max_length=_LONGEST_TEXT)]
 
     @classmethod
     def of(cls, error: BaseException, text: str) -> StartFailed:
@@ -91,8 +87,7 @@ class StartFailed:
         return error
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(Message, frozen=True):
     """Parent to host: end in order."""
 
 

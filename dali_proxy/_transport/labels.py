@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pipeline._ipc.messages import MaxLength
+from pipeline._ipc.messages import Meta
 
 __all__ = ["Labels", "clip", "clip_start", "pack_labels", "unpack_labels"]
 
 #: Field of a message: labels as `pack_labels` makes them.
-Labels = Annotated[str, MaxLength(1 << 23)]
+Labels = Annotated[str, Meta(max_length=1 << 23)]
 
 _END = "\0"  # stands between two labels
 _LONGEST = 4096  # bytes of a label

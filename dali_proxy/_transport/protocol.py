@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from dali_proxy._transport.labels import Labels
 from dali_proxy._transport.origin import Line, Name, Origin, Table, pack_keys, unpack_keys
 from dali_proxy._transport.prepared import Prepared, PreparedOutput
 from pipeline._ipc.errors import ProtocolError
-from pipeline._ipc.messages import U8, U16, U32, U64, Codec, MaxLength
+from pipeline._ipc.messages import MANY, U8, U16, U32, U64, Codec, Message, Meta
 
 __all__ = [
     "CODEC",
@@ -53,13 +53,12 @@ CUDA_SLOTS = 1 << 24
 
 _MAX_NDIM = 64  # NumPy has no more
 
-ShortName: TypeAlias = Annotated[str, MaxLength(64)]
-Text: TypeAlias = Annotated[str, MaxLength(1 << 20)]
+ShortName: TypeAlias = Annotated[str, Meta(max_length=64)]
+Text: TypeAlias = Annotated[str, Meta(max_length=1 << 20)]
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Hello:
+class Hello(Message, frozen=True):
     """Client to server, first: who this is.
 
     Attributes:
@@ -73,8 +72,7 @@ class Hello:
     name: Name
 
 
-@dataclass(frozen=True)
-class Welcome:
+class Welcome(Message, frozen=True):
     """Answer to `Hello`. A worker gets the page and the doorbell of completions with it, a consumer a control page.
 
     Attributes:
@@ -84,27 +82,24 @@ class Welcome:
     """
 
     client: U64
-    server: Annotated[bytes, MaxLength(16)]
+    server: Annotated[bytes, Meta(max_length=16)]
     control_nbytes: U32 = 0
 
 
-@dataclass(frozen=True)
-class AttachSegment:
+class AttachSegment(Message, frozen=True):
     """Worker to server, with a descriptor: samples may lie in this segment from now on."""
 
     segment: U32
     nbytes: U64
 
 
-@dataclass(frozen=True)
-class DetachSegment:
+class DetachSegment(Message, frozen=True):
     """Worker to server: no sample lies in this segment any more."""
 
     segment: U32
 
 
-@dataclass(frozen=True)
-class InputBatch:
+class InputBatch(Message, frozen=True):
     """The samples of one input of a batch.
 
     Attributes:
@@ -143,8 +138,7 @@ class InputBatch:
         return _dtype(self.dtype), _table(self.table, 2 + self.ndim)
 
 
-@dataclass(frozen=True)
-class Submit:
+class Submit(Message, frozen=True):
     """Worker to server: a batch to run.
 
     Attributes:
@@ -166,20 +160,18 @@ class Submit:
     view: U32
     batch_size: U32
     indices: Labels
-    inputs: tuple[InputBatch, ...]
+    inputs: Annotated[tuple[InputBatch, ...], MANY]
     waited_ns: U64 = 0
 
 
-@dataclass(frozen=True)
-class Fetch:
+class Fetch(Message, frozen=True):
     """Consumer to server: wants the result of a request. `Result` or `Failure` answers when it is there."""
 
     client: U64
     seq: U64
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(Message, frozen=True):
     """Client to server: nobody will fetch these requests.
 
     Attributes:
@@ -202,22 +194,19 @@ class Release:
         return unpack_keys(self.requests)
 
 
-@dataclass(frozen=True)
-class OpenSession:
+class OpenSession(Message, frozen=True):
     """Consumer to server: an iterator begins; its requests carry this number, and end with this consumer."""
 
     session: U64
 
 
-@dataclass(frozen=True)
-class CloseSession:
+class CloseSession(Message, frozen=True):
     """Consumer to server: an iterator has ended; what it had in flight is not wanted."""
 
     session: U64
 
 
-@dataclass(frozen=True)
-class OutputBatch:
+class OutputBatch(Message, frozen=True):
     """One output of a batch, in a slot.
 
     Attributes:
@@ -246,11 +235,11 @@ class OutputBatch:
     generation: U8 = 0
     nbytes: U64 = 0
     attach: bool = False
-    handle: Annotated[bytes, MaxLength(1024)] = b""
+    handle: Annotated[bytes, Meta(max_length=1024)] = b""
 
     def lent(self, generation: int, attach: bool, handle: bytes) -> OutputBatch:
-        """Return it with what is new in a loan; `dataclasses.replace` would take three times as long."""
-        return OutputBatch(**{**vars(self), "generation": generation, "attach": attach, "handle": handle})
+        """Return it with the fields that are new in a loan."""
+        return replace(self, generation=generation, attach=attach, handle=handle)
 
     def unpack(self) -> tuple[np.dtype[np.generic], Int64Array]:
         """Return the dtype and the table.
@@ -261,8 +250,7 @@ class OutputBatch:
         return unpacked(self)
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(Message, frozen=True):
     """Server to consumer: what was fetched.
 
     Attributes:
@@ -278,27 +266,25 @@ class Result:
 
     client: U64
     seq: U64
-    outputs: tuple[OutputBatch, ...]
-    detached: tuple[U32, ...] = ()
+    outputs: Annotated[tuple[OutputBatch, ...], MANY]
+    detached: Annotated[tuple[U32, ...], MANY] = ()
     origin: Origin | None = None
     prepared: Prepared | None = None
     session: U64 = 0
     following: Table = b""
 
 
-@dataclass(frozen=True)
-class SlotsDetached:
+class SlotsDetached(Message, frozen=True):
     """Server to consumer: these slots won't be used any more; tensors over them stay valid.
 
     Attributes:
         slots: their numbers.
     """
 
-    slots: tuple[U32, ...]
+    slots: Annotated[tuple[U32, ...], MANY]
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Message, frozen=True):
     """Server to consumer: what was fetched went wrong. Texts are cut to their fields by `clip`.
 
     Attributes:
@@ -324,31 +310,28 @@ class Failure:
     arguments: Text = ""
     operator: Line = ""
     source_line: Line = ""
-    samples: tuple[U32, ...] = ()
-    indices: tuple[Line, ...] = ()
-    paths: tuple[Line, ...] = ()
+    samples: Annotated[tuple[U32, ...], MANY] = ()
+    indices: Annotated[tuple[Line, ...], MANY] = ()
+    paths: Annotated[tuple[Line, ...], MANY] = ()
     worker: Name = ""
     worker_pid: U32 = 0
     traceback: Text = ""
 
 
-@dataclass(frozen=True)
-class StatsRequest:
+class StatsRequest(Message, frozen=True):
     """Consumer to server: wants the statistics."""
 
     token: U64
 
 
-@dataclass(frozen=True)
-class Stats:
+class Stats(Message, frozen=True):
     """Answer to `StatsRequest`, as JSON."""
 
     token: U64
-    text: Annotated[str, MaxLength(15 << 20)]
+    text: Annotated[str, Meta(max_length=15 << 20)]
 
 
-@dataclass(frozen=True)
-class Goodbye:
+class Goodbye(Message, frozen=True):
     """Server to client, last: the connection ends in order, and why."""
 
     reason: Line

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
-from pipeline._ipc.messages import U8, U64, Codec, MaxLength
+from pipeline._ipc.messages import MANY, U8, U64, Codec, Message, Meta
 from pipeline.types import BatchInfo
 
 __all__ = ["CODEC", "LONGEST_TEXT", "Done", "Ended", "Failed", "Output", "Segment", "Start", "Task", "clip"]
 
 LONGEST_TEXT = 1 << 16  # bytes
-_Text = Annotated[str, MaxLength(LONGEST_TEXT)]
-_Table = Annotated[bytes, MaxLength(32 << 20)]
+_Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
+_Table = Annotated[bytes, Meta(max_length=32 << 20)]
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(Message, frozen=True):
     """To a worker that was spawned: what it needs before the first task. A descriptor comes along: the sources.
 
     Attributes:
@@ -27,11 +25,10 @@ class Start:
 
     nbytes: U64
     max_batch_size: int
-    sys_path: tuple[_Text, ...]
+    sys_path: Annotated[tuple[_Text, ...], MANY]
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Message, frozen=True):
     """To a worker: read samples of a batch from a source.
 
     Attributes:
@@ -52,7 +49,7 @@ class Task:
     first: int
     count: int
     skip: int
-    released: tuple[int, ...]
+    released: Annotated[tuple[int, ...], MANY]
 
     @property
     def info(self) -> BatchInfo:
@@ -60,16 +57,14 @@ class Task:
         return BatchInfo(self.iteration, self.epoch)
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(Message, frozen=True):
     """From a worker: more shared memory for its results. Its descriptor comes along."""
 
     segment: int
     nbytes: int
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(Message, frozen=True):
     """A batch, or a part of one, in shared memory.
 
     Attributes:
@@ -87,8 +82,7 @@ class Output:
     table: _Table
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(Message, frozen=True):
     """From a worker: the result of a task lies at `offset` of its segment, until the task is released.
 
     Attributes:
@@ -105,18 +99,16 @@ class Done:
     offset: int
     nbytes: int
     position: int
-    outputs: tuple[Output, ...]
+    outputs: Annotated[tuple[Output, ...], MANY]
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Message, frozen=True):
     """From a worker: the source has no more data for this task."""
 
     task: int
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(Message, frozen=True):
     """From a worker: the source failed.
 
     Attributes:

@@ -6,7 +6,6 @@ import resource
 import socket
 import struct
 import threading
-from dataclasses import dataclass
 from typing import Annotated
 
 import pytest
@@ -22,14 +21,13 @@ from pipeline._ipc.errors import (
     ProtocolError,
 )
 from pipeline._ipc.frames import MAX_BODY, MAX_FRAME_FDS, FrameParser, encode_frame
-from pipeline._ipc.messages import Codec, MaxLength
+from pipeline._ipc.messages import Codec, Message, Meta
 from tests.pipeline.ipc.processes import Child, Gate
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(Message, frozen=True):
     number: int
-    data: Annotated[bytes, MaxLength(1 << 24)] = b""
+    data: Annotated[bytes, Meta(max_length=1 << 24)] = b""
 
 
 CODEC = Codec({7: Note})

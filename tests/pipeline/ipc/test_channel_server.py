@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Annotated
 
 import pytest
@@ -17,20 +16,18 @@ from pipeline._ipc import authentication, connecting
 from pipeline._ipc.channel_server import ChannelServer
 from pipeline._ipc.connecting import connect
 from pipeline._ipc.errors import AuthenticationError, ChannelClosedError, ChannelTimeoutError, ProtocolError
-from pipeline._ipc.messages import Codec, MaxLength
+from pipeline._ipc.messages import Codec, Message, Meta
 from tests.pipeline.ipc.processes import Child, Gate
 
 
-@dataclass(frozen=True)
-class Ask:
+class Ask(Message, frozen=True):
     number: int
     size: int = 0
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Message, frozen=True):
     number: int
-    data: Annotated[bytes, MaxLength(1 << 24)] = b""
+    data: Annotated[bytes, Meta(max_length=1 << 24)] = b""
 
 
 CODEC = Codec({1: Ask, 2: Answer})

@@ -18,6 +18,7 @@ from pipeline._ipc.arena import ALIGNMENT
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.frames import MAX_BODY
 from pipeline._ipc.memory import SharedBlock
+from pipeline._kernels.views import lent_array
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
@@ -71,8 +72,8 @@ class OutputBuffer:
     __slots__ = ("_hold", "array")
 
     def __init__(self, slot: Slot[SharedBlock], nbytes: int) -> None:
-        self._hold = _Hold(slot, nbytes)
-        self.array: npt.NDArray[np.uint8] = np.asarray(self._hold)
+        self._hold = _Hold(slot)
+        self.array = lent_array(slot.memory.array[:nbytes], self._hold)
 
     def take(self) -> Slot[SharedBlock] | None:
         """Return the slot, which doesn't go back by itself any more; None the second time."""
@@ -81,14 +82,12 @@ class OutputBuffer:
 
 
 class _Hold:
-    """What the arrays of an `OutputBuffer` are made of, and keep."""
+    """Owner of the memory of an `OutputBuffer`, kept alive by the arrays over it. Abandons the slot when it dies."""
 
-    __slots__ = ("__array_interface__", "_mapping", "slot")
+    __slots__ = ("slot",)
 
-    def __init__(self, slot: Slot[SharedBlock], nbytes: int) -> None:
+    def __init__(self, slot: Slot[SharedBlock]) -> None:
         self.slot: Slot[SharedBlock] | None = slot
-        self._mapping = slot.memory.array[:nbytes]
-        self.__array_interface__ = self._mapping.__array_interface__
 
     def __del__(self) -> None:
         if self.slot is not None:

@@ -21,6 +21,7 @@ from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.places import compiled
 from pipeline._kernels.pinned import PinnedMemory
 from pipeline._kernels.samples import Samples, contiguous_strides
+from pipeline._kernels.views import lent_array
 from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["SlotView", "check_rows", "lend"]
@@ -70,17 +71,6 @@ def lend(page: npt.NDArray[np.uint8], number: int, generation: int) -> Any:
 
 
 _make_loan: Any = _Loan if compiled is None else compiled.Loan
-
-
-class _LentArray:
-    """What NumPy arrays over a slot are made of, and keep: the loan and the mapping."""
-
-    __slots__ = ("__array_interface__", "_loan", "_mapping")
-
-    def __init__(self, loan: Any, mapping: npt.NDArray[np.uint8]) -> None:
-        self._loan = loan
-        self._mapping = mapping
-        self.__array_interface__ = mapping.__array_interface__
 
 
 class SlotView:
@@ -155,7 +145,7 @@ class SlotView:
         except BaseException:  # the server counts on it that the slot is mapped here: it should give it up
             self.page[output.slot] = output.generation | RETIRED
             raise
-        return np.asarray(_LentArray(lend(self.page, output.slot, output.generation), mapping))
+        return lent_array(mapping, lend(self.page, output.slot, output.generation))
 
     def _attach(self, output: OutputBatch, fd: int) -> None:
         self.detach([output.slot])  # an older one of this number

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from pipeline._external_source.parallel.protocol import Output
 from pipeline._ipc.arena import ALIGNMENT, Arena, Block
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["lend", "pack", "unpack"]
+__all__ = ["pack", "unpack"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -69,24 +68,3 @@ def unpack(memory: Bytes, output: Output) -> TensorListCPU:
         return TensorListCPU(array, output.layout)
     rows = table.tolist()
     return TensorListCPU([np.ndarray(row[1:], dtype, buffer=memory, offset=row[0]) for row in rows], output.layout)
-
-
-class _Lease:
-    """Lends memory to NumPy: arrays made of it keep it alive, and it can be watched by a weak reference."""
-
-    __slots__ = ("__array_interface__", "__weakref__", "_memory")
-
-    def __init__(self, memory: Bytes) -> None:
-        self._memory = memory
-        address = memory.__array_interface__["data"][0]
-        self.__array_interface__ = {"version": 3, "data": (address, False), "shape": memory.shape, "typestr": "|u1"}
-
-
-def lend(memory: Bytes, give_back: Callable[[], None]) -> Bytes:
-    """Return an array over memory; `give_back` is called when it and all views of it are gone, on any thread.
-
-    It may be called within any allocation (garbage collection), so it must not wait for a lock.
-    """
-    lease = _Lease(memory)
-    weakref.finalize(lease, give_back).atexit = False
-    return np.asarray(lease)

@@ -15,13 +15,14 @@ from functools import partial
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._external_source.parallel.launch import WorkerProcess, fork_worker, spawn_worker
-from pipeline._external_source.parallel.packing import lend, unpack
+from pipeline._external_source.parallel.packing import unpack
 from pipeline._external_source.parallel.protocol import Done, Ended, Failed, Segment, Task
 from pipeline._external_source.reader import EndOfData
 from pipeline._external_source.spec import Cycle, SourceSpec
 from pipeline._ipc.arena_reader import ArenaReader
 from pipeline._ipc.channel import Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
+from pipeline._kernels.views import Lease, lent_array
 from pipeline.errors import WorkerError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import BatchInfo
@@ -298,7 +299,7 @@ class WorkerPool:
 
     def _part(self, member: _Member, done: Done) -> Part:
         memory = member.memory.view(done.segment, done.offset, (done.nbytes,), "uint8")
-        lent = lend(memory, partial(member.released.append, done.task))
+        lent = lent_array(memory, Lease(partial(member.released.append, done.task)))
         return Part([unpack(lent, output) for output in done.outputs], done.position)
 
     def _bury(self, member: _Member, why: str) -> None:

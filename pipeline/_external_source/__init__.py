@@ -1,1 +1,1 @@
-"""Sources that users write: functions, iterables and generators that feed a pipeline, here or in worker processes."""
+"""Sources of users: functions, iterables and generators that feed a pipeline, in its process or in workers."""

@@ -1,4 +1,4 @@
-"""What can go wrong between two processes."""
+"""Errors of the communication between two processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = [
 
 
 class IPCError(PipelineError):
-    """Base of the errors of this package."""
+    """Base class of the errors of this package."""
 
 
 class ProtocolError(IPCError):
@@ -33,11 +33,11 @@ class ChannelClosedError(IPCError):
 
 
 class ChannelTimeoutError(IPCError, TimeoutError):
-    """The peer is there, but didn't answer (or read) in time."""
+    """The peer is alive, but didn't answer (or read) in time."""
 
 
 class ChannelOverflowError(IPCError):
-    """The peer reads more slowly than it is written to, and the bounded outgoing buffer is full."""
+    """The peer reads too slowly, and the bounded outgoing buffer is full."""
 
 
 class DescriptorLimitError(IPCError):
@@ -45,4 +45,4 @@ class DescriptorLimitError(IPCError):
 
 
 class ArenaFullError(IPCError):
-    """There is no room for a sample in the shared memory, and its limit forbids to grow."""
+    """A sample doesn't fit into the shared memory, which has reached its limit."""

@@ -1,4 +1,4 @@
-"""Results of workers in shared memory: laid out there by a worker, lent to arrays by the pool."""
+"""Results of workers in shared memory: a worker packs them there, and the pool reads them in place."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def pack(arena: Arena, batches: Sequence[TensorListCPU]) -> tuple[Block, tuple[Output, ...]]:
-    """Copy batches into one block of shared memory; say where in it they lie."""
+    """Copy batches into one block of shared memory. Return the block, and where in it each batch lies."""
     outputs: list[Output] = []
     size = 0
     for batch in batches:
-        output, size = _place(batch, size)
+        output, size = _lay_out(batch, size)
         outputs.append(output)
     block = arena.allocate(size)
     memory = arena.view(block, (size,))
@@ -40,8 +40,8 @@ def pack(arena: Arena, batches: Sequence[TensorListCPU]) -> tuple[Block, tuple[O
     return block, tuple(outputs)
 
 
-def _place(batch: TensorListCPU, start: int) -> tuple[Output, int]:
-    """Lay out a batch from an offset on. Returns where the next one may begin."""
+def _lay_out(batch: TensorListCPU, start: int) -> tuple[Output, int]:
+    """Lay out a batch from an offset on. Return the offset for the next one."""
     dense = batch.is_dense_tensor()
     dtype = batch.samples[0].dtype
     table = np.empty((len(batch), 1 + batch.ndim), np.int64)
@@ -59,7 +59,7 @@ def _aligned(nbytes: int) -> int:
 
 
 def unpack(memory: Bytes, output: Output) -> TensorListCPU:
-    """Return a batch over memory; no copy."""
+    """Return a batch over memory, without a copy."""
     table = np.frombuffer(output.table, np.int64).reshape(-1, 1 + output.ndim)
     dtype = np.dtype(output.dtype)
     if output.dense:

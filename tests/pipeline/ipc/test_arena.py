@@ -53,7 +53,7 @@ class Pair:
         self.reader.detach(segment_id)
 
     def submit(self, *blocks):
-        """Begins a request that alone holds the blocks from now on."""
+        """Begin a request that is the only owner of the blocks from now on."""
         seq = self.arena.submit(blocks)
         self.writer.begin(seq)
         return seq
@@ -94,7 +94,7 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
-def test_what_is_written_is_read(make_pair, array):
+def test_samples_are_read_as_written(make_pair, array):
     pair = make_pair(512 * KIB)
     block = pair.arena.write(array)
     assert block.offset % 64 == 0
@@ -106,7 +106,7 @@ def test_what_is_written_is_read(make_pair, array):
     assert not view.flags.writeable
 
 
-def test_a_sample_is_a_copy_at_once(make_pair):
+def test_write_copies_a_sample_at_once(make_pair):
     pair = make_pair()
     buffer = np.zeros(10, np.uint8)
     block = pair.arena.write(buffer)
@@ -129,7 +129,7 @@ def test_memory_is_held_by_its_owner_and_by_requests(make_pair):
     assert pair.arena.in_flight == 0
 
 
-def test_a_block_that_is_kept_does_not_stop_the_arena(make_pair):
+def test_block_in_use_does_not_stop_the_arena(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB)
     kept = pair.arena.write(np.full(KIB, 77, np.uint8))
     for number in range(300):
@@ -141,7 +141,7 @@ def test_a_block_that_is_kept_does_not_stop_the_arena(make_pair):
     assert pair.attached == [64 * KIB]
 
 
-def test_finalizers_release(make_pair):
+def test_finalizers_release_blocks(make_pair):
     pair = make_pair()
 
     class Holder:
@@ -193,7 +193,7 @@ def test_one_sample_larger_than_the_arena(make_pair):
         pair.arena.write(np.zeros(500 * KIB, np.uint8))
 
 
-def test_a_segment_that_is_not_needed_any_more_is_detached(make_pair):
+def test_idle_segment_is_detached(make_pair):
     pair = make_pair(64 * KIB, limit=1024 * KIB)
     blocks = [pair.arena.write(np.zeros(size * KIB, np.uint8)) for size in (1, 500)]
     pair.writer.complete(pair.submit(*blocks))
@@ -429,7 +429,7 @@ def test_the_reader_refuses_segments_that_repeat_or_are_too_many(make_pair):
 
 
 class Pinned:
-    """Counts what is registered with nobody."""
+    """Counts registrations, without CUDA."""
 
     held = 0
 

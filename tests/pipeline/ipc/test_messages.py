@@ -55,7 +55,7 @@ everything = st.builds(
 
 
 @given(everything)
-def test_what_goes_in_comes_out(message):
+def test_messages_survive_the_round_trip(message):
     assert CODEC.decode(*CODEC.encode(message)) == message
 
 
@@ -118,7 +118,7 @@ def test_malformed_bytes_are_refused(number, body):
 
 @given(st.integers(0, 5), st.binary(max_size=60))
 @settings(max_examples=500)
-def test_noise_never_does_anything_but_refuse(number, body):
+def test_noise_is_refused_or_a_valid_message(number, body):
     try:
         message = CODEC.decode(number, body)
     except ProtocolError:
@@ -140,8 +140,8 @@ def test_a_message_with_a_bit_flipped_is_refused_or_another_valid_one(data):
 
 
 @pytest.mark.parametrize("text", [os.fsdecode(b"caf\xe9"), "\ud800"])
-def test_text_that_is_not_unicode_travels(text):
-    """As paths have it that aren't UTF-8."""
+def test_text_with_surrogates_survives_the_round_trip(text):
+    """Paths that aren't UTF-8 have such text."""
     message = replace(GOOD, text=text)
     assert CODEC.decode(*CODEC.encode(message)) == message
 
@@ -159,6 +159,6 @@ def test_codec_refuses_other_classes_than_messages():
             Codec(registry)
 
 
-def test_what_is_no_message_can_not_be_sent():
+def test_objects_that_are_not_messages_can_not_be_sent():
     with pytest.raises(ProtocolError, match="isn't a message of this protocol"):
         CODEC.encode(Inner(1, True))

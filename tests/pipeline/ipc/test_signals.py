@@ -1,4 +1,4 @@
-"""Handlers of signals are called in waits only, and nothing that they raise is lost or changed."""
+"""Signal handlers run in waits only, and their exceptions are neither lost nor changed."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_handler_is_called_in_a_wait_and_no_except_takes_its_exception() -> No
     assert caught.value.__context__ is None
 
 
-def test_what_a_wait_raises_without_a_block_is_as_it_was() -> None:
+def test_wait_outside_a_block_raises_the_original_exception() -> None:
     with pytest.raises(ZeroDivisionError):
         let_through(lambda: 1 // 0)
     assert let_through(max, 1, 2) == 2

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 NEEDED = (
-    "torch", "numpy", "pillow", "opencv-python-headless", "simplejpeg", "msgpack", "cloudpickle", "psutil", "tqdm",
+    "torch", "numpy", "pillow", "opencv-python-headless", "simplejpeg", "msgpack", "msgspec", "cloudpickle", "psutil",
+    "tqdm",
 )  # fmt: skip
 
 Status = Literal["ok", "missing", "optional"]

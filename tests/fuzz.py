@@ -111,7 +111,7 @@ def main() -> int:
     sent: Counter[str] = Counter()
     left_open: deque[Attacker] = deque()
     end = time.monotonic() + options.seconds
-    with DALIServer(affine(), unclaimed_bytes=4 << 20, ring_bytes_limit=64 << 20, timeout=30) as server:
+    with DALIServer(affine(), unclaimed_bytes=4 << 20, arena_bytes_limit=64 << 20, timeout=30) as server:
         pid = server.pid
         process = psutil.Process(pid)
         before = (0, 0, 0)

@@ -1,7 +1,8 @@
 """Compares ways to bring a batch from a worker's shared memory to a GPU: ``python -m benchmarks.gpu.uploads``.
 
-Batches of encoded and of decoded pictures lie in a ring as a worker has written them, one after the other or scattered.
-The ring is registered with CUDA ("pinned": copied from where it lies) or not ("staged": gathered in pinned memory).
+Batches of encoded and of decoded images lie in an arena as a worker has written them, one after the other or
+scattered.
+The arena is registered with CUDA ("pinned": copied from where it lies) or not ("staged": gathered in pinned memory).
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from pipeline._concurrency.thread_pool import ThreadPool
+from pipeline._ipc.arena_reader import ArenaReader
 from pipeline._ipc.memory import SharedBlock
-from pipeline._ipc.ring_reader import RingReader
 from pipeline._kernels.pinned import PinnedMemory
 from pipeline._operator_api.upload import upload
 from pipeline.tensors.cpu import TensorListCPU
@@ -37,7 +38,7 @@ class Uploading:
 
 
 def tables(kind: str, scattered: bool, batch_size: int) -> list[np.ndarray]:
-    """Return where the samples of as many batches as the segment has room for lie, as `RingReader.batch` takes it."""
+    """Return where the samples of as many batches as the segment has room for lie, as `ArenaReader.batch` takes it."""
     rng = np.random.default_rng(0)
     count = batch_size * 4
     if kind == "encoded":
@@ -100,7 +101,7 @@ def main() -> None:
     with SharedBlock.create(SEGMENT) as block:
         block.array[:] = 1
         for pinned in (True, False):
-            reader = RingReader(pin=pin_now if pinned else None)
+            reader = ArenaReader(pin=pin_now if pinned else None)
             begin = time.perf_counter()
             reader.attach(0, os.dup(block.fd), SEGMENT)
             if pinned:
@@ -109,7 +110,7 @@ def main() -> None:
                 for scattered in (False, True):
                     rows = tables(kind, scattered, options.batch_size)
 
-                    def batches(rows: list[np.ndarray] = rows, reader: RingReader = reader) -> Iterator[TensorListCPU]:
+                    def batches(rows: list[np.ndarray] = rows, reader: ArenaReader = reader) -> Iterator[TensorListCPU]:
                         while True:
                             yield from (reader.batch(table, np.uint8) for table in rows)
 

@@ -48,7 +48,7 @@ def main() -> int:
                 key=start.key,
                 server=start.server,
                 unclaimed_bytes=start.unclaimed_bytes,
-                ring_bytes_limit=start.ring_bytes_limit,
+                arena_bytes_limit=start.arena_bytes_limit,
                 host_stage_only=start.host_stage_only,
                 device_stage=device_stage,
             ),

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dali_proxy._transport.publisher import Account
+from pipeline._ipc.arena_reader import ArenaReader, Pin
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.channel_server import ChannelServer
 from pipeline._ipc.completion import CompletionWriter
 from pipeline._ipc.errors import IPCError, ProtocolError
-from pipeline._ipc.ring_reader import Pin, RingReader
 
 if TYPE_CHECKING:
     from dali_proxy._host.requests import Request
@@ -42,8 +42,8 @@ class Worker:
         channel: the connection.
         client: client number.
         name: name in messages.
-        ring_bytes_limit: most bytes of its shared memory.
-        pin: registers that memory with CUDA; see `RingReader`.
+        arena_bytes_limit: most bytes of its shared memory.
+        pin: registers that memory with CUDA; see `ArenaReader`.
 
     Attributes:
         channel: the connection.
@@ -66,14 +66,14 @@ class Worker:
         channel: Channel,
         client: int,
         name: str,
-        ring_bytes_limit: int = 1 << 40,
+        arena_bytes_limit: int = 1 << 40,
         pin: Pin | None = None,
     ) -> None:
         self.channel = channel
         self.client = client
         self.name = name
         self.pid = channel.peer_pid
-        self.ring = RingReader(limit=ring_bytes_limit, pin=pin)
+        self.arena = ArenaReader(limit=arena_bytes_limit, pin=pin)
         self.completions = CompletionWriter()
         self.queue: deque[Request] = deque()
         self.submitted = 0
@@ -85,7 +85,7 @@ class Worker:
     def disconnect(self) -> None:
         """Free the resources of the connection. Requests that were submitted stay."""
         self.gone = True
-        self.ring.close()  # requests keep the mappings that they use
+        self.arena.close()  # requests keep the mappings that they use
         self.completions.close()
 
     def __repr__(self) -> str:

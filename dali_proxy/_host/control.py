@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
 from typing import Annotated
 
 from dali_proxy._transport.labels import clip, clip_start
 from dali_proxy.errors import ProxyError
-from pipeline._ipc.messages import U32, U64, Codec, MaxLength
+from pipeline._ipc.messages import MANY, U32, U64, Codec, Message, Meta
 from pipeline.errors import PipelineError
 
 __all__ = ["CONTROL_CODEC", "Ready", "Start", "StartFailed", "Stop"]
@@ -16,12 +15,11 @@ __all__ = ["CONTROL_CODEC", "Ready", "Start", "StartFailed", "Stop"]
 _LONGEST_PICKLE = 1 << 20  # bytes
 _LONGEST_TEXT = 1 << 18
 
-Path = Annotated[str, MaxLength(1 << 14)]
-Pickled = Annotated[bytes, MaxLength(_LONGEST_PICKLE)]
+Path = Annotated[str, Meta(max_length=1 << 14)]
+Pickled = Annotated[bytes, Meta(max_length=_LONGEST_PICKLE)]
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(Message, frozen=True):
     """Parent to host: the first message. A block of shared memory has the pipeline, then `HostOptions.device_stage`.
 
     Attributes:
@@ -35,24 +33,22 @@ class Start:
     nbytes: U64
     device_stage_nbytes: U64
     directory: Path
-    sys_path: tuple[Path, ...]
+    sys_path: Annotated[tuple[Path, ...], MANY]
     path: Path
     key: bytes
     server: bytes
     unclaimed_bytes: U64
-    ring_bytes_limit: U64
+    arena_bytes_limit: U64
     host_stage_only: bool = False
 
 
-@dataclass(frozen=True)
-class Ready:
+class Ready(Message, frozen=True):
     """Host to parent: the host listens."""
 
     pid: U32
 
 
-@dataclass(frozen=True)
-class StartFailed:
+class StartFailed(Message, frozen=True):
     """Host to parent: the host can't start.
 
     Attributes:
@@ -61,7 +57,7 @@ class StartFailed:
     """
 
     error: Pickled
-    text: Annotated[str, MaxLength(_LONGEST_TEXT)]
+    text: Annotated[str, Meta(max_length=_LONGEST_TEXT)]
 
     @classmethod
     def from_error(cls, error: BaseException, text: str) -> StartFailed:
@@ -86,8 +82,7 @@ class StartFailed:
         return error
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(Message, frozen=True):
     """Parent to host: shut down in an orderly way."""
 
 

@@ -19,9 +19,9 @@ from dali_proxy._host.runner import Runner
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.protocol import (
     CODEC,
-    AttachRing,
+    AttachSegment,
     CloseSession,
-    DetachRing,
+    DetachSegment,
     Fetch,
     Goodbye,
     Hello,
@@ -80,8 +80,8 @@ class Host:
         runner = self._runner = Runner(pipeline, self._publisher, options, self.server.call_soon)
         self._handlers: dict[type, dict[type, Callable[..., None]]] = {
             Worker: {
-                AttachRing: self._attach_ring,
-                DetachRing: self._detach_ring,
+                AttachSegment: self._attach_segment,
+                DetachSegment: self._detach_segment,
                 Submit: runner.submit,
                 Release: runner.release,
             },
@@ -134,7 +134,7 @@ class Host:
             handler = self._handlers[type(client)].get(type(message))
             if handler is None:
                 raise ProtocolError(f"a {type(client).__name__.lower()} sent {type(message).__name__}")
-            if isinstance(message, AttachRing):
+            if isinstance(message, AttachSegment):
                 fds, received = received.fds, Received(message)  # the ring owns them now
                 handler(client, message, fds)
             else:
@@ -149,7 +149,7 @@ class Host:
         fds: tuple[int, ...]
         if hello.role == "worker":
             pin = None if self._pinner is None else self._pinner.pin
-            worker = Worker(channel, number, hello.name, self._options.ring_bytes_limit, pin)
+            worker = Worker(channel, number, hello.name, self._options.arena_bytes_limit, pin)
             self._clients[channel] = self._runner.workers[number] = worker
             fds, nbytes = worker.completions.fds, 0
         elif hello.role != "consumer":
@@ -171,14 +171,14 @@ class Host:
 
     # Messages ---------------------------------------------------------------------------------------------------
 
-    def _attach_ring(self, worker: Worker, message: AttachRing, fds: tuple[int, ...]) -> None:
+    def _attach_segment(self, worker: Worker, message: AttachSegment, fds: tuple[int, ...]) -> None:
         if len(fds) != 1:
             close_all(fds)
-            raise ProtocolError(f"{len(fds)} descriptors came with a ring")
-        worker.ring.attach(message.ring, fds[0], message.nbytes)
+            raise ProtocolError(f"{len(fds)} descriptors came with an arena")
+        worker.arena.attach(message.segment, fds[0], message.nbytes)
 
-    def _detach_ring(self, worker: Worker, message: DetachRing) -> None:
-        worker.ring.detach(message.ring)
+    def _detach_segment(self, worker: Worker, message: DetachSegment) -> None:
+        worker.arena.detach(message.segment)
 
     def _report(self, consumer: Consumer, message: StatsRequest) -> None:
         report = self._runner.report()

@@ -16,7 +16,7 @@ class HostOptions:
         key: secret that authenticates clients.
         server: token of this start.
         unclaimed_bytes: most memory of unclaimed results; the oldest are dropped.
-        ring_bytes_limit: most shared memory for the samples of one worker.
+        arena_bytes_limit: most shared memory for the samples of one worker.
         host_stage_only: whether the pipeline is only the host stage, and consumers run the device stage.
         device_stage: the device stage from `serialize_for_host`, if the host plans its GPU work; else empty.
     """
@@ -25,6 +25,6 @@ class HostOptions:
     key: bytes = field(repr=False)
     server: bytes
     unclaimed_bytes: int = 2 << 30
-    ring_bytes_limit: int = 1 << 40
+    arena_bytes_limit: int = 1 << 40
     host_stage_only: bool = False
     device_stage: bytes = field(default=b"", repr=False)

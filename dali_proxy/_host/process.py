@@ -123,7 +123,7 @@ class ProcessHost:
                 key=options.key,
                 server=options.server,
                 unclaimed_bytes=options.unclaimed_bytes,
-                ring_bytes_limit=options.ring_bytes_limit,
+                arena_bytes_limit=options.arena_bytes_limit,
                 host_stage_only=options.host_stage_only,
             )
             self._control.send(message, (block.fd,), timeout=timeout)

@@ -115,7 +115,7 @@ class Runner:
         inputs: dict[str, TensorList] = {}
         for node, packed in zip(self._inputs, message.inputs, strict=True):
             dtype, table = packed.unpack()
-            batch = worker.ring.batch(table, dtype)
+            batch = worker.arena.batch(table, dtype)
             if len(batch) != message.batch_size:
                 raise ProtocolError(f"{len(batch)} samples came for a batch of {message.batch_size}")
             if node.index in self._path_inputs:  # a copy for errors, which may occur after the worker reuses its memory
@@ -272,7 +272,7 @@ class Runner:
         Its requests stay: a worker that has finished its share of a dataset ends before its last batches are fetched.
         """
         del self.workers[worker.client]
-        self._totals.ring_wait += worker.waited
+        self._totals.arena_wait += worker.waited
         for seq, consumer in worker.awaited.items():
             _refuse(consumer, worker.client, seq, f"{worker!r} ended before it submitted the batch")
         for request in self._store:

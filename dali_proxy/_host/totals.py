@@ -23,7 +23,7 @@ class Totals:
         dropped: batches that were cancelled or never fetched.
         bytes_in: bytes of samples.
         bytes_out: bytes of results.
-        ring_wait: seconds that workers that are gone now waited for room in their shared memory.
+        arena_wait: seconds that workers that are gone now waited for room in their shared memory.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Totals:
         self.dropped = 0
         self.bytes_in = 0
         self.bytes_out = 0
-        self.ring_wait = 0.0
+        self.arena_wait = 0.0
 
     def count(self, request: Request) -> None:
         """Count a finished batch."""
@@ -54,7 +54,7 @@ class Totals:
             "dropped": self.dropped,
             "bytes_in": self.bytes_in,
             "bytes_out": self.bytes_out,
-            "ring_wait": self.ring_wait + sum(worker.waited for worker in connected),
+            "arena_wait": self.arena_wait + sum(worker.waited for worker in connected),
             "workers": len(connected),
             "queued": scheduler.queued,
             "running": scheduler.running,

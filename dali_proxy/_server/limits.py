@@ -1,16 +1,21 @@
-"""What sizes and times a server can keep to."""
+"""Checks of the limits that users set for a server, and the old names of these arguments."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dali_proxy._transport.origin import MAX_SAMPLES
-from pipeline.errors import ArgumentValueError, MissingSizeError
+from pipeline.errors import ArgumentMismatchError, ArgumentValueError, MissingSizeError
 
 if TYPE_CHECKING:
     from pipeline import Pipeline
 
-__all__ = ["check_limits", "check_sizes"]
+__all__ = ["accept_old_names", "check_limits", "check_sizes"]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 _LARGEST_BATCH = MAX_SAMPLES // 2  # two numbers, at least, say where a sample lies
 
@@ -47,3 +52,30 @@ def check_limits(timeout: float | None, **sizes: int) -> None:
             raise ArgumentValueError(f"DALIServer: {name} must be a number of bytes, 1 or more, not {size!r}")
     if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
         raise ArgumentValueError(f"DALIServer: timeout must be seconds, more than 0, or None, not {timeout!r}")
+
+
+def accept_old_names(**names: str) -> Callable[[_Function], _Function]:
+    """Let callers pass keyword arguments by their old names, with a `DeprecationWarning`.
+
+    Args:
+        **names: the new name of each old one.
+
+    Returns:
+        A decorator. The function raises `ArgumentMismatchError` if a caller passes both names of an argument.
+    """
+
+    def decorate(function: _Function) -> _Function:
+        @wraps(function)
+        def translate(*args: Any, **kwargs: Any) -> Any:
+            for old, new in names.items():
+                if old not in kwargs:
+                    continue
+                if new in kwargs:
+                    raise ArgumentMismatchError(f"pass {new} or {old}, not both: {old} is its old name")
+                warnings.warn(f"{old} is deprecated: use {new}", DeprecationWarning, stacklevel=2)
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return cast("_Function", translate)
+
+    return decorate

@@ -18,7 +18,7 @@ from dali_proxy._common.signals import blocked_signal
 from dali_proxy._consumer.earlier_shapes import EarlierShapes
 from dali_proxy._host import HostOptions, ProcessHost, ThreadHost
 from dali_proxy._nvidia.adopt import adopt, is_nvidia_pipeline
-from dali_proxy._server.limits import check_limits, check_sizes
+from dali_proxy._server.limits import accept_old_names, check_limits, check_sizes
 from dali_proxy._server.placement import Placement, Placing
 from dali_proxy._server.telemetry import LoopTimes, Losses, ServerStats
 from dali_proxy._transport.endpoint import Endpoint, input_specs
@@ -87,8 +87,8 @@ class DALIServer:
             of workers, or on who was faster.
         mode: "process" runs the pipeline in a process of its own, which shares neither the GIL nor the CUDA context
             with the training; "thread" runs it on threads of this one.
-        ring_bytes: shared memory for samples that each worker begins with; it grows when a batch needs more.
-        ring_bytes_limit: what that may grow to.
+        arena_bytes: initial shared memory of each worker for samples. It grows if a batch needs more.
+        arena_bytes_limit: largest size of that memory. Deprecated names: `arena_bytes` and `arena_bytes_limit`.
         unclaimed_bytes: most memory of results that a loader other than ours left behind.
         timeout: seconds that the server may take for a batch; None for as long as it lives.
         restart: "on-failure" starts a server again that died without having been stopped, when its batches are wanted
@@ -116,14 +116,15 @@ class DALIServer:
 
     _split = staticmethod(halves_by_device)  # cuts a graph, for placement="consumer"
 
+    @accept_old_names(ring_bytes="arena_bytes", ring_bytes_limit="arena_bytes_limit")
     def __init__(
         self,
         pipeline: Pipeline,
         deterministic: bool = False,
         *,
         mode: Literal["process", "thread"] = "process",
-        ring_bytes: int = 64 << 20,
-        ring_bytes_limit: int = 4 << 30,
+        arena_bytes: int = 64 << 20,
+        arena_bytes_limit: int = 4 << 30,
         unclaimed_bytes: int = 2 << 30,
         timeout: float | None = 300.0,
         restart: Literal["never", "on-failure"] = "never",
@@ -138,7 +139,8 @@ class DALIServer:
         if restart not in ("never", "on-failure"):
             raise ArgumentValueError(f'DALIServer: restart must be "never" or "on-failure", not {restart!r}')
         check_sizes(pipeline)
-        check_limits(timeout, ring_bytes=ring_bytes, ring_bytes_limit=ring_bytes_limit, unclaimed_bytes=unclaimed_bytes)
+        sizes = {"arena_bytes": arena_bytes, "arena_bytes_limit": arena_bytes_limit, "unclaimed_bytes": unclaimed_bytes}
+        check_limits(timeout, **sizes)
         inputs = input_specs(pipeline)
         self.pipeline = pipeline
         self.deterministic = deterministic
@@ -155,8 +157,8 @@ class DALIServer:
             inputs=inputs,
             outputs=len(pipeline._internals.graph.outputs),
             max_batch_size=pipeline.max_batch_size,
-            ring_bytes=min(ring_bytes, ring_bytes_limit),
-            ring_bytes_limit=ring_bytes_limit,
+            arena_bytes=min(arena_bytes, arena_bytes_limit),
+            arena_bytes_limit=arena_bytes_limit,
             timeout=timeout,
             unused=tuple(pipeline._internals.unused_inputs),
         )
@@ -270,7 +272,7 @@ class DALIServer:
                 key=self.endpoint.key,
                 server=secrets.token_bytes(16),
                 unclaimed_bytes=self._unclaimed_bytes,
-                ring_bytes_limit=self.endpoint.ring_bytes_limit,
+                arena_bytes_limit=self.endpoint.arena_bytes_limit,
                 host_stage_only=self._placing.second_half is not None,
                 device_stage=self._placing.planned_half,
             )

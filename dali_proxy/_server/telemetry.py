@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -127,7 +128,8 @@ class ServerStats:
         busy: time during which the executor had something to do.
         occupancy: integral over time of the requests in the executor; divide by `seconds` for their mean number.
         host: processor time of the thread that talks to the processes.
-        ring_wait: time that workers waited for room in their shared memory, summed over workers.
+        arena_wait: time that workers waited for room in their shared memory, summed over workers. Its deprecated
+            name is `ring_wait`.
         result_wait: time that loaders of this process waited for results that were submitted and not ready.
         worker_wait: time that loaders of this process waited for workers to submit a batch.
         start_wait: time that loaders of this process waited for the first batch of an epoch, while workers start and
@@ -156,7 +158,7 @@ class ServerStats:
     busy: float = 0.0
     occupancy: float = 0.0
     host: float = 0.0
-    ring_wait: float = 0.0
+    arena_wait: float = 0.0
     result_wait: float = 0.0
     worker_wait: float = 0.0
     start_wait: float = 0.0
@@ -164,6 +166,12 @@ class ServerStats:
     operators: Mapping[str, OperatorTimes] = field(default_factory=dict)
     placement: str = "server"
     placement_reason: str = ""
+
+    @property
+    def ring_wait(self) -> float:
+        """Deprecated name of `arena_wait`."""
+        warnings.warn("ring_wait is deprecated: use arena_wait", DeprecationWarning, stacklevel=2)
+        return self.arena_wait
 
     @property
     def limited_by(self) -> str:

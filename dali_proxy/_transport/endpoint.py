@@ -45,8 +45,8 @@ class Endpoint:
         inputs: the pipeline's inputs.
         outputs: number of the pipeline's outputs.
         max_batch_size: most samples of a batch.
-        ring_bytes: initial shared memory for samples of each worker.
-        ring_bytes_limit: maximum of that memory.
+        arena_bytes: initial shared memory for samples of each worker.
+        arena_bytes_limit: maximum of that memory.
         timeout: seconds to wait for a server that runs but doesn't answer; None for no limit.
         unused: declared inputs that no output depends on.
     """
@@ -56,8 +56,8 @@ class Endpoint:
     inputs: tuple[InputSpec, ...]
     outputs: int
     max_batch_size: int
-    ring_bytes: int = 64 << 20
-    ring_bytes_limit: int = 4 << 30
+    arena_bytes: int = 64 << 20
+    arena_bytes_limit: int = 4 << 30
     timeout: float | None = None
     unused: tuple[str, ...] = ()
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pipeline._ipc.messages import MaxLength
+from pipeline._ipc.messages import Meta
 
 __all__ = ["Labels", "clip", "clip_start", "indices_of_labels", "pack_labels", "unpack_labels"]
 
 #: Field of a message: labels from `pack_labels`.
-Labels = Annotated[str, MaxLength(1 << 23)]
+Labels = Annotated[str, Meta(max_length=1 << 23)]
 
 _INT = re.compile(r"0|-?[1-9][0-9]{0,18}")  # the text that `str` makes of an int
 _END = "\0"  # separates labels

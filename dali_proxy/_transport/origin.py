@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass
 from typing import Annotated
 
 from dali_proxy._transport.labels import Labels
 from pipeline._ipc.errors import ProtocolError
-from pipeline._ipc.messages import U32, U64, MaxLength
+from pipeline._ipc.messages import U32, U64, Message, Meta
 
 __all__ = ["MAX_SAMPLES", "Key", "Line", "Name", "Origin", "Table", "pack_keys", "unpack_keys"]
 
 MAX_SAMPLES = 1 << 20
 
-Name = Annotated[str, MaxLength(256)]
-Line = Annotated[str, MaxLength(4096)]
-Table = Annotated[bytes, MaxLength(8 * MAX_SAMPLES)]
+Name = Annotated[str, Meta(max_length=256)]
+Line = Annotated[str, Meta(max_length=4096)]
+Table = Annotated[bytes, Meta(max_length=8 * MAX_SAMPLES)]
 
 #: Key of a request: the client that submitted it, and the client's number for it.
 Key = tuple[int, int]
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(Message, frozen=True):
     """The batch that a result belongs to, and the worker that submitted it.
 
     Attributes:
@@ -37,7 +35,7 @@ class Origin:
     batch_size: U32
     indices: Labels
     names: Labels
-    paths: Annotated[tuple[Line, ...], MaxLength(MAX_SAMPLES)]
+    paths: Annotated[tuple[Line, ...], Meta(max_length=MAX_SAMPLES)]
     worker: Name
     worker_pid: U32
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from dali_proxy._transport.origin import MAX_SAMPLES, Table
-from pipeline._ipc.messages import U8, U32, U64, MaxLength
+from pipeline._ipc.messages import U8, U32, U64, Message, Meta
 
 __all__ = ["Launched", "Prepared", "PreparedOutput"]
 
-_ShortName = Annotated[str, MaxLength(32)]
+_ShortName = Annotated[str, Meta(max_length=32)]
 
 
-@dataclass(frozen=True)
-class Launched:
+class Launched(Message, frozen=True):
     """A launch of `fused.cu`, whose tables lie in the block.
 
     Attributes:
@@ -36,8 +34,7 @@ class Launched:
     tiles: U32
 
 
-@dataclass(frozen=True)
-class PreparedOutput:
+class PreparedOutput(Message, frozen=True):
     """An output on a GPU: the result of a launch, or a copy from the block.
 
     Attributes:
@@ -59,8 +56,7 @@ class PreparedOutput:
     launch: Launched | None = None
 
 
-@dataclass(frozen=True)
-class Prepared:
+class Prepared(Message, frozen=True):
     """How the pipeline's outputs follow from a result's outputs: an optional block of memory, and outputs on the CPU.
 
     Attributes:
@@ -69,5 +65,5 @@ class Prepared:
             than there are CPU outputs, its first output is the block.
     """
 
-    outputs: Annotated[tuple[PreparedOutput | None, ...], MaxLength(MAX_SAMPLES)]
+    outputs: Annotated[tuple[PreparedOutput | None, ...], Meta(max_length=MAX_SAMPLES)]
     launched_nbytes: U64

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.prepared import Launched, Prepared, PreparedOutput
 from dali_proxy._transport.protocol import CUDA_SLOTS, DTYPES, OutputBatch, Result
 from dali_proxy._transport.slots import Borrower, Slot, SlotPool
 from pipeline._bulk.gather import gather
+from pipeline._ipc.arena import ALIGNMENT
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.frames import MAX_BODY
 from pipeline._ipc.memory import SharedBlock
-from pipeline._ipc.ring import ALIGNMENT
+from pipeline._kernels.views import lent_array
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.tensors.gpu import TensorListGPU
 
@@ -75,8 +76,8 @@ class OutputBuffer:
     __slots__ = ("_hold", "array")
 
     def __init__(self, slot: Slot[SharedBlock], nbytes: int) -> None:
-        self._hold = _Hold(slot, nbytes)
-        self.array: npt.NDArray[np.uint8] = np.asarray(self._hold)
+        self._hold = _Hold(slot)
+        self.array = lent_array(slot.memory.array[:nbytes], self._hold)
 
     def take(self) -> Slot[SharedBlock] | None:
         """Return the slot, which no longer returns to its pool automatically; None the second time."""
@@ -87,12 +88,10 @@ class OutputBuffer:
 class _Hold:
     """The base of an `OutputBuffer`'s arrays, which keep it alive."""
 
-    __slots__ = ("__array_interface__", "_mapping", "slot")
+    __slots__ = ("slot",)
 
-    def __init__(self, slot: Slot[SharedBlock], nbytes: int) -> None:
+    def __init__(self, slot: Slot[SharedBlock]) -> None:
         self.slot: Slot[SharedBlock] | None = slot
-        self._mapping = slot.memory.array[:nbytes]
-        self.__array_interface__ = self._mapping.__array_interface__
 
     def __del__(self) -> None:
         if self.slot is not None:

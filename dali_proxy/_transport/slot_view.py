@@ -14,13 +14,14 @@ import numpy.typing as npt
 from dali_proxy._transport.protocol import OutputBatch
 from dali_proxy._transport.slots import RETIRED
 from pipeline._concurrency.forking import forks
+from pipeline._ipc.arena_reader import fits_numpy, is_numpy_shape
 from pipeline._ipc.errors import ProtocolError
 from pipeline._ipc.frames import close_all
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.places import compiled
-from pipeline._ipc.ring_reader import fits_numpy, is_numpy_shape
 from pipeline._kernels.pinned import PinnedMemory
 from pipeline._kernels.samples import Samples, contiguous_strides
+from pipeline._kernels.views import lent_array
 from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["SlotView", "check_rows", "lend"]
@@ -70,17 +71,6 @@ def lend(page: npt.NDArray[np.uint8], number: int, generation: int) -> Any:
 
 
 _make_loan: Any = _Loan if compiled is None else compiled.Loan
-
-
-class _LentArray:
-    """The base of NumPy arrays over a slot: it keeps the loan and the mapping alive."""
-
-    __slots__ = ("__array_interface__", "_loan", "_mapping")
-
-    def __init__(self, loan: Any, mapping: npt.NDArray[np.uint8]) -> None:
-        self._loan = loan
-        self._mapping = mapping
-        self.__array_interface__ = mapping.__array_interface__
 
 
 class SlotView:
@@ -152,7 +142,7 @@ class SlotView:
         except BaseException:  # the server assumes that the slot is mapped here: make it give up the slot
             self.page[output.slot] = output.generation | RETIRED
             raise
-        return np.asarray(_LentArray(lend(self.page, output.slot, output.generation), mapping))
+        return lent_array(mapping, lend(self.page, output.slot, output.generation))
 
     def _attach(self, output: OutputBatch, fd: int) -> None:
         self.detach([output.slot])  # an older slot of this number

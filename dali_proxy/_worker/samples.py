@@ -9,19 +9,19 @@ from pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from dali_proxy._worker.worker import WorkerClient
-    from pipeline._ipc.ring import Block
+    from pipeline._ipc.arena import Block
 
 __all__ = ["Sample"]
 
 
 class Sample:
-    """The inputs of one sample, in the ring of the process that made it.
+    """The inputs of one sample, in the arena of the process that made it.
 
     Its memory is taken while this object lives (that is, while a `SampleRef` of it does) and while a request that
     uses it is in flight. So a dataset may keep references, and a collate function may use one twice, or drop it.
 
     Attributes:
-        client: the connection whose ring it is.
+        client: the connection whose arena it is.
         number: the client's number of the sample.
         blocks: where its inputs lie, in the order of the pipeline's inputs.
         dtypes: their dtypes, as text.

@@ -18,17 +18,17 @@ import numpy.typing as npt
 
 from dali_proxy._transport.endpoint import Endpoint, open_channel, server_errors
 from dali_proxy._transport.labels import pack_labels
-from dali_proxy._transport.protocol import AttachRing, DetachRing, InputBatch, Submit
+from dali_proxy._transport.protocol import AttachSegment, DetachSegment, InputBatch, Submit
 from dali_proxy._transport.release_queue import ReleaseQueue
 from dali_proxy._worker.batch_context import BatchContext, current_context
 from dali_proxy._worker.samples import Sample
 from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError, ServerDiedError, StaleReferenceError
 from pipeline._concurrency.forking import free_in_child
+from pipeline._ipc.arena import Arena, Block
 from pipeline._ipc.completion import CompletionReader
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError
 from pipeline._ipc.memory import SharedBlock
-from pipeline._ipc.ring import Block, Ring
 from pipeline._ipc.signals import Interrupted, deferred_signals
 
 __all__ = ["WorkerClient", "close_worker_client", "worker_client"]
@@ -51,7 +51,7 @@ class WorkerClient:
         name: of this process, such as "worker 0".
         server: token of the server's start that this client is connected to.
         client: the server's number of this client.
-        ring: the shared memory that samples are written to.
+        arena: the shared memory that samples are written to.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -65,9 +65,9 @@ class WorkerClient:
         self.client: int = received.message.client
         page, doorbell = received.fds
         self._completions = CompletionReader(page, doorbell, self._channel)
-        self.ring = Ring(
-            endpoint.ring_bytes,
-            limit=endpoint.ring_bytes_limit,
+        self.arena = Arena(
+            endpoint.arena_bytes,
+            limit=endpoint.arena_bytes_limit,
             completions=self._completions,
             attach=self._attach,
             detach=self._detach,
@@ -101,16 +101,16 @@ class WorkerClient:
 
         Raises:
             ServerDiedError: the server went away while this waited for room.
-            RingFullError: the samples that are in use don't fit `ring_bytes_limit`.
+            ArenaFullError: the samples that are in use don't fit `arena_bytes_limit`.
         """
         try:
             if len(arrays) == 1:  # mostly; comprehensions would take longer than the rest
                 array = arrays[0]
-                blocks: tuple[Block, ...] = (self.ring.write(array),)
+                blocks: tuple[Block, ...] = (self.arena.write(array),)
                 dtypes = _names_of(array.dtype)
                 shapes: tuple[tuple[int, ...], ...] = (array.shape,)
             else:
-                blocks = tuple([self.ring.write(array) for array in arrays])
+                blocks = tuple([self.arena.write(array) for array in arrays])
                 dtypes = _names_of(*[array.dtype for array in arrays])
                 shapes = tuple([array.shape for array in arrays])
         except (ChannelClosedError, ChannelTimeoutError):
@@ -143,14 +143,14 @@ class WorkerClient:
         with deferred_signals:
             forget_discard(self.server, self._unwanted.add_batch)
             self._channel.close()
-            self.ring.close()
+            self.arena.close()
             self._completions.close()
 
     def _send(self, samples: Sequence[Sample], context: BatchContext | None) -> Ticket:
         inputs = tuple([_input(samples, number) for number in range(len(self.endpoint.inputs))])
         try:
             with server_errors():
-                seq = self.ring.submit([block for sample in samples for block in sample.blocks])
+                seq = self.arena.submit([block for sample in samples for block in sample.blocks])
                 session, epoch, batch, view = 0, self._seed, seq, 0
                 if context is not None:
                     session, epoch, batch, view = context.session, context.epoch, context.batch, context.requests
@@ -167,7 +167,7 @@ class WorkerClient:
                         batch_size=len(samples),
                         indices=_indices(samples, context),
                         inputs=inputs,
-                        waited_ns=self.ring.waited_ns,
+                        waited_ns=self.arena.waited_ns,
                         names=pack_labels([sample.name for sample in samples]),
                     )
                 )
@@ -207,11 +207,11 @@ class WorkerClient:
                     f"{_kinds(first)}, and sample {position}{_at(sample)} has {_kinds(sample)}"
                 )
 
-    def _attach(self, ring_id: int, block: SharedBlock) -> None:
-        self._channel.post(AttachRing(ring_id, block.nbytes), (block.fd,))
+    def _attach(self, segment_id: int, block: SharedBlock) -> None:
+        self._channel.post(AttachSegment(segment_id, block.nbytes), (block.fd,))
 
-    def _detach(self, ring_id: int) -> None:
-        self._channel.post(DetachRing(ring_id))
+    def _detach(self, segment_id: int) -> None:
+        self._channel.post(DetachSegment(segment_id))
 
 
 @lru_cache(maxsize=256)
@@ -225,7 +225,7 @@ def _input(samples: Sequence[Sample], number: int) -> InputBatch:
     blocks = [sample.blocks[number] for sample in samples]
     shapes = [sample.shapes[number] for sample in samples]
     return InputBatch.from_columns(
-        samples[0].dtypes[number], [block.ring_id for block in blocks], [block.offset for block in blocks], shapes
+        samples[0].dtypes[number], [block.segment_id for block in blocks], [block.offset for block in blocks], shapes
     )
 
 

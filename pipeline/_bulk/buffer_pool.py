@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import deque
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pipeline._kernels.pinned import PinnedMemory
+from pipeline._kernels.views import Lease, lent_array
 from pipeline.tensors.cpu import Array
 
 __all__ = ["BufferPool", "buffer_size"]
@@ -44,11 +45,8 @@ class BufferPool:
         if nbytes < _SMALLEST:
             return np.empty(shape, dtype)
         memory = self._take(buffer_size(nbytes))
-        # The finalizer keeps the memory alive, and returns it to the pool when the array is freed.
-        lease = _Lease(memory)
-        array = np.asarray(lease)[:nbytes].view(dtype).reshape(shape)
-        weakref.finalize(lease, self._returned.append, memory)
-        return array
+        lease = Lease(partial(self._returned.append, memory))
+        return lent_array(memory, lease)[:nbytes].view(dtype).reshape(shape)
 
     def reserve(self, nbytes: int, count: int) -> None:
         """Allocate `count` buffers for arrays of `nbytes`, so that the first arrays cost no more than later ones."""
@@ -92,12 +90,3 @@ def buffer_size(nbytes: int) -> int:
     """Return the size of the buffer for an array: one of two sizes per power of two."""
     size = 1 << (nbytes - 1).bit_length()
     return size - size // 4 if size - nbytes > size // 4 else size
-
-
-class _Lease:
-    """Exposes memory to NumPy. Its arrays keep it alive, and it supports weak references."""
-
-    __slots__ = ("__array_interface__", "__weakref__")
-
-    def __init__(self, memory: Array) -> None:
-        self.__array_interface__ = memory.__array_interface__

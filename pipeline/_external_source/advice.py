@@ -1,4 +1,4 @@
-"""What to hand over instead of a value that no pipeline takes."""
+"""Advice for values that a pipeline doesn't accept."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ __all__ = ["advice"]
 
 
 def advice(value: Any) -> str:
-    """Return what to pass instead of a sample that holds no numbers; empty where that can't be known.
+    """Return advice for a sample that holds no numbers.
 
     Args:
-        value: the sample as the user gave it.
+        value: sample of the user.
 
     Example:
         >>> advice(open(os.devnull, "rb"))

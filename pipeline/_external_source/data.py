@@ -1,4 +1,4 @@
-"""Turns what users give into batches: arrays of NumPy, torch and CuPy, DLPack, tensors and lists of these."""
+"""Converts the data of users to batches: arrays of NumPy, torch and CuPy, DLPack, tensors and lists of these."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["check_batch", "declares_data", "own_copy", "to_batch", "to_sample"]
 
 
 def to_sample(value: Any, what: str) -> Array:
-    """Return a sample on the CPU as a NumPy array, without a copy where there can be none.
+    """Return a sample on the CPU as a NumPy array, without a copy if possible.
 
     Args:
         value: an array, tensor, number, bytes or anything with ``__array__`` or ``__dlpack__``.
-        what: begins error messages, such as "input 'images'".
+        what: start of error messages, such as "input 'images'".
 
     Raises:
-        InputError: for values that hold no numbers, such as strings, None and objects.
+        InputError: the value holds no numbers, as do strings, None and objects.
     """
     if hasattr(value, "detach") and hasattr(value, "device"):  # a torch tensor, which may require grad
         value = value.detach()
@@ -49,14 +49,14 @@ def to_batch(value: Any, layout: str | None, what: str) -> TensorList:
     """Return a batch: the first dimension of an array, or the items of a list, are its samples.
 
     Raises:
-        InputError: for data that is no batch.
+        InputError: the data isn't a batch.
     """
     if isinstance(value, TensorListCPU | TensorListGPU):
         return value if layout is None else value.with_layout(layout)
     if isinstance(value, TensorCPU | TensorGPU):
         inner = value.layout()[1:] if value.layout()[:1] == "N" else ""
-        made = TensorListCPU if isinstance(value, TensorCPU) else TensorListGPU
-        return made(value.as_array(), layout if layout is not None else inner)
+        batch_type = TensorListCPU if isinstance(value, TensorCPU) else TensorListGPU
+        return batch_type(value.as_array(), layout if layout is not None else inner)
     if isinstance(value, list | tuple):
         if not value:
             raise InputError(f"{what}: an empty batch")
@@ -77,16 +77,16 @@ def to_batch(value: Any, layout: str | None, what: str) -> TensorList:
 
 
 def declares_data(node: GraphNode) -> bool:
-    """Tell whether an `external_source` says what it is fed, so that there is something to check."""
+    """Return whether an `external_source` declares a dtype, a number of dimensions or a layout to check."""
     dtype, ndim, layout = (node.argument(name) for name in ("dtype", "ndim", "layout"))
     return dtype not in (None, NO_TYPE) or ndim is not None or bool(layout)
 
 
 def check_batch(batch: TensorList, node: GraphNode, max_batch_size: int) -> TensorList:
-    """Check a batch against what its `external_source` declares; return it with the declared layout.
+    """Check a batch against the declaration of its `external_source`; return it with the declared layout.
 
     Raises:
-        InputError: when its size, dtype, number of dimensions or layout doesn't fit.
+        InputError: its size, dtype, number of dimensions or layout doesn't match.
     """
     what = f"input {node.name!r}"
     if len(batch) > max_batch_size:
@@ -108,7 +108,7 @@ def check_batch(batch: TensorList, node: GraphNode, max_batch_size: int) -> Tens
 
 
 def own_copy(batch: TensorList) -> TensorList:
-    """Return a batch over memory of its own, so that the user may reuse theirs."""
+    """Return a copy of a batch, so that the user may reuse the original memory."""
     if batch.dense is not None:
         return type(batch)(batch.dense.copy(), batch.layout())
     if isinstance(batch, TensorListGPU):
@@ -119,7 +119,9 @@ def own_copy(batch: TensorList) -> TensorList:
 def _on_gpu(value: Any) -> bool:
     if isinstance(value, TensorGPU):
         return True
-    if hasattr(value, "detach") and hasattr(value, "device"):  # a torch tensor: one that requires grad has no interface
+    if hasattr(value, "detach") and hasattr(
+        value, "device"
+    ):  # a torch tensor; if it requires grad, it has no interface
         return bool(value.device.type == "cuda")
     if hasattr(value, "__cuda_array_interface__"):
         return True

@@ -1,7 +1,7 @@
-"""Data that users feed from the memory of a GPU: on which stream it is read, and after what.
+"""Data that users feed from the memory of a GPU, and its synchronization with the user's stream.
 
-The copy runs on a stream of ours. An event on the user's stream comes before it, and that stream waits for its end, so
-it is as if the copy ran on the user's stream; only the handle of that stream is needed.
+The copy runs on an internal stream. It waits for an event on the user's stream, and that stream waits for its end, as
+if the copy ran there. This needs only the handle of the user's stream.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ __all__ = ["stream_handle", "take_over"]
 INTERNAL = -1
 
 
-def take_over(batch: TensorList, node: GraphNode, given: Any, cuda_stream: Any, use_copy_kernel: bool) -> TensorList:
-    """Return a batch that the pipeline may keep until it has run, for an `external_source`.
+def take_over(batch: TensorList, node: GraphNode, data: Any, cuda_stream: Any, use_copy_kernel: bool) -> TensorList:
+    """Return a batch that the pipeline may keep until its run ends, for an `external_source`.
 
-    It is a copy, unless the operator says ``no_copy=True``. A batch on the GPU knows after which event it may be read.
+    It is a copy, unless the operator has ``no_copy=True``. A batch on the GPU has the event after which it may be read.
 
     Args:
         batch: the data.
         node: the operator.
-        given: what the user gave: its library tells the stream on which it was made.
-        cuda_stream: that stream, where the user says so: a handle or an object with one; 0 for the default stream, -1
-            for data that is complete already: then the copy is, too, when this returns.
+        data: data as the user passed it; without `cuda_stream`, the current stream of its library counts.
+        cuda_stream: stream on which the data is written, a handle or an object with one; 0 for the default stream, -1
+            for complete data: then the copy is complete, too, when this returns.
         use_copy_kernel: copy with a kernel instead of by ``cudaMemcpyAsync``.
     """
     no_copy = bool(node.argument("no_copy"))
@@ -39,44 +39,44 @@ def take_over(batch: TensorList, node: GraphNode, given: Any, cuda_stream: Any, 
         return batch if no_copy else own_copy(batch)
     import cupy
 
-    handle = stream_handle(node.argument("cuda_stream") if cuda_stream is None else cuda_stream, given)
+    handle = stream_handle(node.argument("cuda_stream") if cuda_stream is None else cuda_stream, data)
     runtime = cupy.cuda.runtime
     with cupy.cuda.Device(batch.device_id()):
-        made = cupy.cuda.Event(block=True, disable_timing=True)
+        written = cupy.cuda.Event(block=True, disable_timing=True)
         internal = _internal_stream(batch.device_id())
         if handle != INTERNAL:
-            runtime.eventRecord(made.ptr, handle)
-            internal.wait_event(made)
+            runtime.eventRecord(written.ptr, handle)
+            internal.wait_event(written)
         if batch.ready is not None:
             internal.wait_event(batch.ready)
         with internal:
-            taken = batch if no_copy else _copy(batch, use_copy_kernel or bool(node.argument("use_copy_kernel")))
+            result = batch if no_copy else _copy(batch, use_copy_kernel or bool(node.argument("use_copy_kernel")))
         ready = cupy.cuda.Event(block=True, disable_timing=True)
         ready.record(internal)
         if handle == INTERNAL or node.device == "cpu":
             ready.synchronize()
         elif not no_copy:
-            runtime.streamWaitEvent(handle, ready.ptr, 0)  # what the user does next comes after the copy
+            runtime.streamWaitEvent(handle, ready.ptr, 0)  # the user's next work on the stream waits for the copy
         if no_copy:
-            taken = batch.with_layout(batch.layout())
+            result = batch.with_layout(batch.layout())
         else:
-            taken.stream = internal  # its memory returns to the pool of this one
-            for stream in (batch.stream, *batch.lenders):  # into whose pools a pipeline's output may fall right now
+            result.stream = internal  # its memory returns to the pool of this one
+            for stream in (batch.stream, *batch.lenders):  # whose pools may receive a pipeline's output now
                 if stream is not None:
                     stream.wait_event(ready)
-        taken.ready = ready
-    return taken.as_cpu() if node.device == "cpu" else taken
+        result.ready = ready
+    return result.as_cpu() if node.device == "cpu" else result
 
 
-def stream_handle(cuda_stream: Any, given: Any = None) -> int:
-    """Return the handle of a CUDA stream: the one that is named, or else the current one of the data's library.
+def stream_handle(cuda_stream: Any, data: Any = None) -> int:
+    """Return the handle of a CUDA stream: the given one, or else the current one of the data's library.
 
     Args:
         cuda_stream: a number, a stream of torch or CuPy, an object with ``__cuda_stream__``, or None.
-        given: data on the GPU, or a list of it.
+        data: data on the GPU, or a list of it.
 
     Raises:
-        ArgumentTypeError: for anything else.
+        ArgumentTypeError: it is none of these.
     """
     if cuda_stream is not None:
         if hasattr(cuda_stream, "__cuda_stream__"):
@@ -86,7 +86,7 @@ def stream_handle(cuda_stream: Any, given: Any = None) -> int:
         if isinstance(handle, bool) or not isinstance(handle, int):
             raise ArgumentTypeError(f"cuda_stream must be a CUDA stream or its handle, not {cuda_stream!r}")
         return handle
-    first = given[0] if isinstance(given, list | tuple) and given else given
+    first = data[0] if isinstance(data, list | tuple) and data else data
     if type(first).__module__.partition(".")[0] == "torch":
         import torch
 

@@ -1,4 +1,4 @@
-"""Reads a source: asks it for samples or batches. The same code runs in the pipeline's process and in workers."""
+"""Reads samples or batches from a source, in the pipeline's process or in workers."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["EndOfData", "ReadFailure", "Reader", "make_reader"]
 
 
 class EndOfData(Exception):
-    """A source has no more data, in this epoch at least."""
+    """A source has no more data in this epoch."""
 
 
 class ReadFailure(Exception):
     """A source failed; the cause is `__cause__`.
 
     Attributes:
-        wanted: what it was asked for, such as ``SampleInfo(...)``.
-        sample: which sample of the batch; None for the batch as a whole.
+        wanted: the request, such as ``SampleInfo(...)``.
+        sample: position in the batch; None for the whole batch.
     """
 
     def __init__(self, wanted: str, sample: int | None) -> None:
@@ -39,7 +39,7 @@ class Reader(ABC):
 
     Args:
         spec: the source.
-        max_batch_size: of the pipeline; samples are numbered as if every batch before had this size.
+        max_batch_size: the pipeline's; sample numbers assume that all earlier batches had this size.
     """
 
     def __init__(self, spec: SourceSpec, max_batch_size: int) -> None:
@@ -48,39 +48,39 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, info: BatchInfo, first: int, count: int) -> list[TensorList]:
-        """Read the samples `first` .. ``first + count - 1`` of a batch; all of it where the source gives batches.
+        """Read the samples `first` .. ``first + count - 1`` of a batch; all of it if the source returns batches.
 
         Returns:
             A batch for each output.
 
         Raises:
-            EndOfData: the source has no more.
-            ReadFailure: it failed, or gave something that is no data.
+            EndOfData: the source has no more data.
+            ReadFailure: it failed, or returned a value that isn't data.
         """
 
     def skip(self, items: int, epoch: int) -> None:
-        """Pass over items that were read before in this epoch, to go on where a checkpoint was made."""
+        """Skip items that were read before in this epoch, to resume from a checkpoint."""
         raise NotImplementedError(f"{type(self).__name__} gets its position with each request: it can't skip data")
 
     def position(self, epoch: int) -> int:
-        """Return how many items of this pass were read, in an epoch; 0 for sources that are told what is wanted."""
+        """Return the number of items read in this pass, in an epoch; 0 for sources that don't iterate."""
         return 0
 
     def _outputs(self, value: Any) -> Sequence[Any]:
-        """Take apart what the source gave: a value for each output."""
+        """Split the value of the source into one for each output."""
         count = self.spec.num_outputs
         if count is None:
             return (value,)
-        given = len(value) if hasattr(value, "__len__") else None
-        if given != count:
-            what = f"a {type(value).__name__}" + ("" if given is None else f" of {given}")
-            kind = InputTypeError if given is None else MissingOutputError if given < count else InputError
+        length = len(value) if hasattr(value, "__len__") else None
+        if length != count:
+            what = f"a {type(value).__name__}" + ("" if length is None else f" of {length}")
+            kind = InputTypeError if length is None else MissingOutputError if length < count else InputError
             raise kind(f"the source returned {what}, but num_outputs={count} requires a tuple of {count}")
         return [value[number] for number in range(count)]
 
 
 class _SampleReader(Reader):
-    """Reads a source that gives samples."""
+    """Reads a source of samples."""
 
     def read(self, info: BatchInfo, first: int, count: int) -> list[TensorList]:
         columns: list[list[Any]] = [[] for _ in range(self.spec.num_outputs or 1)]
@@ -108,7 +108,7 @@ class _SampleReader(Reader):
 
 
 class _BatchReader(Reader):
-    """Reads a source that gives batches."""
+    """Reads a source of batches."""
 
     def read(self, info: BatchInfo, first: int, count: int) -> list[TensorList]:
         try:
@@ -137,17 +137,17 @@ class _BatchCalls(_BatchReader):
 
 
 class _Pass:
-    """Iterates over a source, again and again as its `Cycle` says."""
+    """Iterates over a source, repeatedly if its `Cycle` says so."""
 
     def __init__(self, spec: SourceSpec) -> None:
         self._spec = spec
         self._iterator: Iterator[Any] | None = None
         self._epoch = 0
-        self._ended = False  # no more before the next epoch, if then
-        self._count = 0  # items of this pass so far
+        self._ended = False  # until the next epoch, or for good
+        self._count = 0  # number of items of this pass so far
 
     def position(self, epoch: int) -> int:
-        """Return the items of this pass so far; 0 in an epoch that begins a pass of its own."""
+        """Return the number of items of this pass so far; 0 in an epoch that begins another pass."""
         return 0 if self._spec.cycle is Cycle.RAISE and epoch != self._epoch else self._count
 
     def next(self, epoch: int) -> Any:
@@ -155,7 +155,7 @@ class _Pass:
         cycle = self._spec.cycle
         if epoch != self._epoch:
             self._epoch = epoch
-            if cycle is Cycle.RAISE:  # also when another source has ended the epoch before this one did
+            if cycle is Cycle.RAISE:  # also if another source has ended the epoch first
                 self._begin()
         if self._ended:
             raise StopIteration
@@ -164,14 +164,14 @@ class _Pass:
         try:
             return self._take()
         except StopIteration:
-            if cycle is Cycle.QUIET and self._count:  # an empty pass would be followed by empty passes
+            if cycle is Cycle.QUIET and self._count:  # more empty passes would follow an empty one
                 self._begin()
                 return self._take()
             self._ended = True
             raise
 
     def skip(self, items: int, epoch: int) -> None:
-        """Begin in an epoch, and pass over items of this pass."""
+        """Begin a pass in an epoch, and skip items of it."""
         self._epoch = epoch
         self._begin()
         try:
@@ -223,7 +223,7 @@ class _BatchItems(_BatchReader):
 
 
 def make_reader(spec: SourceSpec, max_batch_size: int) -> Reader:
-    """Return what reads a source; see `Reader`."""
+    """Return the `Reader` of a source."""
     if spec.iterable:
         return (_BatchItems if spec.batch else _SampleItems)(spec, max_batch_size)
     return (_BatchCalls if spec.batch else _SampleCalls)(spec, max_batch_size)

@@ -1,4 +1,4 @@
-"""The sources of a pipeline, as the pipeline sees them: one small interface for all kinds."""
+"""The interface of a pipeline to its sources."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ __all__ = ["SerialSource", "Source", "source_error"]
 
 
 class Source(ABC):
-    """Gives batches to one `external_source`."""
+    """Provides the batches of one `external_source`."""
 
     @abstractmethod
     def next_batch(self, info: BatchInfo, batch_size: int) -> list[TensorList]:
         """Return the next batch, for each output.
 
         Args:
-            info: which batch is wanted; iterable sources give what comes next.
-            batch_size: how many samples, where the source gives samples.
+            info: the requested batch; iterable sources return the next one.
+            batch_size: number of samples, if the source returns samples.
 
         Raises:
-            EndOfData: there is no more in this epoch.
+            EndOfData: the epoch has no more data.
             SourceError: the source failed. It may be asked for the next batch.
         """
 
     @abstractmethod
     def position(self, epoch: int) -> int:
-        """Return how many items of this pass went into batches, in an epoch; 0 where it is told what is wanted."""
+        """Return the number of items of this pass in batches, in an epoch; 0 for sources that don't iterate."""
 
     @abstractmethod
     def skip(self, items: int, epoch: int) -> None:
-        """Before the first batch: pass over items that were read before, to go on in an epoch."""
+        """Skip items that were read before, to resume in an epoch. Call this before the first batch."""
 
 
 class SerialSource(Source):
-    """A source that is read in the thread that asks for batches.
+    """A source that is read in the thread of `next_batch`.
 
     Args:
         spec: the source.
         node: the operator, for messages.
-        max_batch_size: of the pipeline.
+        max_batch_size: batch size of the pipeline.
     """
 
     def __init__(self, spec: SourceSpec, node: GraphNode, max_batch_size: int) -> None:
@@ -60,8 +60,8 @@ class SerialSource(Source):
         except ReadFailure as failure:
             cause = failure.__cause__
             assert cause is not None
-            made = source_error(self._node, self._spec, failure.wanted, failure.sample, cause, reason_of(cause))
-            raise made.like(type(cause)) from cause
+            error = source_error(self._node, self._spec, failure.wanted, failure.sample, cause, reason_of(cause))
+            raise error.like(type(cause)) from cause
 
     def position(self, epoch: int) -> int:
         return self._reader.position(epoch)
@@ -73,7 +73,7 @@ class SerialSource(Source):
 def source_error(
     node: GraphNode, spec: SourceSpec, wanted: str, sample: int | None, cause: BaseException, reason: str
 ) -> SourceError:
-    """Make the error of a source that failed: what happened, in which source of which operator, asked for what."""
+    """Return the error of a failed source. It names the reason, the operator, the source and the request."""
     where = "" if sample is None else f" for sample {sample}"
     at = f"\n  at {node.location}" if node.location.line else ""
     return SourceError(

@@ -1,4 +1,4 @@
-"""What a user's source is, and how an `external_source` is to read it: checked when the graph is described."""
+"""Descriptions of the sources of users, checked when the user defines the graph."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ __all__ = ["Cycle", "SourceOutput", "SourceSpec", "describe_source"]
 
 
 class Cycle(Enum):
-    """What happens when an iterable source reaches its end."""
+    """Behaviour at the end of an iterable source."""
 
     NO = "no"
     """The data has ended, for good."""
     QUIET = "quiet"
-    """It begins again at once."""
+    """The source begins again at once."""
     RAISE = "raise"
-    """The epoch ends; it begins again with the next one."""
+    """The epoch ends, and the source begins again with the next one."""
 
 
 @dataclass(frozen=True, eq=False)
 class SourceSpec:
-    """A source, and how to read it.
+    """A source, and the way to read it.
 
     Attributes:
-        source: as the user gave it.
-        iterable: whether it is iterated; else it is called.
-        takes_info: whether calls get an argument that tells which sample or batch is wanted.
-        batch: whether it gives whole batches, or else samples.
-        batch_info: whether calls for batches get a `BatchInfo`, or else the number of the iteration.
-        num_outputs: how many values it gives at once, as a tuple; None for one value that is no tuple.
-        cycle: what happens at its end.
+        source: object of the user.
+        iterable: whether it is iterated over; otherwise it is called.
+        takes_info: whether calls get an argument that identifies the requested sample or batch.
+        batch: whether it returns batches; otherwise it returns samples.
+        batch_info: whether calls for batches get a `BatchInfo`; otherwise they get the number of the iteration.
+        num_outputs: number of values that it returns at once, as a tuple; None for one value that isn't a tuple.
+        cycle: behaviour at its end.
         parallel: whether it runs in worker processes.
-        prefetch_queue_depth: batches that worker processes prepare ahead.
+        prefetch_queue_depth: number of batches that worker processes prepare ahead.
     """
 
     source: Any
@@ -52,23 +52,23 @@ class SourceSpec:
     prefetch_queue_depth: int = 1
 
     def iterate(self) -> Iterator[Any]:
-        """Begin to iterate over it, from the start where it can."""
+        """Return an iterator over the source, from its start if possible."""
         source = self.source
         return iter(source() if callable(source) and not isinstance(source, Iterable) else source)
 
     @property
     def display(self) -> str:
-        """How messages call the source: its name, and where it was written."""
+        """Name of the source in messages, with the file and line of its definition."""
         return display_name(self.source)
 
 
 @dataclass(frozen=True)
 class SourceOutput:
-    """What an `external_source` operator of a graph hands on: one of the values that a source gives.
+    """One of the values that a source returns, as the output of an `external_source` operator.
 
     Attributes:
         spec: the source. All operators that share it have the same object.
-        output: which of its values.
+        output: index of the value.
     """
 
     spec: SourceSpec
@@ -85,7 +85,7 @@ def describe_source(
     parallel: bool = False,
     prefetch_queue_depth: int | None = None,
 ) -> SourceSpec:
-    """Look at a source, and check that it can be read in the way that is asked for.
+    """Describe a source, and check that it can be read in the requested way.
 
     Raises:
         ArgumentTypeError: the source is neither callable nor iterable, or has the wrong parameters.
@@ -123,7 +123,7 @@ def describe_source(
 
 
 def _is_iterated(source: Any) -> bool:
-    if isinstance(source, type):  # an iterator class: made anew for each pass
+    if isinstance(source, type):  # an iterator class: each pass creates an instance
         if not issubclass(source, Iterable):
             raise ArgumentTypeError(f"the source {source.__qualname__} is a class that isn't iterable")
         return True
@@ -145,7 +145,7 @@ def _parameters(source: Callable[..., Any]) -> list[inspect.Parameter]:
     try:
         return list(inspect.signature(source).parameters.values())
     except (ValueError, TypeError):
-        return []  # a function written in C that doesn't tell: it is called with nothing
+        return []  # a function in C without a signature: call it without arguments
 
 
 def _required(source: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -186,6 +186,6 @@ def _check_parallel(iterable: bool, takes_info: bool, batch: bool) -> None:
         )
     if not iterable and not takes_info:
         raise ArgumentTypeError(
-            "parallel=True: the source must take one argument that says what to make: a SampleInfo "
+            "parallel=True: the source must take one argument that identifies the request: a SampleInfo "
             "(batch=False), or the number of the iteration or a BatchInfo (batch=True)"
         )

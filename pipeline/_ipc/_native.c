@@ -27,7 +27,7 @@ typedef struct {
     PyObject_HEAD
     PyObject *array; /* uint8, over the segment */
     Py_buffer memory;
-    long long ring_id;
+    long long segment_id;
     Py_ssize_t size, used;  /* units */
     Py_ssize_t blocks;      /* that live */
     Extent *extents;        /* sorted, neighbours merged; never more than there are blocks, and one */
@@ -37,7 +37,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     Places *places;
-    long long ring_id;
+    long long segment_id;
     Py_ssize_t offset, nbytes;
 } Block;
 
@@ -108,7 +108,7 @@ static Block *take_block(Places *places, Py_ssize_t nbytes) {
         return NULL;
     }
     block->places = (Places *)Py_NewRef(places);
-    block->ring_id = places->ring_id;
+    block->segment_id = places->segment_id;
     block->offset = start << SHIFT;
     block->nbytes = nbytes;
     places->blocks++;
@@ -132,12 +132,12 @@ static void block_dealloc(Block *block) {
 static PyObject *block_array(Block *block, void *closure) { return Py_NewRef(block->places->array); }
 
 static PyObject *block_repr(Block *block) {
-    return PyUnicode_FromFormat("Block(ring_id=%lld, offset=%zd, nbytes=%zd)", block->ring_id, block->offset,
+    return PyUnicode_FromFormat("Block(segment_id=%lld, offset=%zd, nbytes=%zd)", block->segment_id, block->offset,
                                 block->nbytes);
 }
 
 static PyMemberDef block_members[] = {
-    {"ring_id", T_LONGLONG, offsetof(Block, ring_id), READONLY, "the segment's number"},
+    {"segment_id", T_LONGLONG, offsetof(Block, segment_id), READONLY, "the segment's number"},
     {"offset", T_PYSSIZET, offsetof(Block, offset), READONLY, "where it begins in the segment"},
     {"nbytes", T_PYSSIZET, offsetof(Block, nbytes), READONLY, "its size"},
     {NULL},
@@ -158,9 +158,9 @@ static PyType_Spec block_spec = {"pipeline._ipc._native.Block", sizeof(Block), 0
                                  Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, block_slots};
 
 static PyObject *places_new(PyTypeObject *type, PyObject *arguments, PyObject *keywords) {
-    long long ring_id;
+    long long segment_id;
     PyObject *array;
-    if (!PyArg_ParseTuple(arguments, "LO", &ring_id, &array)) return NULL;
+    if (!PyArg_ParseTuple(arguments, "LO", &segment_id, &array)) return NULL;
     Places *places = (Places *)type->tp_alloc(type, 0);
     if (places == NULL) return NULL;
     places->room = 64;
@@ -171,7 +171,7 @@ static PyObject *places_new(PyTypeObject *type, PyObject *arguments, PyObject *k
         return NULL;
     }
     places->array = Py_NewRef(array);
-    places->ring_id = ring_id;
+    places->segment_id = segment_id;
     places->size = places->memory.len >> SHIFT;
     places->extents[0] = (Extent){0, places->size};
     places->count = places->size > 0;
@@ -246,7 +246,7 @@ static PyType_Slot places_slots[] = {
     {Py_tp_dealloc, places_dealloc},
     {Py_tp_methods, places_methods},
     {Py_tp_getset, places_getset},
-    {Py_tp_doc, "Places(ring_id, array)\n--\n\nPlaces in a segment, given as a uint8 array over all of it."},
+    {Py_tp_doc, "Places(segment_id, array)\n--\n\nPlaces in a segment, given as a uint8 array over all of it."},
     {0, NULL},
 };
 

@@ -1,12 +1,12 @@
-"""Who is at the other end: the same user, and one that knows the key. Both sides prove it to each other.
+"""Mutual authentication: the peer must belong to the same user and know the key.
 
-The server speaks first. Every step has a fixed size, so nothing has to be parsed before the peer is known::
+The server speaks first. Every step has a fixed size, so no side parses anything before it knows the peer::
 
     server → client   magic (8), server's nonce (32)
     client → server   client's nonce (32), HMAC-SHA256(key, "client" + both nonces)
-    server → client   HMAC-SHA256(key, "server" + both nonces), or as many bytes that say that it refuses
+    server → client   HMAC-SHA256(key, "server" + both nonces), or a refusal of the same size
 
-A connection that ends in between was not refused: the server went away.
+If a connection ends in between, the server went away; it did not refuse.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def check_peer(sock: socket.socket) -> int:
 
 
 class ServerHandshake:
-    """The server's side, as a state machine that never waits.
+    """Server side of the handshake: a state machine that never waits.
 
     Attributes:
-        greeting: what to send first.
-        wanted: bytes needed from the client before `answer` can be called.
-        refusal: what to send if `answer` raises.
+        greeting: bytes to send first.
+        wanted: number of bytes that `answer` needs from the client.
+        refusal: bytes to send if `answer` raises.
     """
 
     wanted = _NONCE + _DIGEST
@@ -58,7 +58,7 @@ class ServerHandshake:
         self.greeting = _MAGIC + self._nonce
 
     def answer(self, proof: bytes) -> bytes:
-        """Check the client's `wanted` bytes and return what to send last; the client is known then.
+        """Check the client's `wanted` bytes, and return the bytes to send last.
 
         Raises:
             AuthenticationError: the client doesn't know the key.
@@ -70,11 +70,11 @@ class ServerHandshake:
 
 
 class ClientHandshake:
-    """The client's side.
+    """Client side of the handshake.
 
     Attributes:
-        greeting_size: bytes of the server's greeting.
-        answer_size: bytes of its answer to the proof.
+        greeting_size: size of the server's greeting, in bytes.
+        answer_size: size of its answer to the proof, in bytes.
     """
 
     greeting_size = len(_MAGIC) + _NONCE
@@ -85,7 +85,7 @@ class ClientHandshake:
         self._nonces = b""
 
     def proof(self, greeting: bytes) -> bytes:
-        """What to answer to the greeting.
+        """Return the answer to the greeting.
 
         Raises:
             AuthenticationError: the greeting isn't that of a server of this version.
@@ -97,10 +97,10 @@ class ClientHandshake:
         return nonce + _digest(self._key, b"client", self._nonces)
 
     def check(self, answer: bytes) -> None:
-        """Check the server's last word.
+        """Check the server's final answer.
 
         Raises:
-            AuthenticationError: it refuses this client, or doesn't know the key.
+            AuthenticationError: the server refuses this client, or doesn't know the key.
         """
         if answer == _REFUSAL:
             raise AuthenticationError("the server refused this client: the keys differ")

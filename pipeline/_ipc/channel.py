@@ -1,4 +1,4 @@
-"""A connection between two processes: messages and descriptors, both ways, with deadlines everywhere."""
+"""A connection between two processes that carries messages and descriptors in both directions, with deadlines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pipeline._ipc.signals import let_through
 __all__ = ["Channel", "Received"]
 
 _READ_SIZE = 1 << 16
-_READS_PER_TURN = 16  # so that one client that never stops can't starve the others
+_READS_PER_TURN = 16  # so that a client that sends without a pause can't starve the others
 _ANCILLARY = socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize)
 # Plain integers: enums take as long as a system call.
 _CLOSE_ON_EXEC, _TRUNCATED = int(socket.MSG_CMSG_CLOEXEC), int(socket.MSG_CTRUNC)
@@ -40,7 +40,7 @@ _GONE = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
 
 @dataclass(frozen=True)
 class Received:
-    """A message, and the descriptors that came with it. Whoever handles the message owns them."""
+    """A message, and the descriptors that came with it. The handler of the message owns them."""
 
     message: Any
     fds: tuple[int, ...] = ()
@@ -49,8 +49,8 @@ class Received:
         close_all(self.fds)
 
 
-class _Use:  # a function to who uses it: as a generator, it would cost a batch several microseconds
-    """Keeps the socket of a channel while a thread uses it."""
+class _Use:  # not a generator, which would cost several microseconds per batch
+    """Context manager that keeps the socket of a channel open while a thread uses it."""
 
     __slots__ = ("_channel",)
 
@@ -74,22 +74,21 @@ class _Use:  # a function to who uses it: as a generator, it would cost a batch 
 class Channel:
     """Sends and receives the messages of one `Codec` over a stream socket. Thread-safe.
 
-    The socket never blocks; what waits does so in ``poll`` with a deadline, and notices when the peer is
-    gone. A program uses `send` and `receive`; a loop that serves many peers uses `post`, `flush` and
-    `receive_ready`, which never wait. In a forked child the channel is closed at once, so that its end is
-    seen when the parent's end closes.
+    The socket never blocks. Methods that wait do so in ``poll``, with a deadline, and notice when the peer is gone. A
+    program uses `send` and `receive`; a loop that serves many peers uses `post`, `flush` and `receive_ready`, which
+    never wait. A forked child closes the channel at once, so that the peer notices when the parent closes its end.
 
     Args:
         sock: a connected ``AF_UNIX`` stream socket; owned from now on.
         codec: the messages of both directions.
-        handshake: if given, the peer must authenticate itself to it before anything is read or posted.
-        peer_pid: the process at the other end, for messages.
+        handshake: authenticates the peer before anything is read or posted; None to trust the peer.
+        peer_pid: process at the other end, for error messages.
         max_outgoing: bytes that may wait for a peer that doesn't read.
         max_fds: most descriptors that the peer may send with a message.
 
     Attributes:
-        peer_pid: the process at the other end.
-        on_backlog: called, on any thread, when `post` left something for `flush`.
+        peer_pid: process at the other end.
+        on_backlog: callback, on any thread, for when `post` has left data for `flush`.
     """
 
     def __init__(
@@ -107,8 +106,8 @@ class Channel:
         self.on_backlog: Callable[[], None] | None = None
         self._sock = sock
         self._codec = codec
-        # Guards _outgoing, _users, _closed. What closes the channel in a finalizer or signal handler may interrupt its
-        # holder.
+        # Guards _outgoing, _users, _closed. A finalizer or signal handler that closes the channel may interrupt the
+        # holder of the lock.
         self._lock = threading.RLock()
         self._receive_lock = threading.Lock()
         self._parser = FrameParser(max_fds)
@@ -124,7 +123,7 @@ class Channel:
 
     @classmethod
     def pair(cls, codec: Codec) -> tuple[Channel, socket.socket]:
-        """A channel, and the other end as a socket that a child process can inherit."""
+        """Return a channel, and its other end as a socket that a child process can inherit."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         return cls(ours, codec), theirs
 
@@ -134,12 +133,12 @@ class Channel:
 
     @property
     def authenticated(self) -> bool:
-        """Whether the peer has proved who it is."""
+        """Whether the peer has authenticated itself."""
         return self._handshake is None
 
     @property
     def backlog(self) -> int:
-        """Frames that wait for the peer to read."""
+        """Number of frames that wait for the peer to read."""
         return len(self._outgoing)
 
     def fileno(self) -> int:
@@ -147,7 +146,7 @@ class Channel:
         return -1 if self._closed else self._sock.fileno()
 
     def alive(self) -> bool:
-        """Whether both ends are open. What the peer sent before it closed its end can still be received."""
+        """Return whether both ends are open. Data that the peer sent before it closed its end can still be received."""
         try:
             with self.using():
                 return not self._wait(0, 0)
@@ -155,7 +154,7 @@ class Channel:
             return False
 
     def send(self, message: object, fds: Sequence[int] = (), timeout: float | None = None) -> None:
-        """Send a message and wait until the kernel has all of it. `fds` stay the caller's.
+        """Send a message, and wait until the kernel has all of it. The caller still owns `fds`.
 
         Raises:
             ChannelClosedError: the channel is closed, or the peer is gone.
@@ -171,11 +170,11 @@ class Channel:
             self._wait_written(self._outgoing.written + len(self._outgoing), timeout)
 
     def post(self, message: object, fds: Sequence[int] = ()) -> None:
-        """Send a message without ever waiting: what doesn't fit the socket waits for `flush`.
+        """Send a message without waiting: data that doesn't fit into the socket stays for `flush`.
 
         Raises:
             ChannelClosedError: the channel is closed, or the peer is gone.
-            ChannelOverflowError: the peer doesn't read, and too much waits for it already.
+            ChannelOverflowError: the peer doesn't read, and too much data waits for it.
             ProtocolError: the message doesn't fit its schema.
         """
         with self.using():  # a handler or finalizer may close the channel in between
@@ -184,7 +183,7 @@ class Channel:
             self.on_backlog()
 
     def flush(self) -> bool:
-        """Write what the peer has room for. Return whether nothing is left."""
+        """Write as much as the socket accepts. Return whether nothing is left."""
         with self._lock:
             self._check_open()
             return self._outgoing.flush()
@@ -193,10 +192,9 @@ class Channel:
         """Wait for the next message.
 
         Raises:
-            ChannelClosedError: the channel is closed, or the peer is gone (after all that it sent was
-                received).
-            ChannelTimeoutError: nothing came for `timeout` seconds.
-            ProtocolError: what came is no message; the channel is closed.
+            ChannelClosedError: the channel is closed, or the peer is gone and all its messages were received.
+            ChannelTimeoutError: nothing arrived for `timeout` seconds.
+            ProtocolError: the data isn't a message; the channel is closed.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         if not self._receive_lock.acquire(timeout=-1 if timeout is None else max(timeout, 0.0)):
@@ -214,14 +212,13 @@ class Channel:
         """Return messages that have arrived, without waiting.
 
         Args:
-            rest: look until nothing more is there, as is right for who doesn't ask again. Who is told by the system
-                that there is more needn't look in vain each time.
+            rest: read until the socket is empty. Use it if nothing will notify the caller of remaining data; a caller
+                that polls the socket avoids a useless system call without it.
 
         Raises:
-            AuthenticationError: the peer didn't prove who it is.
-            ChannelClosedError: the channel is closed, or the peer is gone (after all that it sent was
-                returned).
-            ProtocolError: what came is no message; the channel is closed.
+            AuthenticationError: the peer failed to authenticate itself.
+            ChannelClosedError: the channel is closed, or the peer is gone and all its messages were returned.
+            ProtocolError: the data isn't a message; the channel is closed.
         """
         with self._receive_lock, self.using():
             if self._handshake is not None and not self._authenticate(self._handshake):
@@ -237,7 +234,7 @@ class Channel:
             return ready
 
     def close(self) -> None:
-        """Close the channel; the peer gets what was written before. Threads that wait on it are woken."""
+        """Close the channel, and wake the threads that wait on it. The peer still gets the data that was written."""
         with self._lock:
             if self._closed:
                 return
@@ -266,7 +263,7 @@ class Channel:
         self.close()
 
     def __del__(self) -> None:
-        if hasattr(self, "_proof"):  # made as a whole
+        if hasattr(self, "_proof"):  # `__init__` has succeeded
             self.close()
 
     def _dispose(self) -> None:
@@ -278,7 +275,7 @@ class Channel:
         self._ready.clear()
 
     def using(self) -> AbstractContextManager[None]:
-        """Keep the descriptor open while a thread polls it: the number can't become another file's, even in `close`.
+        """Keep the descriptor open while a thread polls it, even in `close`: else another file could get its number.
 
         Raises:
             ChannelClosedError: the channel is closed.
@@ -310,7 +307,7 @@ class Channel:
             self.flush()
 
     def _wait(self, events: int, timeout: float | None) -> int:
-        """Poll. Return what there is of `events` and of signs that the peer is gone."""
+        """Poll. Return which of `events` occurred, and signs that the peer is gone."""
         poll = select.poll()
         poll.register(self._sock.fileno(), events | select.POLLRDHUP)
         happened = poll.poll(0) if timeout == 0 else let_through(poll.poll, None if timeout is None else timeout * 1000)
@@ -346,7 +343,7 @@ class Channel:
         return True
 
     def _read(self) -> bool:
-        """Read once. Return whether it is likely that there is more."""
+        """Read once. Return whether more data is likely to be available."""
         size = max(_READ_SIZE, min(self._parser.missing, 1 << 20))
         try:
             data, ancillary, flags, _ = self._sock.recvmsg(size, _ANCILLARY, _CLOSE_ON_EXEC)
@@ -364,8 +361,8 @@ class Channel:
             close_all(fds)
             self.close()
             raise DescriptorLimitError(
-                f"descriptors from process {self.peer_pid} were lost: there were too many, or the limit is reached "
-                "(ulimit -n)"
+                f"descriptors from process {self.peer_pid} were lost: there were too many, or this process "
+                "reached its limit (ulimit -n)"
             )
         if not data:
             close_all(fds)
@@ -375,7 +372,7 @@ class Channel:
         except ProtocolError:
             self.close()
             raise
-        return len(data) == size or bool(fds)  # what comes with descriptors is cut off behind them
+        return len(data) == size or bool(fds)  # the kernel ends a read behind descriptors
 
     def _take(self, frames: list[Frame]) -> None:
         for index, frame in enumerate(frames):

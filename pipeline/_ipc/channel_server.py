@@ -1,4 +1,4 @@
-"""One thread that serves many channels: a slow, broken or hostile client holds up none of the others."""
+"""A thread that serves many channels. A slow, broken or hostile client doesn't delay the others."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 
 class ChannelServer:
-    """Accepts clients at a path and hands over their messages, on the thread that calls `run`.
+    """Accepts clients at a path, and passes their messages to callbacks on the thread that calls `run`.
 
-    Callbacks must not wait. Answers are sent with `Channel.post`, from any thread: what a client has no room
-    for is sent when it reads. A callback that raises ends that client's channel, and no other; what `call_soon`,
-    `call_later` and `watch` were given may raise, too: the server writes it to stderr and goes on.
+    Callbacks must not wait. Any thread may answer with `Channel.post`: the server sends the rest when the client reads.
+    If a callback raises, the server closes the channel of that client only. If a callback of `call_soon`, `call_later`
+    or `watch` raises, the server writes the traceback to stderr and continues.
 
     Args:
-        path: where to listen.
-        key: what clients must know.
-        codec: the messages.
+        path: path of the socket.
+        key: secret that clients must know.
+        codec: messages of the protocol.
         on_open: called with a channel whose peer has authenticated itself.
-        on_message: called with a channel and what it received; owns the descriptors.
-        on_close: called once for each channel that was opened, with the error that ended it, or None if the
-            peer closed it in order.
+        on_message: called with a channel and a message; owns the descriptors.
+        on_close: called once for each opened channel, with the error that ended it, or None if the peer closed it.
         handshake_timeout: seconds that a client has to authenticate itself.
-        max_clients: connections at a time; more are refused.
+        max_clients: limit of connections at a time.
     """
 
     def __init__(
@@ -64,12 +63,12 @@ class ChannelServer:
         self._listener = Listener(path, key, codec)
         self._selector = selectors.DefaultSelector()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        # So that the bell isn't rung after its number was closed. A signal handler may interrupt its holder.
+        # Guards the number of the bell against use after `close`. A signal handler may interrupt the holder.
         self._bell_lock = threading.RLock()
-        self._channels: set[Channel] = set()  # every one; those that aren't authenticated yet too
-        self._opened: set[Channel] = set()  # those of them that on_open was called with
+        self._channels: set[Channel] = set()  # all, also those that aren't authenticated yet
+        self._opened: set[Channel] = set()  # those that on_open was called with
         self._calls: deque[Callable[[], None]] = deque()
-        self._timers: list[tuple[float, int, Callable[[], None]]] = []  # a heap: when, order, what
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []  # a heap: time, order, callback
         self._order = itertools.count()
         self._stopping = False
         self._selector.register(self._bell, _READ, self._drain_bell)
@@ -92,20 +91,20 @@ class ChannelServer:
             self.close()
 
     def call_soon(self, call: Callable[[], None]) -> None:
-        """Have `call` called on the server's thread. Any thread may do so; once closed, nothing happens."""
+        """Run `call` on the server's thread. Any thread may call this; a closed server ignores it."""
         self._calls.append(call)
         self._ring()
 
     def call_later(self, seconds: float, call: Callable[[], None]) -> None:
-        """Have `call` called on the server's thread after `seconds`; to be used there, or before `run`."""
+        """Run `call` on the server's thread after `seconds`. Call this on that thread, or before `run`."""
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), call))
 
     def watch(self, fd: int, callback: Callable[[], None]) -> None:
-        """Have `callback` called whenever `fd` can be read; to be used on the server's thread, or before `run`."""
+        """Run `callback` whenever `fd` can be read. Call this on the server's thread, or before `run`."""
         self._selector.register(fd, _READ, lambda events: callback())
 
     def unwatch(self, fd: int) -> None:
-        """End `watch`; before `fd` is closed."""
+        """End `watch`. Call this before you close `fd`."""
         self._selector.unregister(fd)
 
     def end(self, channel: Channel, error: Exception | None = None) -> None:
@@ -120,19 +119,19 @@ class ChannelServer:
             self._on_close(channel, error)
 
     def stop(self) -> None:
-        """Have `run` return soon. May be called from any thread, and from a signal handler."""
+        """Make `run` return soon. Any thread and any signal handler may call this."""
         self._stopping = True
         self._ring()
 
     def close(self) -> None:
-        """Close everything; for a server that isn't running. Doing so twice does nothing."""
+        """Close everything, while the server isn't running. A second call does nothing."""
         self._stopping = True
         for channel in list(self._channels):
             self.end(channel)
         self._release(unlink=True)
 
     def drop_inherited(self) -> None:
-        """In a forked child: the server is the parent's. Nothing is unregistered: its epoll set is the same."""
+        """Drop the parent's server in a forked child. Keep the epoll set, which both processes share."""
         self._stopping = True
         self._bell_lock = threading.RLock()
         self._channels.clear()
@@ -166,7 +165,7 @@ class ChannelServer:
         self._channels.add(channel)
         self._selector.register(channel, _READ, partial(self._serve, channel))
         channel.on_backlog = partial(self.call_soon, partial(self._await_room, channel))
-        # A weak reference: who only looks whether a server is there is forgotten at once.
+        # A weak reference: a client that only tests whether a server listens is dropped at once.
         self.call_later(self._handshake_timeout, partial(self._expire, weakref.ref(channel)))
 
     def _expire(self, reference: weakref.ref[Channel]) -> None:
@@ -183,7 +182,7 @@ class ChannelServer:
 
     def _serve(self, channel: Channel, events: int) -> None:
         if channel not in self._channels:
-            return  # ended by an earlier callback, and another has its number already
+            return  # an earlier callback ended it, and another channel has its number already
         try:
             if events & _WRITE and channel.flush():
                 self._selector.modify(channel, _READ, partial(self._serve, channel))
@@ -191,14 +190,14 @@ class ChannelServer:
                 self._receive(channel)
         except ChannelClosedError:
             self.end(channel)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is this client's: on_close sees it
+        except Exception as error:  # noqa: BLE001 - the error belongs to this client: on_close gets it
             self.end(channel, error)
 
     def _receive(self, channel: Channel) -> None:
         received: deque[Received] = deque()
         try:
             received.extend(channel.receive_ready())
-        finally:  # a client may authenticate itself, and break a rule or leave, in one breath
+        finally:  # one read may contain a client's proof and an invalid message or its end
             if channel.authenticated and channel not in self._opened:
                 self._opened.add(channel)
                 self._on_open(channel)
@@ -211,7 +210,7 @@ class ChannelServer:
 
 
 def _call(callback: Callable[[], object]) -> None:
-    """Call what isn't a client's; whatever it raises must not end the server for all clients."""
+    """Run a callback that belongs to no client. Its errors must not end the server."""
     try:
         callback()
     except Exception:  # noqa: BLE001

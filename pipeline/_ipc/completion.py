@@ -1,4 +1,4 @@
-"""How a reader of shared memory tells its writer which requests it has read: a counter and a doorbell."""
+"""A counter and a doorbell: a reader of shared memory notifies its writer of the requests that it has read."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from pipeline._ipc.signals import deferred_signals, let_through
 __all__ = ["CompletionReader", "CompletionWriter", "Peer"]
 
 _PAGE = 4096
-_COUNT, _WAITING = 0, 1  # places of 8 bytes in the page: the writer's counter, and whether the reader waits for it
+_COUNT, _WAITING = 0, 1  # indices of words in the page: the counter, and whether the other side waits for it
 _GLANCE = 0.1  # seconds between looks at the counter while waiting; see `CompletionReader._await`
 _HANG_UP = select.POLLHUP | select.POLLERR | select.POLLNVAL | select.POLLRDHUP
 
 
 class Peer(Protocol):
-    """Something with a descriptor that shows the end of the peer: a `Channel`, for one."""
+    """An object whose descriptor shows the end of the peer, such as a `Channel`."""
 
     def fileno(self) -> int: ...
 
@@ -33,10 +33,10 @@ class Peer(Protocol):
 
 
 class CompletionWriter:
-    """The side that reads requests. It makes the page and the doorbell, and passes both to the peer.
+    """The side that reads requests. It creates the page and the doorbell, and passes both to the peer.
 
-    Requests are numbered 0, 1, 2, … by the peer. They may be completed in any order and by any thread; the
-    counter in the page says how many are completed without a gap, so the peer reads one number.
+    The peer numbers requests 0, 1, 2, … Any thread may complete them, in any order. The counter in the page is the
+    number of requests that are completed without a gap, so the peer reads one number.
     """
 
     def __init__(self) -> None:
@@ -59,12 +59,12 @@ class CompletionWriter:
 
     @property
     def in_flight(self) -> int:
-        """Requests that were begun and not completed."""
+        """Number of requests that were begun and not completed."""
         with self._lock:
             return self._begun - self._count - len(self._ahead)
 
     def begin(self, seq: int) -> None:
-        """Take note of a request that arrived.
+        """Register a request that has arrived.
 
         Raises:
             ProtocolError: `seq` isn't the number that comes next.
@@ -75,7 +75,7 @@ class CompletionWriter:
             self._begun += 1
 
     def complete(self, seq: int) -> None:
-        """Say that request `seq` won't be read again. Doing so twice, or after `close`, does nothing."""
+        """Report that this side won't read request `seq` again. A second call, or one after `close`, does nothing."""
         with self._lock:
             if self._doorbell < 0 or not self._count <= seq < self._begun:
                 return
@@ -107,7 +107,7 @@ class CompletionReader:
     Args:
         page: descriptor of the peer's page; owned from now on.
         doorbell: descriptor of the peer's doorbell; owned from now on.
-        peer: the channel whose end means that the counter will never move again.
+        peer: channel to the process that writes the counter.
     """
 
     def __init__(self, page: int, doorbell: int, peer: Peer | None = None) -> None:
@@ -119,20 +119,20 @@ class CompletionReader:
             os.close(doorbell)
             raise
         self._page.close_fd()
-        self._words = self._page.array[:16].data.cast("q")  # NumPy would take three times as long for a number
+        self._words = self._page.array[:16].data.cast("q")  # NumPy takes three times as long for a number
         self._order = threading.RLock()  # guards the two below
         self._waiting = 0  # threads: the last one closes the doorbell, so its number isn't reused under them
         self._closed = False
 
     @property
     def count(self) -> int:
-        """How many requests are completed: every one numbered below it is."""
+        """Number of completed requests: all those with a smaller number."""
         return self._words[_COUNT]
 
     def wait(self, count: int, timeout: float | None = None) -> None:
         """Wait until at least `count` requests are completed.
 
-        The bell wakes one thread; others that wait look every 0.1 s.
+        The bell wakes one thread; other waiting threads read the counter every 0.1 s.
 
         Raises:
             ChannelClosedError: the peer is gone, or this is closed.
@@ -172,7 +172,7 @@ class CompletionReader:
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise ChannelTimeoutError(f"request {count - 1} wasn't read within {timeout:g} s")
-            # Locks keep reads behind writes on the processors that we know; where they don't, a bell may be missed.
+            # Locks keep reads behind writes on the known processors; on others, this side may miss a bell.
             glance = _GLANCE if left is None else min(left, _GLANCE)
             for fd, event in let_through(poll.poll, glance * 1000 + 1):
                 if fd == self._doorbell and event & select.POLLIN and not self._closed:  # then it rings for all
@@ -184,11 +184,11 @@ class CompletionReader:
                     raise ChannelClosedError("the reader of the shared memory is gone")
 
     def close(self) -> None:
-        """Let go of the page and the bell. Threads that wait are woken."""
+        """Release the page and the bell, and wake waiting threads."""
         with deferred_signals, self._order:
             self._closed = True
             if self._waiting:
-                os.eventfd_write(self._doorbell, 1)  # each of them has the number until it has noticed
+                os.eventfd_write(self._doorbell, 1)  # waiting threads still poll the descriptor
             else:
                 self._dispose()
 

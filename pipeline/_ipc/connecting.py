@@ -1,4 +1,4 @@
-"""Sockets with a path: how a server listens and a client connects."""
+"""Sockets with a path, for servers that listen and clients that connect."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _RETRY = 0.005  # seconds between tries to connect
 
 
 def connect(path: str, key: bytes, codec: Codec, timeout: float = 10.0) -> Channel:
-    """Connect to the server that listens at `path`. Both sides know each other when it returns.
+    """Connect to the server that listens at `path`, and authenticate both sides.
 
     Raises:
         AuthenticationError: the server belongs to another user, or the keys differ.
-        ChannelClosedError: nobody listens there.
+        ChannelClosedError: no server listens there.
         ChannelTimeoutError: the server doesn't answer within `timeout` seconds.
     """
     deadline = time.monotonic() + timeout
@@ -51,12 +51,12 @@ def connect(path: str, key: bytes, codec: Codec, timeout: float = 10.0) -> Chann
 
 
 class Listener:
-    """Listens at a path that only this user can reach; gives a channel for each client.
+    """Listens at a path that only this user can reach, and returns a channel for each client.
 
     Args:
-        path: where; its directory must be private. A socket that a dead server left there is replaced.
-        key: what clients must know.
-        codec: the messages.
+        path: path of the socket, in a private directory. It replaces a socket that a dead server left there.
+        key: secret that clients must know.
+        codec: messages of the protocol.
     """
 
     def __init__(self, path: str, key: bytes, codec: Codec) -> None:
@@ -66,7 +66,7 @@ class Listener:
         self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._sock = _new_socket()
         try:
-            # It gets its name when it listens: a socket that refuses connections is taken for one of a dead server.
+            # Rename it after it listens: a socket that refuses connections looks like a dead server's.
             nameless = path + ".new"
             with suppress(FileNotFoundError):
                 os.unlink(nameless)
@@ -84,14 +84,14 @@ class Listener:
         return self._sock.fileno()
 
     def accept(self) -> Channel | None:
-        """The next client of this user, or None; never waits. `Channel.receive_ready` runs the handshake."""
+        """Return the next client of this user, or None, without waiting. `Channel.receive_ready` runs the handshake."""
         while True:
             try:
                 sock, _ = self._sock.accept()
             except BlockingIOError:
                 return None
             except OSError:
-                # No descriptor left. The client has to go, or the listener would be ready for ever.
+                # No descriptor is left. Refuse the client, or the listener would stay ready forever.
                 self._refuse_one()
                 return None
             try:
@@ -105,7 +105,7 @@ class Listener:
             try:
                 os.unlink(self.path)
             except OSError:
-                pass  # somebody removed the directory
+                pass  # the directory was removed
         self._sock.close()
         reserve, self._reserve = self._reserve, -1
         if reserve >= 0:
@@ -134,7 +134,7 @@ def _new_socket() -> socket.socket:
 
 @contextmanager
 def short_path(path: str) -> Iterator[str]:
-    """The path, or another one for the same place that a socket address has room for."""
+    """Yield the path, or an equivalent one that fits into a socket address."""
     if len(os.fsencode(path)) <= _LONGEST_PATH:
         yield path
         return
@@ -152,7 +152,7 @@ def _connect(sock: socket.socket, path: str, deadline: float, late: str) -> None
             try:
                 sock.connect(short)
                 return
-            except BlockingIOError:  # the server's queue is full, for which nobody can poll
+            except BlockingIOError:  # the server's queue is full; poll() can't wait for it
                 if time.monotonic() > deadline:
                     raise ChannelTimeoutError(late) from None
                 let_through(time.sleep, _RETRY)
@@ -174,8 +174,8 @@ def _receive_exactly(sock: socket.socket, size: int, deadline: float, late: str)
             raise ChannelTimeoutError(late)
         if not let_through(poll.poll, left * 1000):
             continue
-        part = sock.recv(size - len(data))
-        if not part:
+        received = sock.recv(size - len(data))
+        if not received:
             raise ConnectionResetError("the server closed the connection")
-        data += part
+        data += received
     return data

@@ -1,10 +1,11 @@
-"""What can go wrong between two processes."""
+"""Errors of the communication between two processes."""
 
 from __future__ import annotations
 
 from pipeline.errors import PipelineError
 
 __all__ = [
+    "ArenaFullError",
     "AuthenticationError",
     "ChannelClosedError",
     "ChannelOverflowError",
@@ -12,12 +13,11 @@ __all__ = [
     "DescriptorLimitError",
     "IPCError",
     "ProtocolError",
-    "RingFullError",
 ]
 
 
 class IPCError(PipelineError):
-    """Base of the errors of this package."""
+    """Base class of the errors of this package."""
 
 
 class ProtocolError(IPCError):
@@ -33,16 +33,16 @@ class ChannelClosedError(IPCError):
 
 
 class ChannelTimeoutError(IPCError, TimeoutError):
-    """The peer is there, but didn't answer (or read) in time."""
+    """The peer is alive, but didn't answer (or read) in time."""
 
 
 class ChannelOverflowError(IPCError):
-    """The peer reads more slowly than it is written to, and the bounded outgoing buffer is full."""
+    """The peer reads too slowly, and the bounded outgoing buffer is full."""
 
 
 class DescriptorLimitError(IPCError):
     """The process has no file descriptor left; ``ulimit -n`` is the limit to raise."""
 
 
-class RingFullError(IPCError):
-    """There is no room for a sample in the shared memory, and its limit forbids to grow."""
+class ArenaFullError(IPCError):
+    """A sample doesn't fit into the shared memory, which has reached its limit."""

@@ -1,4 +1,4 @@
-"""Where there is room in a block of memory: an allocator of places, with no memory of its own."""
+"""An allocator of ranges in a block of memory. It doesn't own the memory."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["Extents"]
 class Extents:
     """Free extents of a space of `size` units, kept sorted, neighbours merged.
 
-    The lowest place that fits is taken, so what is used stays near the start: memory that was never touched
-    costs nothing, and memory that was just used is still in the cache.
+    It takes the lowest extent that fits, so used memory stays near the start: memory that was never touched costs
+    nothing, and memory that was used recently is still in the cache.
 
     Example:
         >>> extents = Extents(100)
@@ -30,11 +30,11 @@ class Extents:
 
     @property
     def used(self) -> int:
-        """Units that are taken."""
+        """Number of units in use."""
         return self.size - self.free
 
     def take(self, length: int) -> int | None:
-        """Take `length` units (above 0) and return where they start; None if no piece is that long."""
+        """Take `length` units (above 0), and return their start; None if no extent is that long."""
         if length > self.free:
             return None
         lengths = self._lengths

@@ -1,4 +1,4 @@
-"""Frames on a stream: how many bytes, what type, how many descriptors, then the message."""
+"""Frames on a stream: number of bytes, type, number of descriptors, then the message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline._ipc.errors import ProtocolError
 
 __all__ = ["MAX_BODY", "MAX_FDS", "MAX_FRAME_FDS", "Frame", "FrameParser", "close_all", "encode_frame"]
 
-MAX_BODY = 16 << 20  # what is parsed takes up to 35 times as much memory
+MAX_BODY = 16 << 20  # parsed messages take up to 35 times as much memory
 MAX_FDS = 64  # in one call; the kernel allows 253
 MAX_FRAME_FDS = (1 << 16) - 1  # in one frame, sent by several calls
 
@@ -21,7 +21,7 @@ _HEADER = struct.Struct("<IHH")  # bytes of the body, type, descriptors
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame that arrived whole."""
+    """A complete frame."""
 
     number: int
     body: bytes
@@ -29,10 +29,10 @@ class Frame:
 
 
 def encode_frame(number: int, body: bytes, fds: int) -> bytes:
-    """Header and body of a frame.
+    """Return the header and body of a frame.
 
     Raises:
-        ProtocolError: it would be larger than a peer accepts.
+        ProtocolError: a peer wouldn't accept a frame of this size.
     """
     if len(body) > MAX_BODY or fds > min(MAX_FRAME_FDS, MAX_FDS * (_HEADER.size + len(body))):
         raise ProtocolError(f"a message of {len(body)} bytes and {fds} descriptors is too large to send")
@@ -40,13 +40,13 @@ def encode_frame(number: int, body: bytes, fds: int) -> bytes:
 
 
 def close_all(fds: Iterable[int]) -> None:
-    """Close descriptors that nobody wants."""
+    """Close descriptors."""
     for fd in fds:
         os.close(fd)
 
 
 class FrameParser:
-    """Cuts what arrives, in whatever pieces, into frames.
+    """Splits a stream that arrives in pieces into frames.
 
     Descriptors travel beside the bytes, in order: the kernel delivers those of a frame with its first bytes (a byte for
     each `MAX_FDS` of them) at the latest, and never those of a later one before it was read up to there.
@@ -62,17 +62,16 @@ class FrameParser:
 
     @property
     def missing(self) -> int:
-        """Bytes that the frame being read still lacks, as far as is known."""
+        """Number of bytes that the current frame still lacks, as far as its header has arrived."""
         if len(self._buffer) < _HEADER.size:
             return _HEADER.size - len(self._buffer)
         return _HEADER.size + int(_HEADER.unpack_from(self._buffer)[0]) - len(self._buffer)
 
     def feed(self, data: bytes | memoryview, fds: Iterable[int] = ()) -> list[Frame]:
-        """Take what arrived and return the frames that are whole now. Owns `fds`.
+        """Accept data, and return the frames that are complete now. Owns `fds`.
 
         Raises:
-            ProtocolError: a frame is too large, or descriptors don't fit what it announces. Call `close`
-                then.
+            ProtocolError: a frame is too large, or doesn't announce its descriptors. Then call `close`.
         """
         buffer = self._buffer
         buffer += data
@@ -89,8 +88,8 @@ class FrameParser:
                     break
                 if count > len(self._fds):
                     raise ProtocolError(f"{count} descriptors were announced, but {len(self._fds)} arrived")
-                taken = tuple(self._fds.popleft() for _ in range(count))
-                frames.append(Frame(number, bytes(memoryview(buffer)[start + _HEADER.size : end]), taken))
+                frame_fds = tuple(self._fds.popleft() for _ in range(count))
+                frames.append(Frame(number, bytes(memoryview(buffer)[start + _HEADER.size : end]), frame_fds))
                 start = end
             if len(self._fds) > self._expected(start):
                 raise ProtocolError("descriptors arrived that weren't announced by a message")
@@ -102,14 +101,14 @@ class FrameParser:
         return frames
 
     def _expected(self, start: int) -> int:
-        """How many descriptors may have come with the part of a frame that begins at an offset."""
-        there = len(self._buffer) - start
-        if there < _HEADER.size:
-            return MAX_FDS * there
+        """Return the number of descriptors that may have come with the incomplete frame at an offset."""
+        available = len(self._buffer) - start
+        if available < _HEADER.size:
+            return MAX_FDS * available
         return int(_HEADER.unpack_from(self._buffer, start)[2])
 
     def close(self) -> None:
-        """Close the descriptors of a frame that never became whole."""
+        """Close the descriptors of an incomplete frame."""
         close_all(self._fds)
         self._fds.clear()
         self._buffer.clear()

@@ -1,4 +1,4 @@
-"""Fresh interpreters: how this process starts another Python that finds this package and the user's modules."""
+"""Environment of fresh interpreters, which must find this package and the user's modules."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _PARENT_PYTHONPATH = "DALI_PROXY_PARENT_PYTHONPATH"  # keeps the user's PYTHONPA
 def interpreter_path() -> str:
     """Return the path of the Python that runs this process.
 
-    A program that has Python inside says which one to start with `multiprocessing.set_executable`.
+    Programs that embed Python choose the interpreter with `multiprocessing.set_executable`.
 
     Raises:
-        BuildError: nobody knows it.
+        BuildError: the path is unknown.
     """
     name = f"python{sys.version_info.major}.{sys.version_info.minor}"
     for path in (spawn.get_executable(), sys.executable, os.path.join(sys.exec_prefix, "bin", name)):
@@ -35,7 +35,7 @@ def interpreter_path() -> str:
 
 
 def child_environment(**more: str) -> dict[str, str]:
-    """Return the environment of a child that must find this package, wherever this process found it."""
+    """Return the environment of a child that must find this package where this process found it."""
     package = str(Path(__file__).resolve().parents[2])
     inherited = os.environ.get("PYTHONPATH", "")
     paths = [inherited] if package in (*site.getsitepackages(), site.getusersitepackages()) else [package, inherited]
@@ -48,12 +48,12 @@ def child_environment(**more: str) -> dict[str, str]:
 
 
 def import_path() -> tuple[str, ...]:
-    """Return where this process looks for modules."""
+    """Return the entries of `sys.path` that imports use."""
     return tuple(path for path in sys.path if isinstance(path, str))  # imports ignore others, too
 
 
 def restore_python_path() -> None:
-    """In the child: give processes that it starts the PYTHONPATH that its parent has."""
+    """Restore the parent's PYTHONPATH in the child, for the processes that it starts."""
     inherited = os.environ.pop(_PARENT_PYTHONPATH, "")
     os.environ.pop("PYTHONPATH", None)
     if inherited:
@@ -61,7 +61,7 @@ def restore_python_path() -> None:
 
 
 def listen_to_signals() -> None:
-    """In the child: undo what the thread that started it has blocked or ignored, for it could not be terminated."""
+    """Unblock the signals that the parent's thread blocked or ignored, so that the child can be terminated."""
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

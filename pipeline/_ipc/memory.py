@@ -1,4 +1,4 @@
-"""Shared memory without a name: it can't be left behind, and a peer can't pull it away from under us."""
+"""Shared memory without a name: no file is left behind, and a peer can't shrink it while this process uses it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipeline._ipc.errors import DescriptorLimitError, IPCError, ProtocolError
 __all__ = ["SharedBlock", "as_descriptor_error"]
 
 _HAVE_MEMFD = hasattr(os, "memfd_create")
-# Sizes are fixed for good: touching a page of a file that its peer has shrunk would kill us with SIGBUS.
+# The size never changes: access to a page of a file that the peer has shrunk would kill this process with SIGBUS.
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW if _HAVE_MEMFD else 0
 _MAP_FAILED = ctypes.c_void_p(-1).value
 
@@ -34,8 +34,8 @@ _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 class _Mapping:
     """Pages of a descriptor, unmapped when the last array over them dies.
 
-    `mmap.mmap` would keep a duplicate of the descriptor for as long as it lives (until Python 3.13), and a
-    user who holds a thousand batches would run out of descriptors.
+    Until Python 3.13, `mmap.mmap` keeps a duplicate of the descriptor for as long as it lives, and a user who holds a
+    thousand batches would run out of descriptors.
     """
 
     def __init__(self, fd: int, nbytes: int, writable: bool) -> None:
@@ -62,14 +62,13 @@ class _Mapping:
 class SharedBlock:
     """A block of shared memory, passed to other processes by its descriptor.
 
-    It has no name, so it vanishes with the last process that has it mapped or open, however that process
-    ends. A forked child shares it with its parent.
+    It has no name, so the system frees it with the last process that has it mapped or open, however that process ends.
+    A forked child shares it with its parent.
 
     Attributes:
-        fd: the descriptor (not inherited by programs that are started), or -1 once closed.
+        fd: the descriptor, which new programs don't inherit; -1 once closed.
         nbytes: size in bytes.
-        array: ``uint8[nbytes]`` over the whole block. The mapping lives for as long as this array or any
-            view of it.
+        array: ``uint8[nbytes]`` over the whole block. The mapping lives as long as this array or a view of it.
 
     Example:
         >>> block = SharedBlock.create(4096)
@@ -93,11 +92,11 @@ class SharedBlock:
 
     @classmethod
     def create(cls, nbytes: int) -> SharedBlock:
-        """Make a block of `nbytes` zeros. Pages cost memory when they are touched first.
+        """Create a block of `nbytes` zeros. A page takes memory from its first use on.
 
         Raises:
             DescriptorLimitError: the process has no descriptor left.
-            IPCError: the memory can't be had.
+            IPCError: the system refuses the memory.
         """
         if nbytes <= 0:
             raise ValueError(f"a block needs a size above 0, not {nbytes}")
@@ -115,7 +114,7 @@ class SharedBlock:
 
     @classmethod
     def attach(cls, fd: int, nbytes: int, *, writable: bool = True) -> SharedBlock:
-        """Map a block that another process made. Owns `fd` from now on, also when it refuses.
+        """Map a block that another process created. Owns `fd` from now on, also if it raises.
 
         Raises:
             ProtocolError: `fd` isn't shared memory of exactly `nbytes`, sealed against shrinking and growing.
@@ -139,17 +138,17 @@ class SharedBlock:
 
     @property
     def address(self) -> int:
-        """Where the block is mapped in this process."""
+        """Address of the block in this process."""
         return int(self.array.ctypes.data)
 
     def close_fd(self) -> None:
-        """Close the descriptor once no other process needs it from here; the mapping stays."""
+        """Close the descriptor, once no other process needs it; the mapping stays."""
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
 
     def close(self) -> None:
-        """Let go of the block. The mapping stays for views of it that somebody still holds."""
+        """Release the block. The mapping stays for the remaining views of it."""
         self._array = None
         self.close_fd()
 
@@ -167,7 +166,7 @@ class SharedBlock:
 
 
 def as_descriptor_error(error: OSError, doing: str) -> IPCError:
-    """Turn an `OSError` of the system into ours; one that names the limit when descriptors are exhausted.
+    """Convert an `OSError` of the system to an `IPCError`, which names the limit if no descriptor is left.
 
     Raises:
         OSError: it has no number, so it isn't the system's: a signal handler raised it.
@@ -184,7 +183,7 @@ def as_descriptor_error(error: OSError, doing: str) -> IPCError:
 def _open_nameless() -> int:
     if _HAVE_MEMFD:
         return os.memfd_create("dali-proxy", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    # Where memfd is missing: a file in POSIX shared memory that has no name either. It can't be sealed.
+    # Without memfd: a file in POSIX shared memory, which has no name either, and can't be sealed.
     with tempfile.TemporaryFile(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as file:
         return fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)
 

@@ -1,4 +1,4 @@
-"""What waits to be written to a socket: a bounded queue of frames and of the descriptors that go with them."""
+"""A bounded queue of frames, and of their descriptors, that wait until a socket accepts them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["Outgoing"]
 
 
 class _Frame:
-    """A frame of which some bytes wait for the peer to read."""
+    """A frame that isn't completely written."""
 
     __slots__ = ("data", "fds", "owned")
 
     def __init__(self, data: bytes, fds: Sequence[int]) -> None:
         self.data = memoryview(data)
-        self.fds = tuple(fds)  # those that weren't sent
-        self.owned = False  # they are duplicates, to be closed once they are sent
+        self.fds = tuple(fds)  # those that remain to be sent
+        self.owned = False  # whether they are duplicates, to be closed once they are sent
 
     def close(self) -> None:
         if self.owned:
@@ -32,15 +32,15 @@ class _Frame:
 
 
 class Outgoing:
-    """Writes frames to a socket that doesn't block, in order. Its user holds a lock.
+    """Writes frames to a non-blocking socket, in order. The caller holds a lock.
 
     Args:
-        sock: where to; stays its user's.
-        peer_pid: the process at the other end, for messages.
-        limit: bytes that may wait.
+        sock: the socket; the caller still owns it.
+        peer_pid: process at the other end, for error messages.
+        limit: largest number of bytes that may wait.
 
     Attributes:
-        written: how many frames the kernel has, of all that were ever put.
+        written: number of frames that the kernel has accepted so far.
     """
 
     def __init__(self, sock: socket.socket, peer_pid: int, limit: int) -> None:
@@ -54,9 +54,9 @@ class Outgoing:
         return len(self._waiting)
 
     def put(self, data: bytes, fds: Sequence[int]) -> int:
-        """Write what fits of a frame and keep the rest. Return the value of `written` that says that it is out.
+        """Write as much of a frame as fits, and queue the rest. Return the value of `written` once it is written.
 
-        The descriptors stay the caller's: what waits has duplicates.
+        The caller still owns the descriptors: queued frames have duplicates.
 
         Raises:
             ChannelClosedError: the peer is gone.
@@ -80,7 +80,7 @@ class Outgoing:
         return self.written + len(self._waiting)
 
     def flush(self) -> bool:
-        """Write what the peer has room for. Return whether nothing is left.
+        """Write as much as the socket accepts. Return whether nothing is left.
 
         Raises:
             ChannelClosedError: the peer is gone.
@@ -93,16 +93,16 @@ class Outgoing:
         return True
 
     def close(self) -> None:
-        """Drop what waits."""
+        """Drop the queued frames."""
         for frame in self._waiting:
             frame.close()
         self._waiting.clear()
 
     def _push(self, frame: _Frame) -> bool:
-        """Write a frame until the socket is full. Return whether all of it is out."""
+        """Write a frame until the socket is full. Return whether all of it is written."""
         while frame.data:
             fds = frame.fds[:MAX_FDS]
-            # Where more descriptors are left than one call takes, each part goes with a byte of the frame.
+            # One call takes only so many descriptors; each group travels with a byte of the frame.
             data = frame.data if len(fds) == len(frame.fds) else frame.data[:1]
             ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
             try:

@@ -1,8 +1,8 @@
-"""Functions and other objects of the user as bytes for a process that doesn't run the user's script.
+"""Pickles functions and other objects of the user for a process that doesn't run the user's script.
 
-An object of a module is sent by its name where a fresh interpreter would import the same module, and with its code
-where not: from a script, a notebook, ``python -c``, or a process that `multiprocessing` spawned, whose script is the
-module ``__mp_main__``.
+If a fresh interpreter would import the same module, an object of the module is sent by name; otherwise it is sent with
+its code. Such modules are scripts, notebooks, ``python -c``, and the module ``__mp_main__`` in processes that
+`multiprocessing` spawned.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def dumps(value: object, parts: Mapping[str, object]) -> bytes:
 
     Args:
         value: the object.
-        parts: the user's objects in it, by what messages call their places, to find the one that is at fault.
+        parts: the user's objects in it, with their names in messages, to find the one that can't be pickled.
 
     Raises:
         SerializationError: something in it can't be pickled; the message names it.
@@ -47,13 +47,13 @@ def dumps(value: object, parts: Mapping[str, object]) -> bytes:
         raise SerializationError(
             f"{display_name(part)}, used by {name}, can't be sent to another process: {reason}"
             + (f". It uses {used}" if used else "")
-            + ". Define it in a module that can be imported, or make what can't be pickled inside the function, when "
-            "it is called first"
+            + ". Define it in a module that can be imported, or create the object that can't be pickled inside the "
+            "function, at its first call"
         ) from error
 
 
 def loads(data: bytes) -> Any:
-    """Return the object that `dumps` was given. Runs code: never call it with bytes from elsewhere.
+    """Return the object that `dumps` pickled. This runs code: never call it with bytes from elsewhere.
 
     Raises:
         SerializationError: a module that the object needs can't be imported here, or isn't the same.
@@ -69,7 +69,7 @@ def loads(data: bytes) -> Any:
 
 
 def display_name(value: Any) -> str:
-    """Return how messages call a user's callable or another object: its name, and where it was written."""
+    """Return the name of a callable or another object for messages, with the file and line of its definition."""
     function = _function_of(value)
     name = getattr(value, "__qualname__", None) or type(value).__qualname__
     code = getattr(function, "__code__", None)
@@ -84,7 +84,7 @@ def _function_of(value: Any) -> Any:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
-    """Pickles by value what a fresh interpreter can't import, until `close`."""
+    """Pickles by value the objects that a fresh interpreter can't import, until `close`."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
@@ -107,7 +107,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         self._importable[name] = _is_importable(name)
         module = sys.modules[name]
         if not self._importable[name] and module.__name__ not in cloudpickle.list_registry_pickle_by_value():
-            with suppress(ValueError):  # it was put into sys.modules by another name: cloudpickle copes
+            with suppress(ValueError):  # it has another name in sys.modules: cloudpickle handles this
                 cloudpickle.register_pickle_by_value(module)
                 self._registered.append(module)
 
@@ -123,7 +123,7 @@ def _dump(value: object) -> bytes:
 
 
 def _is_importable(name: str) -> bool:
-    """Tell whether a fresh interpreter with the same sys.path would import the module that this process has."""
+    """Return whether a fresh interpreter with the same sys.path would import the same module as this process."""
     package, _, _ = name.rpartition(".")
     if name in _SCRIPTS:
         return False
@@ -133,7 +133,7 @@ def _is_importable(name: str) -> bool:
         return False
     file = getattr(sys.modules[name], "__file__", None)
     if file is None and package:
-        return True  # made by its package
+        return True  # its package creates it
     spec = _find_spec(name, getattr(sys.modules[package], "__path__", None) if package else None)
     if spec is None:
         return False
@@ -159,7 +159,7 @@ def _find_fault(parts: Mapping[str, object]) -> tuple[str, object, Exception] | 
 
 
 def _unpicklable_names(value: object) -> Iterator[tuple[str, str]]:
-    """The variables of a function that can't be pickled, and their types."""
+    """Yield the variables of a function that can't be pickled, and their types."""
     function = _function_of(value)
     if not isinstance(function, FunctionType):
         return

@@ -1,4 +1,4 @@
-"""Places for samples in a segment of shared memory."""
+"""Allocation of blocks for samples in a segment of shared memory."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pipeline._native import find_compiled
 
 __all__ = ["ALIGNMENT", "Block", "Places", "compiled", "make_places"]
 
-ALIGNMENT = 64  # bytes: a cache line, and what SIMD loads and DMA like
+ALIGNMENT = 64  # bytes: a cache line; good for SIMD loads and DMA, too
 _SHIFT = 6
 
 compiled = find_compiled("_ipc")
-"""The module `_native`: `Places`; None where it isn't there."""
+"""The compiled module `_native`, or None."""
 
 
 class Block:
-    """A place in a segment: `nbytes` bytes from `offset` of the segment `ring_id`, which is `array`.
+    """`nbytes` bytes at `offset` of the segment `segment_id`, whose memory is `array`.
 
-    It stays taken while this object lives; finalizers may drop it.
+    They stay allocated while this object lives; finalizers may drop it.
     """
 
     __slots__ = ("_places", "nbytes", "offset")
@@ -34,51 +34,51 @@ class Block:
         self.nbytes = nbytes
 
     @property
-    def ring_id(self) -> int:
-        """The segment's number."""
-        return self._places.ring_id
+    def segment_id(self) -> int:
+        """Number of the segment."""
+        return self._places.segment_id
 
     @property
     def array(self) -> npt.NDArray[np.uint8]:
-        """The segment."""
+        """Memory of the segment."""
         return self._places.array
 
     def __repr__(self) -> str:
-        return f"Block(ring_id={self.ring_id}, offset={self.offset}, nbytes={self.nbytes})"
+        return f"Block(segment_id={self.segment_id}, offset={self.offset}, nbytes={self.nbytes})"
 
     def __del__(self) -> None:
         self._places.dropped.append((self.offset >> _SHIFT, _units(self.nbytes)))
 
 
 class Places:
-    """Places in one segment. Its user holds a lock, but places may be dropped without.
+    """Allocates the blocks of one segment. The caller holds a lock; dropping a block needs none.
 
     Args:
-        ring_id: the segment's number.
+        segment_id: number of the segment.
         array: ``uint8[...]`` over the segment.
     """
 
-    def __init__(self, ring_id: int, array: npt.NDArray[np.uint8]) -> None:
-        self.ring_id = ring_id
+    def __init__(self, segment_id: int, array: npt.NDArray[np.uint8]) -> None:
+        self.segment_id = segment_id
         self.array = array
-        #: What finalizers have dropped: they must not take the lock, and append() needs none.
+        #: Extents that finalizers have dropped: they must not take the lock, and append() needs none.
         self.dropped: deque[tuple[int, int]] = deque()
         self._extents = Extents(array.nbytes >> _SHIFT)
 
     @property
     def used(self) -> int:
-        """Bytes that are taken, rounded up to the alignment."""
+        """Allocated bytes, rounded up to the alignment."""
         self._reclaim()
         return self._extents.used << _SHIFT
 
     def take(self, nbytes: int) -> Block | None:
-        """Take a place of so many bytes; None where there is no room."""
+        """Allocate a block of `nbytes` bytes; return None if there is no room."""
         self._reclaim()
         start = self._extents.take(_units(nbytes))
         return None if start is None else Block(self, start << _SHIFT, nbytes)
 
     def write(self, array: npt.NDArray[Any]) -> Block | None:
-        """Take a place and copy an array there, where that is quickly done; else None, also where there is no room."""
+        """Allocate a block and copy an array there if that is fast; return None if not, or if there is no room."""
         return None
 
     def _reclaim(self) -> None:
@@ -91,4 +91,4 @@ def _units(nbytes: int) -> int:
 
 
 make_places: type[Places] = Places if compiled is None else compiled.Places
-"""Makes the places of a segment: compiled ones where there are any."""
+"""Creates the `Places` of a segment: the compiled ones if they exist."""

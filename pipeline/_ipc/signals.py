@@ -1,9 +1,9 @@
-"""Signal handlers that raise, kept away from code that must not be left half done.
+"""Defers signal handlers that may raise, so that they don't interrupt code between two steps that belong together.
 
-Python calls a handler between any two steps of the main thread, and the handler may raise. Code between two waits runs
-inside `deferred_signals`, where no handler is called. A wait is a call of `let_through`, where handlers are called; the
-state must be whole there. What a handler raises travels as an `Interrupted`, which no ``except Exception`` takes for an
-error, and the outermost `deferred_signals` raises the handler's own exception.
+Python may call a handler between any two steps of the main thread, and the handler may raise. Code between two waits
+runs inside `deferred_signals`, where no handler is called. A wait is a call of `let_through`, where handlers are
+called; the state must be consistent there. An exception of a handler travels as an `Interrupted`, which no ``except
+Exception`` catches, and the outermost `deferred_signals` raises the handler's own exception.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _RAISING = {opmap["RAISE_VARARGS"], opmap["RERAISE"]}
 
 
 class _Interrupted(BaseException):
-    """What a handler raised during a wait is the argument."""
+    """Carries the exception that a handler raised during a wait."""
 
 
 class _Handlers:
-    """The same as signals.h, where that isn't compiled: handlers that raise while it replaces others may tear it."""
+    """The functions of signals.h in Python. A handler that raises while others are replaced may break them."""
 
     def __init__(self) -> None:
         self.holds = 0
@@ -98,7 +98,7 @@ class _Handlers:
 
 _native: Any = _Handlers() if compiled is None else compiled
 Interrupted: type[BaseException] = _Interrupted if compiled is None else compiled.Interrupted
-"""Carries what a handler raised during a wait to the outermost `deferred_signals`."""
+"""Carries the exception of a handler from a wait to the outermost `deferred_signals`."""
 
 hold: Callable[[], None] = _native.hold
 release: Callable[[], bool] = _native.release
@@ -107,7 +107,7 @@ let_through: Callable[..., Any] = _native.let_through
 
 
 class _DeferredSignals:
-    """See `deferred_signals`. A class, because a generator would cost a batch several microseconds."""
+    """See `deferred_signals`. A class, because a generator would cost several microseconds per batch."""
 
     __slots__ = ()
 
@@ -131,9 +131,9 @@ class _DeferredSignals:
 
 
 deferred_signals = _DeferredSignals()
-"""A context manager and a decorator: no Python signal handler is called inside, but in `let_through`.
+"""A context manager and decorator: inside, Python calls signal handlers only in `let_through`.
 
-Other threads don't notice it.
+Other threads aren't affected.
 """
 
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pipeline._kernels.errors import load_cupy
 
-__all__ = ["DeviceView", "Lease"]
+__all__ = ["DeviceView", "Lease", "lent_array"]
 
 _KDL_CUDA = 2
 
@@ -47,6 +47,39 @@ class Lease:
     def end(self) -> None:
         """End the lease now. Idempotent."""
         self._finalizer()
+
+
+def lent_array(memory: npt.NDArray[np.uint8], owner: object) -> npt.NDArray[np.uint8]:
+    """Return a writable array over `memory` that keeps `owner` alive, as do all views of it.
+
+    Args:
+        memory: bytes on the host.
+        owner: object that gives the memory back when it dies, such as a `Lease`. The last view may die in any thread
+            and within any allocation (garbage collection), so this must not wait for a lock.
+
+    Example:
+        >>> ended = []
+        >>> view = lent_array(np.zeros(4, np.uint8), Lease(lambda: ended.append(True)))[1:].view()
+        >>> ended
+        []
+        >>> del view
+        >>> ended
+        [True]
+    """
+    return np.asarray(_HostView(memory, owner))
+
+
+class _HostView:
+    """The base of NumPy's arrays over lent memory. NumPy would skip a base that is an array itself."""
+
+    __slots__ = ("__array_interface__", "owner", "source")
+
+    def __init__(self, memory: npt.NDArray[np.uint8], owner: object) -> None:
+        self.owner = owner
+        self.source = memory
+        interface = memory.__array_interface__
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__ = interface
 
 
 class DeviceView:

@@ -17,9 +17,9 @@ from dali_proxy._transport.endpoint import Endpoint
 from dali_proxy._transport.protocol import (
     CODEC,
     DTYPES,
-    AttachRing,
+    AttachSegment,
     CloseSession,
-    DetachRing,
+    DetachSegment,
     Fetch,
     Hello,
     InputBatch,
@@ -37,7 +37,7 @@ NUMBERS = (
     2**47, 2**48, 2**53, 2**62, 2**63 - 1, 2**63, 2**64 - 1, -1, -2, -8, -64, -(2**31), -(2**63),
 )  # fmt: skip
 INT64 = tuple(number for number in NUMBERS if -(2**63) <= number < 2**63)
-RING_BYTES = 1 << 16
+ARENA_BYTES = 1 << 16
 
 
 def strange(rng: random.Random) -> Any:
@@ -69,7 +69,7 @@ def table(rng: random.Random) -> InputBatch:
 
 
 def good_submit(rng: random.Random, seq: int) -> Submit:
-    """A batch that the server can run, if a ring is attached."""
+    """A batch that the server can run, if an arena is attached."""
     count = rng.randrange(1, 9)
     rows = [(0, 64 * place, 3) for place in range(count)]
     return Submit(seq, rng.choice((0, 5)), rng.randrange(3), seq, 0, count, "", (InputBatch.pack("int32", rows),))
@@ -79,7 +79,7 @@ def messages_of_worker(rng: random.Random) -> Iterator[Any]:
     """What a worker might say, in a more or less sensible order."""
     yield Hello("worker", os.getpid(), "fuzz")
     if rng.random() < 0.9:
-        yield AttachRing(0, rng.choice((RING_BYTES, RING_BYTES, RING_BYTES, 1, 0, 2**40, 2**63)))
+        yield AttachSegment(0, rng.choice((ARENA_BYTES, ARENA_BYTES, ARENA_BYTES, 1, 0, 2**40, 2**63)))
     seq = 0
     for _ in range(rng.randrange(12)):
         kind = rng.random()
@@ -95,7 +95,9 @@ def messages_of_worker(rng: random.Random) -> Iterator[Any]:
         elif kind < 0.85:
             yield Release.pack([(rng.choice((1, 2, 3, 2**64 - 1)), rng.choice((0, seq, 2**64 - 1))) for _ in range(5)])
         else:
-            yield rng.choice((DetachRing(0), DetachRing(9), AttachRing(1, RING_BYTES), Hello("worker", 0, "again")))
+            yield rng.choice(
+                (DetachSegment(0), DetachSegment(9), AttachSegment(1, ARENA_BYTES), Hello("worker", 0, "again"))
+            )
 
 
 def messages_of_consumer(rng: random.Random) -> Iterator[Any]:
@@ -111,7 +113,7 @@ def messages_of_consumer(rng: random.Random) -> Iterator[Any]:
                 OpenSession(seq),
                 CloseSession(rng.choice((seq, 0, 5))),
                 StatsRequest(seq),
-                DetachRing(1),
+                DetachSegment(1),
             )
         )
 
@@ -154,7 +156,7 @@ def strange_fd(rng: random.Random, stack: ExitStack, good: float = 0.4) -> int:
     """A descriptor that may not be the shared memory that was announced."""
     kind = rng.randrange(3, 8)
     if rng.random() < good:
-        block = SharedBlock.create(RING_BYTES)
+        block = SharedBlock.create(ARENA_BYTES)
         stack.callback(block.close)
         return block.fd
     if kind == 3:
@@ -163,7 +165,7 @@ def strange_fd(rng: random.Random, stack: ExitStack, good: float = 0.4) -> int:
         fd = os.open("/", os.O_RDONLY)
     elif kind == 5:
         fd = os.memfd_create("unsealed")  # it could shrink under the server
-        os.ftruncate(fd, RING_BYTES)
+        os.ftruncate(fd, ARENA_BYTES)
     elif kind == 6:
         fd, other = os.pipe()
         os.close(other)
@@ -244,7 +246,7 @@ class Attacker:
         rng, kind = self.rng, type(message).__name__
         with ExitStack() as stack:
             fds = []
-            if isinstance(message, AttachRing) or rng.random() < hostility / 4:
+            if isinstance(message, AttachSegment) or rng.random() < hostility / 4:
                 fds = [strange_fd(rng, stack) for _ in range(rng.choice((1, 1, 1, 1, 0, 2, 60)))]
             change = rng.random()
             if change < hostility / 2:
@@ -315,7 +317,7 @@ def hostile_result(rng: random.Random) -> tuple[int, bytes]:
                 np.array(rows, np.int64).tobytes(),
                 rng.choice((0,) * 9 + (1, 2**24, 2**32 - 1)),
                 rng.choice((1, 2, 127, 1, 2, 127, 128, 255)),
-                rng.choice((RING_BYTES,) * 9 + (0, 1, 2**63)),
+                rng.choice((ARENA_BYTES,) * 9 + (0, 1, 2**63)),
                 rng.random() < 0.9,
                 rng.choice((b"", bytes(192))),
             )

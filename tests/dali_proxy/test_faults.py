@@ -27,7 +27,7 @@ from torch.utils.data import default_collate
 
 from dali_proxy import BatchError, DALIServer, DataLoader, ProxyError, ServerDiedError, WorkerDiedError
 from pipeline import fn, pipeline_def, types
-from pipeline._ipc.errors import RingFullError
+from pipeline._ipc.errors import ArenaFullError
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine
 from tests.waiting import PATIENCE_S, soon, wait_until
 
@@ -239,7 +239,7 @@ def stuck() -> Any:
 
 
 def test_server_that_is_killed_while_everybody_waits_for_it() -> None:
-    with DALIServer(stuck(), ring_bytes=1 << 16, ring_bytes_limit=1 << 16) as server:
+    with DALIServer(stuck(), arena_bytes=1 << 16, arena_bytes_limit=1 << 16) as server:
         loader = DataLoader(server, IndexDataset(400, server.proxy, width=1000), batch_size=4, num_workers=2)
         errors: list[str] = []
 
@@ -286,19 +286,19 @@ def test_server_that_runs_out_of_memory() -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
-def test_sample_larger_than_the_ring(mode: str, num_workers: int) -> None:
-    with DALIServer(affine(), mode=mode, ring_bytes=1 << 12, ring_bytes_limit=1 << 20) as server:  # type: ignore[arg-type]
+def test_sample_larger_than_the_arena(mode: str, num_workers: int) -> None:
+    with DALIServer(affine(), mode=mode, arena_bytes=1 << 12, arena_bytes_limit=1 << 20) as server:  # type: ignore[arg-type]
         width = 20_000  # 80 kB a sample, 320 kB a batch
         loader = DataLoader(server, IndexDataset(40, server.proxy, width), batch_size=4, num_workers=num_workers)
         seen = [index for batch in loader for index in check_affine(*batch, width=width)]
         assert seen == list(range(40))
         loader = DataLoader(server, IndexDataset(8, server.proxy, 300_000), batch_size=4, num_workers=num_workers)
-        with soon(), pytest.raises(RingFullError, match="raise ring_bytes_limit"):
+        with soon(), pytest.raises(ArenaFullError, match="raise arena_bytes_limit"):
             next(iter(loader))
 
 
-def test_full_ring_holds_a_worker_back() -> None:
-    with DALIServer(affine(), ring_bytes=1 << 14, ring_bytes_limit=1 << 14) as server:
+def test_full_arena_holds_a_worker_back() -> None:
+    with DALIServer(affine(), arena_bytes=1 << 14, arena_bytes_limit=1 << 14) as server:
         loader = DataLoader(server, IndexDataset(200, server.proxy, 500), 4, num_workers=1, prefetch_factor=10)
         assert [index for batch in loader for index in check_affine(*batch, width=500)] == list(range(200))
 

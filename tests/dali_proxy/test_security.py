@@ -19,7 +19,7 @@ from dali_proxy import DALIServer
 from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.protocol import (
     CODEC,
-    AttachRing,
+    AttachSegment,
     CloseSession,
     Fetch,
     Hello,
@@ -36,13 +36,13 @@ from tests.dali_proxy.hostile import Attacker, hostile_result, strange_fd, use_u
 from tests.dali_proxy.indexed import affine, affine_of, sample
 from tests.waiting import PATIENCE_S, wait_until
 
-RING = 1 << 16
+ARENA = 1 << 16
 
 
 @pytest.fixture(scope="module")
 def victim() -> Iterator[DALIServer]:
     """A server in a process of its own, its good clients connected."""
-    limits = {"unclaimed_bytes": 1 << 20, "ring_bytes": RING, "ring_bytes_limit": 1 << 20}
+    limits = {"unclaimed_bytes": 1 << 20, "arena_bytes": ARENA, "arena_bytes_limit": 1 << 20}
     with DALIServer(affine(), **limits, timeout=PATIENCE_S) as server:
         use_up_numbers(server.endpoint, 20)
         check_good_client(server, 0)
@@ -120,7 +120,7 @@ def test_other_roles_are_refused(attacker: Attacker) -> None:
 
 def test_consumers_submit_nothing(attacker: Attacker) -> None:
     attacker.say(Hello("consumer", 1, ""))
-    attacker.say(AttachRing(0, RING))
+    attacker.say(AttachSegment(0, ARENA))
     assert attacker.closed_by_server()
 
 
@@ -134,10 +134,10 @@ def test_descriptors_that_nobody_wants_are_closed(victim: DALIServer) -> None:
     wait_until(lambda: victim.stats().workers == 1)
     before = process.num_fds()
     for count in (0, 2, 60):
-        with Attacker(victim.endpoint, random.Random(0)) as attacker, SharedBlock.create(RING) as block:
+        with Attacker(victim.endpoint, random.Random(0)) as attacker, SharedBlock.create(ARENA) as block:
             attacker.shake_hands()
             attacker.say(Hello("worker", 1, ""), *[block.fd] * min(count, 2))
-            attacker.say(AttachRing(0, RING), *[block.fd] * count)
+            attacker.say(AttachSegment(0, ARENA), *[block.fd] * count)
             assert attacker.closed_by_server()
     wait_until(lambda: process.num_fds() <= before)
 
@@ -145,7 +145,7 @@ def test_descriptors_that_nobody_wants_are_closed(victim: DALIServer) -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        (0, RING - 11, 3),
+        (0, ARENA - 11, 3),
         (0, -64, 3),
         (0, 2**63 - 64, 3),
         (0, 0, -3),
@@ -159,8 +159,8 @@ def test_descriptors_that_nobody_wants_are_closed(victim: DALIServer) -> None:
 def test_samples_outside_of_their_memory(victim: DALIServer, attacker: Attacker, row: tuple[int, ...]) -> None:
     waiting = victim.stats().waiting_results
     attacker.say(Hello("worker", 1, ""))
-    with SharedBlock.create(RING) as block:
-        attacker.say(AttachRing(0, RING), block.fd)
+    with SharedBlock.create(ARENA) as block:
+        attacker.say(AttachSegment(0, ARENA), block.fd)
     attacker.say(Submit(0, 9, 0, 0, 0, 1, "", (InputBatch.pack("int32", [row]),)))
     assert attacker.closed_by_server()
     wait_until(lambda: victim.stats().waiting_results <= waiting + 1)  # its failure
@@ -169,7 +169,7 @@ def test_samples_outside_of_their_memory(victim: DALIServer, attacker: Attacker,
 def test_memory_is_limited_to_what_was_agreed(attacker: Attacker) -> None:
     attacker.say(Hello("worker", 1, ""))
     with SharedBlock.create(2 << 20) as block:
-        attacker.say(AttachRing(0, 2 << 20), block.fd)
+        attacker.say(AttachSegment(0, 2 << 20), block.fd)
     assert attacker.closed_by_server()
 
 
@@ -192,8 +192,8 @@ def test_what_a_client_makes_the_server_remember_is_limited(attacker: Attacker) 
 
 def test_a_batch_that_claims_another_size(victim: DALIServer, attacker: Attacker) -> None:
     attacker.say(Hello("worker", 1, ""))
-    with SharedBlock.create(RING) as block:
-        attacker.say(AttachRing(0, RING), block.fd)
+    with SharedBlock.create(ARENA) as block:
+        attacker.say(AttachSegment(0, ARENA), block.fd)
     rows: Any = [(0, 0, 3)] * 2
     attacker.say(Submit(0, 0, 0, 0, 0, 1, "", (InputBatch.pack("int32", rows),)))
     assert attacker.closed_by_server()

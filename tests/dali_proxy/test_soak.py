@@ -45,9 +45,9 @@ def shared_memory(pid: int | None) -> int:
 
 
 def test_shared_memory_is_bounded_as_documented() -> None:
-    width, batch_size, workers, prefetch, kept, ring = 25_000, 8, 2, 3, 4, 1 << 20
+    width, batch_size, workers, prefetch, kept, arena = 25_000, 8, 2, 3, 4, 1 << 20
     results = inputs = width * 4 * batch_size  # 800 kB
-    with DALIServer(affine(), ring_bytes=ring) as server:
+    with DALIServer(affine(), arena_bytes=arena) as server:
         dataset = IndexDataset(400, server.proxy, width)
         loader = DataLoader(server, dataset, batch_size, num_workers=workers, prefetch_factor=prefetch)
         most, held = 0, []
@@ -55,7 +55,7 @@ def test_shared_memory_is_bounded_as_documented() -> None:
             check_affine(images, indices, width)
             held = [*held[-kept + 1 :], images]
             most = max(most, shared_memory(server.pid))
-    rings = workers * max(ring, 2 * 3 * inputs)
+    arenas = workers * max(arena, 2 * 3 * inputs)
     batches = workers * prefetch + server.pipeline.prefetch_queue_depth + 1 + kept
-    assert most <= rings + batches * (results + 4096) + (1 << 16)
+    assert most <= arenas + batches * (results + 4096) + (1 << 16)
     assert most > results * (kept + 1)  # it is measured at all

@@ -1,4 +1,4 @@
-"""A worker that is a fresh interpreter: `python -m pipeline._external_source.parallel FD`, started by a pool."""
+"""A worker as a fresh interpreter: `python -m pipeline._external_source.parallel FD`, started by a pool."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipeline.errors import SerializationError
 
 
 def main() -> int:
-    """Get the sources, then work until the pool is gone."""
+    """Receive the sources, then work until the pool is gone."""
     if len(sys.argv) != 2 or not sys.argv[1].isdigit():
         sys.stderr.write("a pipeline starts pipeline._external_source.parallel; don't run it by hand\n")
         return 2

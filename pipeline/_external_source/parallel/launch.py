@@ -34,22 +34,22 @@ class WorkerProcess:
     """A worker, and the channel to it.
 
     Attributes:
-        pid: of the process.
-        channel: to the worker. Closing it ends the worker.
+        pid: its process ID.
+        channel: channel to the worker; the worker ends when it closes.
     """
 
     def __init__(self, pid: int, channel: Channel) -> None:
         self.pid = pid
         self.channel = channel
-        self._status: int | None = None  # as waitpid() gave it, once the process has ended
+        self._status: int | None = None  # from waitpid(), once the process has ended
 
     def wait(self, timeout: float) -> bool:
-        """Wait until the process has ended; tell whether it has."""
+        """Wait until the process has ended. Return whether it has."""
         deadline = time.monotonic() + timeout
         while self._status is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
-            except ChildProcessError:  # somebody else has collected it
+            except ChildProcessError:  # other code has collected it
                 pid, status = self.pid, 0
             if pid:
                 self._status = status
@@ -59,8 +59,8 @@ class WorkerProcess:
                 time.sleep(_POLL)
         return True
 
-    def how_it_ended(self) -> str:
-        """Say how the process ended."""
+    def describe_exit(self) -> str:
+        """Return how the process ended."""
         if not self.wait(1.0):
             return "closed its connection"
         code = os.waitstatus_to_exitcode(self._status or 0)
@@ -72,7 +72,7 @@ class WorkerProcess:
             return f"was killed by signal {-code}"
 
     def end(self, timeout: float) -> None:
-        """End the process: wait, then kill it."""
+        """End the process: wait for it, then kill it."""
         self.channel.close()
         if not self.wait(timeout):
             os.kill(self.pid, signal.SIGKILL)
@@ -80,13 +80,13 @@ class WorkerProcess:
 
 
 def fork_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProcess:
-    """Start a worker by forking this process: it has the sources already.
+    """Start a worker by forking this process, so that it has the sources.
 
     Raises:
         WorkerError: the system refuses.
     """
-    _flush_output()  # what waits there would be written twice
-    with no_forks:  # another child would keep the worker's end open, and the worker's death would not be seen
+    _flush_output()  # else the child would write buffered output again
+    with no_forks:  # another child would keep the worker's end open and hide its death
         ours, theirs = Channel.pair(CODEC)
         with theirs:
             try:
@@ -100,7 +100,7 @@ def fork_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProce
 
 
 def _run_forked(theirs: socket.socket, specs: Sequence[SourceSpec], max_batch_size: int) -> None:
-    """Be a worker, and never return: what the parent's stack would do next is not this process's business."""
+    """Run a worker, and exit: this process must not return into the parent's stack."""
     code = 1
     try:
         gc.freeze()  # finalizers of inherited objects would wait for threads that only the parent has
@@ -140,7 +140,7 @@ def spawn_worker(specs: Sequence[SourceSpec], max_batch_size: int) -> WorkerProc
         process = subprocess.Popen(
             [interpreter_path(), "-c", _PROGRAM, str(theirs.fileno())],
             pass_fds=(theirs.fileno(),),
-            env=child_environment(PYTHONSAFEPATH="1"),  # the working directory may have modules like others
+            env=child_environment(PYTHONSAFEPATH="1"),  # modules in the working directory may shadow others
         )
     process.returncode = 0  # from now on, WorkerProcess waits for it
     ours.peer_pid = process.pid

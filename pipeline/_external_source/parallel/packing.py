@@ -1,33 +1,32 @@
-"""Results of workers in shared memory: laid out there by a worker, lent to arrays by the pool."""
+"""Results of workers in shared memory: a worker packs them there, and the pool reads them in place."""
 
 from __future__ import annotations
 
 import math
-import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pipeline._external_source.parallel.protocol import Output
-from pipeline._ipc.ring import ALIGNMENT, Block, Ring
+from pipeline._ipc.arena import ALIGNMENT, Arena, Block
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["lend", "pack", "unpack"]
+__all__ = ["pack", "unpack"]
 
 Bytes = npt.NDArray[np.uint8]
 
 
-def pack(ring: Ring, batches: Sequence[TensorListCPU]) -> tuple[Block, tuple[Output, ...]]:
-    """Copy batches into one block of shared memory; say where in it they lie."""
+def pack(arena: Arena, batches: Sequence[TensorListCPU]) -> tuple[Block, tuple[Output, ...]]:
+    """Copy batches into one block of shared memory. Return the block, and where in it each batch lies."""
     outputs: list[Output] = []
     size = 0
     for batch in batches:
-        output, size = _place(batch, size)
+        output, size = _lay_out(batch, size)
         outputs.append(output)
-    block = ring.allocate(size)
-    memory = ring.view(block, (size,))
+    block = arena.allocate(size)
+    memory = arena.view(block, (size,))
     for batch, output in zip(batches, outputs, strict=True):
         unpacked = unpack(memory, output)
         if unpacked.dense is None:
@@ -41,8 +40,8 @@ def pack(ring: Ring, batches: Sequence[TensorListCPU]) -> tuple[Block, tuple[Out
     return block, tuple(outputs)
 
 
-def _place(batch: TensorListCPU, start: int) -> tuple[Output, int]:
-    """Lay out a batch from an offset on. Returns where the next one may begin."""
+def _lay_out(batch: TensorListCPU, start: int) -> tuple[Output, int]:
+    """Lay out a batch from an offset on. Return the offset for the next one."""
     dense = batch.is_dense_tensor()
     dtype = batch.samples[0].dtype
     table = np.empty((len(batch), 1 + batch.ndim), np.int64)
@@ -60,7 +59,7 @@ def _aligned(nbytes: int) -> int:
 
 
 def unpack(memory: Bytes, output: Output) -> TensorListCPU:
-    """Return a batch over memory; no copy."""
+    """Return a batch over memory, without a copy."""
     table = np.frombuffer(output.table, np.int64).reshape(-1, 1 + output.ndim)
     dtype = np.dtype(output.dtype)
     if output.dense:
@@ -69,24 +68,3 @@ def unpack(memory: Bytes, output: Output) -> TensorListCPU:
         return TensorListCPU(array, output.layout)
     rows = table.tolist()
     return TensorListCPU([np.ndarray(row[1:], dtype, buffer=memory, offset=row[0]) for row in rows], output.layout)
-
-
-class _Lease:
-    """Lends memory to NumPy: arrays made of it keep it alive, and it can be watched by a weak reference."""
-
-    __slots__ = ("__array_interface__", "__weakref__", "_memory")
-
-    def __init__(self, memory: Bytes) -> None:
-        self._memory = memory
-        address = memory.__array_interface__["data"][0]
-        self.__array_interface__ = {"version": 3, "data": (address, False), "shape": memory.shape, "typestr": "|u1"}
-
-
-def lend(memory: Bytes, give_back: Callable[[], None]) -> Bytes:
-    """Return an array over memory; `give_back` is called when it and all views of it are gone, on any thread.
-
-    It may be called within any allocation (garbage collection), so it must not wait for a lock.
-    """
-    lease = _Lease(memory)
-    weakref.finalize(lease, give_back).atexit = False
-    return np.asarray(lease)

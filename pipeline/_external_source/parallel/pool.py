@@ -1,4 +1,4 @@
-"""A pool of worker processes that read sources, and the thread that hands tasks out to them."""
+"""A pool of worker processes that read sources, and the thread that receives their results."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ from functools import partial
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX
 from pipeline._external_source.parallel.launch import WorkerProcess, fork_worker, spawn_worker
-from pipeline._external_source.parallel.packing import lend, unpack
+from pipeline._external_source.parallel.packing import unpack
 from pipeline._external_source.parallel.protocol import Done, Ended, Failed, Segment, Task
 from pipeline._external_source.reader import EndOfData
 from pipeline._external_source.spec import Cycle, SourceSpec
+from pipeline._ipc.arena_reader import ArenaReader
 from pipeline._ipc.channel import Received
 from pipeline._ipc.errors import ChannelClosedError, IPCError
-from pipeline._ipc.ring_reader import RingReader
+from pipeline._kernels.views import Lease, lent_array
 from pipeline.errors import WorkerError
 from pipeline.tensors.cpu import TensorListCPU
 from pipeline.types import BatchInfo
 
-__all__ = ["Part", "RemoteFailure", "WorkerPool"]
+__all__ = ["Chunk", "RemoteFailure", "WorkerPool"]
 
-_IN_FLIGHT = 2  # tasks at a worker at once: one that it does, and the next, so that it never waits for us
-_PATIENCE = 3.0  # seconds that workers have to end, before they are killed
+_IN_FLIGHT = 2  # tasks of a worker at once: the current one and the next, so that it never waits for the pool
+_PATIENCE = 3.0  # seconds until workers that don't end are killed
 _RELEASED_AT_ONCE = 1000
-_ATTEMPTS = 2  # processes that may die of a task before it fails: most deaths are not the task's fault
+_ATTEMPTS = 2  # processes that may die during a task before it fails: most deaths aren't the task's fault
 
 
 class RemoteFailure(Exception):
     """A source failed in a worker.
 
     Attributes:
-        failed: what the worker said.
-        worker: which worker.
+        failed: message of the worker.
+        worker: name of the worker.
     """
 
     def __init__(self, failed: Failed, worker: str) -> None:
@@ -49,8 +50,8 @@ class RemoteFailure(Exception):
 
 
 @dataclass(frozen=True)
-class Part:
-    """What a task made: a batch, or a part of one, for each output; and the reader's position after it."""
+class Chunk:
+    """Result of a task: samples of a batch for each output, and the reader's position after them."""
 
     batches: list[TensorListCPU]
     position: int
@@ -65,10 +66,10 @@ class _Job:
     info: BatchInfo
     first: int
     count: int
-    worker: int | None  # that has to do it; None for any
+    worker: int | None  # worker that must run it; None for any
     skip: int
-    attempts: int = 0  # processes that died while they did it
-    future: Future[Part] = field(default_factory=Future)
+    attempts: int = 0  # processes that died during it
+    future: Future[Chunk] = field(default_factory=Future)
 
     def __str__(self) -> str:
         return f"sample {self.first} of {self.info}"
@@ -78,7 +79,7 @@ class _Job:
         return Task(self.task, self.source, info.iteration, info.epoch_idx, self.first, self.count, skip, released)
 
     def begin(self) -> bool:
-        """Note that a worker gets it. Return False if nobody wants the result."""
+        """Mark the task as begun. Return False if it was cancelled."""
         return self.future.running() or self.future.set_running_or_notify_cancel()
 
     def fail(self, error: Exception) -> None:
@@ -87,7 +88,7 @@ class _Job:
 
 
 class _Member:
-    """A worker, as the pool knows it. A process that replaces a dead one is a new member with the same number."""
+    """A worker of the pool. A process that replaces a dead one is a new member with the same number."""
 
     def __init__(self, number: int, process: WorkerProcess, waiting: deque[_Job]) -> None:
         self.name = f"worker {number} (pid {process.pid}) of the parallel external sources"
@@ -95,11 +96,11 @@ class _Member:
         self.process = process
         self.channel = process.channel
         self.alive = True
-        self.memory = RingReader()
-        self.waiting = waiting  # for this worker only
-        self.jobs: dict[int, _Job] = {}  # that it has, in the order in which it does them
-        self.begun: set[int] = set()  # sources that it has read from
-        self.released: deque[int] = deque()  # tasks whose results are used no more; finalizers append to it
+        self.memory = ArenaReader()
+        self.waiting = waiting  # tasks for this worker only
+        self.jobs: dict[int, _Job] = {}  # its tasks, in the order in which it runs them
+        self.begun: set[int] = set()  # sources that it has read
+        self.released: deque[int] = deque()  # tasks whose results are no longer in use; finalizers append to it
 
     def take_released(self) -> tuple[int, ...]:
         count = min(len(self.released), _RELEASED_AT_ONCE)
@@ -107,19 +108,19 @@ class _Member:
 
 
 class WorkerPool:
-    """Worker processes that read sources. Tasks are begun in the order in which they were submitted.
+    """Worker processes that read sources. They begin tasks in the order of submission.
 
-    A process that dies is replaced. The task that it was doing is tried once more, and fails if that process dies, too;
-    its other tasks go to other workers. An iterable source is read again up to the item that is due.
+    The pool replaces a process that dies. It retries the current task of this process once, and the task fails if the
+    next process dies, too; the other tasks go to other workers. An iterable source is read again up to the next item.
 
     Args:
         specs: the sources.
         max_batch_size: of the pipeline.
-        num_workers: how many processes.
+        num_workers: number of processes.
         start_method: "fork" or "spawn".
 
     Raises:
-        WorkerError: they could not be started.
+        WorkerError: the processes couldn't be started.
     """
 
     def __init__(self, specs: Sequence[SourceSpec], max_batch_size: int, num_workers: int, start_method: str) -> None:
@@ -127,8 +128,8 @@ class WorkerPool:
         self._specs = specs
         self._lock = threading.Lock()  # guards the queues, `_closed`, `_positions`, and the members and their jobs
         self._numbers = itertools.count()
-        self._waiting: deque[_Job] = deque()  # for whichever worker is free
-        self._positions: dict[int, tuple[int, int]] = {}  # of iterable sources: epoch, and items that were read
+        self._waiting: deque[_Job] = deque()  # tasks for any worker
+        self._positions: dict[int, tuple[int, int]] = {}  # of iterable sources: epoch, and number of items read
         self._closed = False
         self._members: list[_Member] = []
         self._start = partial(fork_worker if start_method == "fork" else spawn_worker, specs, max_batch_size)
@@ -145,30 +146,30 @@ class WorkerPool:
 
     @property
     def size(self) -> int:
-        """How many workers there are."""
+        """Number of workers."""
         return len(self._members)
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The processes."""
+        """Process IDs of the workers."""
         return tuple(member.process.pid for member in self._members)
 
     def submit(
         self, source: int, info: BatchInfo, first: int, count: int, *, worker: int | None = None, skip: int = 0
-    ) -> Future[Part]:
-        """Have samples of a batch read.
+    ) -> Future[Chunk]:
+        """Request samples of a batch.
 
         Args:
             source: number of the source.
-            info: which batch.
-            first: the first sample.
-            count: how many samples.
-            worker: the worker that has to do it; None for any.
-            skip: items to pass over first.
+            info: the batch.
+            first: position of the first sample.
+            count: number of samples.
+            worker: worker that must run the task; None for any.
+            skip: number of items to skip first.
 
         Returns:
-            A future of the result. It raises `EndOfData`, `RemoteFailure` or `WorkerError`. Cancel it, or drop it,
-            when the result is not wanted.
+            A future of the result. It raises `EndOfData`, `RemoteFailure` or `WorkerError`. Cancel or drop it
+            to discard the result.
         """
         job = _Job(next(self._numbers), source, info, first, count, worker, skip)
         with self._lock:
@@ -176,13 +177,13 @@ class WorkerPool:
                 job.fail(_ended())
                 return job.future
             self._queue_of(job).append(job)
-            self._hand_out()
+            self._dispatch()
             if not all(member.alive for member in self._members):
                 os.eventfd_write(self._doorbell, 1)
         return job.future
 
     def close(self) -> None:
-        """End the workers. May be called twice; in a forked child it does nothing."""
+        """End the workers. A second call does nothing, nor does a call in a forked child."""
         if os.getpid() != self._owner or self._doorbell < 0:
             return
         with self._lock:
@@ -196,7 +197,7 @@ class WorkerPool:
 
     def _end_workers(self, timeout: float) -> None:
         for member in self._members:
-            member.channel.close()  # all of them at first, so that they end at the same time
+            member.channel.close()  # all of them first, so that they end at the same time
         for member in self._members:
             member.process.end(timeout)
             member.memory.close()
@@ -215,14 +216,14 @@ class WorkerPool:
     def _queue_of(self, job: _Job) -> deque[_Job]:
         return self._waiting if job.worker is None else self._members[job.worker].waiting
 
-    def _hand_out(self) -> None:
-        """Give waiting tasks to workers: to those that have none first. The lock is held."""
+    def _dispatch(self) -> None:
+        """Send waiting tasks to workers, first to those without tasks. The caller holds the lock."""
         for room in range(_IN_FLIGHT):
             for member in self._members:
                 if member.alive and len(member.jobs) <= room:
-                    self._give(member)
+                    self._send_next(member)
 
-    def _give(self, member: _Member) -> None:
+    def _send_next(self, member: _Member) -> None:
         queues = [queue for queue in (member.waiting, self._waiting) if queue]
         while queues:
             queue = min(queues, key=lambda each: each[0].task)
@@ -231,13 +232,13 @@ class WorkerPool:
                 member.jobs[job.task] = job
                 skip = job.skip if job.source in member.begun else self._start_of(job)
                 member.begun.add(job.source)
-                with suppress(IPCError):  # the worker is gone, and `_serve` is about to see it
+                with suppress(IPCError):  # the worker is gone; `_serve` will notice
                     member.channel.post(job.message(skip, member.take_released()))
                 return
             queues = [each for each in queues if each]
 
     def _start_of(self, job: _Job) -> int:
-        """Return how many items a process that has read nothing yet must skip to read what a task wants."""
+        """Return the number of items that a fresh process must skip before it runs a task."""
         epoch, position = self._positions.get(job.source, (0, 0))
         begins_anew = self._specs[job.source].cycle is Cycle.RAISE and epoch != job.info.epoch_idx
         return job.skip or (0 if begins_anew else position)
@@ -259,17 +260,17 @@ class WorkerPool:
                     os.eventfd_read(fd)
                 elif why := self._listen(watched[fd]):
                     poll.unregister(fd)
-                    self._bury(watched.pop(fd), why)
+                    self._remove(watched.pop(fd), why)
             self._replace_dead()
 
     def _listen(self, member: _Member) -> str:
-        """Receive what a worker has sent. Return why it can't go on, else nothing."""
+        """Receive the messages of a worker. Return why it can't continue, or an empty string."""
         try:
             for received in member.channel.receive_ready():
                 self._handle(member, received)
         except ChannelClosedError:
-            return f"{member.name} {member.process.how_it_ended()}"
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must not end this thread
+            return f"{member.name} {member.process.describe_exit()}"
+        except Exception as error:  # noqa: BLE001 - no error may end this thread
             return f"{member.name} sent a message that can't be read: {type(error).__name__}: {error}"
         return ""
 
@@ -281,28 +282,28 @@ class WorkerPool:
         received.close_fds()
         if not isinstance(message, Done | Ended | Failed):
             return
-        part = self._part(member, message) if isinstance(message, Done) else None  # where it fails, the job stays
+        chunk = self._chunk(member, message) if isinstance(message, Done) else None  # if this fails, the job stays
         with self._lock:
             job = member.jobs.pop(message.task, None)
             if job is not None and isinstance(message, Done) and self._specs[job.source].iterable:
                 self._positions[job.source] = (job.info.epoch_idx, message.position)
-            self._hand_out()
+            self._dispatch()
         if job is None:
             return
-        if part is not None:
-            job.future.set_result(part)
+        if chunk is not None:
+            job.future.set_result(chunk)
         elif isinstance(message, Failed):
             job.future.set_exception(RemoteFailure(message, member.name))
         else:
             job.future.set_exception(EndOfData())
 
-    def _part(self, member: _Member, done: Done) -> Part:
+    def _chunk(self, member: _Member, done: Done) -> Chunk:
         memory = member.memory.view(done.segment, done.offset, (done.nbytes,), "uint8")
-        lent = lend(memory, partial(member.released.append, done.task))
-        return Part([unpack(lent, output) for output in done.outputs], done.position)
+        lent = lent_array(memory, Lease(partial(member.released.append, done.task)))
+        return Chunk([unpack(lent, output) for output in done.outputs], done.position)
 
-    def _bury(self, member: _Member, why: str) -> None:
-        """Take the tasks of a worker that can't go on from it; the one that it was doing fails the second time."""
+    def _remove(self, member: _Member, why: str) -> None:
+        """Remove a worker that can't continue, and requeue its tasks; the current one fails the second time."""
         member.process.end(0)
         member.memory.close()
         failed: _Job | None = None
@@ -314,30 +315,30 @@ class WorkerPool:
                 jobs[0].attempts += 1
             if jobs and jobs[0].attempts >= _ATTEMPTS:
                 failed = jobs.pop(0)
-                if self._specs[failed.source].iterable:  # the next task wants the next item
+                if self._specs[failed.source].iterable:  # the next task needs the next item
                     self._positions[failed.source] = (failed.info.epoch_idx, self._start_of(failed) + 1)
             for job in reversed(jobs):
                 self._queue_of(job).appendleft(job)
-            self._hand_out()
+            self._dispatch()
         if failed is not None:
             failed.fail(WorkerError(f"{why}; it was reading: {failed}, as was another worker that died before"))
 
     def _replace_dead(self) -> None:
-        """Start a process for each that died, once there is something to do."""
+        """Replace each process that died, once there are tasks for it."""
         for member in [each for each in self._members if not each.alive]:
             if self._closed or not (member.waiting or self._waiting):
                 continue
             try:
                 process = self._start()
-            except Exception as error:  # noqa: BLE001 - it belongs to the tasks that nobody can do
+            except Exception as error:  # noqa: BLE001 - the error belongs to the stranded tasks
                 self._fail_stranded(member, error)
                 continue
             with self._lock:
                 self._members[member.number] = _Member(member.number, process, member.waiting)
-                self._hand_out()
+                self._dispatch()
 
     def _fail_stranded(self, member: _Member, error: Exception) -> None:
-        """Fail the tasks that only this worker could do, and all of them if no worker is left. The next may work."""
+        """Fail the tasks of this worker only, and all tasks if no worker is left. A later start may work."""
         with self._lock:
             stranded = [*member.waiting]
             member.waiting.clear()

@@ -1,37 +1,34 @@
-"""What the pool and its workers send each other."""
+"""Messages between the pool and its workers."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated
 
-from pipeline._ipc.messages import U8, U64, Codec, MaxLength
+from pipeline._ipc.messages import MANY, U8, U64, Codec, Message, Meta
 from pipeline.types import BatchInfo
 
 __all__ = ["CODEC", "LONGEST_TEXT", "Done", "Ended", "Failed", "Output", "Segment", "Start", "Task", "clip"]
 
 LONGEST_TEXT = 1 << 16  # bytes
-_Text = Annotated[str, MaxLength(LONGEST_TEXT)]
-_Table = Annotated[bytes, MaxLength(32 << 20)]
+_Text = Annotated[str, Meta(max_length=LONGEST_TEXT)]
+_Table = Annotated[bytes, Meta(max_length=32 << 20)]
 
 
-@dataclass(frozen=True)
-class Start:
-    """To a worker that was spawned: what it needs before the first task. A descriptor comes along: the sources.
+class Start(Message, frozen=True):
+    """Initial message to a spawned worker. The descriptor of the pickled sources comes with it.
 
     Attributes:
         nbytes: size of the pickled sources.
-        max_batch_size: of the pipeline.
-        sys_path: where modules are looked for.
+        max_batch_size: batch size of the pipeline.
+        sys_path: import path of the worker.
     """
 
     nbytes: U64
     max_batch_size: int
-    sys_path: tuple[_Text, ...]
+    sys_path: Annotated[tuple[_Text, ...], MANY]
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(Message, frozen=True):
     """To a worker: read samples of a batch from a source.
 
     Attributes:
@@ -39,10 +36,10 @@ class Task:
         source: number of the source.
         iteration: number of the batch within its epoch.
         epoch: number of the epoch.
-        first: the first sample.
-        count: how many samples.
-        skip: items to pass over first, where the source is to go on from a checkpoint; 0 for none.
-        released: tasks whose results nobody reads any more.
+        first: position of the first sample.
+        count: number of samples.
+        skip: number of items to skip first, to resume from a checkpoint.
+        released: tasks whose results are no longer in use.
     """
 
     task: int
@@ -52,31 +49,29 @@ class Task:
     first: int
     count: int
     skip: int
-    released: tuple[int, ...]
+    released: Annotated[tuple[int, ...], MANY]
 
     @property
     def info(self) -> BatchInfo:
-        """Which batch it is."""
+        """The batch."""
         return BatchInfo(self.iteration, self.epoch)
 
 
-@dataclass(frozen=True)
-class Segment:
-    """From a worker: more shared memory for its results. Its descriptor comes along."""
+class Segment(Message, frozen=True):
+    """From a worker: another segment of shared memory for its results. The descriptor comes with it."""
 
     segment: int
     nbytes: int
 
 
-@dataclass(frozen=True)
-class Output:
-    """A batch, or a part of one, in shared memory.
+class Output(Message, frozen=True):
+    """Samples of a batch in shared memory.
 
     Attributes:
         dtype: NumPy's name of the dtype.
         layout: names of the dimensions of a sample.
         dense: whether the samples lie side by side and have one shape.
-        ndim: dimensions of a sample.
+        ndim: number of dimensions of a sample.
         table: ``int64[samples, 1 + ndim]``: offset in bytes from the start of the result's memory, and shape.
     """
 
@@ -87,17 +82,16 @@ class Output:
     table: _Table
 
 
-@dataclass(frozen=True)
-class Done:
+class Done(Message, frozen=True):
     """From a worker: the result of a task lies at `offset` of its segment, until the task is released.
 
     Attributes:
         task: number of the task.
         segment: number of the segment.
-        offset: in bytes.
+        offset: offset in the segment, in bytes.
         nbytes: size of the result.
-        position: items that were read in this pass over the source.
-        outputs: a batch for each output; those that aren't needed, too.
+        position: number of items that were read in this pass over the source.
+        outputs: a batch for each output, also for unused ones.
     """
 
     task: int
@@ -105,27 +99,25 @@ class Done:
     offset: int
     nbytes: int
     position: int
-    outputs: tuple[Output, ...]
+    outputs: Annotated[tuple[Output, ...], MANY]
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(Message, frozen=True):
     """From a worker: the source has no more data for this task."""
 
     task: int
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(Message, frozen=True):
     """From a worker: the source failed.
 
     Attributes:
         task: number of the task.
-        wanted: what the source was asked for.
-        sample: which sample of the batch; None for the batch as a whole.
+        wanted: request to the source.
+        sample: position in the batch; None for the whole batch.
         type_name: ``module:qualified name`` of the exception's type.
         reason: type and message of the exception.
-        traceback: of the worker.
+        traceback: traceback of the worker.
     """
 
     task: int
@@ -140,6 +132,6 @@ CODEC = Codec({1: Start, 2: Task, 3: Segment, 4: Done, 5: Ended, 6: Failed})
 
 
 def clip(text: str, nbytes: int = LONGEST_TEXT) -> str:
-    """Return text that can be sent: the end of it where it is too long, since that tells most of a traceback."""
+    """Return text that fits into a message: the end of long text, which is the most useful part of a traceback."""
     data = text.encode(errors="surrogatepass")
     return text if len(data) <= nbytes else data[-nbytes:].decode(errors="ignore")

@@ -1,4 +1,4 @@
-"""Exceptions of worker processes, in the process of the pipeline."""
+"""Exceptions of worker processes in the process of the pipeline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RemoteTraceback(Exception):
 
 
 def find_type(name: str) -> type[BaseException]:
-    """Return the exception type of a ``module:qualified name``; `Exception` where this process doesn't have it."""
+    """Return the exception type of a ``module:qualified name``; `Exception` if this process doesn't have it."""
     module, _, path = name.partition(":")
     try:
         found = attrgetter(path)(sys.modules[module])

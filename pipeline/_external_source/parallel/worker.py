@@ -1,4 +1,4 @@
-"""A worker process: reads sources as it is told, and puts the results in shared memory."""
+"""A worker process: reads sources for a pool, and writes the results to shared memory."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from pipeline._external_source.parallel.packing import pack
 from pipeline._external_source.parallel.protocol import Done, Ended, Failed, Segment, Task, clip
 from pipeline._external_source.reader import EndOfData, Reader, ReadFailure, make_reader
 from pipeline._external_source.spec import SourceSpec
+from pipeline._ipc.arena import Arena, Block
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.errors import ChannelClosedError
 from pipeline._ipc.interpreter import listen_to_signals
 from pipeline._ipc.memory import SharedBlock
-from pipeline._ipc.ring import Block, Ring
 from pipeline.errors import InputError, SerializationError
 from pipeline.tensors.cpu import TensorListCPU
 
 __all__ = ["Worker", "prepare_process"]
 
 _FIRST_SEGMENT = 1 << 20  # bytes
-_LIMIT = 1 << 40  # what is used at once is bounded by the tasks in flight and by what the user holds
+_LIMIT = 1 << 40  # the tasks in flight and the results in use bound the memory
 _PATIENCE = 1.0  # seconds that a source may take to end when the pool is gone
 
 
 class _NoCompletions:
-    """Results are released one by one, in the order in which the user drops them, not by a counter."""
+    """No completed requests: the pool releases results one by one, in any order, instead of by a counter."""
 
     count = 0
 
@@ -42,9 +42,9 @@ class Worker:
     """Serves one pool.
 
     Args:
-        channel: to the pool.
-        specs: the sources, or why there are none: every task fails with it.
-        max_batch_size: of the pipeline.
+        channel: channel to the pool.
+        specs: the sources, or the error with which every task fails.
+        max_batch_size: batch size of the pipeline.
     """
 
     def __init__(self, channel: Channel, specs: Sequence[SourceSpec] | SerializationError, max_batch_size: int) -> None:
@@ -52,13 +52,13 @@ class Worker:
         self._specs = specs
         self._max_batch_size = max_batch_size
         self._readers: dict[int, Reader] = {}
-        self._blocks: dict[int, Block] = {}  # results that the pool still reads, by task
-        self._ring = Ring(
+        self._blocks: dict[int, Block] = {}  # results in use, by task
+        self._arena = Arena(
             _FIRST_SEGMENT,
             limit=_LIMIT,
             completions=_NoCompletions(),
             attach=self._attach,
-            detach=lambda segment: None,  # only requests make a ring shrink, and there are none
+            detach=lambda segment: None,  # only requests shrink an arena, and there are none
         )
 
     def run(self) -> None:
@@ -70,7 +70,7 @@ class Worker:
                     self._do(task)
         except ChannelClosedError:
             pass
-        self._ring.close()
+        self._arena.close()
 
     def _attach(self, segment: int, block: SharedBlock) -> None:
         self._channel.send(Segment(segment, block.nbytes), (block.fd,))
@@ -87,7 +87,7 @@ class Worker:
             answer = _describe(task, failure.wanted, failure.sample, failure.__cause__ or failure)
         except ChannelClosedError:
             raise
-        except BaseException as error:  # noqa: BLE001 - exits, too: the pool must hear of whatever it is
+        except BaseException as error:  # noqa: BLE001 - exits, too: the pool must get every failure
             answer = _describe(task, str(task.info), None, error)
         self._channel.send(answer)
 
@@ -96,7 +96,7 @@ class Worker:
         if reader is None:
             if isinstance(self._specs, SerializationError):
                 raise self._specs
-            spec = self._specs[task.source]  # what ends a program, such as SystemExit, must not end this one
+            spec = self._specs[task.source]  # exceptions such as SystemExit must not end this process
             reader = self._readers[task.source] = make_reader(spec, self._max_batch_size)
         if task.skip:
             reader.skip(task.skip, task.epoch)
@@ -104,9 +104,9 @@ class Worker:
         on_cpu = [batch for batch in batches if isinstance(batch, TensorListCPU)]
         if len(on_cpu) != len(batches):
             raise InputError("a parallel source returned data on the GPU; workers can only send data on the CPU")
-        block, outputs = pack(self._ring, on_cpu)
+        block, outputs = pack(self._arena, on_cpu)
         self._blocks[task.task] = block
-        return Done(task.task, block.ring_id, block.offset, block.nbytes, reader.position(task.epoch), outputs)
+        return Done(task.task, block.segment_id, block.offset, block.nbytes, reader.position(task.epoch), outputs)
 
 
 def _describe(task: Task, wanted: str, sample: int | None, error: BaseException) -> Failed:
@@ -122,15 +122,15 @@ def _describe(task: Task, wanted: str, sample: int | None, error: BaseException)
 
 
 def prepare_process(channel: Channel) -> None:
-    """Make this process end with its pool, and leave Ctrl-C to the process that the pool is in."""
-    signal.set_wakeup_fd(-1)  # an event loop that the parent may have is not this process's
+    """Make this process end with its pool, and leave Ctrl-C to the pool's process."""
+    signal.set_wakeup_fd(-1)  # an event loop of the parent isn't this process's
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     listen_to_signals()
     threading.Thread(target=_end_with, args=(os.dup(channel.fileno()),), name="end-with-pool", daemon=True).start()
 
 
 def _end_with(fd: int) -> None:
-    """Wait until the pool is gone; a source that is still running then doesn't get to finish."""
+    """Wait until the pool is gone, then end the process soon, even if a source is still running."""
     poll = select.poll()
     poll.register(fd, select.POLLRDHUP)
     poll.poll()

@@ -7,13 +7,13 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.utils.data
+from msgspec.structs import replace
 
 from dali_proxy import BatchError, DALIServer, DataLoader
 from dali_proxy._consumer import device_stage as second_half

@@ -29,11 +29,18 @@ from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError, Se
 from dali_proxy._host import ProcessHost
 from dali_proxy.errors import ProxyError, StaleReferenceError
 from pipeline import Pipeline, fn, pipeline_def
+from pipeline._ipc.arena import Arena
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.frames import FrameParser
 from pipeline._ipc.outgoing import Outgoing
-from pipeline._ipc.ring import Ring
-from pipeline.errors import ArgumentTypeError, ArgumentValueError, GraphError, MissingSizeError, PipelineError
+from pipeline.errors import (
+    ArgumentMismatchError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    GraphError,
+    MissingSizeError,
+    PipelineError,
+)
 from tests.dali_proxy.indexed import (
     IndexDataset,
     IndexStream,
@@ -123,9 +130,30 @@ def test_bad_arguments() -> None:
         DALIServer(affine(batch_size=-1))
     with pytest.raises(ArgumentValueError, match="mode"):
         DALIServer(affine(), mode="fork")  # type: ignore[arg-type]
-    for wrong in ({"timeout": 0}, {"timeout": "1"}, {"ring_bytes": "1 GB"}, {"unclaimed_bytes": 0}):
+    for wrong in ({"timeout": 0}, {"timeout": "1"}, {"arena_bytes": "1 GB"}, {"unclaimed_bytes": 0}):
         with pytest.raises(ArgumentValueError, match=f"{next(iter(wrong))} must be"):
             DALIServer(affine(), **wrong)  # type: ignore[arg-type]
+
+
+def test_old_names_of_arguments_are_deprecated() -> None:
+    with pytest.warns(DeprecationWarning, match="ring_bytes") as caught:
+        server = DALIServer(affine(), ring_bytes=1 << 12, ring_bytes_limit=1 << 20)  # type: ignore[call-arg]
+    assert [(str(warning.message), warning.filename) for warning in caught] == [
+        ("ring_bytes is deprecated: use arena_bytes", __file__),
+        ("ring_bytes_limit is deprecated: use arena_bytes_limit", __file__),
+    ]
+    assert (server.endpoint.arena_bytes, server.endpoint.arena_bytes_limit) == (1 << 12, 1 << 20)
+    with (
+        pytest.warns(DeprecationWarning, match="ring_bytes"),
+        pytest.raises(ArgumentValueError, match="arena_bytes must be"),
+    ):
+        DALIServer(affine(), ring_bytes=0)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("name", ["bytes", "bytes_limit"])
+def test_old_and_new_name_of_an_argument_are_an_error(name: str) -> None:
+    with pytest.raises(ArgumentMismatchError, match=f"pass arena_{name} or ring_{name}, not both"):
+        DALIServer(affine(), **{f"arena_{name}": 1 << 20, f"ring_{name}": 1 << 20})  # type: ignore[arg-type]
 
 
 def test_missing_gpu_is_an_error_of_start(mode: str) -> None:
@@ -327,7 +355,7 @@ def test_interrupt_while_a_batch_is_fetched(serve: Callable[..., DALIServer]) ->
     assert server.produce_data(batch).tolist() == [[affine_of(3)] * 3]
 
 
-@pytest.mark.parametrize("place", [Ring.write, Outgoing.put, FrameParser.feed], ids=lambda place: place.__qualname__)
+@pytest.mark.parametrize("place", [Arena.write, Outgoing.put, FrameParser.feed], ids=lambda place: place.__qualname__)
 def test_stop_by_a_signal_handler_wherever_it_comes(
     serve: Callable[..., DALIServer], place: Callable[..., Any]
 ) -> None:

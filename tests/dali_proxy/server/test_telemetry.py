@@ -74,3 +74,9 @@ def test_first_batches_are_no_wait_of_an_epoch() -> None:
     times.leave(2.0, 1.0, is_first=True)
     times.leave(0.25, 0.5, is_first=False)
     assert (times.start_wait, times.worker_wait, times.result_wait) == (3.0, 0.25, 0.5)
+
+
+def test_ring_wait_is_a_deprecated_name() -> None:
+    with pytest.warns(DeprecationWarning, match="use arena_wait") as caught:
+        assert ServerStats(arena_wait=2.5).ring_wait == 2.5
+    assert caught[0].filename == __file__

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from dali_proxy._transport.protocol import (
     CODEC,
     DTYPES,
-    AttachRing,
+    AttachSegment,
     CloseSession,
-    DetachRing,
+    DetachSegment,
     Failure,
     Fetch,
     Goodbye,
@@ -34,8 +34,8 @@ OUTPUT = OutputBatch("cpu", 0, "float32", "CHW", True, 2, np.array([[0, 5, 3]]).
 MESSAGES = [
     Hello("worker", 123, "worker 0"),
     Welcome(2**64 - 1, b"0123456789abcdef", 65536),
-    AttachRing(0, 64 << 20),
-    DetachRing(3),
+    AttachSegment(0, 64 << 20),
+    DetachSegment(3),
     Submit(0, 1, 2, 3, 1, 5, "0\0a/é.jpg\x002\x003\x004", (SAMPLES, SAMPLES), 17),
     Fetch(1, 2),
     Release.pack([(1, 2), (2**64 - 1, 0)]),

@@ -3,11 +3,11 @@ from __future__ import annotations
 import gc
 import os
 import threading
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.opener import ResultOpener

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dali_proxy._transport.cuda_view import CudaSlotView, _Imported
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch

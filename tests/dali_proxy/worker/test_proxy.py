@@ -155,8 +155,8 @@ def test_produce_data_twice_gives_the_same_tensors(server: DALIServer) -> None:
     assert server.produce_data(batch)["images"] is server.produce_data(batch)["images"]
 
 
-def test_more_samples_than_the_ring_holds() -> None:
-    with DALIServer(affine(), mode="thread", ring_bytes=1 << 16) as server:
+def test_more_samples_than_the_arena_holds() -> None:
+    with DALIServer(affine(), mode="thread", arena_bytes=1 << 16) as server:
         refs = [server.proxy(np.full(1 << 14, index, np.int32)) for index in range(16)]  # 1 MB
         assert server.produce_data(default_collate(refs))[:, -1].tolist() == [3 * index + 7 for index in range(16)]
         large = server.produce_data(server.proxy(np.full(1 << 20, 5, np.int32)))

@@ -21,7 +21,7 @@ def batch(number: int, size: int = BATCH_SIZE) -> Any:
 
 
 def numbered(sample: Any) -> Any:
-    """Give seven samples an epoch: their numbers, plus 100 for each epoch before."""
+    """Return seven samples per epoch: their numbers, plus 100 for each earlier epoch."""
     if sample.idx_in_epoch >= 7:
         raise StopIteration
     return np.int32([sample.idx_in_epoch + 100 * sample.epoch_idx])
@@ -47,7 +47,7 @@ class Counting:
 
 
 def pipe_of(source: Any, *, pipeline: dict[str, Any] | None = None, **arguments: Any) -> Pipeline:
-    """Make a pipeline that returns what a source gives."""
+    """Return a pipeline that outputs the values of a source."""
     given = {"batch_size": BATCH_SIZE, "num_threads": 1, "device_id": None, **(pipeline or {})}
     with Pipeline(**given) as pipe:
         made = fn.external_source(source, **arguments)
@@ -65,7 +65,7 @@ def values(outputs: Any) -> list[list[Any]]:
 
 
 def run(pipe: Any, times: int) -> list[Any]:
-    """Run some batches: their values, or "end" where the data has ended."""
+    """Run a few batches. Return their values, or "end" at the end of the data."""
     made: list[Any] = []
     for _ in range(times):
         try:

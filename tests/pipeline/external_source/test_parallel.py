@@ -181,7 +181,7 @@ def run_quietly(pipe: Pipeline, times: int) -> None:
 
 
 class OwnError(Exception):
-    """An error whose constructor wants more than a message."""
+    """An error whose constructor has further parameters."""
 
     def __init__(self, first: int, second: int) -> None:
         super().__init__(first, second)
@@ -219,7 +219,7 @@ def test_an_error_names_source_line_sample_and_worker_and_the_next_batches_arriv
 
 
 @pytest.mark.parametrize("given", [None, "text", object()], ids=["None", "text", "object"])
-def test_what_is_no_data_is_an_error(given: Any) -> None:
+def test_values_that_are_not_data_are_an_error(given: Any) -> None:
     pipe = pipe_of(lambda info: given, parallel=True, pipeline=FORK)
     with pytest.raises(errors.InputError, match="is not supported"):
         pipe.run()
@@ -278,7 +278,7 @@ def test_worker_that_is_killed_while_it_is_idle_is_replaced_when_it_is_needed() 
 
 
 @pytest.mark.parametrize("cycle", ["no", "quiet", "raise"])
-def test_iterable_goes_on_where_its_killed_worker_was(cycle: str) -> None:
+def test_iterable_resumes_at_the_item_of_its_killed_worker(cycle: str) -> None:
     pipe = pipe_of(Counting, batch=True, parallel=True, cycle=cycle, pipeline=FORK)
     before = psutil.Process().children()
     epochs: dict[str, list[Any]] = {
@@ -451,7 +451,7 @@ def test_starting_workers_fixes_the_graph() -> None:
     pipe.close()
 
 
-def test_what_cannot_be_pickled_cannot_be_sent_to_spawned_workers() -> None:
+def test_unpicklable_source_is_an_error_of_spawned_workers() -> None:
     pipe = pipe_of((batch(n) for n in range(2)), batch=True, parallel=True, pipeline=SPAWN)
     with pytest.raises(errors.WorkerError, match="can't be pickled"):
         pipe.run()

@@ -98,7 +98,7 @@ def test_iterables_of_samples(cycle: Any) -> None:
 
 @pytest.mark.parametrize("pipelined", [True, False])
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_what_callables_are_told_and_how_often(depth: int, pipelined: bool) -> None:
+def test_arguments_and_number_of_calls(depth: int, pipelined: bool) -> None:
     arguments = {"prefetch_queue_depth": depth, "exec_pipelined": pipelined, "exec_async": pipelined}
 
     def script(library: Library) -> Any:

@@ -44,7 +44,7 @@ def test_iterable_sources_end_and_begin_as_their_cycle_says(
     pipe.close()
 
 
-def test_a_source_of_samples_is_asked_for_each_of_them() -> None:
+def test_source_of_samples_is_called_for_each_sample() -> None:
     asked: list[types.SampleInfo] = []
 
     def source(info: types.SampleInfo) -> Any:
@@ -70,7 +70,7 @@ def test_items_of_an_iterable_of_samples_run_on_over_the_end_when_it_cycles_quie
     pipe.close()
 
 
-def test_a_source_of_batches_is_told_the_iteration_or_gets_a_batch_info() -> None:
+def test_source_of_batches_gets_the_iteration_or_a_batch_info() -> None:
     asked: list[Any] = []
 
     def source(what: Any) -> Any:
@@ -107,7 +107,7 @@ class Object:
         functools.partial(lambda add, iteration: batch(add + iteration), 0),
     ],
 )
-def test_everything_that_can_be_called_is_a_source(source: Any) -> None:
+def test_every_callable_is_a_source(source: Any) -> None:
     pipe = pipe_of(source)
     assert run(pipe, 2) == [ZERO, ONE]
     pipe.close()
@@ -154,7 +154,7 @@ def test_samples_with_several_outputs() -> None:
     pipe.close()
 
 
-def test_an_output_that_nothing_needs_does_no_harm() -> None:
+def test_unused_output_is_allowed() -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
         _, second = ops.ExternalSource(lambda: (batch(1), batch(2)), num_outputs=2)()
         pipe.set_outputs(second)
@@ -234,7 +234,7 @@ def test_a_generator_that_fails_has_ended() -> None:
         (5, 2, "returned a int, but num_outputs=2"),
     ],
 )
-def test_what_is_no_batch_is_an_error_that_names_the_source(given: Any, num_outputs: Any, message: str) -> None:
+def test_error_of_an_invalid_batch_names_the_source(given: Any, num_outputs: Any, message: str) -> None:
     pipe = pipe_of(lambda: given, num_outputs=num_outputs)
     with pytest.raises(errors.InputError, match=message) as caught:
         pipe.run()

@@ -34,7 +34,7 @@ from pipeline import errors, fn, types
         ({"layout": "HW", "ndim": 3}, ValueError, "doesn't name ndim=3"),
     ],
 )
-def test_what_cannot_work_is_refused_at_the_call(arguments: Any, kind: type[Exception], message: str) -> None:
+def test_invalid_arguments_are_refused_at_the_call(arguments: Any, kind: type[Exception], message: str) -> None:
     with pytest.raises(errors.GraphError, match=message) as caught:
         fn.external_source(**arguments)
     assert isinstance(caught.value, kind)

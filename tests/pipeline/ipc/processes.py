@@ -1,4 +1,4 @@
-"""Forked children for tests: they run a function, and their exit says whether it went well."""
+"""Forked children for tests: they run a function, and exit with 0 if it succeeds."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Child:
         os.waitpid(self.pid, 0)
 
     def join(self, timeout: float = 60.0) -> None:
-        """Waits for the end of the child, which must be good."""
+        """Wait for the child, which must exit with 0."""
         fd = os.pidfd_open(self.pid)
         try:
             ready, _, _ = select.select([fd], [], [], timeout)
@@ -44,7 +44,7 @@ class Child:
 
 
 class Gate:
-    """A pipe by which processes wait for each other."""
+    """A pipe that lets processes wait for each other."""
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()

@@ -6,7 +6,6 @@ import resource
 import socket
 import struct
 import threading
-from dataclasses import dataclass
 from typing import Annotated
 
 import pytest
@@ -22,14 +21,13 @@ from pipeline._ipc.errors import (
     ProtocolError,
 )
 from pipeline._ipc.frames import MAX_BODY, MAX_FRAME_FDS, FrameParser, encode_frame
-from pipeline._ipc.messages import Codec, MaxLength
+from pipeline._ipc.messages import Codec, Message, Meta
 from tests.pipeline.ipc.processes import Child, Gate
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(Message, frozen=True):
     number: int
-    data: Annotated[bytes, MaxLength(1 << 24)] = b""
+    data: Annotated[bytes, Meta(max_length=1 << 24)] = b""
 
 
 CODEC = Codec({7: Note})
@@ -137,7 +135,7 @@ def flood(channel):
         channel.post(Note(number, bytes(100_000)))
 
 
-def test_posting_to_one_who_does_not_read_ends(channels):
+def test_posting_to_a_peer_that_does_not_read_overflows(channels):
     left, _ = channels
     with pytest.raises(ChannelOverflowError, match="doesn't read"):  # and doesn't wait: nobody will ever read
         flood(left)
@@ -275,7 +273,7 @@ def test_headers_over_the_limit_are_refused_at_once(raw, data):
         ours.receive(1)
 
 
-def test_descriptors_that_nobody_announced_are_refused(raw):
+def test_unannounced_descriptors_are_refused(raw):
     ours, theirs = raw
     number, body = CODEC.encode(Note(1))
     with open(os.devnull) as null:
@@ -293,7 +291,7 @@ def test_too_many_descriptors_are_refused(raw):
         ours.receive(1)
 
 
-def test_running_out_of_descriptors_is_told(raw):
+def test_running_out_of_descriptors_is_an_error(raw):
     ours, theirs = raw
     number, body = CODEC.encode(Note(1))
     with open(os.devnull) as null:

@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Annotated
 
 import pytest
@@ -17,20 +16,18 @@ from pipeline._ipc import authentication, connecting
 from pipeline._ipc.channel_server import ChannelServer
 from pipeline._ipc.connecting import connect
 from pipeline._ipc.errors import AuthenticationError, ChannelClosedError, ChannelTimeoutError, ProtocolError
-from pipeline._ipc.messages import Codec, MaxLength
+from pipeline._ipc.messages import Codec, Message, Meta
 from tests.pipeline.ipc.processes import Child, Gate
 
 
-@dataclass(frozen=True)
-class Ask:
+class Ask(Message, frozen=True):
     number: int
     size: int = 0
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Message, frozen=True):
     number: int
-    data: Annotated[bytes, MaxLength(1 << 24)] = b""
+    data: Annotated[bytes, Meta(max_length=1 << 24)] = b""
 
 
 CODEC = Codec({1: Ask, 2: Answer})
@@ -142,7 +139,7 @@ def test_a_server_that_does_not_know_the_key_is_refused(tmp_path):
     listener.close()
 
 
-def test_a_server_that_goes_away_meanwhile_is_no_refusal(tmp_path):
+def test_server_that_ends_during_the_handshake_is_not_a_refusal(tmp_path):
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "s"))
     listener.listen()
@@ -178,7 +175,7 @@ def test_another_user_is_refused(echo, monkeypatch):
     assert echo.opened == []
 
 
-def test_a_client_that_never_authenticates_holds_nobody_up_and_is_dropped(tmp_path):
+def test_client_that_never_authenticates_delays_no_other_and_is_dropped(tmp_path):
     patient, strict = Echo(tmp_path / "p"), Echo(tmp_path / "s", handshake_timeout=0.1)
     try:
         for echo in (patient, strict):
@@ -217,7 +214,7 @@ def test_noise_in_place_of_a_proof_is_dropped(echo, noise):
     assert echo.opened == []
 
 
-def test_a_client_that_does_not_read_holds_nobody_up_and_is_closed(echo):
+def test_client_that_does_not_read_delays_no_other_and_is_closed(echo):
     with echo.connect() as greedy, echo.connect() as other:
         with suppress(ChannelClosedError):  # the server may have had enough before the last one
             for number in range(30):
@@ -238,7 +235,7 @@ def test_a_client_that_reads_slowly_gets_everything(echo):
             assert len(message.data) == 1 << 20
 
 
-def test_what_a_client_makes_fail_is_its_own(echo):
+def test_failure_of_a_callback_ends_its_client_only(echo):
     with echo.connect() as bad, echo.connect() as worse, echo.connect() as good:
         bad.send(Ask(-1))
         worse._sock.sendall(b"\xff" * 100)
@@ -263,7 +260,7 @@ def test_calls_from_other_threads_and_timers_run_on_the_servers(echo):
     assert threads == [echo.thread] * 2
 
 
-def test_calls_that_fail_end_nothing(echo, capsys):
+def test_calls_that_fail_do_not_end_the_server(echo, capsys):
     gate = Gate()
     gate.open()
     done = threading.Event()
@@ -408,7 +405,7 @@ def test_too_many_clients_are_refused(tmp_path):
     echo.close()
 
 
-def test_a_server_without_descriptors_refuses_clients_and_goes_on(tmp_path):
+def test_server_without_descriptors_refuses_clients_and_continues(tmp_path):
     gate, ready = Gate(), Gate()
     path = str(tmp_path / "s")
 

@@ -43,7 +43,7 @@ def test_the_counter_has_no_gaps(pair: tuple[CompletionWriter, CompletionReader]
     assert reader.count == 2
 
 
-def test_nobody_is_rung_who_does_not_wait(pair: tuple[CompletionWriter, CompletionReader]) -> None:
+def test_bell_is_silent_while_the_writer_does_not_wait(pair: tuple[CompletionWriter, CompletionReader]) -> None:
     writer, reader = pair
     writer.begin(0)
     writer.complete(0)
@@ -52,7 +52,7 @@ def test_nobody_is_rung_who_does_not_wait(pair: tuple[CompletionWriter, Completi
 
 
 @pytest.mark.timeout(30)
-def test_who_waits_is_rung(pair: tuple[CompletionWriter, CompletionReader]) -> None:
+def test_bell_wakes_a_waiting_writer(pair: tuple[CompletionWriter, CompletionReader]) -> None:
     writer, reader = pair
     seen = []
 
@@ -80,7 +80,7 @@ def test_a_wait_ends_in_time_and_leaves_no_trace(pair: tuple[CompletionWriter, C
     assert not _rings(writer)
 
 
-def test_waiting_for_what_is_closed_says_so(pair: tuple[CompletionWriter, CompletionReader]) -> None:
+def test_wait_after_close_is_an_error(pair: tuple[CompletionWriter, CompletionReader]) -> None:
     writer, reader = pair
     writer.begin(0)
     reader.close()
@@ -89,7 +89,7 @@ def test_waiting_for_what_is_closed_says_so(pair: tuple[CompletionWriter, Comple
 
 
 def test_descriptor_stays_open_while_a_thread_waits_for_it(pair: tuple[CompletionWriter, CompletionReader]) -> None:
-    """Else its number would be reused, and the thread would wait for another file."""
+    """Otherwise another file could get its number, and the thread would wait for that file."""
     writer, reader = pair
     writer.begin(0)
     errors: list[Exception] = []

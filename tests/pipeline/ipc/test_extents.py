@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from pipeline._ipc.extents import Extents
 
 
-def test_the_lowest_place_is_taken_and_neighbours_merge():
+def test_lowest_extent_is_taken_and_neighbours_merge():
     extents = Extents(10)
     assert [extents.take(3), extents.take(3), extents.take(4)] == [0, 3, 6]
     assert extents.take(1) is None
@@ -18,7 +18,7 @@ def test_the_lowest_place_is_taken_and_neighbours_merge():
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 40)), max_size=200))
-def test_places_never_overlap_and_nothing_is_lost(steps):
+def test_extents_never_overlap_and_none_is_lost(steps):
     size = 100
     extents = Extents(size)
     taken: dict[int, int] = {}

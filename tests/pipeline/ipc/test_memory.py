@@ -80,7 +80,7 @@ def hostile_descriptors():
     yield "the null device", os.open(os.devnull, os.O_RDWR)
 
 
-def test_attach_refuses_what_could_kill_us_and_closes_it():
+def test_attach_refuses_and_closes_dangerous_descriptors():
     for what, fd in hostile_descriptors():
         with pytest.raises(ProtocolError):
             SharedBlock.attach(fd, 4096)

@@ -1,40 +1,38 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Annotated
 
 import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pipeline._ipc.errors import ProtocolError
-from pipeline._ipc.messages import U8, U64, Codec, MaxLength
+from pipeline._ipc.messages import U8, U64, Codec, Message, Meta
 
 
-@dataclass(frozen=True)
-class Inner:
+class Inner(Message, frozen=True):
     code: U8
     flag: bool
 
 
-@dataclass(frozen=True)
-class Everything:
+class Everything(Message, frozen=True):
     number: int
     unsigned: U64
     real: float
     flag: bool
-    text: Annotated[str, MaxLength(8)]
-    data: Annotated[bytes, MaxLength(4)]
-    items: Annotated[tuple[int, ...], MaxLength(3)]
+    text: Annotated[str, Meta(max_length=8)]
+    data: Annotated[bytes, Meta(max_length=4)]
+    items: Annotated[tuple[int, ...], Meta(max_length=3)]
     pair: tuple[str, bool]
     maybe: Inner | None
     inners: tuple[Inner, ...]
 
 
-@dataclass(frozen=True)
-class Empty:
+class Empty(Message, frozen=True):
     pass
 
 
@@ -47,7 +45,7 @@ everything = st.builds(
     unsigned=st.integers(0, 2**64 - 1),
     real=st.floats(allow_nan=False),
     flag=st.booleans(),
-    text=st.text(max_size=8).filter(lambda text: len(text.encode("utf-8", "surrogatepass")) <= 8),
+    text=st.text(max_size=8),
     data=st.binary(max_size=4),
     items=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=3).map(tuple),
     pair=st.tuples(st.text(max_size=3), st.booleans()),
@@ -57,7 +55,7 @@ everything = st.builds(
 
 
 @given(everything)
-def test_what_goes_in_comes_out(message):
+def test_messages_survive_the_round_trip(message):
     assert CODEC.decode(*CODEC.encode(message)) == message
 
 
@@ -66,11 +64,11 @@ def test_a_message_without_fields():
 
 
 WRONG = {
-    "number": [2**63, 1.0, True, "1", None],
+    "number": [2**64, 1.0, True, "1", None],
     "unsigned": [-1, 2**64],
-    "real": [1, "x"],
+    "real": [True, "x"],
     "flag": [1, 0, None],
-    "text": ["123456789", "ééééé", b"x", 3],
+    "text": ["123456789", "ééééééééé", "\ud800" * 9, b"x", 3],
     "data": [b"12345", "x"],
     "items": [(1, 2, 3, 4), ("x",), 3, None],
     "pair": [("x",), ("x", True, 1), (True, "x")],
@@ -81,13 +79,13 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_values_that_do_not_fit_are_refused_on_both_sides(name):
-    wire = list(msgpack.unpackb(CODEC.encode(GOOD)[1], use_list=False))
-    position = [field.name for field in fields(Everything)].index(name)
+    wire = msgpack.unpackb(CODEC.encode(GOOD)[1])
+    position = Everything.__struct_fields__.index(name)
     for value in WRONG[name]:
         with pytest.raises(ProtocolError):
-            CODEC.encode(Everything(**{**{f.name: getattr(GOOD, f.name) for f in fields(GOOD)}, name: value}))
+            CODEC.encode(replace(GOOD, **{name: value}))
         try:
-            body = msgpack.packb([*wire[:position], value, *wire[position + 1 :]])
+            body = msgpack.packb([*wire[:position], value, *wire[position + 1 :]], unicode_errors="surrogatepass")
         except OverflowError:
             continue
         with pytest.raises(ProtocolError):
@@ -120,7 +118,7 @@ def test_malformed_bytes_are_refused(number, body):
 
 @given(st.integers(0, 5), st.binary(max_size=60))
 @settings(max_examples=500)
-def test_noise_never_does_anything_but_refuse(number, body):
+def test_noise_is_refused_or_a_valid_message(number, body):
     try:
         message = CODEC.decode(number, body)
     except ProtocolError:
@@ -142,26 +140,25 @@ def test_a_message_with_a_bit_flipped_is_refused_or_another_valid_one(data):
 
 
 @pytest.mark.parametrize("text", [os.fsdecode(b"caf\xe9"), "\ud800"])
-def test_text_that_is_not_unicode_travels(text):
-    """As paths have it that aren't UTF-8."""
-    message = Everything(**{**{f.name: getattr(GOOD, f.name) for f in fields(GOOD)}, "text": text})
+def test_text_with_surrogates_survives_the_round_trip(text):
+    """Paths that aren't UTF-8 have such text."""
+    message = replace(GOOD, text=text)
     assert CODEC.decode(*CODEC.encode(message)) == message
 
 
-def test_only_frozen_dataclasses_of_known_types_make_a_codec():
-    @dataclass
-    class Mutable:
+def test_codec_refuses_other_classes_than_messages():
+    @dataclass(frozen=True)
+    class Plain:
         x: int
 
-    @dataclass(frozen=True)
-    class Strange:
-        x: list[int]
+    class Ambiguous(Message, frozen=True):
+        x: Empty | Inner
 
-    for registry in ({1: Mutable}, {1: Strange}, {0: Empty}, {1: Empty, 2: Empty}, {1: int}):
+    for registry in ({1: Plain}, {1: Ambiguous}, {1: Empty, 2: Empty}, {1: int}):
         with pytest.raises(TypeError):
             Codec(registry)
 
 
-def test_what_is_no_message_can_not_be_sent():
+def test_objects_that_are_not_messages_can_not_be_sent():
     with pytest.raises(ProtocolError, match="isn't a message of this protocol"):
         CODEC.encode(Inner(1, True))

@@ -103,7 +103,7 @@ def test_modules_stay_unregistered() -> None:
     assert cloudpickle.list_registry_pickle_by_value() == before
 
 
-def test_what_cannot_travel_is_named_with_what_it_uses() -> None:
+def test_error_names_the_unpicklable_function_and_its_variables() -> None:
     lock = threading.Lock()
 
     def guarded() -> None:
@@ -116,7 +116,7 @@ def test_what_cannot_travel_is_named_with_what_it_uses() -> None:
         assert words in str(caught.value)
 
 
-def test_what_cannot_be_loaded_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_loading_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "gone_module.py").write_text("def function(): pass")
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path)

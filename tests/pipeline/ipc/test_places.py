@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pipeline._ipc.places import Places, compiled
-from tests.pipeline.ipc.test_ring import ARRAYS
+from tests.pipeline.ipc.test_arena import ARRAYS
 
 KINDS = [Places, *([] if compiled is None else [compiled.Places])]
 
@@ -17,20 +17,20 @@ def make_places(request):
     return lambda nbytes: request.param(3, np.zeros(nbytes, np.uint8))
 
 
-def test_a_place_is_taken_while_somebody_refers_to_it(make_places):
+def test_block_stays_allocated_while_it_is_referenced(make_places):
     places = make_places(1024)
     first, second = places.take(65), places.take(0)
-    assert (first.ring_id, first.offset, first.nbytes) == (3, 0, 65)
+    assert (first.segment_id, first.offset, first.nbytes) == (3, 0, 65)
     assert (second.offset, second.nbytes) == (128, 0)
     assert places.used == 192
-    assert repr(first) == "Block(ring_id=3, offset=0, nbytes=65)"
+    assert repr(first) == "Block(segment_id=3, offset=0, nbytes=65)"
     del first
     assert places.used == 64
     assert places.take(128).offset == 0  # the lowest place that fits, while it is hot
     assert places.used == 64
 
 
-def test_there_is_no_room(make_places):
+def test_allocation_without_room_returns_none(make_places):
     places = make_places(1000)  # 15 units of 64 bytes, and a rest
     assert places.take(1 << 60) is None
     assert places.take(1000) is None
@@ -42,7 +42,7 @@ def test_there_is_no_room(make_places):
     assert places.take(192).offset == 192
 
 
-def test_places_outlive_what_they_came_from(make_places):
+def test_blocks_outlive_their_places(make_places):
     places = make_places(1024)
     block = places.take(100)
     array = block.array
@@ -51,7 +51,7 @@ def test_places_outlive_what_they_came_from(make_places):
     assert array[0] == 7
 
 
-def test_places_may_be_dropped_in_any_order(make_places):
+def test_blocks_may_be_dropped_in_any_order(make_places):
     rng = np.random.default_rng(0)
     places, taken = make_places(64 << 10), {}
     for number in range(3000):
@@ -72,7 +72,7 @@ def test_places_may_be_dropped_in_any_order(make_places):
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
-def test_the_compiled_loop_copies_what_lies_as_it_should(array):
+def test_compiled_write_copies_contiguous_arrays_only(array):
     places = compiled.Places(0, np.zeros(512 << 10, np.uint8))
     block = places.write(array)
     if not (array.flags.c_contiguous and array.dtype.isnative):
@@ -85,7 +85,7 @@ def test_the_compiled_loop_copies_what_lies_as_it_should(array):
 
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
-def test_the_compiled_loop_has_no_room_or_refuses():
+def test_compiled_write_refuses_or_has_no_room():
     places = compiled.Places(0, np.zeros(1024, np.uint8))
     assert places.write(np.zeros(1025, np.uint8)) is None
     assert places.write(np.array([None])) is None  # addresses mean nothing elsewhere

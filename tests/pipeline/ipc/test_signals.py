@@ -1,4 +1,4 @@
-"""Handlers of signals are called in waits only, and nothing that they raise is lost or changed."""
+"""Signal handlers run in waits only, and their exceptions are neither lost nor changed."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_keyboard_interrupt_of_a_library_is_not_a_handlers() -> None:
     assert not raised_by_handler(of_library.value)
 
 
-def test_what_a_wait_raises_without_a_block_is_as_it_was() -> None:
+def test_wait_outside_a_block_raises_the_original_exception() -> None:
     with pytest.raises(ZeroDivisionError):
         let_through(lambda: 1 // 0)
     assert let_through(max, 1, 2) == 2

@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 
-from pipeline._kernels.views import DeviceView, Lease
+from pipeline._kernels.views import DeviceView, Lease, lent_array
 
 
 def test_the_lease_ends_with_the_last_view() -> None:
@@ -65,4 +65,18 @@ def test_dropping_the_torch_tensor_ends_the_lease(way: str) -> None:
     assert ended == []
     del part
     gc.collect()
+    assert ended == [True]
+
+
+def test_lent_array_ends_the_lease_with_its_last_view() -> None:
+    ended: list[bool] = []
+    memory = np.zeros(16, np.uint8)
+    memory.setflags(write=False)
+    array = lent_array(memory, Lease(lambda: ended.append(True)))
+    view = array[8:].view(np.int32)
+    view[0] = 1  # the owner decides about writing, not the array that lies below
+    del array
+    assert memory[8] == 1
+    assert ended == []
+    del view
     assert ended == [True]

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from pipeline import Pipeline, fn
+from pipeline._ipc.arena_reader import ArenaReader
 from pipeline._ipc.memory import SharedBlock
-from pipeline._ipc.ring_reader import RingReader
 from pipeline._kernels.pinned import PinnedMemory
 from pipeline.tensors import TensorListCPU
 
@@ -25,9 +25,9 @@ def pin_now(memory: np.ndarray, on_pinned: Callable[[np.ndarray], None]) -> None
 
 
 @pytest.fixture(params=["pinned", "pageable"])
-def ring(request: pytest.FixtureRequest) -> Iterator[tuple[RingReader, np.ndarray]]:
-    """The reader of a ring, and the array in its only segment."""
-    reader = RingReader(pin=pin_now if request.param == "pinned" else None)
+def arena(request: pytest.FixtureRequest) -> Iterator[tuple[ArenaReader, np.ndarray]]:
+    """The reader of an arena, and the array in its only segment."""
+    reader = ArenaReader(pin=pin_now if request.param == "pinned" else None)
     with SharedBlock.create(NBYTES) as block:
         block.array[:] = np.random.default_rng(1).integers(0, 256, NBYTES, np.uint8)
         reader.attach(0, os.dup(block.fd), NBYTES)
@@ -49,8 +49,8 @@ def uploaded(batches: list[Any], layout: str | None = None) -> list[list[np.ndar
     return made
 
 
-def test_samples_of_a_ring_arrive(ring: tuple[RingReader, np.ndarray]) -> None:
-    reader, memory = ring
+def test_samples_of_an_arena_arrive(arena: tuple[ArenaReader, np.ndarray]) -> None:
+    reader, memory = arena
     rng = np.random.default_rng(2)
     batches, expected = [], []
     for _ in range(6):

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline._ipc.arena import Arena
+from pipeline._ipc.arena_reader import ArenaReader
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.completion import CompletionReader, CompletionWriter
-from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, ProtocolError, RingFullError
+from pipeline._ipc.errors import ArenaFullError, ChannelClosedError, ChannelTimeoutError, ProtocolError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.messages import Codec
-from pipeline._ipc.ring import Ring
-from pipeline._ipc.ring_reader import RingReader
 from tests.pipeline.ipc.processes import Child, Gate
 from tests.waiting import PATIENCE_S, wait_until
 
@@ -34,32 +34,32 @@ class Peer:
 
 
 class Pair:
-    """A ring and its reader in one process, joined by calls instead of a channel."""
+    """An arena and its reader in one process, joined by calls instead of a channel."""
 
     def __init__(self, nbytes=64 * KIB, peer=None, **options):
         self.writer = CompletionWriter()
-        self.reader = RingReader()
+        self.reader = ArenaReader()
         self.completions = CompletionReader(*map(os.dup, self.writer.fds), peer)
         self.attached: list[int] = []
         self.detached: list[int] = []
-        self.ring = Ring(nbytes, completions=self.completions, attach=self.attach, detach=self.detach, **options)
+        self.arena = Arena(nbytes, completions=self.completions, attach=self.attach, detach=self.detach, **options)
 
-    def attach(self, ring_id, block):
+    def attach(self, segment_id, block):
         self.attached.append(block.nbytes)
-        self.reader.attach(ring_id, os.dup(block.fd), block.nbytes)
+        self.reader.attach(segment_id, os.dup(block.fd), block.nbytes)
 
-    def detach(self, ring_id):
-        self.detached.append(ring_id)
-        self.reader.detach(ring_id)
+    def detach(self, segment_id):
+        self.detached.append(segment_id)
+        self.reader.detach(segment_id)
 
     def submit(self, *blocks):
-        """Begins a request that alone holds the blocks from now on."""
-        seq = self.ring.submit(blocks)
+        """Begin a request that is the only owner of the blocks from now on."""
+        seq = self.arena.submit(blocks)
         self.writer.begin(seq)
         return seq
 
     def close(self):
-        self.ring.close()
+        self.arena.close()
         self.completions.close()
         self.writer.close()
         self.reader.close()
@@ -94,46 +94,46 @@ ARRAYS = [
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda array: f"{array.dtype}{array.shape}")
-def test_what_is_written_is_read(make_pair, array):
+def test_samples_are_read_as_written(make_pair, array):
     pair = make_pair(512 * KIB)
-    block = pair.ring.write(array)
+    block = pair.arena.write(array)
     assert block.offset % 64 == 0
     native = array.dtype.newbyteorder("=")
-    view = pair.reader.view(block.ring_id, block.offset, array.shape, native)
-    (same,) = pair.reader.batch(np.array([[block.ring_id, block.offset, *array.shape]], np.int64), native).samples
+    view = pair.reader.view(block.segment_id, block.offset, array.shape, native)
+    (same,) = pair.reader.batch(np.array([[block.segment_id, block.offset, *array.shape]], np.int64), native).samples
     np.testing.assert_array_equal(view, array)
     np.testing.assert_array_equal(same, array)
     assert not view.flags.writeable
 
 
-def test_a_sample_is_a_copy_at_once(make_pair):
+def test_write_copies_a_sample_at_once(make_pair):
     pair = make_pair()
     buffer = np.zeros(10, np.uint8)
-    block = pair.ring.write(buffer)
+    block = pair.arena.write(buffer)
     buffer[:] = 9
     assert not pair.reader.view(0, block.offset, (10,), np.uint8).any()
 
 
 def test_memory_is_held_by_its_owner_and_by_requests(make_pair):
     pair = make_pair()
-    block = pair.ring.write(np.ones(1000, np.uint8))
-    first, second = pair.ring.submit([block]), pair.ring.submit([block, block])
+    block = pair.arena.write(np.ones(1000, np.uint8))
+    first, second = pair.arena.submit([block]), pair.arena.submit([block, block])
     for seq in (first, second):
         pair.writer.begin(seq)
     del block
-    assert pair.ring.bytes_used == 1024
+    assert pair.arena.bytes_used == 1024
     pair.writer.complete(second)
-    assert pair.ring.bytes_used == 1024  # request 0 still reads it
+    assert pair.arena.bytes_used == 1024  # request 0 still reads it
     pair.writer.complete(first)
-    assert pair.ring.bytes_used == 0
-    assert pair.ring.in_flight == 0
+    assert pair.arena.bytes_used == 0
+    assert pair.arena.in_flight == 0
 
 
-def test_a_block_that_is_kept_does_not_stop_the_ring(make_pair):
+def test_block_in_use_does_not_stop_the_arena(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB)
-    kept = pair.ring.write(np.full(KIB, 77, np.uint8))
+    kept = pair.arena.write(np.full(KIB, 77, np.uint8))
     for number in range(300):
-        block = pair.ring.write(np.full(20 * KIB, number % 251, np.uint8))
+        block = pair.arena.write(np.full(20 * KIB, number % 251, np.uint8))
         seq = pair.submit(block)
         assert (pair.reader.view(0, block.offset, (20 * KIB,), np.uint8) == number % 251).all()
         pair.writer.complete(seq)
@@ -141,87 +141,87 @@ def test_a_block_that_is_kept_does_not_stop_the_ring(make_pair):
     assert pair.attached == [64 * KIB]
 
 
-def test_finalizers_release(make_pair):
+def test_finalizers_release_blocks(make_pair):
     pair = make_pair()
 
     class Holder:
-        def __init__(self, ring, array):
-            self.ring, self.block = ring, ring.write(array)
+        def __init__(self, arena, array):
+            self.arena, self.block = arena, arena.write(array)
             self.cycle = self
 
     gc.disable()  # a collection just then would make a holder too old for the next one
     try:
         for _ in range(50):
-            Holder(pair.ring, np.zeros(10 * KIB, np.uint8))
+            Holder(pair.arena, np.zeros(10 * KIB, np.uint8))
             gc.collect(0)
     finally:
         gc.enable()
-    assert pair.ring.bytes_used == 0
+    assert pair.arena.bytes_used == 0
     assert pair.attached == [64 * KIB]
 
 
-def test_a_batch_larger_than_the_ring_makes_it_grow(make_pair):
+def test_a_batch_larger_than_the_arena_makes_it_grow(make_pair):
     pair = make_pair(64 * KIB, limit=1024 * KIB)
-    blocks = [pair.ring.write(np.full(10 * KIB, number, np.uint8)) for number in range(30)]
+    blocks = [pair.arena.write(np.full(10 * KIB, number, np.uint8)) for number in range(30)]
     for number, block in enumerate(blocks):
-        assert (pair.reader.view(block.ring_id, block.offset, (10 * KIB,), np.uint8) == number).all()
+        assert (pair.reader.view(block.segment_id, block.offset, (10 * KIB,), np.uint8) == number).all()
     assert pair.attached == [64 * KIB, 64 * KIB, 128 * KIB, 256 * KIB]
 
 
-def test_an_interrupt_while_the_ring_grows(make_pair):
+def test_an_interrupt_while_the_arena_grows(make_pair):
     """The reader knows the new segment already; the writer, which was interrupted, takes another."""
     pair = make_pair(64 * KIB, limit=1024 * KIB)
-    attach = pair.ring._attach
+    attach = pair.arena._attach
 
-    def interrupted(ring_id, block):
-        attach(ring_id, block)
-        pair.ring._attach = attach
+    def interrupted(segment_id, block):
+        attach(segment_id, block)
+        pair.arena._attach = attach
         raise KeyboardInterrupt
 
-    pair.ring._attach = interrupted
+    pair.arena._attach = interrupted
     with pytest.raises(KeyboardInterrupt):
-        pair.ring.write(np.ones(KIB, np.uint8))
-    block = pair.ring.write(np.ones(KIB, np.uint8))
-    assert pair.reader.view(block.ring_id, block.offset, (KIB,), np.uint8).all()
+        pair.arena.write(np.ones(KIB, np.uint8))
+    block = pair.arena.write(np.ones(KIB, np.uint8))
+    assert pair.reader.view(block.segment_id, block.offset, (KIB,), np.uint8).all()
 
 
-def test_one_sample_larger_than_the_ring(make_pair):
+def test_one_sample_larger_than_the_arena(make_pair):
     pair = make_pair(64 * KIB, limit=1024 * KIB)
-    block = pair.ring.write(np.full(700 * KIB, 3, np.uint8))
-    assert pair.reader.view(block.ring_id, block.offset, (700 * KIB,), np.uint8).min() == 3
-    with pytest.raises(RingFullError, match="raise ring_bytes_limit"):
-        pair.ring.write(np.zeros(500 * KIB, np.uint8))
+    block = pair.arena.write(np.full(700 * KIB, 3, np.uint8))
+    assert pair.reader.view(block.segment_id, block.offset, (700 * KIB,), np.uint8).min() == 3
+    with pytest.raises(ArenaFullError, match="raise arena_bytes_limit"):
+        pair.arena.write(np.zeros(500 * KIB, np.uint8))
 
 
-def test_a_segment_that_is_not_needed_any_more_is_detached(make_pair):
+def test_idle_segment_is_detached(make_pair):
     pair = make_pair(64 * KIB, limit=1024 * KIB)
-    blocks = [pair.ring.write(np.zeros(size * KIB, np.uint8)) for size in (1, 500)]
+    blocks = [pair.arena.write(np.zeros(size * KIB, np.uint8)) for size in (1, 500)]
     pair.writer.complete(pair.submit(*blocks))
     blocks.clear()
     for _ in range(20):
-        pair.writer.complete(pair.submit(pair.ring.write(np.zeros(KIB, np.uint8))))
+        pair.writer.complete(pair.submit(pair.arena.write(np.zeros(KIB, np.uint8))))
     assert pair.detached == []
     for _ in range(20):
-        pair.writer.complete(pair.submit(pair.ring.write(np.zeros(KIB, np.uint8))))
+        pair.writer.complete(pair.submit(pair.arena.write(np.zeros(KIB, np.uint8))))
     assert pair.detached == [1]
-    assert pair.ring.capacity == 64 * KIB
+    assert pair.arena.capacity == 64 * KIB
 
 
 def test_grows_for_requests_ahead_then_waits(make_pair):
     pair = make_pair(64 * KIB, limit=10**9, ahead=1, timeout=0.2)
     for _ in range(2):  # a request of 60 KiB is in flight, one of 60 KiB is being made
-        pair.submit(*[pair.ring.write(np.zeros(20 * KIB, np.uint8)) for _ in range(3)])
-    assert pair.ring.capacity == 128 * KIB
+        pair.submit(*[pair.arena.write(np.zeros(20 * KIB, np.uint8)) for _ in range(3)])
+    assert pair.arena.capacity == 128 * KIB
     with pytest.raises(ChannelTimeoutError, match="request 0 wasn't read"):
-        pair.ring.write(np.zeros(20 * KIB, np.uint8))
-    assert pair.ring.waited_ns > 100_000_000
+        pair.arena.write(np.zeros(20 * KIB, np.uint8))
+    assert pair.arena.waited_ns > 100_000_000
     pair.writer.complete(0)
-    pair.ring.write(np.zeros(20 * KIB, np.uint8))
+    pair.arena.write(np.zeros(20 * KIB, np.uint8))
 
 
-def test_a_full_ring_waits_until_a_request_is_completed(make_pair):
+def test_a_full_arena_waits_until_a_request_is_completed(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB, timeout=20)
-    seq = pair.submit(pair.ring.write(np.zeros(60 * KIB, np.uint8)))
+    seq = pair.submit(pair.arena.write(np.zeros(60 * KIB, np.uint8)))
     wait, waiting = pair.completions.wait, threading.Event()
 
     def noted(*args):
@@ -231,16 +231,16 @@ def test_a_full_ring_waits_until_a_request_is_completed(make_pair):
     pair.completions.wait = noted
     reader = threading.Thread(target=lambda: waiting.wait(20) and pair.writer.complete(seq))
     reader.start()
-    pair.ring.write(np.zeros(60 * KIB, np.uint8))
-    assert pair.ring.waited_ns > 0
+    pair.arena.write(np.zeros(60 * KIB, np.uint8))
+    assert pair.arena.waited_ns > 0
     reader.join()
 
 
 def test_a_thread_that_waits_for_room_lets_others_submit(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB)
-    pair.submit(pair.ring.write(np.zeros(30 * KIB, np.uint8)))
-    other = pair.ring.write(np.zeros(30 * KIB, np.uint8))
-    waiting = threading.Thread(target=pair.ring.write, args=(np.zeros(60 * KIB, np.uint8),))
+    pair.submit(pair.arena.write(np.zeros(30 * KIB, np.uint8)))
+    other = pair.arena.write(np.zeros(30 * KIB, np.uint8))
+    waiting = threading.Thread(target=pair.arena.write, args=(np.zeros(60 * KIB, np.uint8),))
     waiting.start()
     wait_until(lambda: pair.completions._words[1] == 1, "the wait")
     submitted = threading.Thread(target=pair.submit, args=(other,))
@@ -256,12 +256,12 @@ def test_a_thread_that_waits_for_room_lets_others_submit(make_pair):
 
 def test_closing_ends_a_wait_for_room(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB)
-    pair.submit(pair.ring.write(np.zeros(60 * KIB, np.uint8)))
+    pair.submit(pair.arena.write(np.zeros(60 * KIB, np.uint8)))
     raised = []
 
     def write() -> None:
         with pytest.raises(ChannelClosedError) as caught:
-            pair.ring.write(np.zeros(60 * KIB, np.uint8))
+            pair.arena.write(np.zeros(60 * KIB, np.uint8))
         raised.append(caught)
 
     waiting = threading.Thread(target=write)
@@ -272,15 +272,15 @@ def test_closing_ends_a_wait_for_room(make_pair):
     assert raised
 
 
-def test_a_full_ring_notices_that_its_reader_is_gone(make_pair):
+def test_a_full_arena_notices_that_its_reader_is_gone(make_pair):
     ours, theirs = Channel.pair(Codec({}))
     with ours:
         pair = make_pair(64 * KIB, limit=64 * KIB, peer=Peer(ours))
-        pair.submit(pair.ring.write(np.zeros(60 * KIB, np.uint8)))
+        pair.submit(pair.arena.write(np.zeros(60 * KIB, np.uint8)))
         timer = threading.Timer(0.1, theirs.close)
         timer.start()
         with pytest.raises(ChannelClosedError, match="gone"):  # it has no timeout: else it would wait for ever
-            pair.ring.write(np.zeros(60 * KIB, np.uint8))
+            pair.arena.write(np.zeros(60 * KIB, np.uint8))
         timer.join()
 
 
@@ -291,18 +291,18 @@ def test_a_reader_that_is_killed_ends_the_wait(make_pair):
         child = Child(gate.wait)
         theirs.close()  # the child has it
         pair = make_pair(64 * KIB, limit=64 * KIB, peer=Peer(ours))
-        pair.submit(pair.ring.write(np.zeros(60 * KIB, np.uint8)))
+        pair.submit(pair.arena.write(np.zeros(60 * KIB, np.uint8)))
         timer = threading.Timer(0.1, child.kill)
         timer.start()
         with pytest.raises(ChannelClosedError):
-            pair.ring.write(np.zeros(60 * KIB, np.uint8))
+            pair.arena.write(np.zeros(60 * KIB, np.uint8))
         timer.join()
     gate.close()
 
 
-def test_a_forked_child_can_not_use_the_ring_nor_disturb_it(make_pair):
+def test_a_forked_child_can_not_use_the_arena_nor_disturb_it(make_pair):
     pair = make_pair()
-    blocks = [pair.ring.write(np.ones(100, np.uint8))]
+    blocks = [pair.arena.write(np.ones(100, np.uint8))]
     (block,) = blocks
 
     def use() -> None:
@@ -310,10 +310,10 @@ def test_a_forked_child_can_not_use_the_ring_nor_disturb_it(make_pair):
         del block
         blocks.clear()
         with pytest.raises(ChannelClosedError, match="forked"):
-            pair.ring.write(np.zeros(10, np.uint8))
+            pair.arena.write(np.zeros(10, np.uint8))
 
     Child(use).join()
-    assert pair.ring.bytes_used == 128
+    assert pair.arena.bytes_used == 128
     assert pair.reader.view(0, block.offset, (100,), np.uint8).all()
 
 
@@ -326,10 +326,10 @@ def test_many_threads_write_at_once(make_pair):
         random = np.random.default_rng(number)
         for _ in range(100):
             array = random.integers(0, 255, random.integers(1, 9000), np.uint8)
-            block = pair.ring.write(array)
+            block = pair.arena.write(array)
             with lock:
                 seq = pair.submit(block)
-            if not np.array_equal(pair.reader.view(block.ring_id, block.offset, array.shape, np.uint8), array):
+            if not np.array_equal(pair.reader.view(block.segment_id, block.offset, array.shape, np.uint8), array):
                 failures.append(seq)
             pair.writer.complete(seq)
 
@@ -339,7 +339,7 @@ def test_many_threads_write_at_once(make_pair):
     for thread in threads:
         thread.join()
     assert not failures
-    assert pair.ring.bytes_used == 0
+    assert pair.arena.bytes_used == 0
 
 
 def test_completions_in_any_order_publish_the_prefix(make_pair):
@@ -354,11 +354,11 @@ def test_completions_in_any_order_publish_the_prefix(make_pair):
         pair.writer.begin(5)
 
 
-def test_a_closed_ring_says_so(make_pair):
+def test_a_closed_arena_says_so(make_pair):
     pair = make_pair()
-    pair.ring.close()
+    pair.arena.close()
     with pytest.raises(ChannelClosedError):
-        pair.ring.write(np.zeros(1, np.uint8))
+        pair.arena.write(np.zeros(1, np.uint8))
 
 
 rows = st.tuples(
@@ -374,15 +374,15 @@ rows = st.tuples(
 def test_no_row_reaches_outside_of_its_segment(table, dtype):
     pair = Pair(64 * KIB)
     try:
-        pair.ring.write(np.zeros(1, np.uint8))
+        pair.arena.write(np.zeros(1, np.uint8))
         inside = all(
-            ring == 0
+            segment == 0
             and offset >= 0
             and offset % np.dtype(dtype).itemsize == 0
             and a >= 0
             and b >= 0
             and offset + a * b * np.dtype(dtype).itemsize <= 64 * KIB
-            for ring, offset, a, b in table
+            for segment, offset, a, b in table
         )
         try:
             batch = pair.reader.batch(np.array(table, np.int64), dtype)
@@ -396,10 +396,10 @@ def test_no_row_reaches_outside_of_its_segment(table, dtype):
         offsets = samples.pointers - segment.ctypes.data
         assert (offsets >= 0).all()
         assert (offsets + samples.sizes <= 64 * KIB).all()
-        for sample, offset, (ring, given, *shape) in zip(batch.samples, offsets.tolist(), table, strict=True):
+        for sample, offset, (segment, given, *shape) in zip(batch.samples, offsets.tolist(), table, strict=True):
             assert sample.sum() == 0
             assert offset == given
-            view = pair.reader.view(ring, offset, shape, dtype)
+            view = pair.reader.view(segment, offset, shape, dtype)
             assert sample.ctypes.data == view.ctypes.data
             assert sample.shape == view.shape
     finally:
@@ -408,7 +408,7 @@ def test_no_row_reaches_outside_of_its_segment(table, dtype):
 
 def test_an_empty_sample_may_not_be_too_large_for_numpy(make_pair):
     pair = make_pair()
-    pair.ring.write(np.zeros(1, np.uint8))
+    pair.arena.write(np.zeros(1, np.uint8))
     with pytest.raises(ProtocolError):
         pair.reader.batch(np.array([[0, 0, 0, 2**47, 2**47]]), "uint8")
     with pytest.raises(ProtocolError):
@@ -417,8 +417,8 @@ def test_an_empty_sample_may_not_be_too_large_for_numpy(make_pair):
 
 def test_the_reader_refuses_segments_that_repeat_or_are_too_many(make_pair):
     pair = make_pair()
-    block = pair.ring.write(np.zeros(1, np.uint8))
-    assert block.ring_id == 0
+    block = pair.arena.write(np.zeros(1, np.uint8))
+    assert block.segment_id == 0
     fd = os.open(os.devnull, os.O_RDONLY)
     with pytest.raises(ProtocolError, match="number in use"):
         pair.reader.attach(0, fd, 64 * KIB)
@@ -429,7 +429,7 @@ def test_the_reader_refuses_segments_that_repeat_or_are_too_many(make_pair):
 
 
 class Pinned:
-    """Counts what is registered with nobody."""
+    """Counts registrations, without CUDA."""
 
     held = 0
 
@@ -445,11 +445,11 @@ class Pinned:
 
 def test_views_outlive_detaching_and_pins_end_with_them(make_pair):
     waiting = []
-    reader = RingReader(pin=lambda memory, on_pinned: waiting.append((memory, on_pinned)))
+    reader = ArenaReader(pin=lambda memory, on_pinned: waiting.append((memory, on_pinned)))
     pair = make_pair()
-    pair.attach = lambda ring_id, block: reader.attach(ring_id, os.dup(block.fd), block.nbytes)
-    pair.ring._attach = pair.attach
-    block = pair.ring.write(np.full(10, 4, np.uint8))
+    pair.attach = lambda segment_id, block: reader.attach(segment_id, os.dup(block.fd), block.nbytes)
+    pair.arena._attach = pair.attach
+    block = pair.arena.write(np.full(10, 4, np.uint8))
     row = np.array([[0, block.offset, 10]])
     early = reader.batch(row, np.uint8)
     assert not early.pinned  # and usable, however long it takes
@@ -460,7 +460,7 @@ def test_views_outlive_detaching_and_pins_end_with_them(make_pair):
     assert late.table().pointers.tolist() == early.table().pointers.tolist()
     assert not late.samples[0].flags.writeable
     reader.detach(0)
-    pair.ring.close()
+    pair.arena.close()
     del memory, on_pinned
     for batch in (early, late):
         assert (batch.at(0) == 4).all()
@@ -471,7 +471,7 @@ def test_views_outlive_detaching_and_pins_end_with_them(make_pair):
 
 def test_a_batch_is_pinned_when_all_its_segments_are(make_pair):
     waiting = []
-    reader = RingReader(pin=lambda memory, on_pinned: waiting.append((memory, on_pinned)))
+    reader = ArenaReader(pin=lambda memory, on_pinned: waiting.append((memory, on_pinned)))
     for number in range(2):
         with SharedBlock.create(4096) as block:
             reader.attach(number, os.dup(block.fd), 4096)

@@ -1,4 +1,4 @@
-"""The reader's side of the memory that carries samples: trusts no number that the writer sends."""
+"""Reader side of the shared memory that carries samples. It checks every number that the writer sends."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from pipeline._ipc.memory import SharedBlock
 from pipeline._kernels.samples import Samples
 from pipeline.tensors.cpu import TensorListCPU
 
-__all__ = ["Pin", "RingReader", "fits_numpy", "is_numpy_shape"]
+__all__ = ["ArenaReader", "Pin", "fits_numpy", "is_numpy_shape"]
 
 Memory = npt.NDArray[np.uint8]
 Pin = Callable[[Memory, Callable[[Memory], None]], None]
 
 _MAX_SEGMENTS = 64
 _EXACT = float(1 << 52)  # sizes below it are exact as float64
-_LARGEST = float(1 << 48)  # what lengths of an array may multiply to, zeros left out: NumPy refuses a little more
+_LARGEST = float(1 << 48)  # limit of the product of an array's lengths other than 0; NumPy's is a little higher
 
 
 class _Segment:
-    """A segment as it was mapped, and a second array over it from when it is pinned on."""
+    """A mapped segment, and a second array over it once it is pinned."""
 
     def __init__(self, array: Memory) -> None:
         self.array = array
@@ -38,15 +38,15 @@ class _Segment:
         self.pinned = array
 
 
-class RingReader:
-    """Maps the segments of one writer's ring and gives arrays over them, inside their bounds only.
+class ArenaReader:
+    """Maps the segments of one writer's arena, and returns arrays inside their bounds.
 
-    The arrays are read-only, and keep the mapping that they lie in, also when it is detached.
+    The arrays are read-only. They keep their segment mapped, also after it is detached.
 
     Args:
-        limit: bytes that the segments may have together.
-        pin: called with the memory of each new segment, to register it with CUDA, and with what to call when that is
-            done, on any thread: with an array over the same memory that keeps it registered.
+        limit: largest total size of the segments, in bytes.
+        pin: registers memory with CUDA; called with the memory of each new segment and a callback. It calls the
+            callback, on any thread, with an array over the same memory that keeps it registered.
     """
 
     def __init__(self, *, limit: int = 1 << 40, pin: Pin | None = None) -> None:
@@ -54,46 +54,45 @@ class RingReader:
         self._pin = pin
         self._segments: dict[int, _Segment] = {}
 
-    def attach(self, ring_id: int, fd: int, nbytes: int) -> None:
+    def attach(self, segment_id: int, fd: int, nbytes: int) -> None:
         """Map a new segment. Owns `fd` from now on.
 
         Raises:
-            ProtocolError: the number is taken, there are too many segments or bytes, or `fd` isn't what it
-                should be.
+            ProtocolError: the number is in use, there are too many segments or bytes, or `fd` isn't such memory.
         """
         total = sum(segment.array.nbytes for segment in self._segments.values()) + nbytes
-        if ring_id in self._segments or len(self._segments) >= _MAX_SEGMENTS or total > self._limit:
+        if segment_id in self._segments or len(self._segments) >= _MAX_SEGMENTS or total > self._limit:
             os.close(fd)
             raise ProtocolError(
-                f"segment {ring_id} of {nbytes} bytes: number in use, or over the limit of {self._limit}"
+                f"segment {segment_id} of {nbytes} bytes: number in use, or over the limit of {self._limit}"
             )
         block = SharedBlock.attach(fd, nbytes)
         array = block.array
         block.close()
         array.setflags(write=False)
-        segment = self._segments[ring_id] = _Segment(array)
+        segment = self._segments[segment_id] = _Segment(array)
         if self._pin is not None:
             self._pin(array, segment.set_pinned)
 
-    def detach(self, ring_id: int) -> None:
-        """Forget a segment.
+    def detach(self, segment_id: int) -> None:
+        """Drop a segment.
 
         Raises:
-            ProtocolError: there is no such segment.
+            ProtocolError: the segment isn't attached.
         """
-        if self._segments.pop(ring_id, None) is None:
-            raise ProtocolError(f"segment {ring_id} is not attached")
+        if self._segments.pop(segment_id, None) is None:
+            raise ProtocolError(f"segment {segment_id} is not attached")
 
-    def view(self, ring_id: int, offset: int, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """One array over a segment.
+    def view(self, segment_id: int, offset: int, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """Return an array over a segment.
 
         Raises:
-            ProtocolError: it would not lie inside the segment, or isn't aligned.
+            ProtocolError: the array isn't inside the segment, or isn't aligned.
         """
         dtype = np.dtype(dtype)
-        if ring_id not in self._segments:
-            raise ProtocolError(f"segment {ring_id} is not attached")
-        segment = self._segments[ring_id].array
+        if segment_id not in self._segments:
+            raise ProtocolError(f"segment {segment_id} is not attached")
+        segment = self._segments[segment_id].array
         nbytes = math.prod(shape) * dtype.itemsize  # Python integers: exact
         misplaced = offset < 0 or offset % dtype.itemsize or offset + nbytes > segment.nbytes
         if misplaced or not is_numpy_shape(shape):
@@ -102,28 +101,28 @@ class RingReader:
         return array
 
     def batch(self, table: npt.NDArray[np.int64], dtype: npt.DTypeLike) -> TensorListCPU:
-        """A batch over many samples of one dtype, checked as a whole.
+        """Return a batch of many samples of one dtype, and check all of them at once.
 
         Args:
             table: ``int64[n, 2 + ndim]``, a row for each sample: segment, offset in bytes, shape.
-            dtype: what the samples are.
+            dtype: element type of the samples.
 
         Raises:
-            ProtocolError: a row is out of bounds, or there is none.
+            ProtocolError: a row is out of bounds, or the table is empty.
         """
         dtype = np.dtype(dtype)
-        rings, offsets, shapes = table[:, 0], table[:, 1], np.ascontiguousarray(table[:, 2:])
-        if not len(rings):
+        segment_ids, offsets, shapes = table[:, 0], table[:, 1], np.ascontiguousarray(table[:, 2:])
+        if not len(segment_ids):
             raise ProtocolError("a batch without samples")
-        if (rings == rings[0]).all():  # mostly: a worker has few segments
-            numbers, homes = rings[:1].tolist(), np.zeros(len(rings), np.int64)
+        if (segment_ids == segment_ids[0]).all():  # the usual case: a worker has few segments
+            numbers, homes = segment_ids[:1].tolist(), np.zeros(len(segment_ids), np.int64)
         else:
-            unique, homes = np.unique(rings, return_inverse=True)
+            unique, homes = np.unique(segment_ids, return_inverse=True)
             numbers = unique.tolist()
-        for ring_id in numbers:
-            if ring_id not in self._segments:
-                raise ProtocolError(f"segment {ring_id} is not attached")
-        segments = [self._segments[ring_id] for ring_id in numbers]
+        for segment_id in numbers:
+            if segment_id not in self._segments:
+                raise ProtocolError(f"segment {segment_id} is not attached")
+        segments = [self._segments[segment_id] for segment_id in numbers]
         if len(segments) > 1 or not _all_lie_in(offsets, shapes, dtype.itemsize, segments[0].array.nbytes):
             room = np.array([segment.array.nbytes for segment in segments])[homes]
             good = _lie_in(offsets, shapes, dtype.itemsize, room)
@@ -143,12 +142,12 @@ class RingReader:
         return batch
 
     def close(self) -> None:
-        """Forget every segment."""
+        """Drop all segments."""
         self._segments.clear()
 
 
 def _all_lie_in(offsets: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], itemsize: int, room: int) -> bool:
-    """Tell whether samples are all of one shape and as `_lie_in` demands, which is told faster than for each."""
+    """Return whether all samples have one shape and satisfy `_lie_in`. This is faster than `_lie_in`."""
     shape: list[int] = shapes[0].tolist()
     if not is_numpy_shape(shape) or not (shapes == shape).all():
         return False
@@ -159,7 +158,7 @@ def _all_lie_in(offsets: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], i
 def _lie_in(
     offsets: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], itemsize: int, room: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
-    """Tell which samples lie inside of so many bytes, aligned, and are of shapes that an array may have."""
+    """Return which samples are aligned, lie inside `room` bytes, and have shapes that NumPy allows."""
     # A product of int64 could wrap around and look small. In float64 it can't; it is exact where it matters.
     nbytes = np.prod(shapes, axis=1, dtype=np.float64) * itemsize
     good: npt.NDArray[np.bool_] = (offsets >= 0) & (offsets + nbytes <= np.minimum(room, _EXACT)) & fits_numpy(shapes)
@@ -168,11 +167,11 @@ def _lie_in(
 
 
 def is_numpy_shape(shape: Sequence[int]) -> bool:
-    """Tell of one shape what `fits_numpy` tells of many."""
+    """Return whether NumPy allows a shape; see `fits_numpy`."""
     return min(shape, default=0) >= 0 and math.prod([n or 1 for n in shape]) < _LARGEST
 
 
 def fits_numpy(shapes: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Tell which rows are shapes that an array may have; one of length 0 may have others that are too large."""
+    """Return which rows are shapes that NumPy allows. A length of 0 doesn't make the other lengths valid."""
     fits: npt.NDArray[np.bool_] = np.prod(np.maximum(shapes, 1), axis=1, dtype=np.float64) < _LARGEST
     return fits & (shapes >= 0).all(axis=1)

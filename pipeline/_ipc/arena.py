@@ -1,4 +1,4 @@
-"""The writer's side of the memory that carries samples to another process."""
+"""Writer side of the shared memory that carries samples to another process."""
 
 from __future__ import annotations
 
@@ -12,60 +12,57 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._concurrency.forking import drop_in_child
-from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, RingFullError
+from pipeline._ipc.errors import ArenaFullError, ChannelClosedError, ChannelTimeoutError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.places import ALIGNMENT, Block, make_places
 from pipeline._ipc.signals import deferred_signals
 
-__all__ = ["ALIGNMENT", "Block", "Completions", "Ring"]
+__all__ = ["ALIGNMENT", "Arena", "Block", "Completions"]
 
-_IDLE_REQUESTS = 32  # a segment that so many requests in a row didn't need is given back
+_IDLE_REQUESTS = 32  # the arena frees a segment that this many consecutive requests didn't need
 
 
 class Completions(Protocol):
-    """Says which requests the reader has completed: a `CompletionReader`, for one."""
+    """Source of the requests that the reader has completed, such as a `CompletionReader`."""
 
     @property
     def count(self) -> int:
-        """How many requests are completed: every one numbered below it is."""
+        """Number of completed requests: all those with a smaller number."""
 
     def wait(self, count: int, timeout: float | None = None) -> None:
         """Wait until at least `count` requests are completed."""
 
 
 class _Segment:
-    __slots__ = ("block", "places", "ring_id", "used_at")
+    __slots__ = ("block", "places", "segment_id", "used_at")
 
-    def __init__(self, ring_id: int, nbytes: int, used_at: int) -> None:
-        self.ring_id = ring_id
+    def __init__(self, segment_id: int, nbytes: int, used_at: int) -> None:
+        self.segment_id = segment_id
         self.block = SharedBlock.create(nbytes)
-        self.places = make_places(ring_id, self.block.array)
-        self.used_at = used_at  # number of the last request in whose time something lay in it
+        self.places = make_places(segment_id, self.block.array)
+        self.used_at = used_at  # number of the last request during which it held a block
 
 
-class Ring:
+class Arena:
     """Shared memory that one process writes samples into and another reads. Thread-safe.
 
-    A sample's memory is kept while anybody refers to its `Block`: whom `write` returned it to, and every
-    request that uses it, until the reader has completed that request. When there is no room, `write` waits
-    for requests that are in flight. With none in flight, waiting would be for ever, so it takes another
-    segment of memory; it also does so, without waiting, until there is room for `ahead` requests of the
-    largest size seen beside the one being made.
+    The memory of a sample stays allocated while its `Block` is referenced: by the caller of `write`, and by every
+    request that uses it, until the reader has completed that request. If there is no room, `write` waits for requests
+    in flight. If none is in flight, it would wait forever, so it allocates another segment. It also does so, without
+    waiting, until `ahead` requests of the largest size so far fit beside the current one.
 
     Args:
         nbytes: size of the first segment.
-        limit: bytes that all segments may have together.
-        completions: says which requests the reader has completed.
-        attach: called with ``(ring_id, block)`` for each new segment, before anything lies in it: tells the
-            reader.
-        detach: called with ``ring_id`` when a segment wasn't needed for long: tells the reader. Nothing lies
-            in it.
-        ahead: requests that should fit beside the one being made.
-        timeout: seconds to wait for the reader; None for as long as it lives.
+        limit: largest total size of all segments, in bytes.
+        completions: source of the requests that the reader has completed.
+        attach: notifies the reader of a new segment; called with ``(segment_id, block)`` while the segment is empty.
+        detach: notifies the reader of a segment that is freed; called with ``segment_id`` of an empty segment.
+        ahead: number of requests that should fit beside the current one.
+        timeout: seconds to wait for the reader; None to wait as long as it lives.
 
     Attributes:
-        limit: bytes that all segments may have together.
-        waited_ns: nanoseconds that writers have waited for room, in all.
+        limit: largest total size of all segments, in bytes.
+        waited_ns: total time that writers have waited for room, in nanoseconds.
     """
 
     def __init__(
@@ -80,7 +77,7 @@ class Ring:
         timeout: float | None = None,
     ) -> None:
         if not 0 < nbytes <= limit:
-            raise ValueError(f"a ring of {nbytes} bytes exceeds its limit of {limit} bytes")
+            raise ValueError(f"an arena of {nbytes} bytes exceeds its limit of {limit} bytes")
         self.limit = limit
         self.waited_ns = 0
         self._first_nbytes = nbytes
@@ -89,10 +86,10 @@ class Ring:
         self._detach = detach
         self._ahead = ahead
         self._timeout = timeout
-        self._lock = threading.RLock()  # a finalizer or signal handler that closes the ring may interrupt its holder
+        self._lock = threading.RLock()  # a finalizer or signal handler that closes the arena may interrupt its holder
         self._segments: list[_Segment] = []
-        self._next_ring_id = 0
-        self._in_flight: deque[tuple[Block, ...]] = deque()  # the last ones of those that were begun
+        self._next_segment_id = 0
+        self._in_flight: deque[tuple[Block, ...]] = deque()  # the last of the requests that were begun
         self._begun = 0
         self._largest = 0  # bytes of the largest request
         self._closed = False
@@ -100,12 +97,12 @@ class Ring:
 
     @property
     def capacity(self) -> int:
-        """Bytes of all segments."""
+        """Total size of all segments, in bytes."""
         return sum(segment.block.nbytes for segment in self._segments)
 
     @property
     def bytes_used(self) -> int:
-        """Bytes that are taken, rounded up to the alignment."""
+        """Allocated bytes, rounded up to the alignment."""
         with self._lock:
             if not self._closed:
                 self._reclaim()
@@ -113,15 +110,15 @@ class Ring:
 
     @property
     def in_flight(self) -> int:
-        """Requests that were submitted and not completed."""
+        """Number of requests that were submitted and not completed."""
         return len(self._in_flight)
 
     def write(self, array: npt.NDArray[Any]) -> Block:
-        """Copy `array` (any strides) into the ring, in C order and native byte order.
+        """Copy `array` (any strides) into the arena, in C order and native byte order.
 
         Raises:
-            RingFullError: the limit is too small for what is held at once.
-            ChannelClosedError: the reader is gone, or the ring is closed.
+            ArenaFullError: the blocks in use have reached the limit.
+            ChannelClosedError: the reader is gone, or the arena is closed.
             ChannelTimeoutError: the reader didn't make room in time.
         """
         with self._lock:
@@ -139,7 +136,7 @@ class Ring:
         return block
 
     def allocate(self, nbytes: int) -> Block:
-        """Find room for `nbytes` bytes, aligned to 64. Raises as `write` does."""
+        """Allocate `nbytes` bytes, aligned to 64. Raises the same errors as `write`."""
         deadline = None if self._timeout is None else time.monotonic() + self._timeout
         while True:
             with deferred_signals, self._lock:
@@ -149,17 +146,17 @@ class Ring:
                 completed = self._completed
             if block is not None:
                 return block
-            self._wait(completed, deadline)  # without the lock: other threads may submit what frees room
+            self._wait(completed, deadline)  # without the lock: other threads may submit requests, which frees room
 
     def view(self, block: Block, shape: Sequence[int], dtype: npt.DTypeLike = np.uint8) -> npt.NDArray[Any]:
-        """An array over a block, to write to before it is submitted."""
+        """Return an array over a block, to write to before it is submitted."""
         array: npt.NDArray[Any] = np.ndarray(shape, dtype, buffer=block.array, offset=block.offset)
         return array
 
     def submit(self, blocks: Sequence[Block]) -> int:
-        """Begin the next request and return its number. It keeps `blocks` until the reader has completed it.
+        """Begin the next request, and return its number. It holds `blocks` until the reader has completed it.
 
-        Requests are numbered 0, 1, 2, …, and must be sent in that order.
+        Requests have the numbers 0, 1, 2, …; send them in that order.
         """
         with deferred_signals, self._lock:
             self._check_open()
@@ -171,12 +168,12 @@ class Ring:
             return seq
 
     def close(self) -> None:
-        """Give the memory back (the reader's mapping keeps what it still reads)."""
+        """Release the memory. The reader's mapping keeps the samples that it still reads."""
         with deferred_signals, self._lock:
             self._forget()
 
     def drop_inherited(self) -> None:
-        """In a forked child: the ring belongs to the parent."""
+        """Drop the parent's arena in a forked child."""
         self._lock = threading.RLock()
         self._forget()
 
@@ -189,7 +186,7 @@ class Ring:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ChannelClosedError("the ring of shared memory is closed (or was inherited by a forked process)")
+            raise ChannelClosedError("the arena of shared memory is closed (or was inherited by a forked process)")
 
     def _write(self, array: npt.NDArray[Any]) -> Block | None:
         for segment in self._segments:
@@ -212,10 +209,10 @@ class Ring:
 
     @property
     def _completed(self) -> int:
-        return self._begun - len(self._in_flight)  # not counted: a signal handler may raise after each step
+        return self._begun - len(self._in_flight)  # computed, not counted: a signal handler may raise after each step
 
     def _make_room(self, nbytes: int) -> Block | None:
-        """Return a place in a new segment; None if it is better to wait for requests that are in flight."""
+        """Return a block in a new segment; None if it is better to wait for requests in flight."""
         too_small = all(segment.block.nbytes < nbytes for segment in self._segments)
         if too_small or not self._in_flight or self.capacity < (self._ahead + 1) * self._largest:
             if self._grow(nbytes):
@@ -223,10 +220,10 @@ class Ring:
                 assert block is not None  # the new segment is empty and large enough
                 return block
             if not self._in_flight:
-                raise RingFullError(
+                raise ArenaFullError(
                     f"no room for a sample of {nbytes} bytes: samples that are still in use fill the "
                     f"{self.capacity} bytes of shared memory, and the limit is {self.limit} bytes; raise "
-                    "ring_bytes_limit, or keep fewer samples"
+                    "arena_bytes_limit, or keep fewer samples"
                 )
         return None
 
@@ -243,16 +240,16 @@ class Ring:
             self.waited_ns += time.monotonic_ns() - started
 
     def _grow(self, wanted: int) -> bool:
-        """Add a segment that doubles the ring, or larger if one sample needs it; as the limit allows."""
+        """Add a segment that doubles the arena, or a larger one for a large sample, within the limit."""
         room = (self.limit - self.capacity) & -ALIGNMENT
         wanted = max((wanted + ALIGNMENT - 1) & -ALIGNMENT, ALIGNMENT)
         nbytes = min(max(self.capacity or self._first_nbytes, wanted), room)
         nbytes = (nbytes + ALIGNMENT - 1) & -ALIGNMENT
         if nbytes < wanted:
             return False
-        segment = _Segment(self._next_ring_id, nbytes, self._begun)
-        self._next_ring_id += 1  # first: an interrupt may come when the reader knows the number already
-        self._attach(segment.ring_id, segment.block)
+        segment = _Segment(self._next_segment_id, nbytes, self._begun)
+        self._next_segment_id += 1  # before: an interrupt may come after the reader has the number
+        self._attach(segment.segment_id, segment.block)
         segment.block.close_fd()  # the reader has it
         self._segments.append(segment)
         return True
@@ -266,4 +263,4 @@ class Ring:
         elif last.used_at + _IDLE_REQUESTS < seq:
             self._segments.pop()
             last.block.close()
-            self._detach(last.ring_id)
+            self._detach(last.segment_id)

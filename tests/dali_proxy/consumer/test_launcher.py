@@ -58,7 +58,7 @@ def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> li
 
     monkeypatch.setattr(second_half, "CudaLane", open_lane)
     pins = getattr(request, "param", "pinned") == "pinned"
-    monkeypatch.setattr(slot_view.PinnedMemory, "of", lambda memory, _: Registered(memory) if pins else None)
+    monkeypatch.setattr(slot_view.PinnedMemory, "from_memory", lambda memory, _: Registered(memory) if pins else None)
     return opened
 
 

@@ -13,11 +13,11 @@ __all__ = ["make_operator"]
 
 
 def make_operator(node: GraphNode, graph: Graph, setup: Setup) -> Any:
-    """Create the implementation of a node.
+    """Create the implementation of a node. Errors name the operator and the user's line.
 
     Raises:
-        BuildError: the operator can't be created here; the message names it and the user's line.
-        GraphError: the operator's arguments don't fit the graph; the message is completed in the same way.
+        BuildError: the operator can't be created here.
+        GraphError: the operator doesn't fit the graph.
     """
     try:
         return operator_class(node, graph)(node, setup)

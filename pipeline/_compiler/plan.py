@@ -62,7 +62,7 @@ class Phase:
 
     @property
     def takes_inputs_only(self) -> bool:
-        """Whether it only takes fed inputs: the submitting thread can do that without waking another."""
+        """Whether it only takes fed inputs: the current thread can do that without waking another one."""
         return self.device == "cpu" and all(isinstance(each, BatchStep) and each.node.schema.fed for each in self.steps)
 
 

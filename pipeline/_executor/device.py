@@ -98,7 +98,7 @@ class Device:
         self._reaper.start()
 
     def reserve(self, nbytes: int, count: int) -> None:
-        """Fill CuPy's memory pools with `count` blocks, shared out among the streams, for later batches."""
+        """Fill CuPy's memory pools with `count` blocks for later batches, distributed over the streams."""
         for slot in self._slots:
             with self._cupy.cuda.Device(self.device_id), slot.stream:
                 blocks = [self._cupy.cuda.alloc(nbytes) for _ in range(-(-count // len(self._slots)))]

@@ -101,7 +101,7 @@ class Statistics:
         self.failed = 0
 
     def begin(self, nodes: tuple[GraphNode, ...]) -> Costs | None:
-        """Count the begin of a step's run. Return a `Costs` if this run measures each operator, else None.
+        """Count the start of a step's run. Return a `Costs` if this run measures each operator, else None.
 
         The first run isn't measured, because it fills caches that later runs use. A few of the next runs are, so that
         short sessions have figures too.

@@ -59,16 +59,16 @@ class Ending:
 
     @property
     def pending(self) -> bool:
-        """Whether `end` hasn't been called yet and is still due."""
+        """Whether `end` is still due: neither called nor cancelled."""
         return self._finalizer.alive
 
     def now(self) -> None:
-        """Call `end` on this thread, unless it was called already."""
+        """Call `end` on this thread, if it is still due."""
         if self._finalizer.detach() is not None:
             self._end()
 
     def never(self) -> None:
-        """Cancel the finalizer, without a call of `end`."""
+        """Cancel the finalizer without calling `end`."""
         self._finalizer.detach()
 
 

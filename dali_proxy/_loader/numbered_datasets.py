@@ -219,7 +219,9 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
 
 
 class WorkerInit:
-    """The `worker_init_fn` of the inner loader: exposes the user's dataset in `get_worker_info()`, then calls the user's.
+    """The `worker_init_fn` of the inner loader.
+
+    It exposes the user's dataset in `get_worker_info()`, then calls the user's function.
 
     A forked worker never collects inherited objects: it must not finalize garbage of the training process. For example,
     one of torch's iterators fails when a worker finalizes it.

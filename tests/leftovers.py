@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 PATIENCE_S = 20.0
-"""How long what is going away may take to be gone, on a busy machine. Only who leaves something waits so long."""
+"""Seconds that ending resources may take on a busy machine. Only tests that leave something behind wait so long."""
 
 KILL_S = 30.0
-"""How long a process that was killed may take to end, on a machine however busy."""
+"""Seconds that a killed process may take to end, even on a busy machine."""
 
 POLL_S = 0.01
 SHARED_MEMORY = Path("/dev/shm")
@@ -126,7 +126,7 @@ def end_processes(before: Snapshot) -> None:
 
 
 _elders: set[tuple[str, int]] = set()
-"""Processes that began before this one, and so are none of ours: their entries in /proc, by name and inode."""
+"""Entries in /proc, by name and inode, of processes that started before this one, so it didn't start them."""
 
 
 def _processes() -> dict[ProcessKey, str]:

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PATIENCE_S = 60.0
-"""How long what must happen may take. It decides nothing but when a test that hangs is given up."""
+"""Seconds that an expected event may take. It only determines when a hanging test is aborted."""
 
 SOON_S = 5.0
-"""In how many seconds everybody who waits is told, on a machine that has nothing else to do."""
+"""Seconds within which all waiting callers must be notified, on an otherwise idle machine."""
 
 
 def wait_until(condition: Callable[[], bool], what: str = "it") -> None:

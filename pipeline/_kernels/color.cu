@@ -1,6 +1,6 @@
-// A linear map between the channels of each pixel: out = matrix * in + offset, an image per blockIdx.y.
+// Linear map between the channels of each pixel: out = matrix * in + offset. One image per blockIdx.y.
 //
-// Defined by the launcher: IN, OUT (types), IN_CHANNELS, OUT_CHANNELS.
+// Macros from the launcher: IN, OUT (types), IN_CHANNELS, OUT_CHANNELS.
 
 #include "common.cuh"
 

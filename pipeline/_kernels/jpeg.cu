@@ -1,6 +1,7 @@
 // JPEG compression and decompression without a file: convert colors to YCbCr, halve the resolution of chroma,
-// transform, quantise, and reverse these steps. One image per blockIdx.y. The integer arithmetic is that of libjpeg (jccolor,
-// jcsample, jfdctint, jidctint, jdsample, jdcolor), so the pixels equal those of a file that is written and read.
+// transform, quantise, and reverse these steps. One image per blockIdx.y. The integer arithmetic is that of libjpeg
+// (jccolor, jcsample, jfdctint, jidctint, jdsample, jdcolor), so the pixels equal those of a file that is written and
+// read.
 
 #include "common.cuh"
 

@@ -29,7 +29,7 @@ extern "C" __global__ void nv12_to_pixels(const Frame* __restrict__ frames) {
     const int64 step = static_cast<int64>(gridDim.x) * blockDim.x;
     for (int64 pixel = static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x; pixel < pixels; pixel += step) {
         const int64 y = pixel / frame.width, x = pixel % frame.width;
-        // If chroma lies halfway between two pixels, the nearest pair counts 3/4, the next pair on the pixel's side 1/4.
+        // If chroma lies halfway between two pixels, the nearest pair counts 3/4, the next one on the pixel's side 1/4.
         const int64 near_y = y / 2, near_x = x / 2;
         int64 far_y = near_y + (y % 2 ? 1 : -1), far_x = near_x + (x % 2 ? 1 : -1);
         const float beside = !frame.left ? 0.25f : x % 2 ? 0.5f : 0.0f;

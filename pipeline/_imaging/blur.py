@@ -33,7 +33,7 @@ def gaussian_window(sigma: float, size: int) -> Array:
         size: odd number of weights; 0 covers three standard deviations on each side.
 
     Raises:
-        ValueError: negative values, both 0, or an even size.
+        ValueError: a value is negative, both are 0, or the size is even.
 
     Example:
         >>> gaussian_window(0.0, 3)

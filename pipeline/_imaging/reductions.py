@@ -74,7 +74,7 @@ def reduce(
     """Reduce an array along axes, which remain with an extent of 1.
 
     Sums for float results are computed in float64. Integer results are computed in their dtype, as DALI documents: they
-    wrap around, and divisions truncate. Minimum and maximum ignore NaN unless all elements are NaN.
+    wrap around, and divisions truncate. Minimum and maximum ignore NaN if there are other elements.
 
     Args:
         array: array of any shape and dtype.

@@ -136,14 +136,15 @@ def resize(
 
 
 def _is_for_loop(pixels: Array, result: Array) -> bool:
-    """Return whether the compiled loop supports the arrays: packed uint8 of at most 4 channels."""
+    """Return whether the compiled loop supports the arrays once packed: uint8 of at most 4 channels."""
     return bool(pixels.dtype == result.dtype == np.uint8 and pixels.shape[2] <= 4 and result.ndim == 3)
 
 
 def _is_for_opencv(pixels: Array, rows: Any, columns: Any) -> bool:
     """Return whether to use OpenCV's bilinear resize: for images that keep their size, and to enlarge a single channel.
 
-    In these cases, results differ by at most 1, in a third of the time. Results must not depend on the memory layout.
+    In these cases, its results differ by at most 1, and it takes a third of the time. Results must not depend on the
+    memory layout.
     """
     for extent, size, low, high, name in (rows, columns):
         if size < extent or (low, high) != (0, extent) or name not in TRIANGLES:

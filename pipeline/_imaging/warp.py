@@ -27,7 +27,9 @@ _COPIED_DTYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32, np.float32, 
 
 
 def prepare_fill(fill: float | None, source: np.dtype[Any], wanted: np.dtype[Any], nearest: bool) -> float | None:
-    """Return the fill value outside the source. As in DALI, it has the result's dtype; for interpolation, both dtypes.
+    """Return the fill value outside the source.
+
+    As in DALI, it is cast to the result's dtype, and for interpolation also to the source's dtype.
 
     Example:
         >>> prepare_fill(50.7, np.dtype(np.uint8), np.dtype(np.float32), nearest=False)

@@ -6,7 +6,7 @@
 
 struct Image {
     const char* src;  // contiguous, channels last
-    OUT* dst;         // likewise
+    OUT* dst;         // contiguous, channels last
     uint64 pixels;
     float matrix[OUT_CHANNELS][IN_CHANNELS];
     float offset[OUT_CHANNELS];

@@ -7,7 +7,7 @@
 
 struct Image {
     const uint8* src;  // contiguous HWC, three channels
-    uint8* dst;        // likewise
+    uint8* dst;        // contiguous HWC, three channels
     uint8* planes;     // Y at the padded size, then Cb and Cr at half of that size
     uint32 height, width;
     uint16 quant[2][64];  // tables of Y, and of Cb and Cr

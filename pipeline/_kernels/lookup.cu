@@ -6,7 +6,7 @@
 
 struct Sample {
     const char* src;  // contiguous
-    OUT* dst;         // likewise
+    OUT* dst;         // contiguous
     uint64 count;
 };
 

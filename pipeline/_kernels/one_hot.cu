@@ -6,7 +6,7 @@
 
 struct Sample {
     const char* src;  // contiguous
-    OUT* dst;         // likewise
+    OUT* dst;         // contiguous
     uint64 count, inner;  // elements of the output, and of the dimensions after the new axis
     uint64 classes;
     float64 on, off;

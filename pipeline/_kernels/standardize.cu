@@ -8,7 +8,7 @@
 
 struct Sample {
     const char* src;  // contiguous
-    OUT* dst;         // likewise
+    OUT* dst;         // contiguous
     const float* mean;
     const void* spread;
     uint64 count;

@@ -47,7 +47,7 @@ def standardize(
     scale: float = 1.0,
     shift: float = 0.0,
 ) -> None:
-    """Compute ``(src - mean) / deviation * scale + shift`` in float32; a deviation of 0 gives ``shift``.
+    """Compute ``(src - mean) / deviation * scale + shift`` in float32; the result for a deviation of 0 is ``shift``.
 
     Args:
         context: context of the samples' device.

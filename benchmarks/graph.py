@@ -13,7 +13,7 @@ DTYPES = {"float32": "FLOAT", "float16": "FLOAT16"}
 
 
 def make_pipeline(library: Any, setup: Setup, **options: Any) -> Any:
-    """Makes the pipeline of a kind of input.
+    """Create the pipeline of a kind of input.
 
     Args:
         library: The module ``nvidia.dali``, or our ``pipeline``.
@@ -49,14 +49,14 @@ def make_pipeline(library: Any, setup: Setup, **options: Any) -> Any:
 
 
 def make_reader_pipeline(library: Any, setup: Setup) -> Any:
-    """Makes the pipeline that reads the files itself.
+    """Create the pipeline that reads the files itself.
 
     Args:
         library: The module ``nvidia.dali``, or our ``pipeline``.
         setup: Folder, batch size, threads and device.
 
     Returns:
-        A pipeline of that library, not built yet, whose outputs are the pictures and the numbers of their files.
+        A pipeline of that library, not built yet, whose outputs are the images and the numbers of their files.
     """
     files = setup.files
 

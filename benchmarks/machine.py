@@ -17,7 +17,7 @@ LIBRARIES = (
 
 
 def describe_machine() -> dict[str, object]:
-    """Describes the machine: processor, cores it may use, memory, GPUs, kernel."""
+    """Describe the machine: processor, cores it may use, memory, GPUs, kernel."""
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return {
         "processor": _processor(),

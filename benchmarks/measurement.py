@@ -57,7 +57,7 @@ class Measurement:
 
 
 def measure(stream: Iterator[Batch], seconds: float, on_begin: Callable[[], None] = lambda: None) -> Measurement:
-    """Takes batches for some time.
+    """Take batches for some time.
 
     Args:
         stream: An endless stream of batches.
@@ -94,7 +94,7 @@ def tree_cpu() -> float:
 
 
 def settle(used: Callable[[], float] = tree_cpu) -> None:
-    """Waits until this process and those below it rest, so that what they prefetch doesn't disturb who is next.
+    """Wait until this process and those below it rest, so that what they prefetch doesn't disturb who is next.
 
     Args:
         used: Says how many seconds of the CPU they have used.

@@ -1,4 +1,4 @@
-"""Pictures of the results: ratios as bars, scaling as curves. matplotlib is the extra ``bench``."""
+"""Images of the results: ratios as bars, scaling as curves. matplotlib is the extra ``bench``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf")
 
 
 def plot_ratios(document: dict[str, Any], path: Path) -> str:
-    """Draws how many times as fast the reference is as each rival: medians as bars, ranges as lines, targets as marks.
+    """Draw how many times as fast the reference is as each rival: medians as bars, ranges as lines, targets as marks.
 
     Args:
         document: As ``report.as_json`` makes it.
@@ -68,7 +68,7 @@ def plot_ratios(document: dict[str, Any], path: Path) -> str:
 
 
 def plot_scaling(document: dict[str, Any], path: Path) -> str:
-    """Draws the curves of ``benchmarks.scaling``: throughput by what is varied, and cost per sample as work goes on.
+    """Draw the curves of ``benchmarks.scaling``: throughput by what is varied, and cost per sample as work goes on.
 
     Args:
         document: What ``benchmarks.scaling`` makes.
@@ -140,7 +140,7 @@ def _short(value: float) -> str:
 
 
 def title_of(document: dict[str, Any]) -> str:
-    """The device, its cores and the date, for the top of a picture."""
+    """The device, its cores and the date, for the top of an image."""
     machine = document["machine"]
     device = ", ".join(machine["gpus"]) or machine["processor"]
     return f"{device}, {machine['cores']} cores, {document['date']}"

@@ -40,7 +40,7 @@ class Change:
 
     @property
     def worse(self) -> bool:
-        """Whether it lost more than the margin, and the best round of now is below the worst of then."""
+        """Return whether it lost more than the margin, and the best round of now is below the worst of then."""
         if self.new is None:
             return True
         return self.new.high < self.old.low and self.new.median < self.old.median * (1 - MARGIN)
@@ -52,7 +52,7 @@ class Change:
 
 
 def compare(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
-    """Compares the ratios of two documents, where both were set up alike.
+    """Compare the ratios of two documents, where both were set up alike.
 
     Args:
         old: The committed one.
@@ -81,7 +81,7 @@ def compare(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
 
 
 def last_committed(folder: Path, device: str) -> dict[str, Any] | None:
-    """Reads the newest results of a kind of device as git has them, whatever lies in the folder.
+    """Read the newest results of a kind of device as git has them, whatever lies in the folder.
 
     Args:
         folder: Where results are kept.
@@ -137,7 +137,7 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Makes the parser of the command line."""
+    """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.regression",
         description="Compare ratios with the last committed results; exit status 1 if something got worse.",

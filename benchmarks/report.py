@@ -31,7 +31,7 @@ NOISE = 0.15
 
 
 def table(result: KindResult, reference: str) -> str:
-    """Writes what one kind gave as lines of text.
+    """Write what one kind gave as lines of text.
 
     Args:
         result: What was measured.
@@ -65,7 +65,7 @@ def as_json(
     command: str,
     picture_bytes: float,
 ) -> dict[str, Any]:
-    """Puts everything that was measured into one JSON object, whose fields ``results/README.md`` explains."""
+    """Put everything that was measured into one JSON object, whose fields ``results/README.md`` explains."""
     return {
         "date": date.today().isoformat(),
         "command": command,
@@ -79,7 +79,7 @@ def as_json(
 
 
 def save(document: dict[str, Any], folder: Path, device_id: int | None, suffix: str = "") -> Path:
-    """Writes ``<date>-<device><suffix>.json``, replacing one of the same day and device.
+    """Write ``<date>-<device><suffix>.json``, replacing one of the same day and device.
 
     Returns:
         The path of the file.

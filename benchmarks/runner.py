@@ -59,7 +59,7 @@ def run_kind(
     say: Callable[[str], None],
     go_on: Callable[[], bool] = lambda: True,
 ) -> KindResult:
-    """Starts every rival that loads this kind, checks its batches, and measures them in turn.
+    """Start every rival that loads this kind, checks its batches, and measures them in turn.
 
     A rival that fails or hangs is left out and named in the failures; the others go on.
 

@@ -29,7 +29,7 @@ LENGTHS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 
 
 def main() -> int:
-    """Measures, prints and saves JSON and a picture.
+    """Measures, prints and saves JSON and an image.
 
     Returns:
         1 if the cost of a sample grew, else 0.
@@ -99,7 +99,7 @@ def cost_series(folder: Path, options: argparse.Namespace) -> dict[str, Callable
 def measure_series(
     name: str, points: dict[int, Setup], options: argparse.Namespace, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Measures the rivals with each setup, and prints a line for each."""
+    """Measure the rivals with each setup, and prints a line for each."""
     found = []
     tqdm.write(f"Samples a second by {name}")
     for value, setup in points.items():
@@ -129,7 +129,7 @@ def rivals_of(name: str, names: Iterable[str]) -> list[Any]:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Makes the parser of the command line."""
+    """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.scaling",
         description="Throughput against threads, workers and sizes; the cost of a sample as work goes on; on the CPU.",

@@ -67,7 +67,7 @@ def command(options: argparse.Namespace, program: str = "python -m benchmarks") 
 
 
 def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float) -> None:
-    """Adds what can be chosen to a command line.
+    """Add what can be chosen to a command line.
 
     Args:
         parser: The parser.

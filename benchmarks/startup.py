@@ -1,7 +1,7 @@
 """How long a start takes, in this fresh interpreter, as in a script of a user's; ``benchmarks.costs`` runs it.
 
 ``python -m benchmarks.startup first-batch FOLDER BATCH_SIZE WORKERS THREADS`` prints the seconds from
-``with DALIServer`` to the first batch of pictures; all imports came before. With ``workers-ours`` or ``workers-torch``
+``with DALIServer`` to the first batch of images; all imports came before. With ``workers-ours`` or ``workers-torch``
 it prints those from ``iter(loader)`` until the last worker runs its ``worker_init_fn``: for the first time, and the
 median of later times.
 """
@@ -42,7 +42,7 @@ class TinyArrays(Dataset[tuple[Any, int]]):
 
 
 def first_batch(setup: Setup) -> list[float]:
-    """Starts a server and loads one batch."""
+    """Start a server and loads one batch."""
     import dali_proxy
     import pipeline
     from benchmarks.datasets import make_dataset
@@ -58,7 +58,7 @@ def first_batch(setup: Setup) -> list[float]:
 
 
 def workers_ours(setup: Setup) -> list[float]:
-    """Starts workers of our loader, the first time and later."""
+    """Start workers of our loader, the first time and later."""
     import dali_proxy
     import pipeline
     from benchmarks.graph import make_pipeline
@@ -75,7 +75,7 @@ def workers_ours(setup: Setup) -> list[float]:
 
 
 def workers_torch(setup: Setup) -> list[float]:
-    """Starts workers of torch's loader, the first time and later."""
+    """Start workers of torch's loader, the first time and later."""
 
     def make_loader(note: Callable[[int], None]) -> Any:
         dataset = TinyArrays(torch.from_numpy)
@@ -90,7 +90,7 @@ def _starts(workers: int, make_loader: MakeLoader) -> list[float]:
 
 
 def _start(workers: int, make_loader: MakeLoader) -> float:
-    """Starts the workers of a loader. Clocks of processes agree on Linux, so workers note when they began."""
+    """Start the workers of a loader. Clocks of processes agree on Linux, so workers note when they began."""
     moments = torch.zeros(workers, dtype=torch.float64).share_memory_()
 
     def note(worker: int) -> None:
@@ -113,7 +113,7 @@ MEASURED = {
 
 
 def main() -> None:
-    """Measures once and prints seconds."""
+    """Measure once and prints seconds."""
     kind, measure = MEASURED[sys.argv[1]]
     batch_size, workers, threads = map(int, sys.argv[3:])
     print(*measure(Setup(kind, Path(sys.argv[2]), batch_size, workers, threads)))

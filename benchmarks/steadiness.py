@@ -104,7 +104,7 @@ def growth(points: list[Point]) -> float:
 
 
 def has_grown(points: list[Point]) -> bool:
-    """Whether a sample costs more in the last third, by more than noise: no point of it is as cheap as one before."""
+    """Return whether a sample costs more in the last third, by more than noise: no point of it is as cheap as one before."""
     first, last = _thirds(points)
     return growth(points) > GROWTH and min(last) > max(first)
 

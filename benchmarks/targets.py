@@ -46,7 +46,7 @@ class Target:
     below: bool = False
 
     def reached(self, figure: Figure) -> bool:
-        """Whether a figure is good enough."""
+        """Return whether a figure is good enough."""
         return figure.median < self.bound if self.below else figure.median >= self.bound
 
 
@@ -71,7 +71,7 @@ TARGETS = (
 
 
 def figure_of(document: dict[str, Any], kind: str, name: str) -> Figure | None:
-    """Finds a figure in a document of results.
+    """Find a figure in a document of results.
 
     Args:
         document: As ``report.as_json`` makes it.
@@ -91,7 +91,7 @@ def figure_of(document: dict[str, Any], kind: str, name: str) -> Figure | None:
 
 
 def summary(document: dict[str, Any]) -> str:
-    """Writes a line for each target: what must be reached, what was measured, and whether that is enough."""
+    """Write a line for each target: what must be reached, what was measured, and whether that is enough."""
     lines = [f"{'target':<44}{'must be':>10}{'measured':>11}  {'range':<18}reached"]
     for target in TARGETS:
         figure = figure_of(document, target.kind, target.name)

@@ -73,7 +73,7 @@ class Setup:
         workers: Dataset worker processes.
         threads: Threads of the pipeline, where a rival has one.
         device_id: The GPU, or None for the CPU.
-        dtype: What pictures become: "float32" or "float16".
+        dtype: What images become: "float32" or "float16".
         layout: Theirs: "CHW" or "HWC".
     """
 
@@ -98,7 +98,7 @@ class Setup:
 
 
 def prepare_pictures(files: int = FILES, widths: tuple[int, int] = WIDTHS) -> Path:
-    """Makes the JPEGs once, below the temporary directory of this machine.
+    """Create the JPEGs once, below the temporary directory of this machine.
 
     They are cut from a dozen photographs; those of 400 x 300 to 640 x 480 pixels have about 60 KB each.
 
@@ -138,7 +138,7 @@ def prepare_pictures(files: int = FILES, widths: tuple[int, int] = WIDTHS) -> Pa
 
 
 def _cuts(files: int, widths: tuple[int, int], photographs: list[Image.Image]) -> list[Cut]:
-    """Chooses a photograph, the size of the picture and what part of the photograph it shows, for each file."""
+    """Choose a photograph, the size of the image and what part of the photograph it shows, for each file."""
     dice = random.Random(0)
     cuts = []
     for _ in range(files):

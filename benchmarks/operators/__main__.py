@@ -20,7 +20,7 @@ from pipeline._declaration.registry import lookup
 
 
 def main() -> int:
-    """Measures case after case, prints a line for each, and saves the JSON."""
+    """Measure case after case, prints a line for each, and saves the JSON."""
     options = parser().parse_args()
     on_gpu = device_id(options) is not None
     results = []
@@ -60,7 +60,7 @@ def runs_on(case: Case, device: str) -> bool:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Makes the parser of the command line."""
+    """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.operators",
         description="Time every operator beside NVIDIA DALI's, in turn, on the same batches of 64; print a line for "

@@ -30,7 +30,7 @@ LAYOUTS = {
 
 
 def picture(number: int, height: int = 480, width: int = 640) -> Array:
-    """Make a smooth picture with some grain, uint8 [height, width, 3]: as a JPEG it is as large as a photograph."""
+    """Make a smooth image with some grain, uint8 [height, width, 3]: as a JPEG it is as large as a photograph."""
     rng = np.random.default_rng(number)
     coarse = rng.integers(0, 256, (12, 16, 3)).astype(np.float32)
     smooth = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
@@ -124,7 +124,7 @@ def make(name: str, folder: Path) -> list[Array]:
 
 
 def write_files(folder: Path) -> None:
-    """Write what readers read: pictures in two classes, arrays, a sequence, annotations, an archive."""
+    """Write what readers read: images in two classes, arrays, a sequence, annotations, an archive."""
     jpegs = [cv2.imencode(".jpg", picture(number))[1].tobytes() for number in range(8)]
     arrays = [picture(number, 224, 224) for number in range(8)]
     frame = cv2.imencode(".jpg", picture(0, 60, 80))[1].tobytes()

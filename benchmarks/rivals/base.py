@@ -31,12 +31,12 @@ class Rival(Protocol):
     yardstick: bool
 
     def unavailable(self) -> str | None:
-        """Tells why it can't run here, None where it can."""
+        """Return why it can't run here, None where it can."""
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
-        """Gives batches in the order of the dataset, for as long as it is asked.
+        """Return batches in the order of the dataset, for as long as it is asked.
 
-        A batch is float32 pictures ``[N, 3, 224, 224]``, normalised, on the device, or uint8 arrays ``[N, ...]``; and
+        A batch is float32 images ``[N, 3, 224, 224]``, normalised, on the device, or uint8 arrays ``[N, ...]``; and
         the N indices of its samples. It need not stay valid when the next one is asked for. Closing the generator
         ends everything that the rival started.
         """
@@ -45,12 +45,12 @@ class Rival(Protocol):
         """A measurement begins."""
 
     def report(self) -> str:
-        """Tells what the rival knows about its own speed since the mark; empty where it knows nothing."""
+        """Return what the rival knows about its own speed since the mark; empty where it knows nothing."""
         return ""
 
 
 def without_dali() -> str | None:
-    """Tells that NVIDIA DALI is not installed, if it isn't."""
+    """Return that NVIDIA DALI is not installed, if it isn't."""
     try:
         found = importlib.util.find_spec("nvidia.dali") is not None
     except ModuleNotFoundError:

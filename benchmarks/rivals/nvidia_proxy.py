@@ -29,7 +29,7 @@ class NvidiaProxy(Rival):
         return without_dali()
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
-        """Loads through NVIDIA's server."""
+        """Load through NVIDIA's server."""
         if torch.version.cuda is None:
             torch.cuda.nvtx.range_push = lambda message: 0
             torch.cuda.nvtx.range_pop = lambda: 0

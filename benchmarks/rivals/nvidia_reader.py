@@ -22,7 +22,7 @@ class NvidiaReader(Rival):
         return without_dali()
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
-        """Loads with NVIDIA's reader."""
+        """Load with NVIDIA's reader."""
         from nvidia import dali
         from nvidia.dali.plugin.pytorch import DALIGenericIterator
 

@@ -38,7 +38,7 @@ class Ours(Rival):
         return None
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
-        """Loads through our server, or with our reader."""
+        """Load through our server, or with our reader."""
         import dali_proxy
         import pipeline
 

@@ -19,7 +19,7 @@ COPIED_BYTES = 256 << 20
 
 
 class DecodeOnly(Rival):
-    """torch's DataLoader whose workers decode pictures and throw them away: the workers' own decode rate."""
+    """torch's DataLoader whose workers decode images and throw them away: the workers' own decode rate."""
 
     name = "decode-only"
     kinds = DECODED_KINDS
@@ -31,7 +31,7 @@ class DecodeOnly(Rival):
         return None
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
-        """Gives the number of rows of each picture in place of its pixels."""
+        """Return the number of rows of each image in place of its pixels."""
         dataset = make_dataset(setup, len)
         yield from DataLoader(dataset, batch_size=setup.batch_size, num_workers=setup.workers)
 
@@ -49,7 +49,7 @@ class Memcpy(Rival):
         return None
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
-        """Copies the bytes of one batch at a time."""
+        """Copy the bytes of one batch at a time."""
         size = setup.batch_size * math.prod(ARRAY_SHAPES[setup.kind])
         batches = math.ceil(COPIED_BYTES / size)
         # Filled, so that every page is there.

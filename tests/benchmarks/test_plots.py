@@ -1,4 +1,4 @@
-"""Pictures are drawn, whatever is missing in the results."""
+"""Images are drawn, whatever is missing in the results."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ LEAST = 2
 DECODED = ("decoders.image", "decoders.image_crop", "decoders.image_slice")
 
 
-#: What is drawn: the format, and how its pictures are made.
+#: What is drawn: the format, and how its images are made.
 KINDS = (
     *("JPEG", "JPEG progressive", "JPEG turned", "JPEG grey", "JPEG CMYK"),
     *("PNG", "PNG grey", "PNG palette", "PNG alpha", "PNG turned", "PNG 16", "PNG grey 16"),
@@ -31,7 +31,7 @@ _MODES = {"grey": "L", "CMYK": "CMYK", "palette": "P", "alpha": "RGBA"}
 
 @cache
 def encoded(kind: str, number: int) -> Array:
-    """Return a smooth picture of its own size, encoded."""
+    """Return a smooth image of its own size, encoded."""
     words = kind.split()
     rng = np.random.default_rng(number)
     height, width = (int(extent) for extent in rng.integers(17, 40, 2))
@@ -81,7 +81,7 @@ def image(draw: Draw, operator: str) -> None:
     if kind == "JPEG CMYK" and draw.call.constants.get("use_fast_idct"):  # which pillow doesn't have
         draw.call.ends = 0.03
     else:
-        draw.call.ends = 0.008  # one of 255, in dtypes where that isn't 1, and of pictures that are darker than 255
+        draw.call.ends = 0.008  # one of 255, in dtypes where that isn't 1, and of images that are darker than 255
     draw.maybe("jpeg_fancy_upsampling", draw.flag)
     draw.maybe("hw_decoder_load", lambda: draw.real(0, 1))
     if operator == "decoders.image_crop":

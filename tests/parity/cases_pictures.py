@@ -1,4 +1,4 @@
-"""Calls of operators on pictures: colours, noise, windows, resizing."""
+"""Calls of operators on images: colours, noise, windows, resizing."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def resize(draw: Draw) -> None:
 @case("resize_crop_mirror", "fast_resize_crop_mirror")
 def resize_crop_mirror(draw: Draw) -> None:
     layout, _ = draw.pictures(RESIZE_LAYOUTS, ("uint8", "int16", "uint16", "float32"), least=3)
-    resize_arguments(draw, layout, nearest=False)  # DALI reads memory outside where a window leaves the picture
+    resize_arguments(draw, layout, nearest=False)  # DALI reads memory outside where a window leaves the image
     if layout in ("HWC", "DHWC"):  # elsewhere DALI flips other axes than those that it documents
         draw.argument("mirror", lambda: draw.integer(0, 7), np.int32)
     crop_window(draw, layout, 6)

@@ -95,7 +95,7 @@ class Draw:
         return order[: self.integer(least, len(choices))]
 
     def nothing(self) -> bool:
-        """Whether samples may be empty: now and then."""
+        """Return whether samples may be empty: now and then."""
         return self.integer(0, 7) == 0
 
     def frames(self) -> list[int] | None:
@@ -176,7 +176,7 @@ class Draw:
         low: float = 0,
         high: float = 255,
     ) -> tuple[str, list[Array]]:
-        """Add an input of pictures, volumes or sequences; return their layout and the samples.
+        """Add an input of images, volumes or sequences; return their layout and the samples.
 
         Args:
             layouts: one is drawn.

@@ -45,7 +45,7 @@ EXCEPTIONS = {
 
 #: Arguments that no case draws, by operator.
 UNDRAWN: dict[str, set[str]] = {
-    "decoders.image_crop": {"crop_d", "crop_pos_z"},  # pictures have no depth
+    "decoders.image_crop": {"crop_d", "crop_pos_z"},  # images have no depth
     # What all readers share is compared in tests/pipeline/readers.
     "readers.numpy": {argument.name for argument in (*READER_ARGUMENTS, *EPOCH_SHUFFLE_ARGUMENTS)},
 }

@@ -1,4 +1,4 @@
-"""Encoded pictures are described as they lie in memory."""
+"""Encoded images are described as they lie in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which pictures the JPEG engine is given, and which ones nvImageCodec."""
+"""Which images the JPEG engine is given, and which ones nvImageCodec."""
 
 from __future__ import annotations
 

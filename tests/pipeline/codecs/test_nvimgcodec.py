@@ -46,7 +46,7 @@ def with_pillow(data: npt.NDArray[np.uint8], mode: str = "RGB") -> npt.NDArray[n
 
 
 class Decoding:
-    """A decoder, its stream, and its pictures as NumPy arrays."""
+    """A decoder, its stream, and its images as NumPy arrays."""
 
     def __init__(self, device_id: int | None) -> None:
         self.decoder = GpuDecoder(device_id, num_threads=2)

@@ -59,7 +59,7 @@ class Engine:
         self.decoder = NvjpegDecoder(GPU)
 
     def decode(self, stream: Any) -> None:
-        """Decode a batch of two pictures."""
+        """Decode a batch of two images."""
         shapes = np.array([[4, 5, 3], [6, 7, 3]])
         target, _ = Samples.packed(1 << 20, shapes, np.uint8)
         some = np.array([1 << 12, 1 << 13])

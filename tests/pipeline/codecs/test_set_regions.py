@@ -1,4 +1,4 @@
-"""A function of libnvjpeg is called for each picture: by the C module, and without it."""
+"""A function of libnvjpeg is called for each image: by the C module, and without it."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def run(define: Callable[[Any], Any], encoded: list[Bytes]) -> list[Bytes]:
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Returns what makes later pipelines run operator by operator."""
+    """Return what makes later pipelines run operator by operator."""
     return lambda: monkeypatch.setattr(executor, "make_plan", lambda graph, **_: make_plan(graph, fuse=False))
 
 

@@ -132,7 +132,7 @@ def test_a_thousand_batches_allocate_nothing_new(jpeg_folder: Path) -> None:
 
 
 def test_heavy_operators_leave_the_interpreter_to_others() -> None:
-    """While a large picture is decoded and resized on one thread, Python code on this one goes on."""
+    """While a large image is decoded and resized on one thread, Python code on this one goes on."""
     noise = np.random.default_rng(1).integers(0, 256, (3000, 3000, 3), np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(noise).save(buffer, "jpeg", quality=90)

@@ -56,7 +56,7 @@ def of_batches(run: Callable[[Any], Any], outputs: int = 1) -> None:
 
 @pytest.fixture
 def pipes() -> Iterator[Callable[[bool], Pipeline]]:
-    """Makes pipelines of the operator, alone or with another one behind it."""
+    """Create pipelines of the operator, alone or with another one behind it."""
     made: list[Pipeline] = []
 
     def make(inner: bool) -> Pipeline:

@@ -30,5 +30,5 @@ def run(
 
 
 def decode(encoded: bytes, **arguments: Any) -> Array:
-    """Decode a picture as DALI does."""
+    """Decode an image as DALI does."""
     return run(dali.fn.decoders.image, [np.frombuffer(encoded, np.uint8)], **arguments)[0]

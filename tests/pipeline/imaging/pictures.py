@@ -1,4 +1,4 @@
-"""Pictures made for tests, and their encodings."""
+"""Images made for tests, and their encodings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def with_orientation(pixels: Array, kind: str, orientation: int) -> bytes:
 
 
 def encodings() -> dict[str, bytes]:
-    """One small picture in many formats."""
+    """One small image in many formats."""
     rgb, rgba, deep = smooth(), smooth(channels=4), smooth(highest=65535)
     gray = rgb[:, :, 0]
     image = Image.fromarray(rgb)

@@ -1,4 +1,4 @@
-"""Pictures of a batch in one call: the same bits as one after the other, one operation after the other."""
+"""Images of a batch in one call: the same bits as one after the other, one operation after the other."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_min_size_scales_by_powers_of_two(min_size: tuple[int, int], shape: tupl
     assert pixels.shape == (*shape, 3)
     out = np.empty_like(pixels)
     np.testing.assert_array_equal(decode(JPEG, min_size=min_size, out=out), pixels)
-    # A pixel stands for a square of `factor` pixels; the last one for a square that reaches beyond the picture.
+    # A pixel stands for a square of `factor` pixels; the last one for a square that reaches beyond the image.
     factor = round(100 / shape[0])
     rows, columns = 100 // factor, 120 // factor
     full = decode(JPEG)[: rows * factor, : columns * factor].astype(float)

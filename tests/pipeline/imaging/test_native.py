@@ -24,7 +24,7 @@ def test_it_is_built_where_there_is_a_compiler() -> None:
 
 @pytest.fixture
 def without(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Leaves the compiled loops out."""
+    """Leave the compiled loops out."""
     for module in ("resample", "normalize"):
         monkeypatch.setattr(sys.modules[f"pipeline._imaging.{module}"], "compiled", None)
     return monkeypatch

@@ -82,7 +82,7 @@ def resize(
     filter: DALIInterpType = DALIInterpType.INTERP_LINEAR,
     antialias: bool = True,
 ) -> npt.NDArray[np.float64]:
-    """Resize an HWC picture, in float64."""
+    """Resize an HWC image, in float64."""
     height, width = picture.shape[:2]
     y0, x0, y1, x1 = (0, 0, height, width) if roi is None else np.asarray(roi, np.float64)
     rows = weights(y0, y1, height, size[0], filter, antialias)

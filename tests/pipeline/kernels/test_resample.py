@@ -26,7 +26,7 @@ def pictures(seed: int, count: int = 4, dtype: npt.DTypeLike = np.uint8, channel
 
 
 def regions(seed: int, src: list[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
-    """Random regions, some of them reversed, some beyond the picture's edges."""
+    """Random regions, some of them reversed, some beyond the image's edges."""
     rng = np.random.default_rng(seed)
     sizes = np.array([picture.shape[:2] for picture in src])
     return np.concatenate([rng.uniform(-0.2, 1.0, (len(src), 2)), rng.uniform(0, 1.2, (len(src), 2))], 1) * np.tile(

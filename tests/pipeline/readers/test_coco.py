@@ -1,4 +1,4 @@
-"""readers.coco against NVIDIA DALI: everything exact, numbers relative to the picture within rounding of float32."""
+"""readers.coco against NVIDIA DALI: everything exact, numbers relative to the image within rounding of float32."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def annotation(image: int, category: int, box: list[float], outline: Any, crowd:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pictures of any bytes, one without objects, and objects of all kinds."""
+    """Images of any bytes, one without objects, and objects of all kinds."""
     folder = tmp_path_factory.mktemp("coco")
     generator = np.random.default_rng(4)
     for number, name in enumerate(NAMES):

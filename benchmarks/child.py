@@ -50,7 +50,7 @@ class Helper:
 
     Args:
         name: Name for error messages.
-        serve: Function that runs in the process, with the arguments and its end of a connection. Its exceptions become failures.
+        serve: Function that the process calls with the arguments and its connection. Its exceptions become failures.
         arguments: Arguments of ``serve``, before the connection.
         grace: Seconds to wait for each step.
     """

@@ -55,7 +55,7 @@ def measure_costs(setup: Setup, rounds: int, seconds: float, say: Callable[[str]
 
 
 def server_costs(setup: Setup, rounds: int, seconds: float) -> list[float]:
-    """Return the milliseconds of CPU time, of all threads, that the server's process uses for one batch of tiny arrays."""
+    """Return the CPU milliseconds, of all threads, that the server's process uses for one batch of tiny arrays."""
     # Imported here, because the process of every rival imports this module.
     import dali_proxy
     import pipeline

@@ -1,4 +1,4 @@
-"""How long a start takes, in this fresh interpreter, as in a script of a user's; ``benchmarks.costs`` runs it.
+"""Measure the duration of a start in a fresh interpreter, as in a user's script; ``benchmarks.costs`` runs it.
 
 ``python -m benchmarks.startup first-batch FOLDER BATCH_SIZE WORKERS THREADS`` prints the seconds from
 ``with DALIServer`` to the first batch of images; all imports came before. With ``workers-ours`` or ``workers-torch``
@@ -28,7 +28,7 @@ MakeLoader = Callable[[Callable[[int], None]], Any]
 
 
 class TinyArrays(Dataset[tuple[Any, int]]):
-    """Pairs of the same 64 bytes and an index. It imports nothing that torch's loader or ours don't."""
+    """Pairs of the same 64 bytes and an index. It imports nothing that the loaders don't import."""
 
     def __init__(self, transform: Callable[[np.ndarray], Any]) -> None:
         self.transform = transform
@@ -42,7 +42,7 @@ class TinyArrays(Dataset[tuple[Any, int]]):
 
 
 def first_batch(setup: Setup) -> list[float]:
-    """Start a server and loads one batch."""
+    """Start a server and load one batch."""
     import dali_proxy
     import pipeline
     from benchmarks.datasets import make_dataset
@@ -90,7 +90,7 @@ def _starts(workers: int, make_loader: MakeLoader) -> list[float]:
 
 
 def _start(workers: int, make_loader: MakeLoader) -> float:
-    """Start the workers of a loader. Clocks of processes agree on Linux, so workers note when they began."""
+    """Start the workers of a loader. Clocks of processes agree on Linux, so workers record when they began."""
     moments = torch.zeros(workers, dtype=torch.float64).share_memory_()
 
     def note(worker: int) -> None:
@@ -113,7 +113,7 @@ MEASURED = {
 
 
 def main() -> None:
-    """Measure once and prints seconds."""
+    """Measure once and print seconds."""
     kind, measure = MEASURED[sys.argv[1]]
     batch_size, workers, threads = map(int, sys.argv[3:])
     print(*measure(Setup(kind, Path(sys.argv[2]), batch_size, workers, threads)))

@@ -15,8 +15,8 @@ from benchmarks.workload import ARRAY_SHAPES, PICTURE_KINDS, Setup
 class NvidiaProxy(Rival):
     """``nvidia.dali.plugin.pytorch.experimental.proxy`` with the same graph and the same dataset as ours.
 
-    It marks ranges with NVTX, which a torch built without CUDA refuses. Where that is so, the marks do nothing: nobody
-    looks at them here, and the proxy runs as it does elsewhere.
+    It marks ranges with NVTX, which a torch built without CUDA refuses. There the marks do nothing: nothing here uses
+    them, and the proxy runs as it does elsewhere.
     """
 
     name = "nvidia-proxy"
@@ -25,7 +25,7 @@ class NvidiaProxy(Rival):
     yardstick = False
 
     def unavailable(self) -> str | None:
-        """It needs DALI, which we don't depend on."""
+        """Return that DALI, which we don't depend on, isn't installed, if so."""
         return without_dali()
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
@@ -36,7 +36,7 @@ class NvidiaProxy(Rival):
         from nvidia import dali
         from nvidia.dali.plugin.pytorch.experimental import proxy
 
-        # Twice the workers is what the documentation of its DALIServer takes.
+        # Twice the workers, as the documentation of its DALIServer recommends.
         pipeline = make_pipeline(dali, setup, prefetch_queue_depth=2 * setup.workers)
         with proxy.DALIServer(pipeline) as server:
             dataset = make_dataset(setup, server.proxy)

@@ -10,7 +10,7 @@ from benchmarks.workload import READER_KIND, Setup
 
 
 class NvidiaReader(Rival):
-    """``DALIGenericIterator`` over the same graph as ours, everything else by default."""
+    """``DALIGenericIterator`` over the same graph as ours, with default options."""
 
     name = "nvidia-dali"
     kinds = (READER_KIND,)
@@ -18,7 +18,7 @@ class NvidiaReader(Rival):
     yardstick = False
 
     def unavailable(self) -> str | None:
-        """It needs DALI, which we don't depend on."""
+        """Return that DALI, which we don't depend on, isn't installed, if so."""
         return without_dali()
 
     def stream(self, setup: Setup) -> Iterator[Batch]:

@@ -1,4 +1,4 @@
-"""Measure throughput by threads, workers and sizes, and costs that must be constant: ``python -m benchmarks.scaling``."""
+"""Measure throughput by threads, workers and sizes, and constant costs: ``python -m benchmarks.scaling``."""
 
 from __future__ import annotations
 

@@ -65,8 +65,8 @@ class Trainer:
             like: Batch whose shape and dtype all other batches must have.
 
         Returns:
-            A step that copies its batch into the graph's input and launches the graph. It waits for the GPU if that lags a
-            few steps behind, like a training that reads its loss.
+            A step that copies its batch into the graph's input and launches the graph. It waits for the GPU if that is
+            several steps behind, like a training that reads its loss.
         """
         images = torch.empty_like(like, memory_format=torch.channels_last)
         before = torch.cuda.current_stream(self.device)

@@ -61,7 +61,7 @@ def test_normalizes_as_dali_does(dtype: Any, layout: str, mirror: bool, source: 
         fill=[1, 2, 3],
         layout=layout,
     )
-    # DALI subtracts before it multiplies, so the last bit may differ; in float16 that is 1/512 at these values.
+    # If DALI subtracts before it multiplies, the last bit differs; in float16 that is 1/512 at these values.
     bound = {np.float32: 2e-6, np.float16: 4e-3}.get(dtype, 1)
     assert np.abs(out.astype(float) - expected).max() <= bound
     if dtype in (np.uint8, np.int8):

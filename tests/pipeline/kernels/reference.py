@@ -63,7 +63,7 @@ def weights(
 
 
 def _kernel(x: npt.NDArray[np.float64], filter: DALIInterpType) -> npt.NDArray[np.float64]:
-    """Evaluate DALI's smooth filters: tables of 32 steps per pixel; the Gaussian's left edge counts, its right one doesn't."""
+    """Evaluate DALI's filters: tables of 32 steps per pixel; the Gaussian's left edge counts, its right one doesn't."""
     steps = np.arange(97) / 32
     if filter == DALIInterpType.INTERP_CUBIC:
         near, far = 1.5 * steps**3 - 2.5 * steps**2 + 1, -0.5 * steps**3 + 2.5 * steps**2 - 4 * steps + 2

@@ -44,7 +44,7 @@ def windowed(
 
 
 def interpret(launch: Launch) -> None:
-    """Evaluate the kernel's index arithmetic in Python from the table alone: strides, begin, end, fill; uint8 to uint8."""
+    """Compute the kernel's index arithmetic in Python from the table alone: strides, begin, end, fill; uint8 only."""
     table, channels = launch.tables
     axis = int(launch.scalars[0])
     for sample in table:

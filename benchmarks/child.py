@@ -83,7 +83,7 @@ class Helper:
             self._connection.send(question)
 
     def answer(self, seconds: float = 0.0) -> Any:
-        """Wait for the next answer, with or without a request before it.
+        """Wait for the next answer, requested or not.
 
         Raises:
             RivalError: It failed or didn't answer in time.
@@ -140,10 +140,10 @@ class Helper:
 
 
 class Child(Helper):
-    """Run one rival with one setup, and keep its stream open between measurements.
+    """A process that runs one rival with one setup, and keeps its stream open between measurements.
 
     Args:
-        rival: The rival.
+        rival: The rival to run.
         setup: What the rival loads.
         grace: Seconds to wait for each step.
     """
@@ -181,12 +181,12 @@ class Child(Helper):
 
 
 class Caller(Helper):
-    """Call one function repeatedly, always in the same process.
+    """A process that calls one function repeatedly.
 
     Args:
         name: Name for error messages.
         function: Picklable callable.
-        bound: Its first arguments.
+        bound: First arguments of the function.
         grace: Seconds to wait for each step.
     """
 

@@ -86,7 +86,7 @@ def startup_times(what: str, setup: Setup) -> list[float]:
         setup: Folder, batch size, workers and threads.
 
     Returns:
-        Seconds.
+        The measured seconds.
     """
     sizes = map(str, (setup.batch_size, setup.workers, setup.threads))
     command = [sys.executable, "-m", "benchmarks.startup", what, str(setup.folder), *sizes]

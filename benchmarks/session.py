@@ -70,7 +70,7 @@ def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float)
     """Add the options of a session to a command line.
 
     Args:
-        parser: The parser.
+        parser: The parser to extend.
         rounds: The default of ``--rounds``.
         seconds: The default of ``--seconds``.
     """

@@ -99,7 +99,7 @@ def _start(workers: int, make_loader: MakeLoader) -> float:
     loader = make_loader(note)
     begin = time.perf_counter()
     batches = iter(loader)
-    for _ in itertools.islice(batches, 2 * workers):  # a batch of each worker, at least
+    for _ in itertools.islice(batches, 2 * workers):  # at least one batch per worker
         pass
     return float(moments.max()) - begin
 

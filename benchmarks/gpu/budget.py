@@ -6,7 +6,7 @@ import time
 
 
 class Budget:
-    """Decide whether another measurement may start, and record the skipped ones.
+    """A time budget: it decides whether another measurement may start, and records the skipped ones.
 
     Args:
         limit: Seconds after which no measurement starts.

@@ -37,10 +37,10 @@ class Lost:
     """The time that one loader takes.
 
     Attributes:
-        loader: The rival's name.
+        loader: Name of the rival.
         batch_size: Samples per batch.
         pace: Samples per second that arrived.
-        share: Share of the loop's solitary count that it couldn't count beside the loader.
+        share: Fraction of its count alone that the loop loses beside the loader.
         milliseconds: The same per batch.
         taking: Milliseconds per batch in which the loop takes the batch.
         waiting: Milliseconds per batch in which the loop is ready to count but doesn't run: other threads hold the GIL

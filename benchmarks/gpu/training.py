@@ -96,7 +96,7 @@ def loaders(device_id: int | None) -> list[Rival]:
 
 
 def choice_of_auto(setup: Setup) -> tuple[str, str]:
-    """Return what ``placement="auto"`` chooses on this machine while nothing else runs, and why."""
+    """Return the choice of ``placement="auto"`` on this machine while nothing else runs, and its reason."""
     import dali_proxy
     import pipeline
 
@@ -159,7 +159,7 @@ def measure_training(
 
 
 class _Processes(ExitStack):
-    """Processes that train. In each, cuDNN chooses its kernels once for a batch size, which takes 5 to 14 s."""
+    """Processes that train. In each, cuDNN chooses its kernels once per batch size, which takes 5 to 14 s."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -217,7 +217,7 @@ def _share(
 ) -> Share:
     trainer, launches, step = training
     kept = itertools.cycle(resident)
-    trainer.rate(kept, seconds / 4, warm_up=8, step=step)  # cuDNN chooses its kernels the first time
+    trainer.rate(kept, seconds / 4, warm_up=8, step=step)  # in the first steps, cuDNN chooses its kernels
     rates, alone, cores, cores_alone, report = [], [], [], [], ""
 
     def rest() -> None:

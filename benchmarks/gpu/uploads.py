@@ -29,7 +29,7 @@ IN_FLIGHT = 2
 
 @dataclass
 class Uploading:
-    """What `upload` needs from a batch."""
+    """The attributes of a batch that `upload` needs."""
 
     stream: Any
     pool: ThreadPool

@@ -57,12 +57,12 @@ def _case(operator: str, *inputs: str | int, **options: Any) -> Case:
 
 
 def mirror(sample: Any) -> Any:
-    """Callback of python_function."""
+    """Mirror a sample: the callback of python_function."""
     return sample[:, ::-1]
 
 
 def same(samples: Any) -> Any:
-    """Callback of dl_tensor_python_function."""
+    """Return the samples unchanged: the callback of dl_tensor_python_function."""
     return samples
 
 

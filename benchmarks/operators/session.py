@@ -24,7 +24,7 @@ class Result:
     """The results of one case.
 
     Attributes:
-        case: the case.
+        case: measured case.
         rounds: the timings of each side, one per round; empty for a side that failed or was missing.
         failures: reasons of failure, by side.
     """

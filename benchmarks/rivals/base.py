@@ -50,7 +50,7 @@ class Rival(Protocol):
 
 
 def without_dali() -> str | None:
-    """Return that NVIDIA DALI isn't installed, if so."""
+    """Return a message if NVIDIA DALI isn't installed."""
     try:
         found = importlib.util.find_spec("nvidia.dali") is not None
     except ModuleNotFoundError:

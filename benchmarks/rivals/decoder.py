@@ -22,7 +22,7 @@ Decode = Callable[[Any], None]
 
 
 class DecoderAlone(Rival):
-    """Decode whole images that lie in memory with our decoder, and drop them."""
+    """A decoder of whole images in memory: ours, with its results dropped."""
 
     name = "decoder"
     kinds = ("bytes",)
@@ -30,7 +30,7 @@ class DecoderAlone(Rival):
     yardstick = True
 
     def unavailable(self) -> str | None:
-        """Return why the codec can't run here."""
+        """Return the reason if the codec can't run here."""
         from pipeline._codecs import missing_codec_reason
 
         return missing_codec_reason()

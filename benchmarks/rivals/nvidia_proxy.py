@@ -1,4 +1,4 @@
-"""NVIDIA DALI's proxy, set up as its documentation does."""
+"""NVIDIA DALI's proxy, set up as in its documentation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class NvidiaProxy(Rival):
     yardstick = False
 
     def unavailable(self) -> str | None:
-        """Return that DALI, which we don't depend on, isn't installed, if so."""
+        """Return a message if DALI, which is optional, isn't installed."""
         return without_dali()
 
     def stream(self, setup: Setup) -> Iterator[Batch]:

@@ -18,7 +18,7 @@ class NvidiaReader(Rival):
     yardstick = False
 
     def unavailable(self) -> str | None:
-        """Return that DALI, which we don't depend on, isn't installed, if so."""
+        """Return a message if DALI, which is optional, isn't installed."""
         return without_dali()
 
     def stream(self, setup: Setup) -> Iterator[Batch]:

@@ -25,7 +25,7 @@ from benchmarks.workload import IMAGE_SIZE, MEAN, PICTURE_KINDS, STD, Setup
 
 
 class TorchBest(Rival):
-    """Workers write uint8 images into one tensor a batch; the training process normalises it into a buffer."""
+    """A DataLoader whose workers write uint8 images into one tensor per batch; the training process normalises it."""
 
     name = "torch-best"
     kinds = PICTURE_KINDS
@@ -33,7 +33,7 @@ class TorchBest(Rival):
     yardstick = False
 
     def unavailable(self) -> str | None:
-        """Return that simplejpeg isn't installed, if so."""
+        """Return a message if simplejpeg isn't installed."""
         return None if importlib.util.find_spec("simplejpeg") else "simplejpeg is not installed"
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
@@ -57,7 +57,7 @@ class TorchBest(Rival):
 
 
 class BatchDataset(Dataset[Batch]):
-    """Load a whole batch at once, so that images are written directly into the memory that is sent."""
+    """A dataset that loads a whole batch at once, directly into the memory that is sent."""
 
     def __init__(self, setup: Setup) -> None:
         self.pictures = PictureDataset(setup, self.transform)

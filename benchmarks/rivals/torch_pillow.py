@@ -38,7 +38,7 @@ class TorchPillow(Rival):
 
 
 class PillowTransform:
-    """Decode, crop, resize, mirror and normalise one image, with pillow's antialiasing."""
+    """A transform that decodes, crops, resizes, mirrors and normalises one image, with pillow's antialiasing."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind

@@ -32,7 +32,7 @@ class Broken(Rival):
 
 
 class Hanging(Broken):
-    """Yield no batch, and leave a process running."""
+    """A rival that yields no batch and leaves a process running."""
 
     name = "hanging"
 
@@ -43,7 +43,7 @@ class Hanging(Broken):
 
 
 class Raising(Broken):
-    """Raise in the third batch after the check."""
+    """A rival that raises in the third batch after the check."""
 
     name = "raising"
 
@@ -54,7 +54,7 @@ class Raising(Broken):
 
 
 class Vanishing(Broken):
-    """End its process."""
+    """A rival that ends its process."""
 
     name = "vanishing"
 
@@ -64,7 +64,7 @@ class Vanishing(Broken):
 
 
 class Shuffling(Broken):
-    """Yield the right arrays in the wrong order."""
+    """A rival that yields the right arrays in the wrong order."""
 
     name = "shuffling"
 

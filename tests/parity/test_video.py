@@ -91,7 +91,7 @@ def test_shuffled_sequences_are_the_same_set(files: list[str]) -> None:
     [
         ("5 3 12", {"file_list_frame_num": True}),
         ("5 -9 -2", {"file_list_frame_num": True}),
-        ("5 0.19 0.59", {}),  # 0.2 is frame 5; DALI begins with frame 6, as the number is rounded up to float32's next
+        ("5 0.19 0.59", {}),  # 0.2 is frame 5; DALI begins with frame 6, because it rounds up to the next float32
         ("5 0.21 0.61", {}),
         ("5 0.21 0.61", {"file_list_include_preceding_frame": True}),
     ],

@@ -13,7 +13,7 @@ cupy = pytest.importorskip("cupy")
 
 
 class Stream:
-    """Record the events that it waits for."""
+    """A stream that records the events that it waits for."""
 
     def __init__(self, number: int) -> None:
         self.ptr = number
@@ -25,7 +25,7 @@ class Stream:
 
 
 class Event:
-    """Record the stream that it was recorded on."""
+    """An event that records its stream."""
 
     def __init__(self, disable_timing: bool) -> None:
         self.after: int | None = None

@@ -124,7 +124,7 @@ def test_the_plan_is_the_executors() -> None:
 
 
 def _launch_of(pipe: Pipeline, data: TensorListCPU, target: Samples) -> Any:
-    """Return the launch that the whole graph's own operators plan."""
+    """Return the launch that the operators of the whole graph plan."""
     graph, config = pipe._internals.graph, pipe._internals.arguments.executor_config()
     nodes = [graph.find(name)[0] for name in ("random_resized_crop", "crop_mirror_normalize")]
     operators = [make_operator(node, graph, Setup(4, 1, 0, config.seed)) for node in nodes]

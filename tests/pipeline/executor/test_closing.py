@@ -44,7 +44,7 @@ class Slot:
 
 
 class SlowDevice:
-    """Fake a GPU that holds a batch until the executor's CPU threads are asked to end."""
+    """A fake GPU that holds a batch until the executor's CPU threads are asked to end."""
 
     device_id = 0
 

@@ -53,7 +53,7 @@ def run(executor: Executor, data: TensorListCPU, batches: int, at_once: int = 3)
 
 
 class Meeting:
-    """Let two threads wait for each other, once: without the second one, the first waits for a minute and fails."""
+    """A meeting of two threads that wait for each other once: alone, the first one waits for a minute and fails."""
 
     def __init__(self) -> None:
         self._barrier = threading.Barrier(2)

@@ -22,7 +22,7 @@ from pipeline.tensors.cpu import Array
 
 
 class Shelf:
-    """Records the test loader's reads, and can block them."""
+    """A data set that records the test loader's reads, and can block them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -30,7 +30,7 @@ class Shelf:
         self.read: list[int] = []
         self.threads: set[str] = set()
         self.given: dict[int, Array] = {}
-        self.held: set[int] = set()  # entries whose reading waits
+        self.held: set[int] = set()  # entries whose reads are blocked
 
     def take(self, entry: int) -> Array:
         with self.changed:
@@ -125,7 +125,7 @@ def test_a_slow_entry_holds_up_only_its_batch_and_those_after_it(shelf: Shelf) -
     shelf.held = {5}
     pipe = reading(pipe_depth=2)
     assert pipe.run()[1].dense[:, 0].tolist() == [0, 1, 2, 3]
-    shelf.wait_for(12)  # the batch of entry 5, and one more, were begun
+    shelf.wait_for(12)  # the batch of entry 5 and one more have begun
     shelf.release()
     assert pipe.run()[1].dense[:, 0].tolist() == [4, 5, 6, 7]
     pipe.close()

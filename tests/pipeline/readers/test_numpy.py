@@ -33,7 +33,7 @@ def huge(tmp_path: Path) -> Path:
 
 
 class Counted:
-    """Count the bytes that are read."""
+    """A counter of the bytes that are read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bytes = self.calls = 0

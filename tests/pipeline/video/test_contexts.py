@@ -14,7 +14,7 @@ from pipeline._video.decoder import Decoder
 from pipeline._video.frames import Decoders
 from tests.clips import KINDS, Kind, decode_from_start, encode
 
-BEGIN = 61  # the number that the second clip's first frame shows
+BEGIN = 61  # number of the second clip's first frame
 SOME = [0, 1, 17, 3, 4, 39, 0, 25]  # begins without a seek, and ends with frames that no request takes
 
 

@@ -21,7 +21,7 @@ from tests.clips import Clips, Kind, encode, number_of
 
 
 class Driver:
-    """Decode H.264 of 8 bits, and HEVC of 8 or 10."""
+    """A fake driver that decodes H.264 of 8 bits, and HEVC of 8 or 10."""
 
     def cuvidGetDecoderCaps(self, pointer: Any) -> int:
         asked = pointer._obj

@@ -229,7 +229,7 @@ def _begin(serve: Callable[..., None], arguments: tuple[Any, ...], connection: C
         serve(*arguments, connection)
     except (EOFError, BrokenPipeError):  # the client has left
         return
-    except Exception:  # noqa: BLE001  # whatever is raised is told to who asks
+    except Exception:  # noqa: BLE001  # the client receives every exception
         with suppress(BrokenPipeError):
             connection.send(Failure(traceback.format_exc()))
 
@@ -257,6 +257,6 @@ def _answer_calls(function: Callable[..., Any], bound: tuple[Any, ...], connecti
         arguments = connection.recv()
         try:
             answer = function(*bound, *arguments)
-        except Exception:  # noqa: BLE001  # whatever is raised is told to who asked
+        except Exception:  # noqa: BLE001  # the client receives every exception
             answer = Failure(traceback.format_exc())
         connection.send(answer)

@@ -1,6 +1,6 @@
 """Measure the cost of `deterministic=True`: the same epochs with and without it, in turn.
 
-Run ``python -m benchmarks.determinism --rounds 10``.
+python -m benchmarks.determinism --rounds 10
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ def growth(points: list[Point]) -> float:
 
 
 def has_grown(points: list[Point]) -> bool:
-    """Return whether the cost grew by more than noise: every point of the last third costs more than the first third."""
+    """Return whether the cost grew by more than noise: the last third's minimum exceeds the first's maximum."""
     first, last = _thirds(points)
     return growth(points) > GROWTH and min(last) > max(first)
 

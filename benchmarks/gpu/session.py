@@ -49,7 +49,7 @@ class Session:
         """Isolate other measurements from a failure of this one: print it, and add its traceback to the JSON."""
         try:
             yield
-        except Exception:  # noqa: BLE001  # whatever it is, the other measurements go on
+        except Exception:  # noqa: BLE001  # the other measurements continue after any error
             self.fail(what, traceback.format_exc())
 
     def fail(self, what: str, text: str) -> None:

@@ -153,7 +153,7 @@ class ByHand(Reader):
                     frames[number] += LENGTH
                     if time.perf_counter() - begun[0] > seconds:
                         return
-            except BaseException as error:  # noqa: BLE001  # told to who asked
+            except BaseException as error:  # noqa: BLE001  # the caller raises it again
                 errors.append(error)
                 barrier.abort()
 

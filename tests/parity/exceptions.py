@@ -1,4 +1,4 @@
-"""What the parity tests leave out, and why."""
+"""Operators and arguments that the parity tests leave out, and the reasons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENT
 _RANDOM = "random: distributions are tested in tests/pipeline/{}"
 _OWN = "compared with DALI in tests/pipeline/{}"
 
-#: Operators without a case. Each reason ends in the file that tests the operator.
+#: Operators without a case. Each reason ends with the file that tests the operator.
 EXCEPTIONS = {
     "batch_permutation": _RANDOM.format("operators/test_arrays.py"),
     "decoders.image_random_crop": _RANDOM.format("operators/test_random_crops.py"),
@@ -45,7 +45,7 @@ EXCEPTIONS = {
 
 #: Arguments that no case draws, by operator.
 UNDRAWN: dict[str, set[str]] = {
-    "decoders.image_crop": {"crop_d", "crop_pos_z"},  # pictures have no depth
-    # What all readers share is compared in tests/pipeline/readers.
+    "decoders.image_crop": {"crop_d", "crop_pos_z"},  # images have no depth
+    # The tests in tests/pipeline/readers compare the arguments that all readers share.
     "readers.numpy": {argument.name for argument in (*READER_ARGUMENTS, *EPOCH_SHUFFLE_ARGUMENTS)},
 }

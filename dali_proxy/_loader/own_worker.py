@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from pipeline._ipc.signals import raised_by_handler
+from pipeline._ipc.signals import raised_by_handler, set_python_handler
 
 __all__ = ["OwnWorker", "ends_process", "mark_signal_exits"]
 
@@ -53,7 +53,7 @@ def mark_signal_exits() -> None:
     for number in _ENDING_SIGNALS:
         handler = signal.getsignal(number)
         if callable(handler) and not isinstance(handler, _MarkingHandler):
-            signal.signal(number, _MarkingHandler(handler))
+            set_python_handler(number, _MarkingHandler(handler))
 
 
 def ends_process(error: BaseException) -> bool:

@@ -163,6 +163,19 @@ static PyObject *handlers(PyObject *self, PyObject *unused) {
     return list;
 }
 
+PyDoc_STRVAR(set_python_handler_doc,
+             "set_python_handler(number, handler)\n--\n\n"
+             "Set the function that Python calls for a signal, but leave the action of the system as it is.");
+
+static PyObject *set_python_handler(PyObject *self, PyObject *arguments) {
+    int number;
+    PyObject *handler, *first = NULL;
+    if (!PyArg_ParseTuple(arguments, "iO", &number, &handler)) return NULL;
+    replace_handler(number, handler, &first);
+    if (first != NULL) return raise_error(first);
+    Py_RETURN_NONE;
+}
+
 PyDoc_STRVAR(begin_signals_doc,
              "begin_signals(thread)\n--\n\nSays which thread is the main one, as a forked child does, too: it holds nothing.");
 
@@ -185,7 +198,9 @@ static PyMethodDef note_method = {"note", note_signal, METH_VARARGS, "Notes a si
 #define SIGNAL_METHODS                                                              \
     {"hold", hold, METH_NOARGS, hold_doc}, {"release", release, METH_NOARGS, release_doc}, \
         {"let_through", (PyCFunction)(void (*)(void))let_through, METH_FASTCALL, let_through_doc}, \
-        {"handlers", handlers, METH_NOARGS, handlers_doc}, {"begin_signals", begin_signals, METH_O, begin_signals_doc}
+        {"handlers", handlers, METH_NOARGS, handlers_doc}, \
+        {"set_python_handler", set_python_handler, METH_VARARGS, set_python_handler_doc}, \
+        {"begin_signals", begin_signals, METH_O, begin_signals_doc}
 
 static int add_signals(PyObject *module) {
     PyObject *python = PyImport_ImportModule("_signal");

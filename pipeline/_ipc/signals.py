@@ -19,11 +19,20 @@ from typing import Any, ParamSpec, TypeVar
 
 from pipeline._ipc.places import compiled
 
-__all__ = ["Interrupted", "deferred_signals", "hold", "let_through", "raised_by_handler", "release"]
+__all__ = [
+    "Interrupted",
+    "deferred_signals",
+    "hold",
+    "let_through",
+    "raised_by_handler",
+    "release",
+    "set_python_handler",
+]
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
+_ACTION_BYTES = 512  # at least sizeof(struct sigaction)
 _RAISING = {opmap["RAISE_VARARGS"], opmap["RERAISE"]}
 
 
@@ -35,7 +44,11 @@ class _Handlers:
     """The functions of signals.h in Python. A handler that raises while others are replaced may break them."""
 
     def __init__(self) -> None:
+        import ctypes  # only where nothing is compiled
+
         self.holds = 0
+        self._sigaction = ctypes.CDLL(None).sigaction
+        self._new_buffer = ctypes.create_string_buffer
         self._replaced: dict[int, Any] = {}
         self._came: dict[int, None] = {}
 
@@ -71,6 +84,13 @@ class _Handlers:
     def handlers(self) -> list[Any]:
         return list(self._replaced.values())
 
+    def set_python_handler(self, number: int, handler: Any) -> None:
+        action = self._new_buffer(_ACTION_BYTES)
+        known = self._sigaction(number, None, action) == 0
+        signal.signal(number, handler)
+        if known:
+            self._sigaction(number, action, None)
+
     def begin_signals(self, _thread: int) -> None:
         if self.holds:
             self.holds = 0
@@ -85,13 +105,13 @@ class _Handlers:
             handler = signal.getsignal(number)
             if callable(handler) and handler != self._note:
                 self._replaced[number] = handler
-                signal.signal(number, self._note)
+                self.set_python_handler(number, self._note)
 
     def _put_back(self) -> None:
         while self._replaced:
             number, handler = self._replaced.popitem()
             if signal.getsignal(number) == self._note:
-                signal.signal(number, handler)
+                self.set_python_handler(number, handler)
         while self._came:
             signal.raise_signal(self._came.popitem()[0])
 
@@ -104,6 +124,13 @@ hold: Callable[[], None] = _native.hold
 release: Callable[[], bool] = _native.release
 let_through: Callable[..., Any] = _native.let_through
 """``let_through(call, *args)`` is ``call(*args)``, during which handlers are called."""
+
+set_python_handler: Callable[[int, Any], None] = _native.set_python_handler
+"""``set_python_handler(number, handler)`` sets the function that Python calls for a signal.
+
+In contrast to `signal.signal`, the action of the system stays: if it is a C function that doesn't call Python's, as
+torch's for SIGTERM in its workers, Python's function still isn't called.
+"""
 
 
 class _DeferredSignals:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from torch.utils.data import IterableDataset
 from dali_proxy import BatchError, DALIServer, DataLoader, WorkerDiedError
 from dali_proxy._loader.own_worker import ends_process, mark_signal_exits
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine, keep_apart, sample
+from tests.environment import with_project
 from tests.waiting import soon
 
 BAD = 5
@@ -260,6 +262,28 @@ def test_exit_of_a_signal_handler_is_known() -> None:
         signal.signal(signal.SIGHUP, usual)
         signal.signal(signal.SIGINT, signal.default_int_handler)
     assert not ends_process(SystemExit(1))
+
+
+KEEPS_RUNNING_AT_SIGTERM = """
+import signal, sys
+from dali_proxy import DALIServer, DataLoader
+from tests.dali_proxy.indexed import IndexDataset, affine
+
+signal.signal(signal.SIGTERM, lambda *_: print("a worker called the handler"))
+server = DALIServer(affine()).__enter__()
+loader = DataLoader(server, IndexDataset(8, server.proxy), batch_size=4, num_workers=2, persistent_workers=True)
+print(len(list(loader)))
+sys.modules["kept until the end"] = loader
+"""
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_workers_end_whatever_the_programs_handler_of_sigterm_does(compiled: bool) -> None:
+    """As torch's: Lightning, for one, sets a handler that only takes note of the signal."""
+    command = [sys.executable, "-c", KEEPS_RUNNING_AT_SIGTERM]
+    variables = {} if compiled else {"DALI_PROXY_NATIVE": "0"}
+    ended = subprocess.run(command, env=with_project(**variables), capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stdout == "2\n"
 
 
 def test_samples_as_they_are_may_be_lists(server: DALIServer) -> None:

@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from dali_proxy._worker.batch_context import BatchContext, current_context
 from dali_proxy._worker.samples import Sample
 from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError, ServerDiedError, StaleReferenceError
-from pipeline._concurrency.forking import free_in_child
+from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.arena import Arena, Block
 from pipeline._ipc.completion import CompletionReader
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError
@@ -76,7 +76,7 @@ class WorkerClient:
         self._look_at = 0.0  # when to see next whether the server lives
         self._numbers = itertools.count()
         # Requests are sent in the order of their numbers. A handler that submits may interrupt the lock's holder.
-        self._lock = free_in_child(threading.RLock())
+        self._lock = new_rlock(Level.SUBMISSION, "submission")
         # The requests of the batches that are being made, by batch and numbers of samples: outputs of one pipeline are
         # collated one after the other, and belong to one request. An entry ends with its ticket.
         self._recent: weakref.WeakValueDictionary[_Batch, Ticket] = weakref.WeakValueDictionary()
@@ -263,7 +263,7 @@ class _Connection:
     """A process has one to a server, however many proxies and loaders use it."""
 
     # Not one lock for all servers: a finalizer that disconnects from another one may come in between, on any thread.
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: threading.RLock = field(default_factory=partial(new_rlock, Level.CONNECTION, "connection"))
     client: WorkerClient | None = None
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import threading
 import weakref
-from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-__all__ = ["ForkAware", "drop_in_child", "fork_count", "forks", "free_in_child", "keep_in_child", "no_forks"]
+from pipeline._concurrency.locks import Level, free_inherited_locks, new_rlock
 
-no_forks = threading.RLock()
+__all__ = ["ForkAware", "drop_in_child", "fork_count", "forks", "keep_in_child", "no_forks"]
+
+no_forks = new_rlock(Level.FORKS, "no forks")
 """While a thread holds it, no other one forks: the child would get what is open only for a moment, or a lock that is
 taken for ever."""
 
@@ -30,9 +30,6 @@ forks: list[None] = []
 _inherited: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _to_keep: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _kept: list[Any] = []
-_locks: weakref.WeakSet[Any] = weakref.WeakSet()
-
-L = TypeVar("L")
 
 
 def drop_in_child(thing: ForkAware) -> None:
@@ -49,26 +46,13 @@ def keep_in_child(thing: Any) -> None:
     _to_keep[id(thing)] = thing
 
 
-def free_in_child(lock: L) -> L:
-    """Return a lock of `threading`, which every child that this process forks gets free, whoever holds it now.
-
-    Its holder may be a thread that isn't there in the child, where the lock would be taken for ever.
-    """
-    _locks.add(lock)
-    return lock
-
-
 def fork_count() -> int:
     """How often this process has forked so far: memory that was lent before has perhaps a second holder since."""
     return len(forks)
 
 
 def _after_fork_in_child() -> None:
-    with suppress(RuntimeError):  # it isn't held any more: its holder may fork, and lives on in the child
-        while True:
-            no_forks.release()
-    for lock in list(_locks):
-        lock._at_fork_reinit()  # as Python's own modules do
+    free_inherited_locks()
     _kept.extend(_to_keep.values())
     for thing in list(_inherited):
         thing.drop_inherited()

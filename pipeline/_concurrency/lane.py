@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from pipeline._concurrency.finalizers import call_back
+from pipeline._concurrency.locks import Level, new_lock
 
 __all__ = ["Lane"]
 
@@ -25,7 +26,7 @@ class Lane:
     def __init__(self, name: str, threads: int) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = False
-        self._lock = threading.Lock()  # held to put, so that no work comes after the threads' end
+        self._lock = new_lock(Level.LEAF, "lane")  # held to put, so that no work comes after the threads' end
         self._threads: list[threading.Thread] = []  # those that were started
         try:
             for index in range(threads):

@@ -26,7 +26,7 @@ from pipeline._ipc.errors import (
 from pipeline._ipc.frames import MAX_FDS, Frame, FrameParser, close_all, encode_frame
 from pipeline._ipc.messages import Codec
 from pipeline._ipc.outgoing import Outgoing
-from pipeline._ipc.signals import let_through
+from pipeline._ipc.signals import deferred_signals, let_through
 
 __all__ = ["Channel", "Received"]
 
@@ -148,7 +148,7 @@ class Channel:
     def alive(self) -> bool:
         """Return whether both ends are open. Data that the peer sent before it closed its end can still be received."""
         try:
-            with self.using():
+            with deferred_signals, self.using():  # a handler that raised in between would keep the descriptor open
                 return not self._wait(0, 0)
         except ChannelClosedError:
             return False

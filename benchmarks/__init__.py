@@ -1,1 +1,1 @@
-"""Throughput of this loader beside others, on one machine and in one run: ``python -m benchmarks``."""
+"""Compare the throughput of this loader with others on one machine, in one session: ``python -m benchmarks``."""

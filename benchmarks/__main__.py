@@ -13,7 +13,7 @@ from benchmarks.targets import summary
 
 
 def main() -> int:
-    """Measures, prints the tables, and saves the JSON and a picture."""
+    """Measure, print the tables, and save the JSON and a plot."""
     options = parser().parse_args()
     document = measure_all(options)
     if options.device == "cpu":
@@ -25,12 +25,12 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Makes the parser of the command line."""
+    """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Time loaders in turn on the same pictures; print tables, save JSON and a picture of the ratios.",
     )
-    # With these, everything takes nine minutes on two cores that nobody else uses.
+    # With these, everything takes nine minutes on two otherwise idle cores.
     add_options(made, rounds=5, seconds=2.0)
     made.add_argument("--output", type=Path, default=RESULTS, help="folder of the JSON (default: benchmarks/results)")
     return made

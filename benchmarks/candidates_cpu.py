@@ -1,7 +1,7 @@
-"""Measures the libraries that the CPU primitives could be built on: ``python -m benchmarks.candidates_cpu``.
+"""Measure the libraries that the CPU primitives could use: ``python -m benchmarks.candidates_cpu``.
 
-One core, the pictures and windows of the workload; then the same on two threads, each on a core of its own, which
-shows whether a candidate holds the GIL. `docs/decisions-cpu.md` has the results.
+Use one core with the images and windows of the workload, then two threads on separate cores, which shows whether a
+candidate holds the GIL. `docs/decisions-cpu.md` has the results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# Before NumPy is imported: a candidate may not use more than its core.
+# Set before NumPy is imported: a candidate may use one core only.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import cv2
@@ -38,7 +38,7 @@ Candidate = Callable[[int], Any]
 
 
 class Workload:
-    """Encoded pictures, their pixels, a random window of each, and what the window becomes at 224 by 224."""
+    """Encoded images, their pixels, a random window of each, and the window resized to 224 by 224."""
 
     def __init__(self) -> None:
         random.seed(0)
@@ -101,7 +101,7 @@ def resizers(work: Workload) -> dict[str, Candidate]:
         return lambda i: cv2.resize(work.crops[i], SIDE, interpolation=interpolation)
 
     def banded(i: int) -> Array:
-        """Sum of gathered rows, one tap at a time: separable resampling as it is usually written in NumPy."""
+        """Sum gathered rows, one tap at a time: the usual way to write separable resampling in NumPy."""
         pixels = work.crops[i].astype(np.float32)
         for extent in pixels.shape[:2]:
             scale = extent / IMAGE_SIZE

@@ -1,4 +1,4 @@
-"""Whether a rival's batches are right, looked at before it is timed."""
+"""Check that the batches of a rival are right, before it is timed."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ TOLERANCE = 0.15
 
 
 class WrongOutputError(RuntimeError):
-    """A rival's batches are not what they should be."""
+    """The batches of a rival are wrong."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Mean and standard deviation of each channel over some batches."""
+    """Mean and standard deviation of each channel over a few batches."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
 
 def batches_looked_at(setup: Setup) -> int:
-    """How many batches of a stream are looked at."""
+    """Return how many batches of a stream are checked."""
     return max(BATCHES, -(-PICTURES // setup.batch_size))
 
 
 def check_stream(stream: Iterator[Batch], setup: Setup) -> Statistics | None:
-    """Takes the first batches of a stream and looks at them.
+    """Take the first batches of a stream and check them.
 
     Returns:
-        The statistics of pictures, to compare with another rival's; None for arrays, whose values are known.
+        The statistics of images, to compare with another rival's; None for arrays, whose values are known.
 
     Raises:
         WrongOutputError: Shape, type, order or values are wrong.
     """
     taken = []
-    # Readers give the number of the file, and begin again after the last one.
+    # Readers return the index of the file, and restart after the last one.
     length = len(setup.files) if setup.kind == READER_KIND else EPOCH
     for number, (images, indices) in enumerate(itertools.islice(stream, batches_looked_at(setup))):
         first = number * setup.batch_size
@@ -66,7 +66,7 @@ def check_stream(stream: Iterator[Batch], setup: Setup) -> Statistics | None:
 
 
 def check_agreement(statistics: dict[str, Statistics]) -> None:
-    """Compares the statistics of rivals, each with the first.
+    """Compare the statistics of each rival with those of the first.
 
     Raises:
         WrongOutputError: Two of them differ by more than random crops can explain.
@@ -88,7 +88,7 @@ def _check_pictures(images: torch.Tensor, batch_size: int) -> torch.Tensor:
     shape = (batch_size, 3, IMAGE_SIZE, IMAGE_SIZE)
     if tuple(images.shape) != shape or images.dtype != torch.float32:
         raise WrongOutputError(f"a batch is {images.dtype} {tuple(images.shape)}, not float32 {shape}")
-    # Every fourth pixel is enough; a copy, as the stream may write over its batch.
+    # Every fourth pixel is enough. Copy it, because the stream may overwrite its batch.
     pixels = images[:, :, ::4, ::4].cpu().clone()
     if not torch.isfinite(pixels).all():
         raise WrongOutputError("a batch has pixels that are not finite")

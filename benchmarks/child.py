@@ -1,4 +1,4 @@
-"""Measurements in processes of their own, so that one that hangs can be ended and none disturbs another."""
+"""Measure in separate processes: one that hangs can be ended, and none disturbs another."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ ENDING = 20.0
 
 
 class RivalError(RuntimeError):
-    """A process failed, or gave no answer in time.
+    """A process failed, or didn't answer in time.
 
     Attributes:
-        told: Whether the process told it: then it lives, and may be asked again if it serves calls.
+        told: Whether the process reported the error itself: then it still runs and may accept further calls.
     """
 
     told = False
@@ -46,13 +46,13 @@ class Failure:
 
 
 class Helper:
-    """A fresh process that answers what it is asked.
+    """A fresh process that answers requests.
 
     Args:
-        name: What errors call it.
-        serve: Runs there with the arguments and its end of a connection. What it raises becomes a failure.
-        arguments: For ``serve``, before the connection.
-        grace: Seconds of patience for each step.
+        name: Name for error messages.
+        serve: Function that the process calls with the arguments and its connection. Its exceptions become failures.
+        arguments: Arguments of ``serve``, before the connection.
+        grace: Seconds to wait for each step.
     """
 
     def __init__(self, name: str, serve: Callable[..., None], *arguments: Any, grace: float = GRACE) -> None:
@@ -65,28 +65,28 @@ class Helper:
         other.close()
 
     def ask(self, question: Any, seconds: float = 0.0) -> Any:
-        """Asks, and waits for the answer.
+        """Send a request, and wait for the answer.
 
         Args:
-            question: What ``serve`` receives.
-            seconds: How long the answer takes where all is well; the patience comes on top.
+            question: Object that ``serve`` receives.
+            seconds: Expected duration of a successful answer; ``grace`` is added.
 
         Raises:
-            RivalError: It failed or gave no answer in time.
+            RivalError: It failed or didn't answer in time.
         """
         self.tell(question)
         return self.answer(seconds)
 
     def tell(self, question: Any) -> None:
-        """Asks, and does not wait."""
-        with suppress(BrokenPipeError):  # it may have said why before it ended
+        """Send a request without waiting for the answer."""
+        with suppress(BrokenPipeError):  # the process may have sent the reason before it ended
             self._connection.send(question)
 
     def answer(self, seconds: float = 0.0) -> Any:
-        """Waits for an answer to nothing that was asked, or to what was.
+        """Wait for the next answer, requested or not.
 
         Raises:
-            RivalError: It failed or gave no answer in time.
+            RivalError: It failed or didn't answer in time.
         """
         timeout = seconds + self.grace
         if not self._connection.poll(timeout):
@@ -103,13 +103,13 @@ class Helper:
         return answer
 
     def _tell_where_it_is(self) -> None:
-        """Has the process print the stacks of its threads."""
+        """Let the process print the stacks of its threads."""
         assert self._process.pid is not None
         with suppress(ProcessLookupError):
             os.kill(self._process.pid, signal.SIGUSR1)
 
     def family(self) -> list[psutil.Process]:
-        """The process and all that it started, as far as they live."""
+        """Return the process and its descendants that still run."""
         try:
             parent = psutil.Process(self._process.pid)
             return [parent, *parent.children(recursive=True)]
@@ -117,11 +117,11 @@ class Helper:
             return []
 
     def let_go(self) -> None:
-        """Tells it to end, and does not wait. Idempotent."""
+        """Ask the process to end, without waiting. Idempotent."""
         self._connection.close()
 
     def close(self) -> None:
-        """Ends the process, and whatever it started, by force if it must."""
+        """End the process and its descendants, by force if necessary."""
         family = self.family()
         self.let_go()
         self._process.join(min(self.grace, ENDING))
@@ -140,19 +140,19 @@ class Helper:
 
 
 class Child(Helper):
-    """Runs one rival with one setup, and keeps its stream open between measurements.
+    """A process that runs one rival with one setup, and keeps its stream open between measurements.
 
     Args:
-        rival: The rival.
-        setup: What it loads.
-        grace: Seconds of patience for each step.
+        rival: The rival to run.
+        setup: What the rival loads.
+        grace: Seconds to wait for each step.
     """
 
     def __init__(self, rival: Rival, setup: Setup, grace: float = GRACE) -> None:
         super().__init__(rival.name, _measure_rival, rival, setup, grace=grace)
 
     def check(self) -> Statistics | None:
-        """Has the rival start and look at its first batches.
+        """Let the rival start and check its first batches.
 
         Raises:
             RivalError: It failed, its batches are wrong, or it took too long.
@@ -162,32 +162,32 @@ class Child(Helper):
         return answer
 
     def measure(self, seconds: float) -> Measurement:
-        """Has the rival measured for some seconds.
+        """Let the rival measure for the given number of seconds.
 
         Raises:
-            RivalError: It failed or gave no answer in time.
+            RivalError: It failed or didn't answer in time.
         """
         answer = self.ask(seconds, seconds)
         assert isinstance(answer, Measurement)
         return answer
 
     def report(self) -> str:
-        """What the rival says about the last measurement; empty where it says nothing.
+        """Return what the rival reports about the last measurement; empty if it reports nothing.
 
         Raises:
-            RivalError: It failed or gave no answer in time.
+            RivalError: It failed or didn't answer in time.
         """
         return str(self.ask(None))
 
 
 class Caller(Helper):
-    """Calls one function as often as it is asked, always in the same process.
+    """A process that calls one function repeatedly.
 
     Args:
-        name: What errors call it.
-        function: Something that can be pickled.
-        bound: Its first arguments.
-        grace: Seconds of patience for each step.
+        name: Name for error messages.
+        function: Picklable callable.
+        bound: First arguments of the function.
+        grace: Seconds to wait for each step.
     """
 
     def __init__(self, name: str, function: Callable[..., Any], *bound: Any, grace: float = GRACE) -> None:
@@ -195,7 +195,7 @@ class Caller(Helper):
         self._ready = False
 
     def wait(self) -> None:
-        """Waits until everything is imported.
+        """Wait until everything is imported.
 
         Raises:
             RivalError: It failed, or took too long.
@@ -205,31 +205,31 @@ class Caller(Helper):
             self._ready = True
 
     def begin(self, *arguments: Any) -> None:
-        """Calls the function with what follows the bound arguments, and does not wait."""
+        """Call the function with these arguments after the bound ones, without waiting."""
         self.tell(arguments)
 
     def end(self, seconds: float = 0.0) -> Any:
-        """Waits for the result. After a call that raised, the next one is as good as any.
+        """Wait for the result. A call that raised doesn't affect the next one.
 
         Args:
-            seconds: How long it takes where all is well; the patience comes on top.
+            seconds: Expected duration of a successful call; ``grace`` is added.
 
         Raises:
-            RivalError: It raised or gave no answer in time.
+            RivalError: It raised or didn't answer in time.
         """
         self.wait()
         return self.answer(seconds)
 
 
 def _begin(serve: Callable[..., None], arguments: tuple[Any, ...], connection: Connection) -> None:
-    # A spawned process hands its own start method on. Workers start as they do in a user's script.
+    # A spawned process inherits the start method. Workers must start as they do in a user's script.
     multiprocessing.set_start_method(None, force=True)
     faulthandler.register(signal.SIGUSR1)
     try:
         serve(*arguments, connection)
-    except (EOFError, BrokenPipeError):  # whoever asks has what it wanted
+    except (EOFError, BrokenPipeError):  # the client has left
         return
-    except Exception:  # noqa: BLE001  # whatever is raised is told to who asks
+    except Exception:  # noqa: BLE001  # the client receives every exception
         with suppress(BrokenPipeError):
             connection.send(Failure(traceback.format_exc()))
 
@@ -257,6 +257,6 @@ def _answer_calls(function: Callable[..., Any], bound: tuple[Any, ...], connecti
         arguments = connection.recv()
         try:
             answer = function(*bound, *arguments)
-        except Exception:  # noqa: BLE001  # whatever is raised is told to who asked
+        except Exception:  # noqa: BLE001  # the client receives every exception
             answer = Failure(traceback.format_exc())
         connection.send(answer)

@@ -1,4 +1,4 @@
-"""What is paid once, or for every batch whatever it holds: start-up, and the server's own work."""
+"""Measure the costs per start and per batch, whatever the batch holds: start-up, and the server's own work."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ START_UPS = {
 
 
 def measure_costs(setup: Setup, rounds: int, seconds: float, say: Callable[[str], None]) -> dict[str, list[float]]:
-    """Measures all costs, on the CPU.
+    """Measure all costs on the CPU.
 
     Args:
         setup: Folder, batch size, workers and threads.
-        rounds: How often each is measured.
-        seconds: How long the server's work is measured, in each round.
-        say: Told what is being done.
+        rounds: Number of measurements of each cost.
+        seconds: Duration of the measurement of the server's work, in each round.
+        say: Called with progress messages.
 
     Returns:
-        One figure a round: ``server_ms_per_batch``, the processor time of the server for a batch of 64-byte arrays;
+        One figure per round: ``server_ms_per_batch``, the server's CPU time for a batch of 64-byte arrays;
         the seconds of ``START_UPS``; and torch's times divided by ours, ``workers_start_ratio`` and
         ``workers_start_later_ratio``.
     """
@@ -55,8 +55,8 @@ def measure_costs(setup: Setup, rounds: int, seconds: float, say: Callable[[str]
 
 
 def server_costs(setup: Setup, rounds: int, seconds: float) -> list[float]:
-    """Milliseconds of processor time, of all threads, that the server's process uses for one batch of tiny arrays."""
-    # Imported here, because this module is imported in the process of every rival.
+    """Return the CPU milliseconds, of all threads, that the server's process uses for one batch of tiny arrays."""
+    # Imported here, because the process of every rival imports this module.
     import dali_proxy
     import pipeline
 
@@ -79,14 +79,14 @@ def server_costs(setup: Setup, rounds: int, seconds: float) -> list[float]:
 
 
 def startup_times(what: str, setup: Setup) -> list[float]:
-    """Runs ``benchmarks.startup`` in a fresh interpreter.
+    """Run ``benchmarks.startup`` in a fresh interpreter.
 
     Args:
-        what: Which of its measurements.
+        what: Name of one of its measurements.
         setup: Folder, batch size, workers and threads.
 
     Returns:
-        Seconds.
+        The measured seconds.
     """
     sizes = map(str, (setup.batch_size, setup.workers, setup.threads))
     command = [sys.executable, "-m", "benchmarks.startup", what, str(setup.folder), *sizes]

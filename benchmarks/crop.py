@@ -1,4 +1,4 @@
-"""A random window, as ``decoders.image_random_crop`` and torchvision's RandomResizedCrop choose it."""
+"""Choose a random window, as ``decoders.image_random_crop`` and torchvision's RandomResizedCrop do."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ LOG_RATIO = tuple(math.log(ratio) for ratio in CROP_ASPECT_RATIO)
 
 
 def random_window(width: int, height: int, attempts: int = 10) -> tuple[int, int, int, int]:
-    """Chooses part of a picture by area and aspect ratio.
+    """Choose a window of an image by area and aspect ratio.
 
     Args:
-        width: The picture's width in pixels.
-        height: Its height.
-        attempts: Windows to try before the whole picture is taken.
+        width: Width of the image in pixels.
+        height: Height of the image in pixels.
+        attempts: Number of windows to try before using the whole image.
 
     Returns:
         Left, top, width and height of the window.

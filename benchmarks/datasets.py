@@ -1,4 +1,4 @@
-"""Plain torch Datasets, one for each kind of thing that a dataset hands over. Every rival uses them."""
+"""Plain torch Datasets, one for each kind of sample. All rivals use them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ DISTINCT_ARRAYS = 16
 
 
 class PictureDataset(Dataset[tuple[Any, int]]):
-    """Pairs of a picture and its index, as many as ``EPOCH``, from few files: the page cache holds them.
+    """``EPOCH`` pairs of an image and its index, from few files, which fit into the page cache.
 
     Args:
-        setup: Its kind says what the transform gets: a path as uint8 ``[characters]``, an encoded picture as uint8
-            ``[bytes]``, or a decoded one as uint8 ``[H, W, 3]``, decoded in the worker by libjpeg-turbo.
-        transform: Makes the sample.
+        setup: Its kind selects the input of the transform: a path as uint8 ``[characters]``, an encoded image as uint8
+            ``[bytes]``, or a decoded one as uint8 ``[H, W, 3]``, which libjpeg-turbo decodes in the worker.
+        transform: Function that creates the sample.
     """
 
     def __init__(self, setup: Setup, transform: Transform) -> None:
@@ -37,7 +37,7 @@ class PictureDataset(Dataset[tuple[Any, int]]):
         return self.transform(self.read(self.files[index % len(self.files)])), index
 
     def read(self, path: str) -> np.ndarray:
-        """Gives what the transform gets."""
+        """Return the input of the transform."""
         if self.kind == "paths":
             return np.frombuffer(path.encode(), np.uint8)
         encoded = np.fromfile(path, np.uint8)
@@ -47,7 +47,7 @@ class PictureDataset(Dataset[tuple[Any, int]]):
 
 
 class ArrayDataset(Dataset[tuple[Any, int]]):
-    """Pairs of a uint8 array and its index. The arrays are ready: reading one costs nothing."""
+    """Pairs of a uint8 array and its index. The arrays exist in memory: reading one costs nothing."""
 
     def __init__(self, setup: Setup, transform: Transform) -> None:
         self.transform = transform
@@ -61,10 +61,10 @@ class ArrayDataset(Dataset[tuple[Any, int]]):
 
 
 def expected_arrays(kind: str) -> np.ndarray:
-    """The arrays of :class:`ArrayDataset`, uint8 ``[DISTINCT_ARRAYS, *ARRAY_SHAPES[kind]]``."""
+    """Return the arrays of :class:`ArrayDataset`, uint8 ``[DISTINCT_ARRAYS, *ARRAY_SHAPES[kind]]``."""
     return np.random.default_rng(0).integers(0, 256, (DISTINCT_ARRAYS, *ARRAY_SHAPES[kind]), np.uint8)
 
 
 def make_dataset(setup: Setup, transform: Transform) -> PictureDataset | ArrayDataset:
-    """Makes the dataset of a kind."""
+    """Create the dataset of a kind."""
     return ArrayDataset(setup, transform) if setup.kind in ARRAY_SHAPES else PictureDataset(setup, transform)

@@ -1,4 +1,4 @@
-"""What `deterministic=True` costs: the same epochs with it and without, in turn.
+"""Measure the cost of `deterministic=True`: the same epochs with and without it, in turn.
 
 python -m benchmarks.determinism --rounds 10
 """
@@ -61,7 +61,7 @@ def main() -> None:
             begin = time.perf_counter()
             for _ in loaders[deterministic]:
                 pass
-            if number:  # the first starts processes
+            if number:  # the first epoch starts processes
                 seconds[deterministic].append(time.perf_counter() - begin)
     loaders.clear()
     for server in servers:

@@ -1,4 +1,4 @@
-"""How much of the GPU's memory is in use, as the driver's own tool tells it: no CUDA context is made for asking."""
+"""Read the GPU memory in use from the driver's tool, without creating a CUDA context."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ PATIENCE = 20.0
 
 
 def memory_in_use(device_id: int) -> float | None:
-    """MiB that are in use on one GPU, by whomever; None where the driver doesn't tell."""
+    """Return the MiB that all processes use on one GPU; None if the driver doesn't report it."""
     lines = _query("--query-gpu=memory.used", f"--id={device_id}")
     return _number(lines[0]) if lines else None
 
 
 def memory_by_group(groups: Mapping[str, Iterable[int]]) -> dict[str, float]:
-    """MiB that groups of processes have on all GPUs.
+    """Return the MiB that groups of processes use on all GPUs.
 
     Args:
-        groups: Numbers of processes, by the name of their group.
+        groups: Process IDs, by the name of their group.
 
     Returns:
-        An entry for each group that the driver knows processes of: in some containers it knows none.
+        An entry for each group with processes that the driver knows: in some containers it knows none.
     """
     used: dict[int, float] = {}
     for line in _query("--query-compute-apps=pid,used_memory"):

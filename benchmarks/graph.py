@@ -1,4 +1,4 @@
-"""The pipelines that NVIDIA DALI and we both run. Their ``fn`` is the same API, so the definition is one."""
+"""The pipelines that both NVIDIA DALI and we run. Their ``fn`` is the same API, so one definition serves both."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 from benchmarks.workload import ARRAY_SHAPES, CROP_AREA, CROP_ASPECT_RATIO, DECODED_KINDS, IMAGE_SIZE, MEAN, STD, Setup
 
-# Without seeds of their own, numbers depend on where in the graph an operator stands, and a GPU needs more of them.
+# Without explicit seeds, numbers depend on the operator's position in the graph, and a GPU needs more of them.
 WINDOW = {"random_area": CROP_AREA, "random_aspect_ratio": CROP_ASPECT_RATIO, "seed": 1}
 MIRROR = {"seed": 2}
 DTYPES = {"float32": "FLOAT", "float16": "FLOAT16"}
 
 
 def make_pipeline(library: Any, setup: Setup, **options: Any) -> Any:
-    """Makes the pipeline of a kind of input.
+    """Create the pipeline of a kind of input.
 
     Args:
         library: The module ``nvidia.dali``, or our ``pipeline``.
@@ -49,14 +49,14 @@ def make_pipeline(library: Any, setup: Setup, **options: Any) -> Any:
 
 
 def make_reader_pipeline(library: Any, setup: Setup) -> Any:
-    """Makes the pipeline that reads the files itself.
+    """Create the pipeline that reads the files itself.
 
     Args:
         library: The module ``nvidia.dali``, or our ``pipeline``.
         setup: Folder, batch size, threads and device.
 
     Returns:
-        A pipeline of that library, not built yet, whose outputs are the pictures and the numbers of their files.
+        A pipeline of that library, not built yet, whose outputs are the images and the indices of their files.
     """
     files = setup.files
 

@@ -1,4 +1,4 @@
-"""What the figures were measured on. Nothing here names a path, a user or a host."""
+"""Describe the machine of the measurements. Nothing here contains a path, a user name or a host name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIBRARIES = (
 
 
 def describe_machine() -> dict[str, object]:
-    """Describes the machine: processor, cores it may use, memory, GPUs, kernel."""
+    """Describe the machine: processor, cores it may use, memory, GPUs, kernel."""
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     return {
         "processor": _processor(),
@@ -29,7 +29,7 @@ def describe_machine() -> dict[str, object]:
 
 
 def describe_versions() -> dict[str, str]:
-    """The versions of Python and of the libraries that take part and are installed."""
+    """Return the versions of Python and of the installed libraries that take part."""
     versions = {"python": platform.python_version()}
     for name in LIBRARIES:
         try:
@@ -40,12 +40,12 @@ def describe_versions() -> dict[str, str]:
 
 
 def core_count() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def short_name(device_id: int | None) -> str:
-    """A short name of the device for file names: ``cpu-2-cores`` or ``nvidia-h200``."""
+    """Return a short name of the device for file names: ``cpu-2-cores`` or ``nvidia-h200``."""
     if device_id is None:
         return f"cpu-{core_count()}-cores"
     return torch.cuda.get_device_name(device_id).lower().replace(" ", "-")

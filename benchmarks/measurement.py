@@ -1,4 +1,4 @@
-"""Measuring a stream of batches: its rate, and what it costs."""
+"""Measure a stream of batches: its rate and its costs."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ class Measurement:
     """One measurement of one rival.
 
     Attributes:
-        samples: How many samples arrived.
-        seconds: In what time.
-        cpu_seconds: What this process and all below it used of the CPU meanwhile, user and system.
-        other_cpu_seconds: What the rest of the machine used: noise.
+        samples: Number of samples that arrived.
+        seconds: Duration.
+        cpu_seconds: CPU time that this process and its descendants used meanwhile, user and system.
+        other_cpu_seconds: CPU time that the rest of the machine used: noise.
     """
 
     samples: int
@@ -47,22 +47,22 @@ class Measurement:
 
     @property
     def rate(self) -> float:
-        """Samples a second."""
+        """Samples per second."""
         return self.samples / self.seconds
 
     @property
     def cpu_per_sample(self) -> float:
-        """Seconds of the CPU for one sample."""
+        """Seconds of CPU time per sample."""
         return self.cpu_seconds / self.samples
 
 
 def measure(stream: Iterator[Batch], seconds: float, on_begin: Callable[[], None] = lambda: None) -> Measurement:
-    """Takes batches for some time.
+    """Take batches for a given time.
 
     Args:
         stream: An endless stream of batches.
-        seconds: For how long to take them. The batch that is on its way at the end is waited for.
-        on_begin: Called when the queues are as full as they will be, before the clock starts.
+        seconds: Duration. The batch in flight at the end is included.
+        on_begin: Called when the queues have filled up, before the clock starts.
     """
     for _ in itertools.islice(stream, WARM_UP):
         pass
@@ -81,7 +81,7 @@ def measure(stream: Iterator[Batch], seconds: float, on_begin: Callable[[], None
 
 
 def tree_cpu() -> float:
-    """Seconds of the CPU, user and system, that this process and its living descendants have used."""
+    """Return the CPU seconds, user and system, that this process and its living descendants have used."""
     me = psutil.Process()
     total = 0.0
     for process in (me, *me.children(recursive=True)):
@@ -94,10 +94,10 @@ def tree_cpu() -> float:
 
 
 def settle(used: Callable[[], float] = tree_cpu) -> None:
-    """Waits until this process and those below it rest, so that what they prefetch doesn't disturb who is next.
+    """Wait until this process and its descendants are idle, so that their prefetching doesn't disturb the next rival.
 
     Args:
-        used: Says how many seconds of the CPU they have used.
+        used: Function that returns the CPU seconds that they have used.
     """
     end = time.perf_counter() + PATIENCE
     before, still = -math.inf, 0
@@ -109,7 +109,7 @@ def settle(used: Callable[[], float] = tree_cpu) -> None:
 
 
 def machine_cpu() -> float:
-    """Seconds that all cores of this machine were busy, since it started."""
+    """Return the seconds that all cores of this machine were busy since it started."""
     times = psutil.cpu_times()
     return times.user + times.nice + times.system
 

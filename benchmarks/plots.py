@@ -1,4 +1,4 @@
-"""Pictures of the results: ratios as bars, scaling as curves. matplotlib is the extra ``bench``."""
+"""Plots of the results: ratios as bars, scaling as curves. matplotlib is in the extra ``bench``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ COLORS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#ff7f0e", "#17becf")
 
 
 def plot_ratios(document: dict[str, Any], path: Path) -> str:
-    """Draws how many times as fast the reference is as each rival: medians as bars, ranges as lines, targets as marks.
+    """Draw the reference's speed relative to each rival: medians as bars, ranges as lines, targets as marks.
 
     Args:
-        document: As ``report.as_json`` makes it.
-        path: The PNG to write.
+        document: Document that ``report.as_json`` creates.
+        path: PNG to write.
 
     Returns:
-        What was done, for the user.
+        A message for the user.
     """
     targets = {(target.kind, target.name): target.bound for target in TARGETS if document["reference"] == REFERENCE}
     rows = [
@@ -42,7 +42,7 @@ def plot_ratios(document: dict[str, Any], path: Path) -> str:
     for place, (kind, name, ratio, (low, high)) in enumerate(rows):
         axes.barh(place, ratio - 1, left=1, height=0.7, color=COLORS[kinds.index(kind) % len(COLORS)], alpha=0.75)
         axes.plot([low, high], [place, place], color="black", linewidth=1.5, solid_capstyle="butt")
-        # In a column of their own, where no mark is.
+        # In a separate column, without marks.
         axes.text(1.01, place, f"{ratio:.2f}", transform=axes.get_yaxis_transform(), va="center", fontsize=9)
         if (kind, name) in targets:
             mark = targets[kind, name]
@@ -68,14 +68,14 @@ def plot_ratios(document: dict[str, Any], path: Path) -> str:
 
 
 def plot_scaling(document: dict[str, Any], path: Path) -> str:
-    """Draws the curves of ``benchmarks.scaling``: throughput by what is varied, and cost per sample as work goes on.
+    """Draw the curves of ``benchmarks.scaling``: throughput by the varied parameter, and cost per sample over time.
 
     Args:
-        document: What ``benchmarks.scaling`` makes.
-        path: The PNG to write.
+        document: Document that ``benchmarks.scaling`` creates.
+        path: PNG to write.
 
     Returns:
-        What was done, for the user.
+        A message for the user.
     """
     if (missing := missing_matplotlib()) is not None:
         return missing
@@ -140,14 +140,14 @@ def _short(value: float) -> str:
 
 
 def title_of(document: dict[str, Any]) -> str:
-    """The device, its cores and the date, for the top of a picture."""
+    """Return the device, its cores and the date, for the title of a plot."""
     machine = document["machine"]
     device = ", ".join(machine["gpus"]) or machine["processor"]
     return f"{device}, {machine['cores']} cores, {document['date']}"
 
 
 def missing_matplotlib() -> str | None:
-    """Why nothing can be drawn, None where it can."""
+    """Return why nothing can be drawn, or None if matplotlib is installed."""
     if importlib.util.find_spec("matplotlib") is None:
         return "No picture: matplotlib is not installed (extra: bench)."
     return None

@@ -1,4 +1,4 @@
-"""``make bench-check``: whether ratios got worse since the last committed results of the same kind of device."""
+"""``make bench-check``: compare ratios with the last committed results of the same kind of device."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ COST_RATIOS = ("workers_start_ratio", "workers_start_later_ratio")
 
 @dataclass(frozen=True)
 class Change:
-    """A ratio, then and now.
+    """Old and new value of a ratio.
 
     Attributes:
         kind: The kind of input, or ``"costs"``.
-        name: The rival, or which of the costs.
-        old: What was committed.
-        new: What was measured now, None where that failed.
+        name: The rival, or the name of the cost.
+        old: Committed values.
+        new: Values measured now; None if that failed.
     """
 
     kind: str
@@ -40,7 +40,7 @@ class Change:
 
     @property
     def worse(self) -> bool:
-        """Whether it lost more than the margin, and the best round of now is below the worst of then."""
+        """Return whether the ratio fell by more than the margin, and its best new round is below the worst old one."""
         if self.new is None:
             return True
         return self.new.high < self.old.low and self.new.median < self.old.median * (1 - MARGIN)
@@ -52,15 +52,15 @@ class Change:
 
 
 def compare(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
-    """Compares the ratios of two documents, where both were set up alike.
+    """Compare the ratios of two documents, where both have the same setup.
 
     Args:
-        old: The committed one.
-        new: The one that was measured now.
+        old: The committed document.
+        new: The document that was measured now.
 
     Returns:
-        A change for each ratio of the old document whose kind was measured anew. Rivals that are not installed now are
-        left out; one that failed now, or our own failure, is a change for the worse.
+        A change for each ratio of the old document whose kind was measured again. Rivals that aren't installed now are
+        left out; a rival that failed now, or our own failure, is a change for the worse.
     """
     changes = []
     for kind, before in old["kinds"].items():
@@ -81,14 +81,14 @@ def compare(old: dict[str, Any], new: dict[str, Any]) -> list[Change]:
 
 
 def last_committed(folder: Path, device: str) -> dict[str, Any] | None:
-    """Reads the newest results of a kind of device as git has them, whatever lies in the folder.
+    """Read the newest committed results of a kind of device from git, whatever the working tree holds.
 
     Args:
-        folder: Where results are kept.
-        device: As `short_name` tells it.
+        folder: Folder with results.
+        device: Device name from `short_name`.
 
     Returns:
-        The document, None where there is none.
+        The document; None if there is none.
     """
 
     def git(*words: str) -> str:
@@ -103,10 +103,10 @@ def last_committed(folder: Path, device: str) -> dict[str, Any] | None:
 
 
 def main() -> int:
-    """Measures, measures again what looks worse, and prints a line for each ratio.
+    """Measure, measure again where a ratio looks worse, and print a line for each ratio.
 
     Returns:
-        1 if something got worse, 2 if there is nothing to compare with, else 0.
+        1 if a ratio got worse, 2 if there is nothing to compare with, else 0.
     """
     options = parser().parse_args()
     device = short_name(device_id(options))
@@ -137,7 +137,7 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Makes the parser of the command line."""
+    """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.regression",
         description="Compare ratios with the last committed results; exit status 1 if something got worse.",

@@ -1,4 +1,4 @@
-"""The results as a table to read and as JSON to keep."""
+"""Format the results as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ NOISE = 0.15
 
 
 def table(result: KindResult, reference: str) -> str:
-    """Writes what one kind gave as lines of text.
+    """Return the results of one kind as lines of text.
 
     Args:
-        result: What was measured.
+        result: Results of the kind.
         reference: The rival whose rate the last column compares with the others'.
 
     Returns:
@@ -65,7 +65,7 @@ def as_json(
     command: str,
     picture_bytes: float,
 ) -> dict[str, Any]:
-    """Puts everything that was measured into one JSON object, whose fields ``results/README.md`` explains."""
+    """Return all measurements as one JSON object, whose fields ``results/README.md`` explains."""
     return {
         "date": date.today().isoformat(),
         "command": command,
@@ -79,7 +79,7 @@ def as_json(
 
 
 def save(document: dict[str, Any], folder: Path, device_id: int | None, suffix: str = "") -> Path:
-    """Writes ``<date>-<device><suffix>.json``, replacing one of the same day and device.
+    """Write ``<date>-<device><suffix>.json``, replacing a file of the same day and device.
 
     Returns:
         The path of the file.

@@ -1,4 +1,4 @@
-"""Measures rivals in turn, round after round, so that what else the machine does meets all of them alike."""
+"""Measure rivals in turn, round after round, so that other load on the machine affects all of them alike."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from benchmarks.workload import Setup
 
 @dataclass
 class KindResult:
-    """What one kind of input gave.
+    """The results of one kind of input.
 
     Attributes:
-        setup: What was loaded, and how.
-        rounds: The measurements of each rival, one a round.
-        failures: Why rivals that are missing in ``rounds`` are.
-        reports: What rivals tell about themselves in the last round.
-        gpu_memory: MiB of the GPU's memory that a rival's processes have then, where the driver tells.
+        setup: The loaded setup.
+        rounds: The measurements of each rival, one per round.
+        failures: Reasons of failure of the rivals that ``rounds`` lacks.
+        reports: Rivals' reports about themselves from the last round.
+        gpu_memory: MiB of GPU memory of a rival's processes in the last round, if the driver reports it.
     """
 
     setup: Setup
@@ -35,17 +35,17 @@ class KindResult:
     gpu_memory: dict[str, float] = field(default_factory=dict)
 
     def rate(self, name: str) -> float:
-        """The median of a rival's rates, in samples a second."""
+        """Return the median of a rival's rates, in samples per second."""
         return statistics.median(measurement.rate for measurement in self.rounds[name])
 
     def other_cores(self) -> float:
-        """How many cores the rest of the machine used while this was measured, on average."""
+        """Return how many cores the rest of the machine used during the measurement, on average."""
         measurements = [measurement for done in self.rounds.values() for measurement in done]
         seconds = sum(measurement.seconds for measurement in measurements)
         return sum(measurement.other_cpu_seconds for measurement in measurements) / seconds if seconds else 0.0
 
     def ratios(self, name: str, reference: str) -> list[float]:
-        """The rate of ``reference`` in units of the rate of ``name``, one figure a round."""
+        """Return the rate of ``reference`` divided by the rate of ``name``, one figure per round."""
         pairs = zip(self.rounds[reference], self.rounds[name], strict=True)
         return [ours.rate / theirs.rate for ours, theirs in pairs]
 
@@ -59,20 +59,20 @@ def run_kind(
     say: Callable[[str], None],
     go_on: Callable[[], bool] = lambda: True,
 ) -> KindResult:
-    """Starts every rival that loads this kind, checks its batches, and measures them in turn.
+    """Start every rival that loads this kind, check its batches, and measure the rivals in turn.
 
-    A rival that fails or hangs is left out and named in the failures; the others go on.
+    A rival that fails or hangs is left out and named in the failures; the others continue.
 
     Args:
-        rivals: Who takes part.
+        rivals: Rivals to compare.
         setup: What they load.
-        rounds: How often each is measured.
-        seconds: How long one measurement lasts.
-        say: Told what is being done.
-        go_on: Asked before each round; the first "no" ends the measurement.
+        rounds: Number of measurements of each rival.
+        seconds: Duration of one measurement.
+        say: Called with progress messages.
+        go_on: Called before each round; the first False ends the measurement.
 
     Returns:
-        What was measured.
+        The results.
     """
     result = KindResult(setup)
     taking_part = []
@@ -114,7 +114,7 @@ def run_kind(
                     result.failures[name] = str(error)
                     children.pop(name).close()
         _ask_last(children, result)
-        for child in children.values():  # all at once, then one is waited for after the other
+        for child in children.values():  # all at once, then wait for one after the other
             child.let_go()
     result.rounds = {name: done for name, done in measured.items() if name in children and done}
     return result

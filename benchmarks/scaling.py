@@ -1,4 +1,4 @@
-"""Throughput by threads, workers and sizes; costs that must stay the same: ``python -m benchmarks.scaling``."""
+"""Measure throughput by threads, workers and sizes, and constant costs: ``python -m benchmarks.scaling``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LENGTHS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
 
 
 def main() -> int:
-    """Measures, prints and saves JSON and a picture.
+    """Measure, print, and save JSON and a plot.
 
     Returns:
         1 if the cost of a sample grew, else 0.
@@ -53,7 +53,7 @@ def main() -> int:
         for name, measure in cost_series(folder, options).items():
             line.set_description_str(f"cost of a sample by {name}")
             points_of_cost = measure()
-            if has_grown(points_of_cost):  # a second time, before it is said
+            if has_grown(points_of_cost):  # measure again before reporting it
                 again = measure()
                 points_of_cost = min(points_of_cost, again, key=growth)
             document["cost_per_sample"][name] = points_of_cost
@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def throughput_setups(folder: Path) -> dict[str, dict[int, Setup]]:
-    """What is varied, and how the loaders are set up for each of its values."""
+    """Return the varied parameters, and the setup of the loaders for each value."""
     cores = core_count()
     counts = sorted({*(2**power for power in range(cores.bit_length())), cores})
     return {
@@ -85,7 +85,7 @@ def throughput_setups(folder: Path) -> dict[str, dict[int, Setup]]:
 
 
 def cost_series(folder: Path, options: argparse.Namespace) -> dict[str, Callable[[], list[dict[str, Any]]]]:
-    """What the cost of a sample must not depend on, and how that is measured."""
+    """Return the parameters that must not affect the cost of a sample, and how to measure that."""
     setup = Setup("arrays-64B", folder)
     rounds, seconds, batches = options.rounds, options.seconds, options.batches
     every: dict[str, Callable[[], list[dict[str, Any]]]] = {
@@ -99,7 +99,7 @@ def cost_series(folder: Path, options: argparse.Namespace) -> dict[str, Callable
 def measure_series(
     name: str, points: dict[int, Setup], options: argparse.Namespace, say: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Measures the rivals with each setup, and prints a line for each."""
+    """Measure the rivals with each setup, and print a line for each."""
     found = []
     tqdm.write(f"Samples a second by {name}")
     for value, setup in points.items():
@@ -124,12 +124,12 @@ def measure_series(
 
 
 def rivals_of(name: str, names: Iterable[str]) -> list[Any]:
-    """The rivals that a series has something to say about: torch's DataLoader has no threads."""
+    """Return the rivals that a series applies to: torch's DataLoader has no threads."""
     return [RIVALS[rival] for rival in names if not (name == "threads" and rival.startswith("torch"))]
 
 
 def parser() -> argparse.ArgumentParser:
-    """Makes the parser of the command line."""
+    """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.scaling",
         description="Throughput against threads, workers and sizes; the cost of a sample as work goes on; on the CPU.",

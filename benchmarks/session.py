@@ -1,4 +1,4 @@
-"""One session of measurements: its options, and what ``make bench`` and ``make bench-check`` both do."""
+"""One session of measurements: its options, and the code that ``make bench`` and ``make bench-check`` share."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def measure_all(options: argparse.Namespace) -> dict[str, Any]:
-    """Measures, and prints a table for each kind.
+    """Measure, and print a table for each kind.
 
     Args:
-        options: What `add_options` describes.
+        options: Options from `add_options`.
 
     Returns:
         The document of results.
@@ -51,12 +51,12 @@ def measure_all(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def device_id(options: argparse.Namespace) -> int | None:
-    """The number of the GPU, None for the CPU."""
+    """Return the index of the GPU, None for the CPU."""
     return None if options.device == "cpu" else int(options.device.partition(":")[2])
 
 
 def command(options: argparse.Namespace, program: str = "python -m benchmarks") -> str:
-    """The command that repeats these measurements, without the output folder: no path belongs into the results."""
+    """Return the command that repeats these measurements, without the output folder: results contain no paths."""
     words = [program]
     for name, value in vars(options).items():
         if name == "costs":
@@ -67,10 +67,10 @@ def command(options: argparse.Namespace, program: str = "python -m benchmarks") 
 
 
 def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float) -> None:
-    """Adds what can be chosen to a command line.
+    """Add the options of a session to a command line.
 
     Args:
-        parser: The parser.
+        parser: The parser to extend.
         rounds: The default of ``--rounds``.
         seconds: The default of ``--seconds``.
     """

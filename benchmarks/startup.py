@@ -1,7 +1,7 @@
-"""How long a start takes, in this fresh interpreter, as in a script of a user's; ``benchmarks.costs`` runs it.
+"""Measure the duration of a start in a fresh interpreter, as in a user's script; ``benchmarks.costs`` runs it.
 
 ``python -m benchmarks.startup first-batch FOLDER BATCH_SIZE WORKERS THREADS`` prints the seconds from
-``with DALIServer`` to the first batch of pictures; all imports came before. With ``workers-ours`` or ``workers-torch``
+``with DALIServer`` to the first batch of images; all imports came before. With ``workers-ours`` or ``workers-torch``
 it prints those from ``iter(loader)`` until the last worker runs its ``worker_init_fn``: for the first time, and the
 median of later times.
 """
@@ -28,7 +28,7 @@ MakeLoader = Callable[[Callable[[int], None]], Any]
 
 
 class TinyArrays(Dataset[tuple[Any, int]]):
-    """Pairs of the same 64 bytes and an index. It imports nothing that torch's loader or ours don't."""
+    """Pairs of the same 64 bytes and an index. It imports nothing that the loaders don't import."""
 
     def __init__(self, transform: Callable[[np.ndarray], Any]) -> None:
         self.transform = transform
@@ -42,7 +42,7 @@ class TinyArrays(Dataset[tuple[Any, int]]):
 
 
 def first_batch(setup: Setup) -> list[float]:
-    """Starts a server and loads one batch."""
+    """Start a server and load one batch."""
     import dali_proxy
     import pipeline
     from benchmarks.datasets import make_dataset
@@ -58,7 +58,7 @@ def first_batch(setup: Setup) -> list[float]:
 
 
 def workers_ours(setup: Setup) -> list[float]:
-    """Starts workers of our loader, the first time and later."""
+    """Start workers of our loader, the first time and later."""
     import dali_proxy
     import pipeline
     from benchmarks.graph import make_pipeline
@@ -75,7 +75,7 @@ def workers_ours(setup: Setup) -> list[float]:
 
 
 def workers_torch(setup: Setup) -> list[float]:
-    """Starts workers of torch's loader, the first time and later."""
+    """Start workers of torch's loader, the first time and later."""
 
     def make_loader(note: Callable[[int], None]) -> Any:
         dataset = TinyArrays(torch.from_numpy)
@@ -90,7 +90,7 @@ def _starts(workers: int, make_loader: MakeLoader) -> list[float]:
 
 
 def _start(workers: int, make_loader: MakeLoader) -> float:
-    """Starts the workers of a loader. Clocks of processes agree on Linux, so workers note when they began."""
+    """Start the workers of a loader. Clocks of processes agree on Linux, so workers record when they began."""
     moments = torch.zeros(workers, dtype=torch.float64).share_memory_()
 
     def note(worker: int) -> None:
@@ -99,7 +99,7 @@ def _start(workers: int, make_loader: MakeLoader) -> float:
     loader = make_loader(note)
     begin = time.perf_counter()
     batches = iter(loader)
-    for _ in itertools.islice(batches, 2 * workers):  # a batch of each worker, at least
+    for _ in itertools.islice(batches, 2 * workers):  # at least one batch per worker
         pass
     return float(moments.max()) - begin
 
@@ -113,7 +113,7 @@ MEASURED = {
 
 
 def main() -> None:
-    """Measures once and prints seconds."""
+    """Measure once and print seconds."""
     kind, measure = MEASURED[sys.argv[1]]
     batch_size, workers, threads = map(int, sys.argv[3:])
     print(*measure(Setup(kind, Path(sys.argv[2]), batch_size, workers, threads)))

@@ -1,4 +1,4 @@
-"""Whether the cost of a sample grows with the length of the dataset, with epochs, or with the number of batches."""
+"""Measure whether the cost of a sample grows with the dataset's length, with epochs, or with the number of batches."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PIECES = 4
 
 
 class Tiny(Dataset[Any]):
-    """As many 64-byte arrays as one likes: all that is left is what this project does for a sample."""
+    """Any number of 64-byte arrays: only this project's own cost per sample remains."""
 
     def __init__(self, length: int, proxy: Callable[[torch.Tensor], Any]) -> None:
         self.length = length
@@ -48,7 +48,7 @@ class Tiny(Dataset[Any]):
 
 
 def cost_by_length(setup: Setup, lengths: Iterable[int], rounds: int, seconds: float) -> list[Point]:
-    """Processor time for a sample in datasets of some lengths, in turn; short ones begin anew meanwhile."""
+    """Measure CPU time per sample in datasets of several lengths, in turn; short ones restart meanwhile."""
     points: list[Point] = []
     with ExitStack() as stack:
         streams = []
@@ -63,12 +63,12 @@ def cost_by_length(setup: Setup, lengths: Iterable[int], rounds: int, seconds: f
 
 
 def cost_by_epoch(setup: Setup, epochs: int, batches: int) -> list[Point]:
-    """Processor time for a sample in each of some epochs, with the same workers, and with workers that just began."""
+    """Measure CPU time per sample in each of several epochs, with the same workers, and with new workers."""
     length = batches * setup.batch_size
     points = []
     with _server(setup) as server:
         loader = _loader(server, setup, length)
-        _take(iter(loader), batches)  # it starts processes
+        _take(iter(loader), batches)  # the first epoch starts processes
         for epoch in range(1, epochs + 1):
             with _server(setup) as fresh_server:
                 fresh = _loader(fresh_server, setup, length)
@@ -78,7 +78,7 @@ def cost_by_epoch(setup: Setup, epochs: int, batches: int) -> list[Point]:
 
 
 def cost_by_batch(setup: Setup, windows: int, batches: int) -> list[Point]:
-    """Processor time for a sample in each of some windows of one long epoch, and of one that just began."""
+    """Measure CPU time per sample in each of several windows of one long epoch, and of a new one."""
     points = []
     with _server(setup) as server:
         stream = iter(_loader(server, setup, (windows * batches + WARM_UP) * setup.batch_size))
@@ -94,17 +94,17 @@ def cost_by_batch(setup: Setup, windows: int, batches: int) -> list[Point]:
 
 
 def growth(points: list[Point]) -> float:
-    """How much a sample costs in the last third of the points, in units of the first third: medians.
+    """Return the cost of a sample in the last third of the points, divided by that in the first third: medians.
 
-    Costs are taken in units of those of a loader that just began, measured in turn, or of all points in one round:
-    what else the machine does meanwhile slows both.
+    Costs are relative to those of a loader that just began, measured in turn, or of all points in one round: other
+    load on the machine slows both.
     """
     first, last = _thirds(points)
     return statistics.median(last) / statistics.median(first)
 
 
 def has_grown(points: list[Point]) -> bool:
-    """Whether a sample costs more in the last third, by more than noise: no point of it is as cheap as one before."""
+    """Return whether the cost grew by more than noise: the last third's minimum exceeds the first's maximum."""
     first, last = _thirds(points)
     return growth(points) > GROWTH and min(last) > max(first)
 
@@ -117,7 +117,7 @@ def _thirds(points: list[Point]) -> tuple[list[float], list[float]]:
 
 
 def _pieces(source: Iterable[Any], setup: Setup, batches: int) -> Iterator[float]:
-    """Take so many batches, and measure them in pieces; of a loader, its beginning and its end count as well."""
+    """Take a number of batches, and measure them in chunks; for a loader, include its start and its end."""
     sizes = [len(part) for part in np.array_split(np.arange(batches), min(PIECES, batches))]
     begin = tree_cpu()
     stream = source if isinstance(source, Iterator) else iter(source)
@@ -133,7 +133,7 @@ def _in_turn(x: int, old: Iterator[float], fresh: Iterator[float]) -> Point:
 
 
 def _server(setup: Setup) -> DALIServer:
-    # Imported here, because this module is imported in the process of every rival.
+    # Imported here, because the process of every rival imports this module.
     import dali_proxy
     import pipeline
 

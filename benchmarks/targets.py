@@ -1,4 +1,4 @@
-"""What this project wants to reach on the CPU, and whether a document of results shows that it does."""
+"""This project's targets on the CPU, and whether a document of results shows that it reaches them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ REFERENCE = "dali-proxy"
 
 @dataclass(frozen=True)
 class Figure:
-    """The median of some rounds, and the smallest and largest of them."""
+    """The median of several rounds, and the smallest and largest of them."""
 
     median: float
     low: float
@@ -21,19 +21,19 @@ class Figure:
 
     @classmethod
     def of(cls, rounds: Sequence[float]) -> Figure:
-        """Sums rounds up."""
+        """Summarize rounds."""
         return cls(statistics.median(rounds), min(rounds), max(rounds))
 
 
 @dataclass(frozen=True)
 class Target:
-    """One thing to reach.
+    """One target.
 
     Attributes:
-        title: What is compared.
-        bound: What the median must reach, or stay below.
+        title: Description of the comparison.
+        bound: Value that the median must reach, or stay below.
         kind: The kind of input, or ``"costs"``.
-        name: The rival that we are compared with, or which of the costs.
+        name: The rival to compare with, or the name of the cost.
         unit: The figure's unit; "x" for times as fast.
         below: Whether the bound is an upper one.
     """
@@ -46,7 +46,7 @@ class Target:
     below: bool = False
 
     def reached(self, figure: Figure) -> bool:
-        """Whether a figure is good enough."""
+        """Return whether a figure reaches the bound."""
         return figure.median < self.bound if self.below else figure.median >= self.bound
 
 
@@ -71,15 +71,15 @@ TARGETS = (
 
 
 def figure_of(document: dict[str, Any], kind: str, name: str) -> Figure | None:
-    """Finds a figure in a document of results.
+    """Find a figure in a document of results.
 
     Args:
-        document: As ``report.as_json`` makes it.
+        document: Document that ``report.as_json`` creates.
         kind: A kind of input, or ``"costs"``.
         name: A rival, or one of the costs.
 
     Returns:
-        The figure, None where it was not measured.
+        The figure; None if it wasn't measured.
     """
     if kind == "costs":
         rounds = document.get("costs", {}).get(name)
@@ -91,7 +91,7 @@ def figure_of(document: dict[str, Any], kind: str, name: str) -> Figure | None:
 
 
 def summary(document: dict[str, Any]) -> str:
-    """Writes a line for each target: what must be reached, what was measured, and whether that is enough."""
+    """Return a line for each target: the bound, the measured value, and whether that is enough."""
     lines = [f"{'target':<44}{'must be':>10}{'measured':>11}  {'range':<18}reached"]
     for target in TARGETS:
         figure = figure_of(document, target.kind, target.name)

@@ -1,9 +1,9 @@
-"""Compares ways to read videos on the CPU: ``python -m benchmarks.video``.
+"""Compare ways to read videos on the CPU: ``python -m benchmarks.video``.
 
-Sequences of 8 frames of 640 by 360 pixels as uint8 RGB, in order and at random. Beside `readers.video` stand PyAV by
-hand (as decord and others read: seek to the key frame, decode up to the frame, let swscale convert), torchcodec and
-NVIDIA DALI, each where it is installed. torchcodec's wheels on PyPI need a CUDA build of torch and FFmpeg's libraries.
-`docs/performance.md` tells about the results.
+Read sequences of 8 frames of 640 by 360 pixels as uint8 RGB, in order and at random. The rivals of `readers.video`
+are PyAV by hand (as decord and others read: seek to the key frame, decode up to the frame, convert with swscale),
+torchcodec and NVIDIA DALI, each if installed. torchcodec's wheels on PyPI need a CUDA build of torch and FFmpeg's
+libraries. `docs/performance.md` describes the results.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ CODECS = {
     "vp9": ("libvpx-vp9", "webm", {"g": "24", "crf": "30", "b": "0", "deadline": "realtime", "cpu-used": "8"}),
 }
 
-#: Reads the sequences of these numbers, and returns when all are there.
+#: Read the sequences with these indices, and return when all have arrived.
 Reader = Callable[[list[int]], None]
 
 
 def write_clip(path: Path, codec: str, options: dict[str, str]) -> None:
-    """Pan over a photograph."""
+    """Write a video that pans over a photograph."""
     with Image.open(next(iter(photograph_paths(1).values()))) as opened:
         photograph = opened.convert("RGB").resize((1280, 960), Image.Resampling.LANCZOS)
     with av.open(str(path), "w") as file:
@@ -56,7 +56,7 @@ def write_clip(path: Path, codec: str, options: dict[str, str]) -> None:
 
 
 def by_hand(path: Path) -> Reader:
-    """PyAV; a constant frame rate is taken for granted."""
+    """Return a reader that uses PyAV and assumes a constant frame rate."""
 
     def read(sequences: list[int]) -> None:
         with av.open(str(path)) as file:
@@ -97,7 +97,7 @@ def torchcodec(path: Path) -> Reader:
 
 
 def primitive(path: Path) -> Reader:
-    """What the reader is made of, on this thread."""
+    """Return a reader that uses the reader's primitive, on this thread."""
     clip, decoders = Clip(str(path)), Decoders(4)
 
     def read(sequences: list[int]) -> None:
@@ -110,7 +110,7 @@ def primitive(path: Path) -> Reader:
 
 
 def of_pipeline(pipe: Any) -> Reader:
-    """A pipeline chooses its own order."""
+    """Return a reader of a pipeline, which chooses its own order."""
 
     def read(sequences: list[int]) -> None:
         for _ in range(len(sequences) // 2):
@@ -141,7 +141,7 @@ def dali(path: Path, threads: int, shuffle: bool) -> Reader:
 
 
 def rates(readers: dict[str, Reader], sequences: list[int]) -> dict[str, float]:
-    """Return frames in a second of CPU time, of all threads together.
+    """Return frames per second of CPU time, of all threads together.
 
     It is the best of several rounds, in which readers take turns: other programs only ever slow them down.
     """
@@ -163,7 +163,7 @@ def readers_of(path: Path, codec: str, shuffle: bool) -> dict[str, Reader]:
     made["pipeline._video, 1 thread"] = primitive(path)
     made["readers.video, num_threads=1"] = ours(path, 1, shuffle)
     made["readers.video, num_threads=2"] = ours(path, 2, shuffle)
-    if importlib.util.find_spec("nvidia.dali") is not None and codec != "h264":  # which it leaves to the GPU
+    if importlib.util.find_spec("nvidia.dali") is not None and codec != "h264":  # it leaves H.264 to the GPU
         made["NVIDIA DALI, num_threads=2"] = dali(path, 2, shuffle)
     return made
 

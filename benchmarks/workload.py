@@ -1,4 +1,4 @@
-"""What is loaded: JPEGs like ImageNet's, and plain arrays for the transport alone."""
+"""The workload: JPEGs like ImageNet's, and plain arrays for the transport alone."""
 
 from __future__ import annotations
 
@@ -67,14 +67,14 @@ class Setup:
     """One way to run a rival.
 
     Attributes:
-        kind: What the dataset hands over: one of ``KINDS`` or ``ARRAY_SHAPES``.
-        folder: The JPEGs.
-        batch_size: Samples in a batch.
+        kind: Kind of the dataset's samples: one of ``KINDS`` or ``ARRAY_SHAPES``.
+        folder: Folder with the JPEGs.
+        batch_size: Samples per batch.
         workers: Dataset worker processes.
-        threads: Threads of the pipeline, where a rival has one.
+        threads: Threads of the pipeline, if a rival has one.
         device_id: The GPU, or None for the CPU.
-        dtype: What pictures become: "float32" or "float16".
-        layout: Theirs: "CHW" or "HWC".
+        dtype: Type of the resulting images: "float32" or "float16".
+        layout: Layout of the resulting images: "CHW" or "HWC".
     """
 
     kind: str
@@ -98,13 +98,13 @@ class Setup:
 
 
 def prepare_pictures(files: int = FILES, widths: tuple[int, int] = WIDTHS) -> Path:
-    """Makes the JPEGs once, below the temporary directory of this machine.
+    """Create the JPEGs once, below the temporary directory of this machine.
 
     They are cut from a dozen photographs; those of 400 x 300 to 640 x 480 pixels have about 60 KB each.
 
     Args:
-        files: How many to make.
-        widths: The smallest and the largest width in pixels.
+        files: Number of JPEGs.
+        widths: Smallest and largest width in pixels.
 
     Returns:
         The folder that holds them.
@@ -128,17 +128,17 @@ def prepare_pictures(files: int = FILES, widths: tuple[int, int] = WIDTHS) -> Pa
         picture = photograph.resize(size, Image.Resampling.LANCZOS, box=box)
         picture.save(unfinished / f"{number:05d}.jpg", quality=JPEG_QUALITY)
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow works outside of the GIL
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow releases the GIL
         list(pool.map(write, range(files)))
     try:
         unfinished.rename(folder)
-    except OSError:  # another run made them meanwhile
+    except OSError:  # another process created them meanwhile
         shutil.rmtree(unfinished)
     return folder
 
 
 def _cuts(files: int, widths: tuple[int, int], photographs: list[Image.Image]) -> list[Cut]:
-    """Chooses a photograph, the size of the picture and what part of the photograph it shows, for each file."""
+    """Choose a photograph, the size of the image and the region of the photograph, for each file."""
     dice = random.Random(0)
     cuts = []
     for _ in range(files):

@@ -1,4 +1,4 @@
-"""Small videos of every kind, whose frames show their numbers."""
+"""Small videos of every kind, whose frames show their frame numbers."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ needs_nvdec = pytest.mark.skipif(not _has_nvdec(), reason="needs the driver's li
 
 COUNT = 40
 SIZE = (48, 64)
-#: When each frame of a clip with a varying frame rate is shown, in milliseconds.
+#: Display time of each frame of a clip with a variable frame rate, in milliseconds.
 VARYING = [int(time) for time in np.cumsum([20 + number * 37 % 50 for number in range(COUNT)])]
 
 
 def remux(source: Path, target: Path, *, first: int = 0, title: str = "", turned: float = 0) -> None:
-    """Copy the packets of a video, from the `first` on, and note a title, or how frames are to be turned."""
+    """Copy the packets of a video, starting at `first`, and set a title or the rotation of the frames."""
     import av
 
     with av.open(str(source)) as whole, av.open(str(target), "w") as copy:
@@ -51,7 +51,7 @@ def remux(source: Path, target: Path, *, first: int = 0, title: str = "", turned
 
 @dataclass(frozen=True)
 class Kind:
-    """How a clip is encoded; `extra` are options of x264 and x265, `before` is where the file is made to end."""
+    """Encoding of a clip. `extra` are options of x264 and x265; the file ends before the bytes `before`."""
 
     codec: str
     extra: str = ""
@@ -71,7 +71,7 @@ _AV1 = {"preset": "11", "crf": "20"}
 _LIVE = {"live": "1"}  # Matroska without an index
 _FRAGMENTS = {"movflags": "frag_keyframe+empty_moov"}
 
-#: Every codec in every container that FFmpeg writes it to: WebM is for VP9 and AV1, and AVI has no HEVC.
+#: Every codec in every container that FFmpeg supports for it: WebM has only VP9 and AV1, and AVI lacks HEVC.
 KINDS = {
     "h264.mp4": Kind("libx264", f"{_GOP}:bframes=3:b-pyramid=normal"),
     "h264_open_gop.mp4": Kind("libx264", "keyint=10:min-keyint=10:scenecut=0:bframes=3:open-gop=1"),
@@ -113,10 +113,10 @@ KINDS = {
 
 
 class Clips:
-    """Encodes clips when they are asked for, once each.
+    """Encodes each clip once, at its first use.
 
     Args:
-        folder: where.
+        folder: folder of the clips.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -142,16 +142,16 @@ def encode(
     first: int = 0,
     sound: bool = False,
 ) -> None:
-    """Write a video of `count` frames, which show numbers from `begin` on.
+    """Write a video of `count` frames, which show consecutive numbers.
 
     Args:
-        path: where.
-        kind: how.
+        path: path of the file.
+        kind: encoding.
         count: number of frames.
         size: height and width.
-        color: its colour space and range.
-        begin: what the first frame shows.
-        first: time stamp of the first frame; an MP4 has an edit list that leaves out those below zero.
+        color: colour space and range.
+        begin: number that the first frame shows.
+        first: time stamp of the first frame; an MP4 gets an edit list that leaves out negative ones.
         sound: write silence, too, as the first stream.
     """
     import av
@@ -196,7 +196,7 @@ def encode(
 
 
 def picture(number: int, size: tuple[int, int] = SIZE) -> Pixels:
-    """Return a picture of 8 squares, the bits of a number, on a ground that moves."""
+    """Return an image of 8 squares, the bits of a number, on a moving background."""
     height, width = size
     y, x = np.mgrid[:height, :width]
     ground = [(x * 3 + number * 5) % 256, (y * 4 + number * 3) % 256, ((x + y) * 2 - number * 7) % 256]
@@ -221,7 +221,7 @@ def _squares(frame: Pixels, top: int, left: int) -> list[Pixels]:
 
 
 def decode_from_start(path: Path) -> list[Any]:
-    """Return all frames as FFmpeg gives them, without any seek."""
+    """Return all frames that FFmpeg decodes without seeking."""
     import av
 
     with av.open(str(path)) as file:

@@ -1,4 +1,4 @@
-"""What every test has: real pictures, a temporary folder of its own, a check of what it leaves behind."""
+"""Fixtures for all tests: real images, a separate temporary folder, and a check for leftovers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests import lock_order  # first: locks are created on import
 from tests.clips import Clips
 from tests.leftovers import Snapshot, end_processes, forget_what_stays, wait_until_nothing_is_left
 
-# The same examples in every run, and none of them fails for being slow: what else the machine does decides nothing.
-# `make test ARGS="--hypothesis-profile=default"` draws other ones.
+# Every run uses the same examples, and slow ones don't fail: the load of the machine has no influence.
+# `make test ARGS="--hypothesis-profile=default"` draws other examples.
 settings.register_profile(
     "steady", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -30,7 +30,7 @@ PICTURES_PER_CLASS = 8
 
 
 def _gpu_is_there() -> bool:
-    # The device files tell without a CUDA context, which forked children could not use.
+    # Checks device files, because a CUDA context would be unusable in forked children.
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
 
 
@@ -40,15 +40,15 @@ def _gpu_is_asked_for(config: pytest.Config) -> bool:
 
 
 def pytest_configure() -> None:
-    """Let what tests start be interrupted: a shell has its background jobs ignore SIGINT, and children inherit that."""
+    """Make SIGINT work in processes of tests: shells let background jobs ignore it, and children inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if "PYTEST_XDIST_WORKER" in os.environ:
-        os.setpgrp()  # by their groups, processes of tests that run side by side are told apart
+        os.setpgrp()  # separate groups distinguish the processes of parallel test runs
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests that need a GPU out, unless there is one and they were asked for."""
+    """Leave out the tests that need a GPU, unless the machine has one and the user selected them."""
     if _gpu_is_asked_for(config) and _gpu_is_there():
         return
     left_out = [item for item in items if item.get_closest_marker("gpu")]
@@ -57,7 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    """Say why tests that were asked for don't run."""
+    """Report why selected tests don't run."""
     there = "found" if _gpu_is_there() else "none found"
     chosen = "tests chosen" if _gpu_is_asked_for(config) and _gpu_is_there() else "tests left out"
     return f"NVIDIA GPU: {there}, {chosen}; DALI_extra: {_find_dali_extra() or 'none'}"
@@ -72,19 +72,19 @@ def _find_dali_extra() -> Path | None:
 
 @pytest.fixture(scope="session")
 def dali_extra() -> Path | None:
-    """NVIDIA's DALI_extra data: from DALI_EXTRA_PATH, or a folder beside the checkout; None without it."""
+    """Return the folder of NVIDIA's DALI_extra: DALI_EXTRA_PATH, or a folder beside the checkout; else None."""
     return _find_dali_extra()
 
 
 @pytest.fixture(scope="session")
 def clips(tmp_path_factory: pytest.TempPathFactory) -> Clips:
-    """Small videos of every kind, encoded when they are first asked for."""
+    """Return small videos of every kind, which are encoded at their first use."""
     return Clips(tmp_path_factory.mktemp("clips"))
 
 
 @pytest.fixture(scope="session")
 def jpeg_folder(tmp_path_factory: pytest.TempPathFactory, dali_extra: Path | None) -> Path:
-    """A tree of 24 small JPEGs of different sizes in 3 class folders, cut from real photographs."""
+    """Create a tree of 24 small JPEGs of different sizes in 3 class folders, cropped from real photographs."""
     random = np.random.default_rng(20)
     folder = tmp_path_factory.mktemp("jpegs")
     for name, photograph in _photographs(dali_extra):
@@ -99,7 +99,7 @@ def jpeg_folder(tmp_path_factory: pytest.TempPathFactory, dali_extra: Path | Non
 
 
 def _photographs(dali_extra: Path | None) -> Iterator[tuple[str, Image.Image]]:
-    """One photograph a class, from `dali_extra`, or without it from those that scikit-image ships."""
+    """Yield one photograph per class, from `dali_extra` if available, else from scikit-image."""
     if dali_extra is None:
         from skimage import data
 
@@ -114,11 +114,11 @@ def _photographs(dali_extra: Path | None) -> Iterator[tuple[str, Image.Image]]:
 
 @pytest.fixture(scope="session", autouse=True)
 def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Gives the session, and every process that it starts, a temporary folder of its own.
+    """Create a separate temporary folder for the session and all its processes.
 
-    So runs side by side don't see each other's files, and a process that lost its parent is known as ours.
+    Parallel runs then don't see each other's files, and orphaned processes can be attributed to this session.
     """
-    folder = tmp_path_factory.mktemp("t", numbered=False)  # a short name: paths of sockets end at 107 bytes
+    folder = tmp_path_factory.mktemp("t", numbered=False)  # a short name: socket paths have at most 107 bytes
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
         patch.setattr(tempfile, "tempdir", str(folder))
@@ -141,25 +141,25 @@ def _fail_on_lock_order(ended: str) -> None:
 
 @pytest.fixture(scope="session")
 def told_leftovers(temporary_folder: Path) -> set[str]:
-    """What tests have left behind so far, so that each thing is told once."""
+    """Return the set of all leftovers so far, so that each is reported once."""
     return set()
 
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_by_module(request: pytest.FixtureRequest, told_leftovers: set[str]) -> Iterator[None]:
-    """Fails when the fixtures of a module leave something behind."""
-    forget_what_stays()  # and collect pipelines of NVIDIA's: where a forked child collected one, it would die
+    """Fail if the fixtures of a module leave something behind."""
+    forget_what_stays()  # also collects NVIDIA's pipelines: a forked child that collected one would die
     yield from _fail_on_leftovers(request, told_leftovers)
 
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(request: pytest.FixtureRequest, told_leftovers: set[str]) -> Iterator[None]:
-    """Fails when a test leaves something behind."""
+    """Fail if a test leaves something behind."""
     yield from _fail_on_leftovers(request, told_leftovers)
 
 
 def _fail_on_leftovers(request: pytest.FixtureRequest, told: set[str]) -> Iterator[None]:
-    # On the GPU, descriptors are not looked at: the driver opens some and keeps them.
+    # On the GPU, descriptors aren't checked: the driver opens a few and keeps them.
     descriptors = not _gpu_is_asked_for(request.config)
     before = Snapshot.take(descriptors=descriptors)
     yield

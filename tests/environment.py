@@ -1,4 +1,4 @@
-"""What tests give to the processes that they start."""
+"""Environment of the processes that tests start."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def with_project(**more: str) -> dict[str, str]:
-    """Return the variables of this process and others, by which Python finds this project before an installed one."""
+    """Return this process's variables and `more`, with which Python imports this project, not an installed one."""
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     return {**os.environ, "PYTHONPATH": path, **more}

@@ -1,9 +1,9 @@
-"""Attacks a server with hostile clients for a while, and checks all the time that good ones are served.
+"""Attack a server with hostile clients, and check continuously that it serves good clients.
 
     python -m tests.fuzz --seconds 600
     python -m tests.fuzz --seed 17 --seconds 5
 
-What is done depends on the seed alone; each round has one of its own, which is printed when it fails.
+The attacks depend only on the seed. Each round has a different seed, which is printed if the round fails.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from pipeline._ipc.memory import SharedBlock
 from tests.dali_proxy.hostile import Attacker, hostile_result, strange_fd, use_up_numbers
 from tests.dali_proxy.indexed import affine, affine_of, sample
 
-OPEN_AT_ONCE = 20  # connections that are left open after their attack
-ANSWER_S = 20.0  # a good client waits no longer, on a machine that is busy with other things
-SETTLED = 3000  # connections after which its size is looked at first
-MORE_DESCRIPTORS = 600  # that it may have at the end: results that nobody has claimed keep up to 512
+OPEN_AT_ONCE = 20  # number of connections that stay open after their attack
+ANSWER_S = 20.0  # longest wait of a good client, even on a busy machine
+SETTLED = 3000  # number of connections before the first measurement of the server's size
+MORE_DESCRIPTORS = 600  # allowed growth at the end: unclaimed results keep up to 512
 MORE_BYTES = 100 << 20
 
 
 class Failed(Exception):
-    """The server did what it must not do."""
+    """The server violated a requirement."""
 
 
 def check_good_client(server: DALIServer, index: int) -> None:
-    """Have the server make one batch, and look at it."""
+    """Let the server compute one batch, and check it."""
     begin = time.monotonic()
     image = server.produce_data(server.proxy(sample(index)))
     if not torch.equal(image, torch.full((3,), affine_of(index), dtype=image.dtype)):
@@ -49,7 +49,7 @@ def check_good_client(server: DALIServer, index: int) -> None:
 
 
 def attack_server(server: DALIServer, seed: int, sent: Counter[str], left_open: deque[Attacker]) -> None:
-    """One hostile connection."""
+    """Attack the server with one hostile connection."""
     attacker = Attacker(server.endpoint, random.Random(seed), sent)
     attacker.attack()
     left_open.append(attacker)
@@ -58,7 +58,7 @@ def attack_server(server: DALIServer, seed: int, sent: Counter[str], left_open: 
 
 
 def attack_consumer(seed: int, sent: Counter[str]) -> None:
-    """One hostile answer of a server: it is refused, or tensors come of it that can be read."""
+    """Check that a consumer refuses a hostile answer of a server, or gets readable tensors from it."""
     rng = random.Random(seed)
     with ExitStack() as stack:
         control = SharedBlock.create(4096)
@@ -82,12 +82,12 @@ def attack_consumer(seed: int, sent: Counter[str]) -> None:
 
 
 def duplicate(fd: int) -> int:
-    """Duplicate a descriptor, for whoever owns it from now on."""
+    """Duplicate a descriptor; the caller owns the duplicate."""
     return os.dup(fd)
 
 
 def settled(server: DALIServer, process: psutil.Process) -> tuple[int, int, int]:
-    """Wait until the server has noticed that the attackers are gone; return its descriptors, threads and memory."""
+    """Wait until the server has noticed that the attackers are gone. Return its descriptors, threads and memory."""
     deadline = time.monotonic() + 20
     while server.stats().workers > 1:
         if time.monotonic() > deadline:
@@ -97,7 +97,7 @@ def settled(server: DALIServer, process: psutil.Process) -> tuple[int, int, int]
 
 
 def grown(before: tuple[int, int, int], after: tuple[int, int, int]) -> bool:
-    """Tell whether the server has more than it should."""
+    """Return whether the server uses more resources than allowed."""
     descriptors, threads, nbytes = (now - then for now, then in zip(after, before, strict=True))
     return descriptors > MORE_DESCRIPTORS or threads > 0 or nbytes > MORE_BYTES
 

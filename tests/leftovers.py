@@ -1,4 +1,4 @@
-"""What a test may leave behind: processes, threads, descriptors, shared memory, folders."""
+"""Detection of leftovers of tests: processes, threads, descriptors, shared memory and folders."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 PATIENCE_S = 20.0
-"""How long what is going away may take to be gone, on a busy machine. Only who leaves something waits so long."""
+"""Seconds that ending resources may take on a busy machine. Only tests that leave something behind wait so long."""
 
 KILL_S = 30.0
-"""How long a process that was killed may take to end, on a machine however busy."""
+"""Seconds that a killed process may take to end, even on a busy machine."""
 
 POLL_S = 0.01
 SHARED_MEMORY = Path("/dev/shm")
@@ -28,7 +28,7 @@ LIBRARY_THREADS = {"TMonitor"}
 
 
 class ProcessKey(NamedTuple):
-    """Names one process for ever: its number may be used again, but not with this start time (in ticks)."""
+    """Unique key of a process: its number may be reused, but not with the same start time (in ticks)."""
 
     pid: int
     started: int
@@ -36,13 +36,13 @@ class ProcessKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What exists at one moment, each with the words that name it.
+    """Everything that exists at one time, with descriptions.
 
     Attributes:
-        processes: Descendants of this process, zombies too, and those of them that lost their parent.
+        processes: descendants of this process, including zombies and orphans.
         threads: Python threads of this process, by ident.
-        descriptors: This process's sockets, memfds and eventfds, by number.
-        paths: This user's entries in /dev/shm, and dali-proxy's folders in the temporary folder.
+        descriptors: sockets, memfds and eventfds of this process, by number.
+        paths: entries of this user in /dev/shm, and dali-proxy's folders in the temporary folder.
     """
 
     processes: dict[ProcessKey, str]
@@ -52,14 +52,14 @@ class Snapshot:
 
     @classmethod
     def take(cls, *, descriptors: bool = True) -> Snapshot:
-        """Look at this process and its surroundings now."""
+        """Take a snapshot of this process and its environment."""
         paths = {path: f"shared memory {path}" for path in _own_entries(SHARED_MEMORY, "*") if not _is_passing(path)}
         temporary = Path(tempfile.gettempdir())
         paths |= {path: f"folder {path}" for path in _own_entries(temporary, "dali-proxy-*")}
         return cls(_processes(), _threads(), _descriptors() if descriptors else {}, paths)
 
     def leftovers(self, later: Snapshot) -> list[str]:
-        """Name what there is `later` and is not in this snapshot."""
+        """Return descriptions of everything that is in the `later` snapshot, but not in this one."""
         return [
             *(words for key, words in later.processes.items() if key not in self.processes),
             *(words for ident, words in later.threads.items() if ident not in self.threads),
@@ -67,7 +67,7 @@ class Snapshot:
             *(
                 words
                 for path, words in later.paths.items()
-                # Another run's, between its making and its mapping, is mapped or gone a moment later.
+                # Memory that another run has created and not yet mapped is mapped or gone soon.
                 if path not in self.paths and not _mapped_by_others(path, later.processes) and path.exists()
             ),
         ]
@@ -76,13 +76,13 @@ class Snapshot:
 def wait_until_nothing_is_left(
     before: Snapshot, *, known: Set[str] = frozenset(), descriptors: bool = True
 ) -> list[str]:
-    """Wait until nothing is left that was not there `before` and is not `known`, `PATIENCE_S` at most.
+    """Wait until everything that is neither in `before` nor `known` is gone, for at most `PATIENCE_S`.
 
     Returns:
-        What is left then, in words; empty when all is well.
+        Descriptions of the leftovers; empty if there are none.
     """
     deadline = time.monotonic() + PATIENCE_S
-    # Dearer than the look itself, so only where they may help.
+    # These steps take longer than the check itself, so they run only if they may help.
     remedies = iter((gc.collect, _collect_everything))
     while True:
         now = Snapshot.take(descriptors=descriptors)
@@ -97,9 +97,9 @@ def wait_until_nothing_is_left(
 
 
 def forget_what_stays() -> None:
-    """Have the garbage collector look no more at what exists now: modules, tests, what earlier modules made.
+    """Exclude all existing objects (modules, tests, objects of earlier modules) from garbage collection.
 
-    It would do so at each collection, for a tenth of a second and more, and tests collect often.
+    Otherwise each collection would visit them for a tenth of a second or more, and tests collect often.
     """
     gc.collect()
     gc.freeze()
@@ -111,7 +111,7 @@ def _collect_everything() -> None:
 
 
 def end_processes(before: Snapshot) -> None:
-    """Kill the processes that were not there `before` and see them end, so that one failed test disturbs no other."""
+    """Kill the processes that aren't in `before` and wait for them, so that a failed test doesn't affect others."""
     killed = _processes().keys() - before.processes.keys()
     for key in killed:
         try:
@@ -119,14 +119,14 @@ def end_processes(before: Snapshot) -> None:
             os.waitpid(key.pid, 0)
         except (ProcessLookupError, ChildProcessError):
             continue
-    # An orphan is no child to wait for: whoever adopted it does, as soon as the kernel lets the process end.
+    # Orphans aren't children, so this process can't wait for them: the adopting process does, as soon as they end.
     deadline = time.monotonic() + KILL_S
     while killed & _processes().keys() and time.monotonic() < deadline:
         time.sleep(POLL_S)
 
 
 _elders: set[tuple[str, int]] = set()
-"""Processes that began before this one, and so are none of ours: their entries in /proc, by name and inode."""
+"""Entries in /proc, by name and inode, of processes that started before this one, so it didn't start them."""
 
 
 def _processes() -> dict[ProcessKey, str]:
@@ -157,8 +157,8 @@ def _processes() -> dict[ProcessKey, str]:
 
 
 def _stat(pid: int) -> list[bytes]:
-    """What /proc says of a process, from its state on; nothing where it is gone."""
-    # The command's name, the second field, stands in brackets and may hold spaces and brackets.
+    """Return the fields of /proc/PID/stat from the state on; an empty list if the process is gone."""
+    # The second field, the command's name, is in parentheses and may contain spaces and parentheses.
     return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
@@ -171,7 +171,7 @@ def _descends(pid: int, ancestor: int, parents: dict[int, int]) -> bool:
 
 
 def _is_orphan_of_ours(pid: int, own: int, mark: bytes | None) -> bool:
-    """Whether a process was a descendant once: it has our temporary folder, or is a fork of this one."""
+    """Return whether a process was a descendant: it has this session's temporary folder, or is a fork of this one."""
     if mark and mark in _read(f"/proc/{pid}/environ").split(b"\0"):
         return True
     try:
@@ -181,7 +181,7 @@ def _is_orphan_of_ours(pid: int, own: int, mark: bytes | None) -> bool:
 
 
 def _session_helpers() -> set[int]:
-    """The processes that multiprocessing starts once and keeps until the interpreter ends."""
+    """Return the processes that multiprocessing starts once and keeps until the interpreter ends."""
     helpers = {
         getattr(getattr(sys.modules.get(module), variable, None), attribute, None)
         for module, variable, attribute in (
@@ -205,7 +205,7 @@ def _descriptors() -> dict[int, str]:
     for name in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{name}")
-        except FileNotFoundError:  # the descriptor by which the folder was read
+        except FileNotFoundError:  # the descriptor that was open for reading the folder
             continue
         if target.startswith(("socket:", "/memfd:")) or target == "anon_inode:[eventfd]":
             found[int(name)] = target
@@ -213,9 +213,9 @@ def _descriptors() -> dict[int, str]:
 
 
 def _grown(before: dict[int, str], after: dict[int, str]) -> Iterator[str]:
-    """Name the new descriptors of the kinds that there are more of than before.
+    """Yield descriptions of the new descriptors, for kinds whose number has grown.
 
-    Kinds are counted, because something long-lived may replace a socket of its own during a test.
+    Descriptors are counted by kind, because a long-lived object may replace its socket during a test.
     """
     grown = Counter(map(_kind, after.values())) - Counter(map(_kind, before.values()))
     for number, target in after.items():
@@ -237,16 +237,16 @@ def _own_entries(folder: Path, pattern: str) -> Iterator[Path]:
 
 
 def _is_passing(path: Path) -> bool:
-    """Whether an entry of /dev/shm is none of ours to remove.
+    """Return whether an entry of /dev/shm is to be ignored, because others remove it.
 
-    CUDA's driver keeps files for this process until the interpreter ends, as it does for any user of CUDA IPC.
-    Python removes the name of a semaphore as soon as it has made it, and another run's may be seen in between.
+    The CUDA driver keeps files for this process until the interpreter ends, as for any user of CUDA IPC. Python removes
+    the name of a semaphore directly after creating it; a semaphore of another run may be visible in between.
     """
     return path.match(f"cuda.shm.*.{os.getpid():x}.*") or path.match("sem.mp-*")
 
 
 def _mapped_by_others(path: Path, ours: dict[ProcessKey, str]) -> bool:
-    """Whether the shared memory `path` is in use by a process that this session did not start."""
+    """Return whether a process that this session didn't start uses the shared memory `path`."""
     kept = {key.pid for key in ours} | _session_helpers() | {os.getpid()}
     line_end = f" {path}\n".encode()
     return path.parent == SHARED_MEMORY and any(
@@ -261,9 +261,9 @@ def _command(pid: int) -> bytes:
 
 
 def _read(path: str) -> bytes:
-    """The content of a file of a process that may end meanwhile, or belong to somebody else."""
+    """Return the content of a file of a process that may end meanwhile or belong to another user."""
     try:
-        # Without Python's buffers and paths, which would take most of the time that each test's checks take.
+        # Python's buffers and paths would take most of the time of each test's checks, so they aren't used.
         file = os.open(path, os.O_RDONLY)
     except OSError:
         return b""

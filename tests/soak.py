@@ -1,12 +1,12 @@
-"""Trains with two loaders while random faults are injected, and checks every sample of every batch.
+"""Train with two loaders while random faults are injected, and check every sample of every batch.
 
     python -m tests.soak --seconds 1800
     python -m tests.soak --seconds 20 --every 0.5 --seed 17
     python -m tests.soak --slow-consumer 20000
 
-One loader goes through its dataset in order and wants every batch, the other one shuffles and skips bad samples. Each
-sample carries its index through the pipeline, so that a swap, a loss, a repeat or stale data of one sample is seen.
-Which faults come depends on the seed; when exactly they come, on the machine.
+One loader reads its dataset in order and requires every batch; the other one shuffles and skips bad samples. Each
+sample carries its index through the pipeline, so that swapped, lost, repeated or stale samples are detected. The seed
+determines the faults; their exact times depend on the machine.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from pipeline import Pipeline, fn, pipeline_def
 from tests.dali_proxy.indexed import IndexDataset, affine, check_affine, jpeg, sample
 
 BATCH = 8
-BAD = frozenset(range(7, 100_000, 31))  # indices whose pictures are broken
-STUCK_S = 90.0  # a loop that gets no batch for so long hangs
-MORE_BYTES = 60 << 20  # that the training may use at the end, beside what it used after its first quarter
+BAD = frozenset(range(7, 100_000, 31))  # indices of corrupt images
+STUCK_S = 90.0  # a loop without a batch for this time counts as hanging
+MORE_BYTES = 60 << 20  # allowed growth of the training's memory after its first quarter
 MORE_DESCRIPTORS = 64
 
 
 class Failed(Exception):
-    """A promise was broken."""
+    """A requirement was violated."""
 
 
 @pipeline_def(num_threads=2, device_id=None, batch_size=BATCH, seed=3)
 def pictures_and_numbers() -> Any:
-    """A picture, as bright as its index modulo 200 says, and a number for the index itself."""
+    """Return images whose brightness is their index modulo 200, and the indices themselves."""
     return fn.decoders.image(fn.external_source(name="encoded"), device="cpu"), fn.external_source(name="x") * 3 + 7
 
 
 class Pictures(IndexDataset):
-    """Pictures with their indices, some of them broken; others can't be read at all."""
+    """Images with their indices; a few are corrupt, others can't be read at all."""
 
     def __getitem__(self, index: int) -> Any:
         if index in BAD and index % 2:
@@ -67,12 +67,12 @@ _JPEGS = [jpeg(brightness) for brightness in range(200)]
 
 
 class Training:
-    """One loop over a loader, for as many epochs as there is time for.
+    """One loop over a loader, for as many epochs as time allows.
 
     Attributes:
-        batches: how many were checked.
-        epochs: that came to their end.
-        wants_to_leave: set by whoever wants the loop to be left half-way.
+        batches: number of checked batches.
+        epochs: number of completed epochs.
+        wants_to_leave: whether to leave the loop halfway; set by `Faults`.
     """
 
     def __init__(self, server: DALIServer, on_error: str, counts: Counter[str], options: dict[str, Any]) -> None:
@@ -83,18 +83,18 @@ class Training:
         self._skips = on_error == "skip"
         self._length = 400
         self._counts = counts
-        self._kept: deque[tuple[torch.Tensor, torch.Tensor]] = deque(maxlen=20)  # they must stay as they are
+        self._kept: deque[tuple[torch.Tensor, torch.Tensor]] = deque(maxlen=20)  # their data must not change
         dataset = Pictures(self._length, server.proxy)
         self._loader = DataLoader(
             server, dataset, BATCH, shuffle=self._skips, on_error=on_error, generator=torch.Generator(), **options
         )
 
     def run(self, stop: threading.Event) -> None:
-        """Train until `stop`; what goes wrong is kept in `error`."""
+        """Train until `stop`, and store an error in `error`."""
         try:
             while not stop.is_set():
                 self._epoch(stop)
-        except BaseException as error:  # noqa: BLE001  # it is told by the main thread
+        except BaseException as error:  # noqa: BLE001  # the main thread reports it
             traceback.print_exc()
             self.error = error
             stop.set()
@@ -110,7 +110,7 @@ class Training:
                 self._check_epoch(seen)
                 self.epochs += 1
                 return
-            except (BatchError, OSError) as error:  # its batch is lost, and no other
+            except (BatchError, OSError) as error:  # only this batch is lost
                 self._check_error(error, number, seen)
                 number += 1
                 continue
@@ -139,7 +139,7 @@ class Training:
         return listed
 
     def _check_error(self, error: Exception, number: int, seen: list[int]) -> None:
-        """An error is right where one of the samples of its batch is bad; then none of them may come later."""
+        """Check that a sample of the failed batch is bad; none of the batch's samples may arrive later."""
         batch = list(range(number * BATCH, number * BATCH + BATCH))
         if self._skips or not BAD.intersection(batch):
             raise Failed(f"batch {number} failed for no reason: {error}") from error
@@ -174,14 +174,14 @@ class Faults:
         ]
 
     def inject(self) -> None:
-        """Do one of them."""
+        """Inject one fault."""
         kind = self._chance.choice(self._kinds)
         if not self._server.running:
-            return  # it is starting
+            return  # the server is starting
         try:
             kind()
         except (ProcessLookupError, psutil.NoSuchProcess):
-            return  # what was to be harmed has ended meanwhile
+            return  # the target has ended meanwhile
         self._counts[kind.__name__.replace("_", " ")] += 1
 
     def kill_the_server(self) -> None:
@@ -221,15 +221,15 @@ class Faults:
 
 
 def soak(seconds: float, every: float, seed: int, workers: int, restarts: int = 0) -> Counter[str]:
-    """Train and disturb, until the time is over and the server was started again `restarts` times at least.
+    """Train and inject faults until the time is over and the server was restarted at least `restarts` times.
 
     Returns:
-        What happened, how often.
+        Numbers of events, by name.
 
     Raises:
-        Failed: a promise was broken.
+        Failed: a requirement was violated.
     """
-    faulthandler.register(signal.SIGUSR1)  # for workers, too, which are forked
+    faulthandler.register(signal.SIGUSR1)  # also for workers, which are forked
     chance = random.Random(seed)
     counts: Counter[str] = Counter()
     stop = threading.Event()
@@ -249,7 +249,7 @@ def soak(seconds: float, every: float, seed: int, workers: int, restarts: int = 
         while (time.monotonic() - begin < seconds or server.losses.restarts < restarts) and not stop.is_set():
             stop.wait(0.05)
             progress = [_progress(*each) for each in zip(trainings, progress, strict=True)]
-            # Each loop gets a batch between two faults: one that lost its server three times is given up, rightly.
+            # Each loop must get a batch between two faults: loaders give up batches that lost their server three times.
             moved = all(training.batches > done for training, done in zip(trainings, at_fault, strict=True))
             if moved and time.monotonic() - last_fault >= every:
                 last_fault = time.monotonic()
@@ -293,10 +293,10 @@ def _give_up(why: str) -> None:
 
 
 def _check_end(folder: Path, sizes: list[int], descriptors: int) -> None:
-    gc.collect()  # an iterator in a cycle of an exception's frames ends its workers only then
+    gc.collect()  # an iterator in a reference cycle with an exception's frames ends its workers only now
     _, alive = psutil.wait_procs(psutil.Process().children(), timeout=60)
     for process in alive:
-        process.send_signal(signal.SIGUSR1)  # it says what it does
+        process.send_signal(signal.SIGUSR1)  # prints its stack traces
         time.sleep(1)
     if alive:
         raise Failed(f"processes are left: {alive}")
@@ -310,7 +310,7 @@ def _check_end(folder: Path, sizes: list[int], descriptors: int) -> None:
 
 
 def slow_consumer(batches: int, pause: float = 0.0005, report: Callable[[str], None] = print) -> None:
-    """Load many small batches slower than they are made, and check that nothing grows.
+    """Load many small batches more slowly than the server computes them, and check that memory doesn't grow.
 
     Raises:
         Failed: the memory of all processes grew by more than a tenth and 20 MB, after the first tenth of the batches.
@@ -333,9 +333,9 @@ def slow_consumer(batches: int, pause: float = 0.0005, report: Callable[[str], N
 
 
 def _memory() -> int:
-    """Unshared memory of this process and all its children, and what they share (counted once each).
+    """Return the private memory of this process and its children, plus their shared memory (counted once).
 
-    Files that are mapped are left out: how much of a library counts here depends on who else uses it just now.
+    Mapped files are left out, because the share of a library depends on the other processes that use it.
     """
     total = 0
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
@@ -360,7 +360,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     print(f"soak: {options.seconds:g} s, a fault every {options.every:g} s, seed {seed}", flush=True)
-    warnings.simplefilter("ignore")  # about skipped samples, at the end of each epoch
+    warnings.simplefilter("ignore")  # on skipped samples, at the end of each epoch
     counts = soak(options.seconds, options.every, seed, options.workers, options.restarts)
     for what, count in sorted(counts.items()):
         print(f"{count:8} {what}")

@@ -1,4 +1,4 @@
-"""What the shared fixtures promise."""
+"""Tests of the shared fixtures."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_anywhere():
 
 
 def run_pytest(folder: Path, test: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run one test file in a session of its own, under the same fixtures."""
+    """Run one test file in a separate session, with the same fixtures."""
     (folder / "test_it.py").write_text(test)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.conftest"]
     command += ["-c", str(conftest.ROOT / "pyproject.toml"), f"--confcutdir={folder}", str(folder)]

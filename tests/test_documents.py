@@ -1,4 +1,4 @@
-"""The examples of the documents run, and what documents say of the tree is true."""
+"""The examples in the documents run, and the documents describe the tree correctly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.environment import ROOT, with_project
 @pytest.mark.timeout(300)  # the guide starts several servers
 @pytest.mark.parametrize("document", ["README.md", "docs/guide.md", "docs/new-operator.md"])
 def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: Clips) -> None:
-    """The Python blocks of a document, one after the other, are a script that runs."""
+    """The Python blocks of a document form a script that runs."""
     text = (ROOT / document).read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     assert blocks
@@ -40,14 +40,14 @@ def test_examples_run(document: str, tmp_path: Path, jpeg_folder: Path, clips: C
 
 
 def test_map_of_the_code_is_current() -> None:
-    """CONTRIBUTING.md has the tree of packages, with their docstrings: `python -m docs.map` writes it."""
+    """CONTRIBUTING.md contains the tree of packages with their docstrings, which `python -m docs.map` writes."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     assert "pipeline/ " in text
     assert with_map(text) == text
 
 
 def test_what_is_promised_names_tests_that_exist() -> None:
-    """docs/reliability.md names a test for each promise, and each of them is there."""
+    """docs/reliability.md names a test for each promise, and all these tests exist."""
     text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
     rows = [row for row in re.findall(r"^\|.*\|$", text, re.MULTILINE) if not re.match(r"\| (promise|what|---)", row)]
     assert rows

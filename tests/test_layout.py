@@ -1,4 +1,4 @@
-"""The rules of the house that a program can check."""
+"""Checks of the repository's rules for its structure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ import {module}
 
 @cache
 def modules() -> dict[str, Path]:
-    """The file of every module of both packages, by the module's full name."""
+    """Return the file of every module of both packages, by the module's full name."""
     found = {}
     for path in sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -49,7 +49,7 @@ def tree(module: str) -> ast.Module:
 
 
 def imports(module: str, statements: Iterator[ast.AST]) -> Iterator[tuple[str, int]]:
-    """What the import statements among `statements` name, as modules of ours where possible, and the lines."""
+    """Yield the imported names, as modules of this repository where possible, with their line numbers."""
     for statement in statements:
         if isinstance(statement, ast.Import):
             for alias in statement.names:
@@ -62,7 +62,7 @@ def imports(module: str, statements: Iterator[ast.AST]) -> Iterator[tuple[str, i
 
 
 def absolute(module: str, statement: ast.ImportFrom) -> str:
-    """The full name of the module that a `from ... import` statement reads."""
+    """Return the full name of the module in a `from ... import` statement."""
     if not statement.level:
         return statement.module or ""
     is_package = modules()[module].name == "__init__.py"
@@ -72,7 +72,7 @@ def absolute(module: str, statement: ast.ImportFrom) -> str:
 
 
 def executed_on_import(statements: list[ast.stmt]) -> Iterator[ast.AST]:
-    """The statements that an import of the module runs: no functions' bodies, nothing for type checkers."""
+    """Yield the statements that run on import: without function bodies and code for type checkers."""
     for statement in statements:
         yield statement
         if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -87,7 +87,7 @@ def executed_on_import(statements: list[ast.stmt]) -> Iterator[ast.AST]:
 
 
 def public_names(module: str) -> tuple[list[str], int] | None:
-    """The list in `__all__` and its line, or None where the module has none that is written out."""
+    """Return the list in `__all__` and its line, or None if the module has no literal `__all__`."""
     for statement in tree(module).body:
         if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__":
             return list(ast.literal_eval(statement.value)), statement.lineno
@@ -95,7 +95,7 @@ def public_names(module: str) -> tuple[list[str], int] | None:
 
 
 def order_of_ruff(name: str) -> tuple[int, list[str | int]]:
-    """The order of rule RUF022: constants, classes, the rest, and in each 2 before 10."""
+    """Return the sort key of rule RUF022: constants, classes, other names; in each group, 2 before 10."""
     group = 0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2
     return group, [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
@@ -132,7 +132,7 @@ def test_imports_have_no_circles() -> None:
 
 @pytest.mark.parametrize("module", ["pipeline", "dali_proxy", "dali_proxy._host"])
 def test_torch_is_not_imported_by(module: str) -> None:
-    """The host process must start fast, and never needs torch."""
+    """The host process must start fast and never needs torch."""
     program = REFUSE_TORCH.format(module=module)
     run = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=150, check=False
@@ -174,8 +174,8 @@ def test_package_is_typed(package: str) -> None:
     assert (ROOT / package / "py.typed").exists()
 
 
-#: The packages and single modules of this repository, from the bottom up. A line imports only from lines above it, so
-#: no two packages import each other.
+#: Packages and single modules of this repository, from the bottom up. Each line may import only from the lines above
+#: it, so import cycles between packages are impossible.
 FLOORS = (
     "pipeline.errors pipeline._native pipeline._rng pipeline._listing",
     "pipeline.types pipeline._imaging pipeline._concurrency",
@@ -216,7 +216,9 @@ def part_of(module: str) -> str:
 
 def test_packages_import_only_from_lower_floors() -> None:
     floor = {name: number for number, line in enumerate(FLOORS) for name in line.split()}
-    parts = {part_of(module) for module in modules() if len(tree(module).body) > 1}  # some only have a docstring
+    parts = {
+        part_of(module) for module in modules() if len(tree(module).body) > 1
+    }  # a few modules contain only a docstring
     assert sorted(parts - floor.keys()) == [], "name these packages in FLOORS"
     wrong = set()
     for module in modules():

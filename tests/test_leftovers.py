@@ -1,4 +1,4 @@
-"""The check of what tests leave behind finds each kind of thing, and nothing else."""
+"""The check for leftovers finds each kind of leftover, and nothing else."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_zombie_is_found() -> None:
     before = Snapshot.take()
     child = subprocess.Popen([sys.executable, "-c", "pass"], stdout=subprocess.PIPE)
     assert child.stdout is not None
-    child.stdout.read()  # ends when the child does
+    child.stdout.read()  # returns when the child ends
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     (left,) = wait_until_nothing_is_left(before)
     assert left.startswith(f"process {child.pid} (state Z)")
@@ -118,7 +118,7 @@ def test_garbage_is_collected_first() -> None:
     before = Snapshot.take()
     circle: list[object] = list(socket.socketpair())
     circle.append(circle)
-    gc.collect()  # so that the collector won't come by itself, before the warning is waited for
+    gc.collect()  # so that no automatic collection happens before the test waits for the warning
     del circle
     with pytest.warns(ResourceWarning):
         assert wait_until_nothing_is_left(before) == []
@@ -182,5 +182,5 @@ def test_shared_memory_of_others_is_none_of_ours() -> None:
         memory.close()
         try:
             memory.unlink()
-        except FileNotFoundError:  # before Python 3.13 the other process's tracker may have been first
+        except FileNotFoundError:  # before Python 3.13, the other process's tracker may have removed it first
             pass

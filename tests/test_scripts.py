@@ -1,4 +1,4 @@
-"""Scripts as users of DALI write them, in `tests/scripts/`: `dali-proxy run` runs them, and so does NVIDIA DALI."""
+"""Typical scripts for DALI, in `tests/scripts/`: `dali-proxy run` and NVIDIA DALI run them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCRIPTS = ROOT / "tests" / "scripts"
 OURS = ["-m", "dali_proxy", "run"]
 
 pytestmark = pytest.mark.timeout(300)
-# Ways to run a script: Python's arguments before its path, and the type of the device.
+# Ways to run a script: Python's arguments before its path, and the device type.
 cpu = pytest.param((OURS, "cpu"), id="cpu")
 gpu = pytest.param((OURS, "cuda"), id="gpu", marks=pytest.mark.gpu)
 decoding_gpu = pytest.param((OURS, "cuda"), id="gpu", marks=[pytest.mark.gpu, needs_nvdec])
@@ -30,7 +30,7 @@ dali = pytest.param(([], "cpu"), id="nvidia-dali", marks=pytest.mark.parity)
 
 @pytest.fixture
 def run(tmp_path: Path, way: tuple[list[str], str]) -> Run:
-    """Return a function that runs a script and returns the lines that it printed."""
+    """Return a function that runs a script and returns its printed lines."""
     before, device = way
 
     def run_script(name: str, *arguments: str) -> list[str]:
@@ -52,7 +52,7 @@ def run(tmp_path: Path, way: tuple[list[str], str]) -> Run:
 
 @pytest.fixture
 def photographs(tmp_path: Path, jpeg_folder: Path) -> list[Path]:
-    """Ten files, images/*.jpeg."""
+    """Create ten files, images/*.jpeg."""
     (tmp_path / "images").mkdir()
     return [
         Path(shutil.copy(path, tmp_path / "images" / f"{'x' * number}.jpeg"))
@@ -69,7 +69,7 @@ def test_mean_colors(run: Run, photographs: list[Path], way: tuple[list[str], st
             colors = np.asarray(photograph.convert("RGB")).mean(axis=(0, 1))
             said, color = line.removesuffix(")").split(", rgb(")
             assert said == f"{path.name}: {photograph.height} x {photograph.width} on {way[1]}"
-        np.testing.assert_allclose(np.array(color.split(", "), int), colors, atol=2)  # decoders differ a little
+        np.testing.assert_allclose(np.array(color.split(", "), int), colors, atol=2)  # decoders differ slightly
 
 
 @pytest.mark.parametrize("way", [cpu, gpu])
@@ -107,7 +107,7 @@ def test_frame_folders(run: Run, tmp_path: Path, photographs: list[Path]) -> Non
 def test_middle_frames(run: Run, tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     for name in ("h264.mp4", "vp9.webm"):
-        encode(tmp_path / "train" / name, KINDS[name], size=(144, 192))  # NVDEC's VP9 needs 128 by 128
+        encode(tmp_path / "train" / name, KINDS[name], size=(144, 192))  # NVDEC needs at least 128 by 128 for VP9
     count = 2 * (COUNT // 5)
     sizes = [4] * (count // 4) + [count % 4] * (count % 4 > 0)
     steps = [

@@ -1,4 +1,4 @@
-"""Waiting in tests: for a condition, and no longer than somebody should have to wait, on a machine however busy."""
+"""Waiting for conditions in tests, with time limits that don't depend on the load of the machine."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 PATIENCE_S = 60.0
-"""How long what must happen may take. It decides nothing but when a test that hangs is given up."""
+"""Seconds that an expected event may take. It only determines when a hanging test is aborted."""
 
 SOON_S = 5.0
-"""In how many seconds everybody who waits is told, on a machine that has nothing else to do."""
+"""Seconds within which all waiting callers must be notified, on an otherwise idle machine."""
 
 
 def wait_until(condition: Callable[[], bool], what: str = "it") -> None:
-    """Wait until something holds, or fail."""
+    """Wait until a condition is true, or fail."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert time.monotonic() < deadline, f"{what} took too long"
@@ -25,9 +25,9 @@ def wait_until(condition: Callable[[], bool], what: str = "it") -> None:
 
 @contextmanager
 def soon() -> Iterator[None]:
-    """Check that the block takes no longer than `SOON_S`, the time left out for which the machine was busy.
+    """Check that the block takes at most `SOON_S`, not counting the time for which the machine was busy.
 
-    Who waits for somebody that will never answer leaves the processors idle; who waits for a processor does not.
+    A thread that waits for an answer leaves the processors idle; a thread that waits for a processor doesn't.
     """
     begin, idle = time.monotonic(), _idle_seconds()
     yield
@@ -36,6 +36,6 @@ def soon() -> Iterator[None]:
 
 
 def _idle_seconds() -> float:
-    """Seconds for which this machine's processors were idle since it was started: their mean."""
-    idle = Path("/proc/stat").read_text().split()[4]  # of the first line, which sums all of them
+    """Return the mean time in seconds for which the machine's processors were idle since its start."""
+    idle = Path("/proc/stat").read_text().split()[4]  # in the first line, which sums all processors
     return int(idle) / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)

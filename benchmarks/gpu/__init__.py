@@ -1,1 +1,1 @@
-"""Everything that is measured on a GPU, in one command of less than eight minutes: ``python -m benchmarks.gpu``."""
+"""Measure everything on a GPU with one command, in less than eight minutes: ``python -m benchmarks.gpu``."""

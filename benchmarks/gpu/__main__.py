@@ -33,10 +33,10 @@ Document = dict[str, Any]
 
 
 def main() -> int:
-    """Measures everything, part by part; what is measured is saved after each.
+    """Measure everything, section by section, and save the results after each.
 
     Returns:
-        1 if pixels are wrong, 2 without a GPU, else 0: a rival that is missing is no error.
+        1 if pixels are wrong, 2 without a GPU, else 0: a missing rival isn't an error.
     """
     options = parser().parse_args()
     if options.device != "cpu" and not torch.cuda.is_available():
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def run(options: argparse.Namespace) -> bool:
-    """Runs the parts that were chosen; tells whether all pixels that were looked at are right."""
+    """Run the chosen sections; return whether all checked pixels are right."""
     budget = Budget(options.limit)
 
     def say(what: str) -> None:
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> bool:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Makes the parser of the command line."""
+    """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.gpu",
         description="Check pixels, measure rates, training and sizes, record a timeline; print tables and goals, save "
@@ -113,7 +113,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _empty(session: Session, options: argparse.Namespace) -> Document:
-    """The document before anything is measured: the machine is described at the end."""
+    """Return the document before any measurement; the description of the machine follows at the end."""
     setup = session.setup
     return {
         "date": date.today().isoformat(),
@@ -180,7 +180,7 @@ def _mps(session: Session, options: argparse.Namespace, document: Document) -> N
 
 
 def _train(session: Session, options: argparse.Namespace, document: Document, rivals: list[Rival]) -> None:
-    """Adds the shares of some loaders to the document."""
+    """Add the shares of the given loaders to the document."""
     empty: Document = {"network": options.network, "kind": training.KIND, "shares": []}
     entry = document.setdefault("training", empty)
     if options.network != "tiny" and (reason := training.missing()):

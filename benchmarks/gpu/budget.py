@@ -6,10 +6,10 @@ import time
 
 
 class Budget:
-    """Says whether another measurement may start, and remembers what was left out.
+    """A time budget: it decides whether another measurement may start, and records the skipped ones.
 
     Args:
-        limit: Seconds after which nothing starts any more.
+        limit: Seconds after which no measurement starts.
     """
 
     def __init__(self, limit: float) -> None:
@@ -19,11 +19,11 @@ class Budget:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since this was made."""
+        """Seconds since the budget was created."""
         return time.perf_counter() - self._begin
 
     def allows(self, what: str) -> bool:
-        """Whether there is time to start something; if not, it is noted as left out."""
+        """Return whether there is time for a measurement; if not, record it as skipped."""
         if self.elapsed < self.limit:
             return True
         if what not in self.left_out:

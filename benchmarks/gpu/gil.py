@@ -1,7 +1,7 @@
-"""How much of a loop's Python time a loader takes: the lock of the interpreter, and the loop's own calls.
+"""Measure how much Python time a loader takes from a loop: the GIL, and the loop's own calls.
 
-A loop takes batches at a pace, as a training would, and counts up in between. What it counts less than without a
-loader is what a training loop of small batches, which is limited by its own Python, would lose.
+The loop takes batches at a fixed rate, as a training loop does, and counts in between. The difference to its count
+without a loader is what a training loop with small batches, which its own Python code limits, would lose.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ COUNTS = 1000
 
 @dataclass(frozen=True)
 class Lost:
-    """What one loader takes.
+    """The time that one loader takes.
 
     Attributes:
-        loader: The rival's name.
-        batch_size: Samples in a batch.
-        pace: Samples a second that arrived.
-        share: Of what the loop counts alone, that it could not count beside the loader.
-        milliseconds: The same for each batch.
-        taking: Milliseconds a batch in which the loop takes it.
-        waiting: Milliseconds a batch in which the loop wants to count and doesn't run: others have the interpreter's
-            lock, or the core.
-        slower: Share of its speed that it lacks while it runs: cores that work beside it share caches and clocks. No
-            loader that works on the same machine can do without it.
+        loader: Name of the rival.
+        batch_size: Samples per batch.
+        pace: Samples per second that arrived.
+        share: Fraction of its count alone that the loop loses beside the loader.
+        milliseconds: The same per batch.
+        taking: Milliseconds per batch in which the loop takes the batch.
+        waiting: Milliseconds per batch in which the loop is ready to count but doesn't run: other threads hold the GIL
+            or the core.
+        slower: Share of speed that the loop lacks while it runs, because busy cores share caches and clocks. No
+            loader that works on the same machine can avoid it.
     """
 
     loader: str
@@ -65,10 +65,10 @@ class Lost:
 
 
 def measure_gil(session: Session, rivals: Sequence[Rival], pace: float = PACE) -> Iterator[Lost]:
-    """Measures loaders in turn, each in a process of its own.
+    """Measure loaders in turn, each in a separate process.
 
     Yields:
-        What each takes, as far as there was time.
+        The result of each loader, as long as time remains.
     """
     size = min(BATCH, session.setup.batch_size)
     for rival in rivals:
@@ -83,7 +83,7 @@ def measure_gil(session: Session, rivals: Sequence[Rival], pace: float = PACE) -
 
 
 def python_time(rival: Rival, setup: Setup, pace: float, seconds: float) -> Lost:
-    """Counts without a loader that works, then beside one."""
+    """Count without an active loader, then beside one."""
     with closing(rival.stream(setup)) as stream:
         for _ in itertools.islice(stream, WARM_UP):
             pass
@@ -109,7 +109,7 @@ def python_time(rival: Rival, setup: Setup, pace: float, seconds: float) -> Lost
 
 @dataclass(frozen=True)
 class Counted:
-    """How far a loop counted, in how many seconds, and for how many of them it ran."""
+    """The count of a loop, its duration, and the seconds in which it ran."""
 
     count: int
     elapsed: float
@@ -120,7 +120,7 @@ class Counted:
 
 
 def count_until(end: float, at_least: int = 0) -> Counted:
-    """Counts until some moment, and as far as it must."""
+    """Count until the given time, and at least to ``at_least``."""
     begin = now = time.perf_counter()
     running = time.thread_time()
     counted = 0
@@ -133,5 +133,5 @@ def count_until(end: float, at_least: int = 0) -> Counted:
 
 
 def as_json(lost: Lost) -> dict[str, Any]:
-    """What a loader takes, for the document."""
+    """Return the result of a loader for the document."""
     return asdict(lost)

@@ -1,4 +1,4 @@
-"""What this project wants to reach on a GPU, and whether a document of results shows that it does."""
+"""This project's goals on a GPU, and whether a document of results shows that it reaches them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Goal:
     """One row of the table.
 
     Attributes:
-        title: What is compared.
-        bound: What must be reached.
-        figure: What was measured; None where it was not.
+        title: Description of the comparison.
+        bound: Value to reach.
+        figure: Measured value; None if it wasn't measured.
         below: Whether the bound is an upper one.
-        note: Why nothing was measured, or what else counts.
+        note: Reason for a missing figure, or a remark.
     """
 
     title: str
@@ -43,7 +43,7 @@ class Goal:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the median is good enough, None where nothing was measured."""
+        """Whether the median reaches the bound; None if nothing was measured."""
         if self.figure is None:
             return None
         return self.figure.median <= self.bound if self.below else self.figure.median >= self.bound
@@ -58,12 +58,12 @@ class Goal:
 
 
 def goals(document: dict[str, Any]) -> list[Goal]:
-    """Finds all goals in a document of results."""
+    """Find all goals in a document of results."""
     return [*_rates(document), *_cores(document), *_shares(document)]
 
 
 def summary(document: dict[str, Any]) -> str:
-    """Writes the rates of all rivals, and a line for each goal."""
+    """Return the rates of all rivals, and a line for each goal."""
     lines = [f"{'images/s (median of the rounds)':<34}{'rate':>10}{'cores':>8}{'GPU GiB':>9}  ours is"]
     for kind, result in document["kinds"].items():
         for name, entry in result["rivals"].items():
@@ -78,7 +78,7 @@ def summary(document: dict[str, Any]) -> str:
 
 
 def as_json(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The goals, for the document."""
+    """Return the goals for the document."""
     return [
         {
             "title": goal.title,

@@ -1,4 +1,4 @@
-"""NVIDIA's Multi-Process Service: processes that use one GPU run kernels side by side, and not in turn."""
+"""NVIDIA's Multi-Process Service: processes that share a GPU run kernels concurrently instead of in turn."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ PATIENCE = 30.0
 
 
 class NoMpsError(RuntimeError):
-    """The service can't be started here."""
+    """The service can't start on this machine."""
 
 
 @contextmanager
 def multi_process_service() -> Iterator[None]:
-    """Runs the service meanwhile: processes that start inside of it use the GPU through it, all others as before.
+    """Run the service: processes that start inside of the context use the GPU through it, all others as before.
 
     Raises:
-        NoMpsError: it is not installed, or does not start.
+        NoMpsError: It isn't installed, or doesn't start.
     """
     program = shutil.which(PROGRAM)
     if program is None:
@@ -50,7 +50,7 @@ def multi_process_service() -> Iterator[None]:
 
 def _control(program: str, *arguments: str, words: str = "") -> None:
     try:
-        # The daemon keeps the output open for as long as it lives: what it says is not waited for.
+        # The daemon keeps its output open as long as it lives, so don't wait for the end of the output.
         done = subprocess.run(
             [program, *arguments], input=words, text=True, timeout=PATIENCE, check=False,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

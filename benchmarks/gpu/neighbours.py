@@ -1,7 +1,7 @@
-"""Training with batches that stay on the GPU, beside processes that only count.
+"""Train with batches that stay on the GPU, beside processes that only count.
 
-They share nothing with it but the machine's cores and their caches and clocks. A loader that uses as many cores can't
-cost a training less than they do: where its own Python limits the speed, that may be a lot.
+These processes share only the machine's cores, caches and clocks with the training. A loader that uses as many cores
+can't cost a training less than they do: where its own Python code limits the speed, that may be a lot.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ START = 60.0
 
 @dataclass(frozen=True)
 class Beside:
-    """Training beside some processes, and without.
+    """Training with and without a number of neighbours.
 
     Attributes:
-        batch_size: Samples in a batch.
-        neighbours: Processes that count.
-        alone: Samples a second without them, before each round.
-        rates: The same with them.
+        batch_size: Samples per batch.
+        neighbours: Number of processes that count.
+        alone: Samples per second without them, before each round.
+        rates: Samples per second with them.
     """
 
     batch_size: int
@@ -49,7 +49,7 @@ class Beside:
 
     @property
     def share(self) -> float:
-        """The median of the rounds' shares of the speed that it has alone."""
+        """The median over the rounds of the speed relative to the speed alone."""
         return statistics.median(rate / alone for rate, alone in zip(self.rates, self.alone, strict=True))
 
     def __str__(self) -> str:
@@ -58,7 +58,7 @@ class Beside:
 
 
 def measure_neighbours(session: Session, network: str = "resnet50") -> Iterator[Beside]:
-    """Measures every batch size with each number of neighbours, as far as there is time."""
+    """Measure every batch size with each number of neighbours, as long as time remains."""
     with Caller("training beside others", train_beside, network, grace=START) as caller:
         for batch_size, neighbours in itertools.product(BATCH_SIZES, NEIGHBOURS):
             what = f"neighbours, batch {batch_size}, {neighbours} processes"
@@ -71,7 +71,7 @@ def measure_neighbours(session: Session, network: str = "resnet50") -> Iterator[
 
 
 def train_beside(network: str, setup: Setup, neighbours: int, seconds: float) -> Beside:
-    """Trains alone and beside counting processes, in turn."""
+    """Train alone and beside counting processes, in turn."""
     trainer = trainer_of(setup.device, network)
     batches = itertools.cycle([torch.randn(setup.batch_size, 3, 224, 224, device=setup.device) for _ in range(2)])
     trainer.rate(batches, seconds / 2, warm_up=8)
@@ -88,5 +88,5 @@ def train_beside(network: str, setup: Setup, neighbours: int, seconds: float) ->
 
 
 def as_json(found: Sequence[Beside]) -> list[dict[str, Any]]:
-    """What was found, for the document."""
+    """Return the results for the document."""
     return [{**asdict(one), "share": round(one.share, 4)} for one in found]

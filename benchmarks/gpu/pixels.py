@@ -1,4 +1,4 @@
-"""Whether the pixels that are timed are right: the same graph, seeds and samples on the CPU are what they must be."""
+"""Check the pixels of the timed pipelines against the same graph, seeds and samples on the CPU."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ TINY: tuple[Variant, ...] = ((Ours(), HALF),)
 
 @dataclass(frozen=True)
 class PixelCheck:
-    """How far the pixels of one kind of input are from the CPU's.
+    """Difference between the pixels of one kind of input and the CPU's.
 
     Attributes:
-        name: The kind, with what else is unusual.
+        name: The kind, and any unusual options.
         mean: Mean difference, in 255ths of white.
-        maximum: The largest difference.
+        maximum: Largest difference.
     """
 
     name: str
@@ -52,7 +52,7 @@ class PixelCheck:
 
     @property
     def good(self) -> bool:
-        """Whether both are within their bounds."""
+        """Whether both differences are within their bounds."""
         return self.mean <= MEAN_BOUND and self.maximum <= MAX_BOUND
 
     def __str__(self) -> str:
@@ -61,18 +61,18 @@ class PixelCheck:
 
 
 def check_pixels(session: Session, variants: Sequence[Variant] = VARIANTS) -> list[PixelCheck]:
-    """Compares all variants, each in processes of its own.
+    """Compare all variants, each in separate processes.
 
     Args:
-        session: Its failures get what could not be compared.
-        variants: What to compare.
+        session: Session whose failures receive the variants that couldn't be compared.
+        variants: Variants to compare.
 
     Returns:
         A check for each variant that could be compared.
     """
     size = min(BATCH, session.setup.batch_size)
     checks = []
-    with ExitStack() as stack:  # all run side by side
+    with ExitStack() as stack:  # all run concurrently
         asked: list[tuple[str, Caller, Caller]] = []
         for rival, changes in variants:
             setup = replace(session.setup, batch_size=size, workers=2, threads=2, **changes)
@@ -93,7 +93,7 @@ def check_pixels(session: Session, variants: Sequence[Variant] = VARIANTS) -> li
 
 
 def first_pixels(rival: Any, setup: Setup) -> np.ndarray:
-    """Takes the first batches of a rival; gives uint8-like values, float32 ``[N, 224, 224, 3]``."""
+    """Return the first batches of a rival as uint8-like values, float32 ``[N, 224, 224, 3]``."""
     taken = []
     with closing(rival.stream(setup)) as stream:
         for images, _ in itertools.islice(stream, BATCHES):
@@ -105,7 +105,7 @@ def first_pixels(rival: Any, setup: Setup) -> np.ndarray:
 
 
 def as_json(checks: list[PixelCheck]) -> dict[str, Any]:
-    """The checks and their bounds, for the document."""
+    """Return the checks and their bounds for the document."""
     found = [{**asdict(check), "good": check.good} for check in checks]
     return {"mean_bound": MEAN_BOUND, "max_bound": MAX_BOUND, "batch": BATCH * BATCHES, "checks": found}
 

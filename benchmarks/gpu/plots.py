@@ -1,4 +1,4 @@
-"""One picture of everything that was measured: rates, goals, training, sizes."""
+"""One plot of all measurements: rates, goals, training, sizes."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ COLUMNS = 2
 
 
 def plot_all(document: dict[str, Any], path: Path) -> str:
-    """Draws the rates of all rivals, the training's shares, and our rates by size, two panels in a row.
+    """Draw the rates of all rivals, the training's shares, and our rates by size, two panels in a row.
 
     Args:
-        document: As ``benchmarks.gpu`` makes it.
-        path: The PNG to write.
+        document: Document that ``benchmarks.gpu`` creates.
+        path: PNG to write.
 
     Returns:
-        What was done, for the user.
+        A message for the user.
     """
     if (reason := missing_matplotlib()) is not None:
         return reason
@@ -103,7 +103,7 @@ def _draw_training(axes: Any, document: dict[str, Any]) -> None:
                 if size in BEST_SHARES and one["loader"].startswith("ours"):
                     mark, half = BEST_SHARES[size], height * 0.45
                     axes.plot([mark, mark], [place - half, place + half], color="#d62728", linewidth=1.5)
-                # In a column of their own, where no bar ends.
+                # In a separate column, where no bar ends.
                 axes.text(
                     1.01, place, f"{one['share']:.0%}", transform=axes.get_yaxis_transform(), va="center", fontsize=8
                 )
@@ -124,7 +124,7 @@ def _in_thousands(value: float, _: Any) -> str:
 
 
 def _curves(document: dict[str, Any]) -> dict[str, list[tuple[int, float]]]:
-    """Our rates by what is varied."""
+    """Return our rates by the varied parameter."""
     curves: dict[str, list[tuple[int, float]]] = {}
     for point in document.get("sizes", ()):
         if point["series"]:

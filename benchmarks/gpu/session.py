@@ -1,4 +1,4 @@
-"""What the parts of one session share: its setup, its time, and what it says."""
+"""State that the sections of one session share: setup, time budget, and messages."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _FOLDERS = re.compile(r'(?<=File ")/[^"]*/(?=(?:site-packages|python3[.0-9]*|ben
 
 
 def without_paths(text: str) -> str:
-    """Takes from a traceback where this machine keeps its files: results are published."""
+    """Remove this machine's file paths from a traceback: results are published."""
     return _FOLDERS.sub("", text)
 
 
 @dataclass
 class Session:
-    """One run of all parts.
+    """One execution of all sections.
 
     Attributes:
-        setup: Folder, batch size, workers, threads and device; every part changes what it varies.
+        setup: Folder, batch size, workers, threads and device; each section changes the fields that it varies.
         rounds: Measurements of each rival.
-        seconds: Length of one.
-        budget: When nothing starts any more.
-        say: Told what is being done.
-        failures: Tracebacks, by what failed.
+        seconds: Duration of one measurement.
+        budget: Time budget, after which no measurement starts.
+        say: Called with progress messages.
+        failures: Tracebacks, by the failed measurement.
     """
 
     setup: Setup
@@ -41,18 +41,18 @@ class Session:
     failures: dict[str, str] = field(default_factory=dict)
 
     def of_kind(self, kind: str, **changes: Any) -> Setup:
-        """The setup of one kind of input, with some fields changed."""
+        """Return the setup of one kind of input, with the given fields changed."""
         return replace(self.setup, kind=kind, **changes)
 
     @contextmanager
     def guarded(self, what: str) -> Iterator[None]:
-        """Keeps a failure of one measurement from the others: it is printed, and its traceback goes into the JSON."""
+        """Isolate other measurements from a failure of this one: print it, and add its traceback to the JSON."""
         try:
             yield
-        except Exception:  # noqa: BLE001  # whatever it is, the other measurements go on
+        except Exception:  # noqa: BLE001  # the other measurements continue after any error
             self.fail(what, traceback.format_exc())
 
     def fail(self, what: str, text: str) -> None:
-        """Notes a failure."""
+        """Record a failure."""
         self.failures[what] = without_paths(text)
         self.say(f"  FAILED: {what}: {text.strip().splitlines()[-1]}")

@@ -1,4 +1,4 @@
-"""Our rates and memory for batches of 16 to 1024 pictures, pictures of 256 pixels to 4K, float16 and channels last."""
+"""Our rates and memory for batches of 16 to 1024 images, images of 256 pixels to 4K, float16 and channels last."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ LARGE_FILES = 64
 
 @dataclass(frozen=True)
 class Variant:
-    """One thing that differs from the usual.
+    """One deviation from the usual setup.
 
     Attributes:
-        title: What to call it.
-        series: The curve that it belongs to: "batch size", "picture width", or "" for none.
-        x: Its place on that curve.
+        title: Label.
+        series: Curve that it belongs to: "batch size", "picture width", or "" for none.
+        x: X coordinate on that curve.
         changes: Fields of `Setup`.
-        width: The pictures' width, where it isn't the usual one.
+        width: Width of the images, if it isn't the usual one.
     """
 
     title: str
@@ -66,15 +66,15 @@ TINY = (_batch(4), _wide(256, 4))
 
 @dataclass(frozen=True)
 class Point:
-    """What one variant gave.
+    """The measurement of one variant.
 
     Attributes:
-        title: The variant's.
-        series: Likewise.
-        x: Likewise.
-        rate: Samples a second.
+        title: Title of the variant.
+        series: Series of the variant.
+        x: X coordinate of the variant.
+        rate: Samples per second.
         cpu_cores: Cores that all processes used.
-        gpu_memory: MiB more of the GPU's memory in use than before the stream was opened; None without a driver's tool.
+        gpu_memory: Growth of the GPU memory in use since before the stream was opened, in MiB; None without nvidia-smi.
     """
 
     title: str
@@ -90,14 +90,14 @@ class Point:
 
 
 def measure_sizes(session: Session, variants: Sequence[Variant] = VARIANTS) -> list[Point]:
-    """Measures variants, all in one process; in a new one after one that hung.
+    """Measure variants in one process, and replace the process if it hangs.
 
     Returns:
-        What was measured of each variant that there was time for.
+        The points of all variants that there was time for.
     """
     points: list[Point] = []
     helper: Caller | None = None
-    # What runs beside it, this session's own processes among them, was there before.
+    # Other users of the GPU, this session's own processes among them, held their memory before.
     before = None if session.setup.device_id is None else memory_in_use(session.setup.device_id)
     try:
         for variant in variants:
@@ -112,7 +112,7 @@ def measure_sizes(session: Session, variants: Sequence[Variant] = VARIANTS) -> l
                     helper.begin(setup, session.seconds)
                     rate, cores, memory = helper.end(session.seconds)
                 except RivalError as error:
-                    if not error.told:  # it hangs, or is gone
+                    if not error.told:  # it hangs, or has ended
                         helper.close()
                         helper = None
                     raise
@@ -127,7 +127,7 @@ def measure_sizes(session: Session, variants: Sequence[Variant] = VARIANTS) -> l
 
 
 def rate_of(rival: Any, setup: Setup, seconds: float) -> tuple[float, float, float | None]:
-    """Measures one stream: samples a second, cores, and MiB in use on the GPU."""
+    """Measure one stream: samples per second, cores, and MiB in use on the GPU."""
     with closing(rival.stream(setup)) as stream:
         found = measure(stream, seconds)
         memory = None if setup.device_id is None else memory_in_use(setup.device_id)
@@ -136,12 +136,12 @@ def rate_of(rival: Any, setup: Setup, seconds: float) -> tuple[float, float, flo
 
 
 def as_json(points: Sequence[Point]) -> list[dict[str, Any]]:
-    """The points, for the document."""
+    """Return the points for the document."""
     return [asdict(point) for point in points]
 
 
 def _free_gpu() -> None:
-    """Gives back what pools of this process keep, so that it isn't counted for what comes next."""
+    """Release what this process's memory pools keep, so that the next measurement doesn't count it."""
     gc.collect()
     if torch.cuda.is_initialized():
         torch.cuda.empty_cache()

@@ -29,15 +29,15 @@ RIVALS: tuple[Rival, ...] = (
 def measure_throughput(
     session: Session, kinds: Sequence[str] = KINDS, rivals: Sequence[Rival] = RIVALS
 ) -> list[KindResult]:
-    """Measures rivals with each kind of input, and prints a table for each.
+    """Measure rivals with each kind of input, and print a table for each.
 
     Args:
-        session: What to measure, how long.
-        kinds: The kinds of input.
-        rivals: Who takes part; each with the kinds that it can load.
+        session: Setup and durations.
+        kinds: Kinds of input.
+        rivals: Rivals to compare, each with the kinds that it can load.
 
     Returns:
-        What was measured of each kind that there was time for.
+        The results of each kind that there was time for.
     """
     results = []
     for kind in kinds:

@@ -1,4 +1,4 @@
-"""What ran when while a few batches were made, as the executor records it: a row for each thread and stream."""
+"""Timeline of a few batches as the executor records them: a row for each thread and stream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Span = dict[str, Any]
 
 
 def record_timeline(session: Session) -> list[Span]:
-    """Records the pipeline with its own reader, in a process of its own.
+    """Record the pipeline with its own reader, in a separate process.
 
     Returns:
         Spans of five batches: ``name``, ``batch`` (from 0), ``lane``, and ``begin`` and ``end`` in milliseconds.
@@ -35,7 +35,7 @@ def record_timeline(session: Session) -> list[Span]:
 
 
 def trace_batches(setup: Setup) -> list[Span]:
-    """Runs the pipeline with a trace, and gives the spans of some batches in steady state."""
+    """Run the pipeline with a trace, and return the spans of a few batches in steady state."""
     import dali_proxy
     import pipeline
     from benchmarks.graph import make_reader_pipeline
@@ -47,7 +47,7 @@ def trace_batches(setup: Setup) -> list[Span]:
         for _ in itertools.islice(batches, BEFORE):
             pass
         trace = pipe._internals.runner.executor.trace = Trace()
-        # Some are on their way already, and are not traced; of those that are, the first two are not shown.
+        # Batches in flight aren't traced; the first two traced batches aren't shown.
         for number in range(BATCHES + 8):
             begin = time.perf_counter()
             next(batches)
@@ -58,7 +58,7 @@ def trace_batches(setup: Setup) -> list[Span]:
 
 
 def select(spans: list[Any]) -> list[Span]:
-    """Chooses the spans of consecutive batches, and those of the loop while they ran."""
+    """Select the spans of consecutive batches, and those of the loop during the same time."""
     numbers = sorted({span.batch for span in spans if span.batch >= 0})[2 : 2 + BATCHES]
     chosen = [span for span in spans if span.batch in numbers]
     if not chosen:
@@ -78,15 +78,15 @@ def select(spans: list[Any]) -> list[Span]:
 
 
 def plot_timeline(spans: list[Span], document: dict[str, Any], path: Path) -> str:
-    """Draws spans: a row for each thread, stream or engine, a colour for each batch.
+    """Draw spans: a row for each thread, stream or engine, a colour for each batch.
 
     Args:
-        spans: As `record_timeline` gives them.
-        document: Tells the machine and the date.
-        path: The PNG to write.
+        spans: Spans from `record_timeline`.
+        document: Document that names the machine and the date.
+        path: PNG to write.
 
     Returns:
-        What was done, for the user.
+        A message for the user.
     """
     if not spans:
         return "No timeline: nothing was recorded."
@@ -121,7 +121,7 @@ def plot_timeline(spans: list[Span], document: dict[str, Any], path: Path) -> st
 
 
 def _rank(lane: str) -> tuple[int, str]:
-    """The order of rows: the loop, the stages that lead, streams of the GPU, then threads that help."""
+    """Return the sort key of a row: the loop, the stages that lead, streams of the GPU, then threads that help."""
     kinds = ("MainThread", "cpu-stage", "gpu-stage", "stream", "gpu", "slot")
     found = [number for number, kind in enumerate(kinds) if kind in lane]
     return (found[0] if found else len(kinds)), lane

@@ -1,4 +1,4 @@
-"""Trains a network step by step, launch by launch or with one launch a step."""
+"""Train a network step by step, with one launch per kernel or one launch per step."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ Step = Callable[[torch.Tensor], None]
 
 @cache
 def trainer_of(device: str, network: str) -> Trainer:
-    """Makes the trainer of this process: one for all batch sizes."""
+    """Return the trainer of this process: one for all batch sizes."""
     return Trainer(device, network)
 
 
 class Trainer:
-    """A network in bfloat16 and channels_last, with momentum, as ImageNet is trained.
+    """A network in bfloat16 and channels_last, with momentum, as in ImageNet training.
 
     Args:
-        device: Its name in torch.
-        network: A model of torchvision, or ``"tiny"`` for a network that trains on a CPU in no time.
+        device: Name of the device in torch.
+        network: A model of torchvision, or ``"tiny"`` for a network that trains on a CPU immediately.
     """
 
     def __init__(self, device: str, network: str) -> None:
         self.device = torch.device(device)
         self.on_gpu = self.device.type == "cuda"
         torch.backends.cudnn.benchmark = True
-        torch.backends.cudnn.benchmark_limit = 3  # of ten: choosing took half of the time of a training with a loader
+        torch.backends.cudnn.benchmark_limit = 3  # of ten: the choice took half of the time of a training with a loader
         made = _tiny() if network == "tiny" else _of_torchvision(network)
         self.model = made.to(self.device, memory_format=torch.channels_last).train()
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-3, momentum=0.9, fused=self.on_gpu)
         self.labels = torch.randint(0, 1000, (MOST_LABELS,), device=self.device)
 
     def step(self, images: torch.Tensor) -> None:
-        """Trains on one batch."""
+        """Train on one batch."""
         images = images.to(memory_format=torch.channels_last)
         with torch.autocast(self.device.type, dtype=torch.bfloat16, cache_enabled=False):
             loss = torch.nn.functional.cross_entropy(self.model(images), self.labels[: len(images)])
@@ -59,14 +59,14 @@ class Trainer:
         self.optimizer.step()
 
     def replayed(self, like: torch.Tensor) -> Step:
-        """Captures a step as a CUDA graph, so that the CPU launches it at once and doesn't limit its speed.
+        """Capture a step as a CUDA graph, so that the CPU launches it at once and doesn't limit its speed.
 
         Args:
-            like: A batch; all others must have its shape and dtype.
+            like: Batch whose shape and dtype all other batches must have.
 
         Returns:
-            A step that copies its batch to where the graph reads it, and launches the graph. It waits for the GPU if
-            that is some steps behind, as a training does that looks at its loss.
+            A step that copies its batch into the graph's input and launches the graph. It waits for the GPU if that is
+            several steps behind, like a training that reads its loss.
         """
         images = torch.empty_like(like, memory_format=torch.channels_last)
         before = torch.cuda.current_stream(self.device)
@@ -77,7 +77,7 @@ class Trainer:
                 self.step(images)
         before.wait_stream(aside)
         graph = torch.cuda.CUDAGraph()
-        # The loader's threads may allocate meanwhile.
+        # The loader's threads may allocate during the capture.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             self.step(images)
 
@@ -100,17 +100,17 @@ class Trainer:
         step: Step | None = None,
         on_begin: Callable[[], None] = lambda: None,
     ) -> tuple[float, float]:
-        """Trains for some time.
+        """Train for a given time.
 
         Args:
-            batches: What to train on.
-            seconds: How long.
-            warm_up: Batches before.
-            step: `step`, or one that is replayed.
-            on_begin: Called after those.
+            batches: Batches to train on.
+            seconds: Duration.
+            warm_up: Number of batches before the measurement.
+            step: `step`, or a replayed one.
+            on_begin: Called after the warm-up.
 
         Returns:
-            Samples a second, and the cores that this process and its descendants used.
+            Samples per second, and the cores that this process and its descendants used.
         """
         step = step or self.step
         for images in itertools.islice(batches, warm_up):
@@ -127,12 +127,12 @@ class Trainer:
         return samples / elapsed, (tree_cpu() - cpu) / elapsed
 
     def wait(self) -> None:
-        """Waits for the device."""
+        """Wait for the device."""
         if self.on_gpu:
             torch.cuda.synchronize(self.device)
 
     def free(self) -> None:
-        """Gives the GPU's memory back that other batch sizes and other processes want."""
+        """Release GPU memory that other batch sizes and other processes need."""
         self.optimizer.zero_grad(set_to_none=True)
         if self.on_gpu:
             torch.cuda.empty_cache()

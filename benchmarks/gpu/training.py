@@ -1,4 +1,4 @@
-"""ResNet-50 trained from each loader, in units of its speed with the same batches already on the GPU."""
+"""Train ResNet-50 from each loader, and compare with its speed on batches already on the GPU."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ class Share:
     """Training from one loader with one batch size.
 
     Attributes:
-        loader: The rival's name.
-        batch_size: Samples in a batch.
-        launches: How its steps are launched, `EAGER` or `REPLAY`.
-        rates: Samples a second from the loader, one figure a round.
-        resident: The same with batches that lie on the GPU: before the first round and after each.
+        loader: Name of the rival.
+        batch_size: Samples per batch.
+        launches: How steps are launched, `EAGER` or `REPLAY`.
+        rates: Samples per second from the loader, one figure per round.
+        resident: Samples per second with batches on the GPU: before the first round and after each.
         cpu_cores: Cores that all processes used while training from the loader.
-        resident_cores: The same without the loader's work.
-        report: What the loader tells about itself.
+        resident_cores: Cores without the loader's work.
+        report: What the loader reports about itself.
     """
 
     loader: str
@@ -72,7 +72,7 @@ class Share:
 
     @property
     def shares(self) -> list[float]:
-        """The loader's rates in units of the mean of the resident ones before and after."""
+        """The loader's rates divided by the mean of the resident ones before and after."""
         pairs = itertools.pairwise(self.resident)
         return [rate / ((before + after) / 2) for rate, (before, after) in zip(self.rates, pairs, strict=True)]
 
@@ -91,12 +91,12 @@ class Share:
 
 
 def loaders(device_id: int | None) -> list[Rival]:
-    """Our modes and placements, NVIDIA's proxy, and torch's loader written as well as we can."""
+    """Return our modes and placements, NVIDIA's proxy, and torch's loader written as well as we can."""
     return [*modes_of_ours(device_id), NvidiaProxy(), TorchBest()]
 
 
 def choice_of_auto(setup: Setup) -> tuple[str, str]:
-    """What ``placement="auto"`` chooses on this machine while nothing else runs, and why."""
+    """Return the choice of ``placement="auto"`` on this machine while nothing else runs, and its reason."""
     import dali_proxy
     import pipeline
 
@@ -106,7 +106,7 @@ def choice_of_auto(setup: Setup) -> tuple[str, str]:
 
 
 def missing() -> str | None:
-    """Why training can't be measured, None where it can."""
+    """Return why training can't be measured, or None if it can."""
     return None if importlib.util.find_spec("torchvision") else "torchvision is not installed, which has the ResNet-50"
 
 
@@ -117,17 +117,17 @@ def measure_training(
     rounds: int = 1,
     network: str = "resnet50",
 ) -> Iterator[Share]:
-    """Trains from each loader in turn, in one process; from NVIDIA's, which has CUDA libraries of its own, in another.
+    """Train from each loader in turn in one process; from NVIDIA's, which has separate CUDA libraries, in another.
 
     Args:
-        session: What to measure, how long: each loader trains for as many seconds as one measurement has.
-        rivals: The loaders.
-        batch_sizes: The batch sizes, the most important one first.
-        rounds: How often training from the loader is measured.
+        session: Setup and durations: training from each loader lasts as long as one measurement.
+        rivals: Loaders to compare.
+        batch_sizes: Batch sizes, the most important one first.
+        rounds: Number of measurements of each loader.
         network: A model of torchvision, or ``"tiny"``.
 
     Yields:
-        What was measured of each loader and batch size that there was time for.
+        The result of each loader and batch size that there was time for.
     """
     taking_part = {}
     for rival in rivals:
@@ -151,7 +151,7 @@ def measure_training(
                 shares: list[Share] = process.end(4 * (rounds + 1) * (session.seconds + PATIENCE))
             except RivalError as error:
                 session.fail(what, str(error))
-                if not error.told:  # it hangs, or is gone
+                if not error.told:  # it hangs, or has ended
                     processes.end(rival)
                     del taking_part[name]
                 continue
@@ -159,21 +159,21 @@ def measure_training(
 
 
 class _Processes(ExitStack):
-    """Processes that train. In each, cuDNN chooses its kernels once for a batch size, which takes 5 to 14 s."""
+    """Processes that train. In each, cuDNN chooses its kernels once per batch size, which takes 5 to 14 s."""
 
     def __init__(self) -> None:
         super().__init__()
         self._running: dict[str, Caller] = {}
 
     def of(self, rival: Rival) -> Caller:
-        """The process that trains from a loader; a new one after `end`."""
+        """Return the process that trains from a loader; a new one after `end`."""
         whose = self._whose(rival)
         if whose not in self._running:
             self._running[whose] = self.enter_context(Caller(f"training from {whose}", train_from, grace=START))
         return self._running[whose]
 
     def end(self, rival: Rival) -> None:
-        """Ends the process that trains from a loader."""
+        """End the process that trains from a loader."""
         self._running.pop(self._whose(rival)).close()
 
     def _whose(self, rival: Rival) -> str:
@@ -181,7 +181,7 @@ class _Processes(ExitStack):
 
 
 def in_turn(batch_sizes: Sequence[int], loaders: Sequence[str]) -> list[tuple[int, str]]:
-    """Batch sizes and loaders, in the order in which they are measured: what is `LAST` with small batches comes last.
+    """Return batch sizes and loaders in the order of measurement: what is `LAST` with small batches comes last.
 
     Example:
         >>> in_turn([256, 64], ["ours, thread", "torch-best"])
@@ -192,7 +192,7 @@ def in_turn(batch_sizes: Sequence[int], loaders: Sequence[str]) -> list[tuple[in
 
 
 def train_from(rival: Rival, network: str, setup: Setup, rounds: int, seconds: float) -> list[Share]:
-    """Trains from one loader, and from its first batches, in turn; each way to launch steps gives a share."""
+    """Train from one loader, and from its first batches, in turn; each way to launch steps yields a share."""
     trainer = trainer_of(setup.device, network)
     with closing(rival.stream(setup)) as stream:
         resident = [images.clone() for images, _ in itertools.islice(stream, RESIDENT)]
@@ -200,7 +200,7 @@ def train_from(rival: Rival, network: str, setup: Setup, rounds: int, seconds: f
         if trainer.on_gpu and setup.batch_size in REPLAYED:
             ways[REPLAY] = trainer.replayed(resident[0])
         shares = [_share(rival, stream, resident, (trainer, *way), setup, rounds, seconds) for way in ways.items()]
-        resident.clear()  # it is the GPU's memory that is wanted
+        resident.clear()  # frees the GPU's memory
         ways.clear()
     trainer.free()
     return shares
@@ -217,7 +217,7 @@ def _share(
 ) -> Share:
     trainer, launches, step = training
     kept = itertools.cycle(resident)
-    trainer.rate(kept, seconds / 4, warm_up=8, step=step)  # cuDNN chooses its kernels the first time
+    trainer.rate(kept, seconds / 4, warm_up=8, step=step)  # in the first steps, cuDNN chooses its kernels
     rates, alone, cores, cores_alone, report = [], [], [], [], ""
 
     def rest() -> None:
@@ -241,5 +241,5 @@ def _share(
 
 
 def as_json(share: Share) -> dict[str, Any]:
-    """A share, for the document."""
+    """Return a share for the document."""
     return {**asdict(share), "share": round(share.share, 4)}

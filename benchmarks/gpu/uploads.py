@@ -1,8 +1,7 @@
-"""Compares ways to bring a batch from a worker's shared memory to a GPU: ``python -m benchmarks.gpu.uploads``.
+"""Compare ways to copy a batch from a worker's shared memory to a GPU: ``python -m benchmarks.gpu.uploads``.
 
-Batches of encoded and of decoded images lie in an arena as a worker has written them, one after the other or
-scattered.
-The arena is registered with CUDA ("pinned": copied from where it lies) or not ("staged": gathered in pinned memory).
+Batches of encoded and of decoded images lie in an arena as a worker has written them, consecutive or scattered.
+The arena is registered with CUDA ("pinned": copied directly) or not ("staged": gathered in pinned memory first).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ IN_FLIGHT = 2
 
 @dataclass
 class Uploading:
-    """What `upload` asks of a batch."""
+    """The attributes of a batch that `upload` needs."""
 
     stream: Any
     pool: ThreadPool
@@ -38,7 +37,7 @@ class Uploading:
 
 
 def tables(kind: str, scattered: bool, batch_size: int) -> list[np.ndarray]:
-    """Return where the samples of as many batches as the segment has room for lie, as `ArenaReader.batch` takes it."""
+    """Return the sample tables of as many batches as the segment has room for, in the format of `ArenaReader.batch`."""
     rng = np.random.default_rng(0)
     count = batch_size * 4
     if kind == "encoded":
@@ -54,12 +53,12 @@ def tables(kind: str, scattered: bool, batch_size: int) -> list[np.ndarray]:
 
 
 def pin_now(memory: np.ndarray, on_pinned: Callable[[np.ndarray], None]) -> None:
-    """Register memory with CUDA, as the host's `Pinner` does on a thread of its own."""
+    """Register memory with CUDA, as the host's `Pinner` does on its thread."""
     on_pinned(np.asarray(PinnedMemory(memory, 0)))
 
 
 def rate(batches: Callable[[], Iterator[TensorListCPU]], threads: int, seconds: float) -> tuple[float, ...]:
-    """Upload batch after batch; return batches a second, GB/s, and ms a batch of this thread and of all threads."""
+    """Upload batch after batch; return batches per second, GB/s, and ms per batch of this thread and of all threads."""
     import cupy
 
     stream, flying = cupy.cuda.Stream(non_blocking=True), deque[tuple[Any, Uploading, Any]]()
@@ -67,7 +66,7 @@ def rate(batches: Callable[[], Iterator[TensorListCPU]], threads: int, seconds: 
     used = used_here = begin = 0.0
     with ThreadPool(threads, "uploads") as pool, stream:
         for data in batches():
-            if count == 8:  # buffers are there
+            if count == 8:  # buffers exist
                 stream.synchronize()
                 begin, used, used_here, nbytes = time.perf_counter(), time.process_time(), time.thread_time(), 0
             uploading = Uploading(stream, pool)

@@ -1,9 +1,9 @@
-"""Compares ways to read videos on a GPU: ``python -m benchmarks.gpu.video --help``.
+"""Compare ways to read videos on a GPU: ``python -m benchmarks.gpu.video --help``.
 
-Sequences of 16 frames of 1080p as uint8 RGB in the GPU's memory, one after the other and in random order, by one thread
-and by several: ours, torchcodec, PyNvVideoCodec, NVIDIA DALI, and FFmpeg before anything is made of its frames.
-Frames are compared with the CPU's before anything is timed. Each rival has a process of its own; one that is missing,
-fails or hangs is named, and the others go on.
+Read sequences of 16 frames of 1080p as uint8 RGB into GPU memory, in order and in random order, with one thread
+and with several: ours, torchcodec, PyNvVideoCodec, NVIDIA DALI, and FFmpeg without any conversion of its frames.
+Compare frames with the CPU's before timing anything. Each rival has a separate process; one that is missing, fails
+or hangs is named, and the others continue.
 """
 
 from __future__ import annotations
@@ -54,17 +54,17 @@ Document = dict[str, Any]
 
 
 class Comparison:
-    """One run: who takes part, and what was measured.
+    """One comparison: the rivals and their results.
 
     Args:
-        options: Of the command line.
+        options: Options of the command line.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
         self.budget = Budget(options.limit)
         self.callers: dict[str, Caller] = {}
-        self._unchecked: set[tuple[str, str]] = set()  # rivals and codecs whose frames couldn't be looked at
+        self._unchecked: set[tuple[str, str]] = set()  # rivals and codecs whose frames couldn't be checked
         self.document: Document = {
             "date": date.today().isoformat(),
             "command": command(options, "python -m benchmarks.gpu.video"),
@@ -78,16 +78,16 @@ class Comparison:
 
     @property
     def right(self) -> bool:
-        """Whether all pixels of ours that were looked at are right."""
+        """Return whether all checked pixels of our readers are right."""
         ours = [check for check in self.document["checks"] if check["rival"].startswith("ours")]
         return all(check["mean"] <= MEAN_BOUND for check in ours)
 
     def say(self, what: str) -> None:
-        """Tells what is being done."""
+        """Print a progress message."""
         print(f"[{self.budget.elapsed:5.0f} s] {what}", flush=True)
 
     def run(self) -> None:
-        """Measures, as far as the time lasts; what was measured is saved after each codec."""
+        """Measure until the time is over; save the results after each codec."""
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             self._start(stack, folder)
             videos = self._encode(stack, folder)
@@ -103,7 +103,7 @@ class Comparison:
         self.save()
 
     def save(self) -> Path:
-        """Writes what there is."""
+        """Write the results so far."""
         self.document |= {
             "machine": describe_machine(),
             "versions": describe_versions(),
@@ -113,7 +113,7 @@ class Comparison:
         return save(self.document, self.options.output, device_id(self.options), SUFFIX)
 
     def table(self) -> str:
-        """Frames a second: a row for each rival, a column for each number of threads."""
+        """Return frames per second: a row for each rival, a column for each number of threads."""
         lines = []
         threads = sorted(self.options.threads)
         for codec in self.options.codecs:
@@ -142,7 +142,7 @@ class Comparison:
         return "\n".join(lines)
 
     def _start(self, stack: ExitStack, folder: str) -> None:
-        """Starts all processes at once: they import while videos are encoded."""
+        """Start all processes at once: they import while videos are encoded."""
         for rival in self.options.rivals:
             reason = missing(rival)
             if reason is not None:
@@ -154,7 +154,7 @@ class Comparison:
             stack.callback(caller.close)
 
     def _encode(self, stack: ExitStack, folder: str) -> list[Videos]:
-        """Encodes the videos of all codecs side by side."""
+        """Encode the videos of all codecs concurrently."""
         self.say(f"encoding {self.options.frames} frames of {'x'.join(map(str, self.options.size))}")
         encoders = {codec: Caller(f"encoding {codec}", make_videos, folder, codec) for codec in self.options.codecs}
         made = []
@@ -174,7 +174,7 @@ class Comparison:
         return made
 
     def _check(self, videos: Videos) -> None:
-        """Compares frames of all who make pixels with the CPU's, at the same time."""
+        """Compare the frames of all rivals that return pixels with the CPU's, concurrently."""
         self.say(f"pixels of {videos.codec}, beside the CPU's")
         asked = list(self.callers)
         for rival in asked:
@@ -199,7 +199,7 @@ class Comparison:
                         self._rate(rival, videos, threads, shuffle)
 
     def _training(self, videos: Videos) -> None:
-        """Measures ours beside a training in the same process."""
+        """Measure our readers beside a training in the same process."""
         if device_id(self.options) is None:
             return
         for rival, streams in BESIDE.items():
@@ -224,7 +224,7 @@ class Comparison:
 
     @contextmanager
     def _guarded(self, rival: str, what: str) -> Iterator[None]:
-        """Keeps a failure of one rival from the others. Who died or hangs takes part no longer."""
+        """Isolate the others from a failure of one rival. Drop a rival that died or hangs."""
         try:
             yield
         except RivalError as error:
@@ -239,10 +239,10 @@ class Comparison:
 
 @contextmanager
 def _ffmpeg_found(folder: str) -> Iterator[None]:
-    """Lets processes that start now find FFmpeg's libraries, by their usual names, in PyAV's wheel.
+    """Let processes that start now find FFmpeg's libraries, by their usual names, in PyAV's wheel.
 
     Args:
-        folder: For links to them, which is there as long as the processes are.
+        folder: Folder for links to them, which must exist as long as the processes.
     """
     spec = importlib.util.find_spec("av")
     before = os.environ.get("LD_LIBRARY_PATH")
@@ -264,10 +264,10 @@ def _ffmpeg_found(folder: str) -> Iterator[None]:
 
 
 def main() -> int:
-    """Measures, prints a table and saves JSON.
+    """Measure, print a table and save JSON.
 
     Returns:
-        1 if pixels of ours are wrong, 2 without a GPU, else 0: a rival that is missing is no error.
+        1 if our pixels are wrong, 2 without a GPU, else 0: a missing rival isn't an error.
     """
     options = parser().parse_args()
     if options.device != "cpu" and not torch.cuda.is_available():
@@ -285,7 +285,7 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Makes the parser of the command line."""
+    """Create the parser of the command line."""
     made = argparse.ArgumentParser(prog="python -m benchmarks.gpu.video", description=__doc__.partition("\n")[0])
     add = made.add_argument
     add("--device", default="cuda:0", help="cuda:0, or cpu for a look at the code's paths (default: %(default)s)")

@@ -31,12 +31,12 @@ _BT709, _LIMITED = 1, 1  # FFmpeg's numbers
 
 @dataclass(frozen=True)
 class Videos:
-    """Files of one codec, all alike.
+    """Identical files of one codec.
 
     Attributes:
-        codec: Its name in `CODECS`.
-        paths: Of the files.
-        frames: Of each file.
+        codec: Key in `CODECS`.
+        paths: Paths of the files.
+        frames: Number of frames per file.
     """
 
     codec: str
@@ -45,19 +45,19 @@ class Videos:
 
     @property
     def sequences(self) -> int:
-        """Whole sequences of each file."""
+        """Number of whole sequences per file."""
         return self.frames // LENGTH
 
 
 def make_videos(folder: str, codec: str, count: int, size: tuple[int, int], frames: int) -> Videos:
-    """Encodes one video that pans over photographs, and copies it.
+    """Encode one video that pans over photographs, and copy it.
 
     Args:
-        folder: Where.
+        folder: Output folder.
         codec: One of `CODECS`.
-        count: Of the files.
+        count: Number of files.
         size: Width and height.
-        frames: Of each file.
+        frames: Number of frames per file.
     """
     paths = [Path(folder) / f"{codec}-{number:02}.mp4" for number in range(count)]
     _encode(paths[0], codec, size, frames)
@@ -79,8 +79,8 @@ def _encode(path: Path, codec: str, size: tuple[int, int], frames: int) -> None:
         stream = file.add_stream(name, rate=25, options=options)
         stream.width, stream.height, stream.pix_fmt = width, height, "yuv420p"
         context = stream.codec_context
-        context.thread_count = 0  # as many as there are cores
-        context.colorspace = context.color_primaries = context.color_trc = _BT709  # so that nobody has to guess
+        context.thread_count = 0  # one per core
+        context.colorspace = context.color_primaries = context.color_trc = _BT709  # so that no decoder has to guess
         context.color_range = _LIMITED
         for number in range(frames):
             turn = number / 40

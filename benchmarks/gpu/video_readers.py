@@ -1,4 +1,4 @@
-"""What `benchmarks.gpu.video` compares: each runs in a process of its own, and is asked there by `answer`."""
+"""Rivals that `benchmarks.gpu.video` compares: each runs in a separate process, which calls `answer`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Answer = dict[str, float]
 
 
 def missing(rival: str) -> str | None:
-    """Tells why a rival can't take part here, None if it can be tried."""
+    """Return why a rival can't take part here, or None if it can be tried."""
     module = RIVALS[rival][0]
     try:
         return None if importlib.util.find_spec(module) is not None else f"{module} isn't installed"
@@ -48,19 +48,19 @@ def missing(rival: str) -> str | None:
 
 
 def answer(rival: str, device_id: int | None, question: str, *arguments: Any) -> Any:
-    """Asks a rival in this process.
+    """Call a rival in this process.
 
     Args:
-        rival: Its name.
+        rival: Name of the rival.
         device_id: The GPU, None to try the code on the CPU.
         question: "check" or "rate".
-        arguments: Of that method.
+        arguments: Arguments of that method.
     """
     return getattr(_reader(rival, device_id), question)(*arguments)
 
 
 class Reader(ABC):
-    """One rival, with what it keeps open.
+    """One rival and its open resources.
 
     Args:
         device_id: The GPU, None for the CPU.
@@ -71,14 +71,14 @@ class Reader(ABC):
 
     @abstractmethod
     def first(self, videos: Videos, sequence: int) -> Any:
-        """Returns a sequence of the first video, FHWC and uint8, in any memory; None where it makes no pixels."""
+        """Return a sequence of the first video, FHWC and uint8, in any memory; None if the rival returns no pixels."""
 
     @abstractmethod
     def run(self, videos: Videos, threads: int, shuffle: bool, seconds: float) -> Answer:
-        """Reads for some seconds. Returns frames, seconds, and the seconds until it was ready."""
+        """Read for the given time. Return frames, seconds, and the seconds until the rival was ready."""
 
     def check(self, videos: Videos) -> dict[str, float] | None:
-        """Compares frames with those of the CPU; returns the mean and the largest difference of 255."""
+        """Compare frames with those of the CPU; return the mean and the largest difference, of 255."""
         made = [self.first(videos, sequence) for sequence in (0, 2)]
         if any(one is None for one in made):
             return None
@@ -92,14 +92,14 @@ class Reader(ABC):
         return {"mean": float(np.mean(differences)), "max": float(np.max(differences))}
 
     def rate(self, videos: Videos, threads: int, shuffle: bool, seconds: float, beside: str = "") -> Answer:
-        """Measures frames a second.
+        """Measure frames per second.
 
         Args:
-            videos: What is read.
-            threads: How many read.
-            shuffle: Sequences in random order, rather than one after the other.
-            seconds: How long.
-            beside: The stream on which a training runs meanwhile, "default" or "its own"; none by default.
+            videos: Videos to read.
+            threads: Number of reading threads.
+            shuffle: Whether to read sequences in random order.
+            seconds: Duration.
+            beside: Stream of a concurrent training, "default" or "its own"; empty for none.
         """
         with _training(beside) if beside else nullcontext(lambda: (0.0, 0.0)) as steps:
             begin = time.process_time()
@@ -116,7 +116,7 @@ class Reader(ABC):
 
 
 class ByHand(Reader):
-    """Threads that read sequences of a video each."""
+    """Threads that each read sequences of one video."""
 
     def __init__(self, device_id: int | None) -> None:
         super().__init__(device_id)
@@ -124,10 +124,10 @@ class ByHand(Reader):
 
     @abstractmethod
     def open(self, path: str) -> Callable[[int], Any]:
-        """Returns what reads a sequence of a video, on one thread at a time."""
+        """Return a function that reads a sequence of a video, on one thread at a time."""
 
     def finish(self) -> None:
-        """Waits until all that was read is there."""
+        """Wait until all frames have arrived."""
 
     def first(self, videos: Videos, sequence: int) -> Any:
         made = self._of(videos.paths[0])(sequence)
@@ -153,7 +153,7 @@ class ByHand(Reader):
                     frames[number] += LENGTH
                     if time.perf_counter() - begun[0] > seconds:
                         return
-            except BaseException as error:  # noqa: BLE001  # told to who asked
+            except BaseException as error:  # noqa: BLE001  # the caller raises it again
                 errors.append(error)
                 barrier.abort()
 
@@ -183,7 +183,7 @@ class ByPipeline(Reader):
 
     @abstractmethod
     def make(self, videos: Videos, threads: int, shuffle: bool) -> Any:
-        """Returns a pipeline that is built, whose batches have a sequence a thread."""
+        """Return a built pipeline, whose batches have one sequence per thread."""
 
     def first(self, videos: Videos, sequence: int) -> Any:
         with _closed(self.make(videos, 1, False)) as pipe:
@@ -194,7 +194,7 @@ class ByPipeline(Reader):
     def run(self, videos: Videos, threads: int, shuffle: bool, seconds: float) -> Answer:
         started = time.perf_counter()
         with _closed(self.make(videos, threads, shuffle)) as pipe:
-            for _ in range(4):  # more than are ready before any is taken
+            for _ in range(4):  # more than the pipeline prefetches
                 pipe.run()
             begun, frames = time.perf_counter(), 0
             while not frames or time.perf_counter() - begun < seconds:
@@ -204,7 +204,7 @@ class ByPipeline(Reader):
 
 
 class OursByHand(ByHand):
-    """`read_frames`, with decoders that are kept."""
+    """`read_frames` with cached decoders."""
 
     def __init__(self, device_id: int | None) -> None:
         from pipeline._kernels import KernelContext
@@ -230,7 +230,7 @@ class OursByHand(ByHand):
 
 
 class OursOnCpu(OursByHand):
-    """The same without a GPU."""
+    """`read_frames` without a GPU."""
 
     def __init__(self, device_id: int | None) -> None:
         super().__init__(None)
@@ -311,7 +311,7 @@ class PyNvVideoCodec(ByHand):
 
 
 class FfmpegAlone(ByHand):
-    """FFmpeg's frames, one after the other, whatever sequence is asked for."""
+    """FFmpeg's frames in order, whatever sequence is requested."""
 
     options: ClassVar[dict[str, str]] = {}
 
@@ -345,7 +345,7 @@ class FfmpegAlone(ByHand):
 
 
 class FfmpegWithoutCopies(FfmpegAlone):
-    """Frames that lie in NVDEC's own memory."""
+    """Frames that stay in NVDEC's memory."""
 
     options: ClassVar[dict[str, str]] = {"hwaccel_flags": "+unsafe_output"}
 
@@ -372,7 +372,7 @@ def _reader(rival: str, device_id: int | None) -> Reader:
 
 
 def _video_reader(fn: Any, videos: Videos, device: str, shuffle: bool) -> Any:
-    """Calls a reader of ours, or NVIDIA's, with the same arguments."""
+    """Call our reader or NVIDIA's with the same arguments."""
     return fn.readers.video(
         device=device,
         filenames=list(videos.paths),
@@ -385,7 +385,7 @@ def _video_reader(fn: Any, videos: Videos, device: str, shuffle: bool) -> Any:
 
 @contextmanager
 def _closed(pipe: Any) -> Iterator[Any]:
-    """Closes a pipeline that can be closed, which NVIDIA's can't."""
+    """Close a pipeline if it has `close`; NVIDIA's doesn't."""
     try:
         yield pipe
     finally:
@@ -394,7 +394,7 @@ def _closed(pipe: Any) -> Iterator[Any]:
 
 
 def _truth(path: str, sequence: int) -> Any:
-    """Returns a sequence as our decoder on the CPU makes it, which the tests compare with FFmpeg's frames."""
+    """Return a sequence from our decoder on the CPU, which the tests compare with FFmpeg's frames."""
     from pipeline._video.clip import Clip
     from pipeline._video.frames import Decoders, read_frames
     from pipeline._video.targets import target_for
@@ -412,7 +412,7 @@ def _on_cpu(array: Any) -> Any:
 
 
 def _load_nvrtc() -> None:
-    """Loads the library that torchcodec needs and that PyTorch loads only when it compiles something."""
+    """Load the library that torchcodec needs and that PyTorch loads only when it compiles something."""
     import torch  # noqa: F401  torchcodec needs its libraries, too
 
     found = [str(path) for entry in sys.path for path in Path(entry or ".").glob("nvidia/*/lib/libnvrtc.so.1[0-9]")]
@@ -442,9 +442,9 @@ def _synchronize(device_id: int | None) -> None:
 
 @contextmanager
 def _training(stream: str) -> Iterator[Callable[[], tuple[float, float]]]:
-    """Keeps the GPU busy on a stream with steps of about 10 ms, two in flight.
+    """Keep the GPU busy on a stream with steps of about 10 ms, two in flight.
 
-    Gives what tells steps a second: alone, and since then.
+    Yield a function that returns steps per second: alone, and since then.
     """
     import torch
 
@@ -468,7 +468,7 @@ def _training(stream: str) -> Iterator[Callable[[], tuple[float, float]]]:
     thread = threading.Thread(target=train, daemon=True)
     thread.start()
     try:
-        time.sleep(0.2)  # the first ones make plans
+        time.sleep(0.2)  # the first steps build plans
         before, begin = steps[0], time.perf_counter()
         time.sleep(0.3)
         alone, second, after = (steps[0] - before) / (time.perf_counter() - begin), time.perf_counter(), steps[0]

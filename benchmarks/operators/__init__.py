@@ -1,1 +1,1 @@
-"""Every operator beside NVIDIA DALI's: ``python -m benchmarks.operators --help``."""
+"""Compare every operator with NVIDIA DALI's: ``python -m benchmarks.operators --help``."""

@@ -20,7 +20,7 @@ from pipeline._declaration.registry import lookup
 
 
 def main() -> int:
-    """Measures case after case, prints a line for each, and saves the JSON."""
+    """Measure case after case, print a line for each, and save the JSON."""
     options = parser().parse_args()
     on_gpu = device_id(options) is not None
     results = []
@@ -40,27 +40,27 @@ def main() -> int:
 
 
 def merged(earlier: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
-    """Earlier results of the day, with those of some operators in their places."""
+    """Return earlier results of the day, updated with those of the measured operators."""
     new = {(one["operator"], one["variant"]): one for one in now["operators"]}
     kept = [new.pop((one["operator"], one["variant"]), one) for one in earlier["operators"]]
     return {**earlier, "operators": [*kept, *new.values()]}
 
 
 def chosen(options: argparse.Namespace) -> list[Case]:
-    """The cases of the chosen operators that run on the device."""
+    """Return the cases of the chosen operators that run on the device."""
     device = options.device.partition(":")[0].replace("cuda", "gpu")
     names = options.only.split(",") if options.only else None
     return [case for case in CASES if runs_on(case, device) and (names is None or case.operator in names)]
 
 
 def runs_on(case: Case, device: str) -> bool:
-    """Tell whether a case can be measured on "cpu" or "gpu"."""
+    """Return whether a case can be measured on "cpu" or "gpu"."""
     there = ["gpu" if each == "mixed" else each for each in lookup(case.operator).devices]
     return device in there and device in case.devices
 
 
 def parser() -> argparse.ArgumentParser:
-    """Makes the parser of the command line."""
+    """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.operators",
         description="Time every operator beside NVIDIA DALI's, in turn, on the same batches of 64; print a line for "

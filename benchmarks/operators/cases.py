@@ -1,4 +1,4 @@
-"""How each operator is called: on what, and with which arguments. Batches are of `data.BATCH` samples."""
+"""Calls of each operator: inputs and arguments. Batches have `data.BATCH` samples."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Type:
-    """A member of `types`, by name: each library has its own."""
+    """A member of `types`, by name: each library has separate objects."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class PerSample:
-    """An argument with one value a sample: the name of its data."""
+    """An argument with one value per sample: the name of its data."""
 
     data: str
 
@@ -26,12 +26,12 @@ class Case:
 
     Attributes:
         operator: its name in `fn`.
-        inputs: names of the data, and numbers that are handed over as they are.
-        arguments: numbers, strings (``{folder}`` stands for the one with files), `Type` and `PerSample`.
-        variant: what is special about it, for operators with several cases.
-        on_cpu: inputs that stay on the CPU where the operator runs on the GPU.
-        random: whether contents may differ between libraries; shapes may, too.
-        devices: what it can be measured on, where the operator runs there.
+        inputs: names of the data, and numbers that are passed unchanged.
+        arguments: numbers, strings (``{folder}`` stands for the folder with files), `Type` and `PerSample`.
+        variant: distinction between several cases of one operator.
+        on_cpu: inputs that stay on the CPU if the operator runs on the GPU.
+        random: whether contents and shapes may differ between libraries.
+        devices: devices on which to measure, if the operator runs there.
     """
 
     operator: str
@@ -57,12 +57,12 @@ def _case(operator: str, *inputs: str | int, **options: Any) -> Case:
 
 
 def mirror(sample: Any) -> Any:
-    """What python_function calls."""
+    """Mirror a sample: the callback of python_function."""
     return sample[:, ::-1]
 
 
 def same(samples: Any) -> Any:
-    """What dl_tensor_python_function calls."""
+    """Return the samples unchanged: the callback of dl_tensor_python_function."""
     return samples
 
 
@@ -181,7 +181,7 @@ CASES: tuple[Case, ...] = (
 
 _VIDEO = "python -m benchmarks.video measures videos"
 
-#: Operators that both libraries have and that are not measured, and why.
+#: Operators that both libraries have and that aren't measured, with the reasons.
 LEFT_OUT = {
     "decoders.video": _VIDEO,
     "experimental.decoders.video": _VIDEO,

@@ -1,4 +1,4 @@
-"""One library in a process of its own, so that a crash or a hang of one case is not the end of the others."""
+"""Run one library in a separate process, so that a crash or hang of one case doesn't end the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import TracebackType
 from benchmarks.operators.cases import Case
 from benchmarks.operators.side import Made, Side, Timing
 
-#: Seconds that a case may take to start, and to give an answer beyond what it measures.
+#: Seconds that a case may take to start, and to answer after its measurement.
 PATIENCE = 30.0
 
 
@@ -20,12 +20,12 @@ class SideError(RuntimeError):
 
 
 class Child:
-    """A `Side` in a process, which is started again after it died or hung.
+    """A `Side` in a process, which restarts after a crash or a hang.
 
     Args:
-        name: of the library.
-        folder: what `data.write_files` wrote.
-        threads: of the pipelines.
+        name: name of the library.
+        folder: folder from `data.write_files`.
+        threads: threads of the pipelines.
         on_gpu: whether operators run on GPU 0.
     """
 
@@ -35,17 +35,17 @@ class Child:
         self._start()
 
     def open(self, case: Case) -> list[Made]:
-        """Make the pipeline of a case and run one batch.
+        """Create the pipeline of a case and run one batch.
 
         Raises:
-            SideError: it failed, or gave no answer in time.
+            SideError: it failed, or didn't answer in time.
         """
         answer = self._ask(case, PATIENCE)
         assert isinstance(answer, list)
         return answer
 
     def measure(self, seconds: float) -> Timing:
-        """Take batches for some time. Raises as `open` does."""
+        """Take batches for a given time. Raise as `open` does."""
         answer = self._ask(seconds, seconds + PATIENCE)
         assert isinstance(answer, Timing)
         return answer
@@ -100,7 +100,7 @@ def _serve(name: str, folder: Path, threads: int, on_gpu: bool, connection: Conn
     while True:
         try:
             question = connection.recv()
-        except EOFError:  # the parent has what it wanted
+        except EOFError:  # the parent needs no more
             break
         answer: object
         try:
@@ -112,7 +112,7 @@ def _serve(name: str, folder: Path, threads: int, on_gpu: bool, connection: Conn
             answer = f"{type(error).__name__}: {lines[0] if lines else traceback.format_exc(limit=-1)}"
         try:
             connection.send(answer)
-        except OSError:  # the parent left
+        except OSError:  # the parent has left
             break
     if side is not None:
         side.close()

@@ -1,4 +1,4 @@
-"""What operators are fed: batches of realistic data, by name, the same in every process."""
+"""Inputs of the operators: batches of realistic data, by name, the same in every process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 BATCH = 64
-#: Layouts of the data that has one.
+#: Layouts, for data with a layout.
 LAYOUTS = {
     "pictures": "HWC",
     "thumbnails": "HWC",
@@ -30,7 +30,7 @@ LAYOUTS = {
 
 
 def picture(number: int, height: int = 480, width: int = 640) -> Array:
-    """Make a smooth picture with some grain, uint8 [height, width, 3]: as a JPEG it is as large as a photograph."""
+    """Create a smooth image with some grain, uint8 [height, width, 3]: as a JPEG it is as large as a photograph."""
     rng = np.random.default_rng(number)
     coarse = rng.integers(0, 256, (12, 16, 3)).astype(np.float32)
     smooth = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)
@@ -39,7 +39,7 @@ def picture(number: int, height: int = 480, width: int = 640) -> Array:
 
 
 def _numbers(low: float, high: float, *shape: int, dtype: npt.DTypeLike = np.float32) -> Callable[[Path], list[Array]]:
-    """Return what makes one array a sample, of numbers from `low` to `high`."""
+    """Return a function that creates one array per sample, with numbers from `low` to `high`."""
 
     def make(folder: Path) -> list[Array]:
         drawn = np.random.default_rng(0).uniform(low, high, (BATCH, *shape))
@@ -54,7 +54,7 @@ def _ragged(folder: Path) -> list[Array]:
 
 
 def _boxes(folder: Path) -> list[Array]:
-    """Twenty boxes a sample: left, top, right, bottom from 0 to 1."""
+    """Return twenty boxes per sample: left, top, right, bottom from 0 to 1."""
     rng = np.random.default_rng(0)
     corner = rng.uniform(0, 0.7, (BATCH, 20, 2))
     return list(np.concatenate([corner, corner + rng.uniform(0.05, 0.3, (BATCH, 20, 2))], axis=2).astype(np.float32))
@@ -114,17 +114,17 @@ NAMES = frozenset(_MAKERS)
 
 @cache
 def make(name: str, folder: Path) -> list[Array]:
-    """Return the batch of a name: `BATCH` arrays.
+    """Create the batch of a name: `BATCH` arrays.
 
     Args:
         name: one of `NAMES`.
-        folder: what `write_files` wrote.
+        folder: folder from `write_files`.
     """
     return _MAKERS[name](folder)
 
 
 def write_files(folder: Path) -> None:
-    """Write what readers read: pictures in two classes, arrays, a sequence, annotations, an archive."""
+    """Write the files for readers: images in two classes, arrays, a sequence, annotations, an archive."""
     jpegs = [cv2.imencode(".jpg", picture(number))[1].tobytes() for number in range(8)]
     arrays = [picture(number, 224, 224) for number in range(8)]
     frame = cv2.imencode(".jpg", picture(0, 60, 80))[1].tobytes()

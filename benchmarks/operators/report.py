@@ -1,4 +1,4 @@
-"""The results as lines to read and as JSON to keep."""
+"""Format the results as lines of text and as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.operators.session import OURS, THEIRS, Result
 
 
 def line(result: Result) -> str:
-    """Say what a case gave: milliseconds of both, and how many times as fast as DALI we are."""
+    """Return the line of a case: milliseconds of both libraries, and how many times as fast as DALI we are."""
     text = f"{result.case.name:<40}"
     for side in (OURS, THEIRS):
         found = result.milliseconds(side)
@@ -26,7 +26,7 @@ def line(result: Result) -> str:
 
 
 def as_json(results: Sequence[Result], options: argparse.Namespace) -> dict[str, Any]:
-    """Put everything that was measured into one JSON object, whose fields ``results/README.md`` explains."""
+    """Return all measurements as one JSON object, whose fields ``results/README.md`` explains."""
     words = [
         f"--{name} {value}" for name, value in vars(options).items() if name != "output" and value not in ("", None)
     ]

@@ -1,4 +1,4 @@
-"""Measures cases on both sides in turn, round after round, so that what else the machine does meets both alike."""
+"""Measure cases on both sides in turn, round after round, so that other load on the machine affects both alike."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ OURS, THEIRS = SIDES
 
 @dataclass
 class Result:
-    """What one case gave.
+    """The results of one case.
 
     Attributes:
-        case: the case.
-        rounds: the timings of each side, one a round; empty for a side that failed or wasn't there.
-        failures: why, by side.
+        case: measured case.
+        rounds: the timings of each side, one per round; empty for a side that failed or was missing.
+        failures: reasons of failure, by side.
     """
 
     case: Case
@@ -35,12 +35,12 @@ class Result:
 
     @property
     def speeds(self) -> list[float]:
-        """How many times as fast as DALI we were, one figure a round."""
+        """Our speed divided by DALI's, one figure per round."""
         return [theirs.milliseconds / ours.milliseconds for ours, theirs in self._pairs()]
 
     @property
     def thrift(self) -> list[float]:
-        """How many times as much of the CPU DALI used, one figure a round."""
+        """DALI's CPU time divided by ours, one figure per round."""
         return [
             theirs.cpu_seconds / theirs.batches / (ours.cpu_seconds / ours.batches) for ours, theirs in self._pairs()
         ]
@@ -49,17 +49,17 @@ class Result:
         return list(zip(self.rounds.get(OURS, ()), self.rounds.get(THEIRS, ()), strict=False))
 
     def milliseconds(self, side: str) -> float | None:
-        """The median of a side's milliseconds for a batch."""
+        """Return the median of a side's milliseconds per batch."""
         rounds = self.rounds.get(side)
         return statistics.median(timing.milliseconds for timing in rounds) if rounds else None
 
 
 def measure_all(cases: Sequence[Case], folder: Path, options: argparse.Namespace, on_gpu: bool) -> Iterator[Result]:
-    """Measure cases one after the other until the time is over; the others fail.
+    """Measure cases one after the other until the time is over; the remaining cases fail.
 
     Args:
-        cases: what to measure.
-        folder: what `data.write_files` wrote.
+        cases: cases to measure.
+        folder: folder from `data.write_files`.
         options: rounds, seconds, threads, limit.
         on_gpu: whether operators run on GPU 0.
     """
@@ -102,7 +102,7 @@ def _measure(case: Case, children: Sequence[Child], options: argparse.Namespace)
 
 
 def _agree(case: Case, ours: Sequence[Made], theirs: Sequence[Made]) -> bool:
-    """Tell whether the outputs are the same, as far as their means tell: a check that both do the same work."""
+    """Return whether the outputs have the same means: a check that both libraries do the same work."""
     return len(ours) == len(theirs) and all(
         our.dtype == their.dtype
         and (
@@ -113,7 +113,7 @@ def _agree(case: Case, ours: Sequence[Made], theirs: Sequence[Made]) -> bool:
 
 
 def has_dali() -> bool:
-    """Tell whether NVIDIA DALI is installed."""
+    """Return whether NVIDIA DALI is installed."""
     try:
         return importlib.util.find_spec("nvidia.dali") is not None
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""One of the two libraries: makes the pipeline of a case, and times its batches."""
+"""One of the two libraries: create the pipeline of a case, and time its batches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.operators.data import BATCH, LAYOUTS, Array, make
 
 #: Modules of the libraries.
 SIDES = {"dali-proxy": "pipeline", "nvidia-dali": "nvidia.dali"}
-#: Batches on their way at once, on the GPU.
+#: Batches in flight at once, on the GPU.
 DEPTH = 2
 
 
@@ -31,12 +31,12 @@ class Made:
 
 @dataclass(frozen=True)
 class Timing:
-    """So many batches in so many seconds.
+    """A number of batches and their duration.
 
     Attributes:
-        batches: how many.
-        seconds: by the clock.
-        cpu_seconds: what all threads of the process used of the CPU.
+        batches: number of batches.
+        seconds: wall time.
+        cpu_seconds: CPU time of all threads of the process.
     """
 
     batches: int
@@ -45,12 +45,12 @@ class Timing:
 
     @property
     def milliseconds(self) -> float:
-        """Of one batch, by the clock."""
+        """Wall time per batch."""
         return self.seconds / self.batches * 1e3
 
     @property
     def cpu_milliseconds(self) -> float:
-        """Of one batch, of the CPU."""
+        """CPU time per batch."""
         return self.cpu_seconds / self.batches * 1e3
 
 
@@ -59,9 +59,9 @@ class Side:
 
     Args:
         name: one of `SIDES`.
-        folder: what `data.write_files` wrote.
-        threads: of the pipelines.
-        on_gpu: whether operators run on GPU 0, and their data lies there.
+        folder: folder from `data.write_files`.
+        threads: threads of the pipelines.
+        on_gpu: whether operators run on GPU 0, with their data there.
     """
 
     def __init__(self, name: str, folder: Path, threads: int, on_gpu: bool) -> None:
@@ -70,10 +70,10 @@ class Side:
         self._pipeline: Any = None
 
     def open(self, case: Case) -> list[Made]:
-        """Make the pipeline of a case, and tell what its first batch is."""
+        """Create the pipeline of a case, and describe its first batch."""
         self.close()
-        # On the CPU one batch after the other, so that none is made while the other library is measured. On the GPU
-        # batches have to overlap, or every one of them waits for the device.
+        # On the CPU run one batch after the other, so that none runs while the other library is measured. On the GPU
+        # batches must overlap, otherwise each of them waits for the device.
         one_by_one = {"prefetch_queue_depth": 1, "exec_async": False, "exec_pipelined": False}
         options: dict[str, Any] = {"prefetch_queue_depth": DEPTH} if self._on_gpu else one_by_one
         self._pipeline = self._library.Pipeline(
@@ -87,7 +87,7 @@ class Side:
         return [_describe(output) for output in self._pipeline.run()]
 
     def _describe(self, case: Case) -> dict[str, Any]:
-        """Describe the graph; return what is to be fed, once: it is repeated from then on."""
+        """Describe the graph; return the inputs to feed once, which then repeat."""
         fn, feeds = self._library.fn, {}
 
         def source(data: str, on_gpu: bool) -> Any:
@@ -130,9 +130,9 @@ class Side:
         return value
 
     def measure(self, seconds: float) -> Timing:
-        """Take batches for some time, at least one; what was issued is waited for."""
+        """Take batches for a given time, at least one; wait for every batch that was issued."""
         if self._on_gpu:
-            for _ in range(DEPTH + 1):  # those that were made ahead while nobody measured
+            for _ in range(DEPTH + 1):  # batches prefetched before the measurement
                 self._pipeline.run()
             self._synchronize()
         batches = 0
@@ -144,10 +144,10 @@ class Side:
         return Timing(batches, time.perf_counter() - begin, time.process_time() - used)
 
     def close(self) -> None:
-        """End the pipeline, if there is one."""
+        """Close the pipeline, if there is one."""
         if self._pipeline is not None:
             self._synchronize()
-            with suppress(AttributeError):  # DALI's have no such method
+            with suppress(AttributeError):  # DALI's pipelines lack this method
                 self._pipeline.close()
             self._pipeline = None
 
@@ -159,7 +159,7 @@ class Side:
 
 
 def _upload(batch: list[Array]) -> Any:
-    """Return a batch on the GPU: one array where shapes agree."""
+    """Return a batch on the GPU: one array if all shapes are equal."""
     import cupy
 
     if all(sample.shape == batch[0].shape for sample in batch):

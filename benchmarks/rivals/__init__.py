@@ -1,4 +1,4 @@
-"""What is compared: one file a rival. To add one, write its file and name it here."""
+"""All rivals, one file each. To add one, write its file and name it here."""
 
 from __future__ import annotations
 

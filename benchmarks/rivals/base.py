@@ -1,4 +1,4 @@
-"""What a rival is."""
+"""The interface of a rival."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ Batch = tuple[torch.Tensor, torch.Tensor]
 class Rival(Protocol):
     """A way to load the workload.
 
-    How long it takes, and what it costs, is measured by others: a rival only opens a stream of batches.
+    Other modules measure its duration and costs: a rival only opens a stream of batches.
 
     Attributes:
         name: Its name in tables and on the command line.
         kinds: The kinds of input that it can load.
-        devices: Where its batches can lie: ``"cpu"``, ``"cuda"``.
-        yardstick: Whether it does only a part of the work, to compare with. Its batches are then not checked.
+        devices: Devices of its batches: ``"cpu"``, ``"cuda"``.
+        yardstick: Whether it does only one step of the work, as a bound. Its batches are then not checked.
     """
 
     name: str
@@ -31,26 +31,26 @@ class Rival(Protocol):
     yardstick: bool
 
     def unavailable(self) -> str | None:
-        """Tells why it can't run here, None where it can."""
+        """Return why it can't run here, or None if it can."""
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
-        """Gives batches in the order of the dataset, for as long as it is asked.
+        """Yield batches in the order of the dataset, without end.
 
-        A batch is float32 pictures ``[N, 3, 224, 224]``, normalised, on the device, or uint8 arrays ``[N, ...]``; and
-        the N indices of its samples. It need not stay valid when the next one is asked for. Closing the generator
+        Each batch has float32 images ``[N, 3, 224, 224]``, normalised, on the device, or uint8 arrays ``[N, ...]``, and
+        the N indices of its samples. It may become invalid when the next one is requested. Closing the generator
         ends everything that the rival started.
         """
 
     def mark(self) -> None:
-        """A measurement begins."""
+        """Mark the beginning of a measurement."""
 
     def report(self) -> str:
-        """Tells what the rival knows about its own speed since the mark; empty where it knows nothing."""
+        """Return what the rival knows about its own speed since the mark; empty if it knows nothing."""
         return ""
 
 
 def without_dali() -> str | None:
-    """Tells that NVIDIA DALI is not installed, if it isn't."""
+    """Return a message if NVIDIA DALI isn't installed."""
     try:
         found = importlib.util.find_spec("nvidia.dali") is not None
     except ModuleNotFoundError:

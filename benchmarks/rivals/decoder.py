@@ -1,4 +1,4 @@
-"""The decoder alone: what no loader that decodes with it can be faster than."""
+"""The decoder alone: an upper bound for every loader that uses it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Decode = Callable[[Any], None]
 
 
 class DecoderAlone(Rival):
-    """Decodes whole pictures that lie in memory, with the decoder that ours uses, and throws them away."""
+    """A decoder of whole images in memory: ours, with its results dropped."""
 
     name = "decoder"
     kinds = ("bytes",)
@@ -30,16 +30,16 @@ class DecoderAlone(Rival):
     yardstick = True
 
     def unavailable(self) -> str | None:
-        """It needs the codec."""
+        """Return the reason if the codec can't run here."""
         from pipeline._codecs import missing_codec_reason
 
         return missing_codec_reason()
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
-        """Gives the numbers of the pictures in place of their pixels."""
+        """Yield the indices of the images in place of their pixels."""
         encoded = read_pictures(setup)
         with open_decoder(setup) as (prepare, decode):
-            batches: dict[int, Any] = {}  # by the first picture; what isn't decoding is done once
+            batches: dict[int, Any] = {}  # by the first image; all work except decoding is done once
             for first in itertools.count(step=setup.batch_size):
                 indices = torch.arange(first, first + setup.batch_size)
                 place = first % len(encoded)
@@ -50,7 +50,7 @@ class DecoderAlone(Rival):
 
 
 def read_pictures(setup: Setup) -> Pictures:
-    """Reads all files into one block of memory, which is pinned where there is a GPU."""
+    """Read all files into one block of memory, which is pinned if there is a GPU."""
     files = [np.fromfile(path, np.uint8) for path in setup.files]
     ends = np.cumsum([len(file) for file in files]).tolist()
     block = torch.empty(ends[-1], dtype=torch.uint8, pin_memory=setup.device_id is not None).numpy()
@@ -60,10 +60,10 @@ def read_pictures(setup: Setup) -> Pictures:
 
 @contextmanager
 def open_decoder(setup: Setup) -> Iterator[tuple[Callable[[Pictures], Any], Decode]]:
-    """Opens the decoder that the operators use, set up as they do by default.
+    """Open the decoder that the operators use, with their default options.
 
-    Gives a function that makes of pictures what the decoder takes, and one that decodes that and returns when the last
-    batch but ``IN_FLIGHT`` is done.
+    Yield a function that prepares images for the decoder, and one that decodes them and returns when all batches but
+    the last ``IN_FLIGHT`` are done.
     """
     from pipeline._codecs import EncodedBatch, GpuDecoder, ImageBatchDecoder
 

@@ -1,4 +1,4 @@
-"""NVIDIA DALI's proxy, set up as its documentation does."""
+"""NVIDIA DALI's proxy, set up as in its documentation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from benchmarks.workload import ARRAY_SHAPES, PICTURE_KINDS, Setup
 class NvidiaProxy(Rival):
     """``nvidia.dali.plugin.pytorch.experimental.proxy`` with the same graph and the same dataset as ours.
 
-    It marks ranges with NVTX, which a torch built without CUDA refuses. Where that is so, the marks do nothing: nobody
-    looks at them here, and the proxy runs as it does elsewhere.
+    It marks ranges with NVTX, which a torch built without CUDA refuses. There the marks do nothing: nothing here uses
+    them, and the proxy runs as it does elsewhere.
     """
 
     name = "nvidia-proxy"
@@ -25,18 +25,18 @@ class NvidiaProxy(Rival):
     yardstick = False
 
     def unavailable(self) -> str | None:
-        """It needs DALI, which we don't depend on."""
+        """Return a message if DALI, which is optional, isn't installed."""
         return without_dali()
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
-        """Loads through NVIDIA's server."""
+        """Load through NVIDIA's server."""
         if torch.version.cuda is None:
             torch.cuda.nvtx.range_push = lambda message: 0
             torch.cuda.nvtx.range_pop = lambda: 0
         from nvidia import dali
         from nvidia.dali.plugin.pytorch.experimental import proxy
 
-        # Twice the workers is what the documentation of its DALIServer takes.
+        # Twice the workers, as the documentation of its DALIServer recommends.
         pipeline = make_pipeline(dali, setup, prefetch_queue_depth=2 * setup.workers)
         with proxy.DALIServer(pipeline) as server:
             dataset = make_dataset(setup, server.proxy)

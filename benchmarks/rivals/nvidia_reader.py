@@ -10,7 +10,7 @@ from benchmarks.workload import READER_KIND, Setup
 
 
 class NvidiaReader(Rival):
-    """``DALIGenericIterator`` over the same graph as ours, everything else by default."""
+    """``DALIGenericIterator`` over the same graph as ours, with default options."""
 
     name = "nvidia-dali"
     kinds = (READER_KIND,)
@@ -18,11 +18,11 @@ class NvidiaReader(Rival):
     yardstick = False
 
     def unavailable(self) -> str | None:
-        """It needs DALI, which we don't depend on."""
+        """Return a message if DALI, which is optional, isn't installed."""
         return without_dali()
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
-        """Loads with NVIDIA's reader."""
+        """Load with NVIDIA's reader."""
         from nvidia import dali
         from nvidia.dali.plugin.pytorch import DALIGenericIterator
 

@@ -16,7 +16,7 @@ PLACEMENTS = ("server", "cores", "consumer")
 
 
 class Ours(Rival):
-    """``dali_proxy`` with the server in a process of its own, everything else by default. A reader needs no server.
+    """``dali_proxy`` with the server in a separate process and default options. A reader needs no server.
 
     Args:
         name: The rival's name.
@@ -34,11 +34,11 @@ class Ours(Rival):
         self._before: Any = None
 
     def unavailable(self) -> str | None:
-        """It is always there."""
+        """Return None: it is always available."""
         return None
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
-        """Loads through our server, or with our reader."""
+        """Load through our server, or with our reader."""
         import dali_proxy
         import pipeline
 
@@ -53,16 +53,16 @@ class Ours(Rival):
             yield from dali_proxy.DataLoader(server, dataset, batch_size=setup.batch_size, num_workers=setup.workers)
 
     def mark(self) -> None:
-        """Remembers the server's statistics."""
+        """Store the server's statistics."""
         self._before = self._server and self._server.stats()
 
     def report(self) -> str:
-        """The server's statistics since then, which tell what limits the speed."""
+        """Return the server's statistics since the mark, which show what limits the speed."""
         return str(self._server.stats() - self._before) if self._before else ""
 
 
 def modes_of_ours(device_id: int | None) -> list[Ours]:
-    """Every mode of our server as a rival; with a GPU, every placement, too."""
+    """Return every mode of our server as a rival; with a GPU, every placement, too."""
     if device_id is None:
         return [Ours("ours, process", mode="process"), Ours("ours, thread", mode="thread")]
     modes = [Ours(f"ours, process, {place}", mode="process", placement=place) for place in PLACEMENTS]

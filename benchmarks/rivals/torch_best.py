@@ -1,8 +1,8 @@
-"""torch's DataLoader written as well as we can: libjpeg-turbo, uint8 all the way, normalised as a batch.
+"""torch's DataLoader written as well as we can: libjpeg-turbo, uint8 until the batch is normalised.
 
-What was measured before this was chosen, for one picture on one core: decoding by simplejpeg 0.83 ms (pillow 1.33,
+Measurements behind these choices, for one image on one core: decoding by simplejpeg 0.83 ms (pillow 1.33,
 OpenCV 0.95); resizing with antialiasing by torch's uint8 kernel 0.25 ms (pillow 0.76, OpenCV's INTER_AREA 0.60);
-normalising a batch into memory that is reused 0.06 ms a picture (into fresh memory 0.3 to 1.0).
+normalising a batch into memory that is reused 0.06 ms an image (into fresh memory 0.3 to 1.0).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.workload import IMAGE_SIZE, MEAN, PICTURE_KINDS, STD, Setup
 
 
 class TorchBest(Rival):
-    """Workers write uint8 pictures into one tensor a batch; the training process normalises it into a buffer."""
+    """A DataLoader whose workers write uint8 images into one tensor per batch; the training process normalises it."""
 
     name = "torch-best"
     kinds = PICTURE_KINDS
@@ -33,11 +33,11 @@ class TorchBest(Rival):
     yardstick = False
 
     def unavailable(self) -> str | None:
-        """It needs simplejpeg."""
+        """Return a message if simplejpeg isn't installed."""
         return None if importlib.util.find_spec("simplejpeg") else "simplejpeg is not installed"
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
-        """Loads uint8 batches and normalises them on the device, into the same memory every time."""
+        """Load uint8 batches and normalise them on the device, into the same memory every time."""
         pin = setup.device_id is not None
         dataset = BatchDataset(setup)
         loader = DataLoader(
@@ -57,7 +57,7 @@ class TorchBest(Rival):
 
 
 class BatchDataset(Dataset[Batch]):
-    """Makes a whole batch at once, so that its pictures are written where they are handed over from."""
+    """A dataset that loads a whole batch at once, directly into the memory that is sent."""
 
     def __init__(self, setup: Setup) -> None:
         self.pictures = PictureDataset(setup, self.transform)
@@ -67,7 +67,7 @@ class BatchDataset(Dataset[Batch]):
         return len(self.pictures)
 
     def __getitems__(self, indices: list[int]) -> Batch:
-        # Shared memory, made as torch's default_collate makes it: it is handed over without another copy.
+        # Shared memory, allocated as in torch's default_collate: it is sent without another copy.
         shape = (len(indices), 3, IMAGE_SIZE, IMAGE_SIZE)
         storage = torch.UntypedStorage._new_shared(math.prod(shape), device="cpu")
         images = torch.empty(0, dtype=torch.uint8).set_(storage).view(shape)
@@ -76,7 +76,7 @@ class BatchDataset(Dataset[Batch]):
         return images, torch.tensor(indices)
 
     def transform(self, sample: np.ndarray) -> torch.Tensor:
-        """Makes uint8 ``[3, 224, 224]`` of a path, an encoded or a decoded picture."""
+        """Create uint8 ``[3, 224, 224]`` from a path, an encoded or a decoded image."""
         if self.kind == "paths":
             sample = np.fromfile(sample.tobytes().decode(), np.uint8)
         if self.kind != "decoded":

@@ -1,4 +1,4 @@
-"""torch's DataLoader as most people use it: pillow in the workers, a float32 tensor a sample."""
+"""torch's DataLoader as most people use it: pillow in the workers, a float32 tensor per sample."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from benchmarks.workload import ARRAY_SHAPES, IMAGE_SIZE, MEAN, PICTURE_KINDS, S
 
 
 class TorchPillow(Rival):
-    """The plain DataLoader: the default collate, the default prefetching, pinned memory where there is a GPU."""
+    """The plain DataLoader: the default collate, the default prefetching, pinned memory if there is a GPU."""
 
     name = "torch-pillow"
     kinds = (*PICTURE_KINDS, *ARRAY_SHAPES)
@@ -25,11 +25,11 @@ class TorchPillow(Rival):
     yardstick = False
 
     def unavailable(self) -> str | None:
-        """It can always run."""
+        """Return None: it can always run."""
         return None
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
-        """Loads with a DataLoader and copies its batches to the device."""
+        """Load with a DataLoader and copy its batches to the device."""
         dataset = make_dataset(setup, torch.from_numpy if setup.kind in ARRAY_SHAPES else PillowTransform(setup.kind))
         pin = setup.device_id is not None
         loader = DataLoader(dataset, batch_size=setup.batch_size, num_workers=setup.workers, pin_memory=pin)
@@ -38,7 +38,7 @@ class TorchPillow(Rival):
 
 
 class PillowTransform:
-    """Decodes, crops, resizes, mirrors and normalises one picture, with antialiasing as pillow does."""
+    """A transform that decodes, crops, resizes, mirrors and normalises one image, with pillow's antialiasing."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -46,7 +46,7 @@ class PillowTransform:
         self.scale = 1 / np.array(STD, np.float32)
 
     def __call__(self, sample: np.ndarray) -> torch.Tensor:
-        """Makes float32 ``[3, 224, 224]`` of a path, an encoded or a decoded picture."""
+        """Create float32 ``[3, 224, 224]`` from a path, an encoded or a decoded image."""
         picture = self.open(sample)
         x, y, width, height = random_window(*picture.size)
         box = (x, y, x + width, y + height)
@@ -57,7 +57,7 @@ class PillowTransform:
         return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1)))
 
     def open(self, sample: np.ndarray) -> Image.Image:
-        """Gives the picture that a sample stands for."""
+        """Open the image of a sample."""
         if self.kind == "decoded":
             return Image.fromarray(sample)
         source = sample.tobytes()

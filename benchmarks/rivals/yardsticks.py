@@ -1,4 +1,4 @@
-"""Parts of the work alone: what no loader that does all of it can be much faster than."""
+"""Single steps of the work: no loader that does all of it can be much faster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COPIED_BYTES = 256 << 20
 
 
 class DecodeOnly(Rival):
-    """torch's DataLoader whose workers decode pictures and throw them away: the workers' own decode rate."""
+    """torch's DataLoader whose workers decode images and drop them: the workers' own decode rate."""
 
     name = "decode-only"
     kinds = DECODED_KINDS
@@ -27,17 +27,17 @@ class DecodeOnly(Rival):
     yardstick = True
 
     def unavailable(self) -> str | None:
-        """It is always there."""
+        """Return None: it is always available."""
         return None
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
-        """Gives the number of rows of each picture in place of its pixels."""
+        """Yield the number of rows of each image in place of its pixels."""
         dataset = make_dataset(setup, len)
         yield from DataLoader(dataset, batch_size=setup.batch_size, num_workers=setup.workers)
 
 
 class Memcpy(Rival):
-    """One thread that copies the bytes of the arrays, between blocks of memory that are larger than caches."""
+    """One thread that copies the bytes of the arrays between blocks of memory that are larger than caches."""
 
     name = "memcpy"
     kinds = tuple(ARRAY_SHAPES)
@@ -45,14 +45,14 @@ class Memcpy(Rival):
     yardstick = True
 
     def unavailable(self) -> str | None:
-        """It is always there."""
+        """Return None: it is always available."""
         return None
 
     def stream(self, setup: Setup) -> Iterator[Batch]:
-        """Copies the bytes of one batch at a time."""
+        """Copy the bytes of one batch at a time."""
         size = setup.batch_size * math.prod(ARRAY_SHAPES[setup.kind])
         batches = math.ceil(COPIED_BYTES / size)
-        # Filled, so that every page is there.
+        # Filled, so that every page is resident.
         source, target = np.full((batches, size), 1, np.uint8), np.full((batches, size), 2, np.uint8)
         indices = torch.arange(setup.batch_size)
         for number in itertools.count():

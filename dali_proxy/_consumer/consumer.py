@@ -1,4 +1,4 @@
-"""The side of a process that wants results: fetches them, gives back what it doesn't want, asks for statistics."""
+"""The consumer's connection to a server: fetch results, release unused ones, request statistics."""
 
 from __future__ import annotations
 
@@ -40,29 +40,31 @@ from pipeline._ipc.signals import deferred_signals, let_through
 
 __all__ = ["ConsumerClient"]
 
-_GLANCE = 0.5  # seconds between looks at the deadline while waiting
+_GLANCE = 0.5  # seconds between checks of the deadline while waiting
 _TURN = 0.05  # seconds between calls of signal handlers while another thread receives
 
 
 class ConsumerClient:
-    """A process's connection to a server for fetching results. Thread-safe.
+    """Connection of a process to a server, for fetching results. Thread-safe.
 
-    Threads that wait take turns at the socket: one receives for all, the others wait until it has their answer. What
-    comes next in a session is fetched early, so that it is here when somebody asks. With a second half that an executor
-    runs, a thread of this object receives, so that batches go on while nobody waits.
+    Waiting threads take turns at the socket: one receives for all, and the others wait until it has received their
+    answers. The next batches of a session are fetched early, so that they have arrived when a thread requests them. If
+    an executor runs the device stage, this object starts a receiving thread, so that batches progress while no thread
+    waits.
 
     Args:
-        endpoint: which server.
-        how_it_ended: says how the server ended, if this process can know; an empty string if not.
-        local: the server's, if it runs in this process.
-        second_half: the pipeline that goes on with what the server made, if that runs one half only.
+        endpoint: address of the server.
+        how_it_ended: returns how the server ended if this process can know, else an empty string.
+        local: exchange of the server, if it runs in this process.
+        second_half: serialized device stage, which continues the server's batches; None if the server runs the whole
+            pipeline.
 
     Raises:
-        BuildError: the second half can't run here.
+        BuildError: the device stage can't run here.
 
     Attributes:
-        server: token of the server's start that this client is connected to.
-        waited: seconds that threads waited for results.
+        server: token that identifies one start of the server.
+        waited: seconds that threads have waited for results.
     """
 
     def __init__(
@@ -93,7 +95,7 @@ class ConsumerClient:
         self._goodbye = ""
         self._tokens = itertools.count()
         self._unwanted = ReleaseQueue()
-        self._talking = threading.local()  # .now: this thread is inside the channel: finalizers send nothing then
+        self._talking = threading.local()  # .now: this thread is in the channel, so finalizers send nothing
         discard_through(self.server, self._discard)
         self._receiver: threading.Thread | None = None
         if self._second_half is not None and self._second_half.waits_for_all:
@@ -103,11 +105,11 @@ class ConsumerClient:
 
     @deferred_signals
     def outputs(self, ticket: Ticket, patience: float | None = None) -> tuple[Any, ...]:
-        """Return the outputs of a batch, waiting for it; the same objects every time.
+        """Wait for a batch and return its outputs: the same objects in every call.
 
         Args:
-            ticket: which batch.
-            patience: seconds to wait, where the server's timeout isn't shorter; 0 or None for no such limit.
+            ticket: ticket of the batch.
+            patience: seconds to wait, unless the server's timeout is shorter; 0 or None for no limit.
 
         Raises:
             BatchError: the batch failed.
@@ -126,14 +128,14 @@ class ConsumerClient:
             answer = self._ask(key, Fetch(ticket.client, ticket.seq), patience)
         finally:
             self.waited += time.perf_counter() - begin
-        with self._taking:  # threads that want the same batch get the same tensors
-            if ticket.outputs is None and ticket.error is None:  # else this thread has perhaps asked in vain
+        with self._taking:  # threads that request the same batch get the same tensors
+            if ticket.outputs is None and ticket.error is None:  # otherwise the request of this thread may have failed
                 ticket.claimed = True
                 if isinstance(answer, Exception):
                     ticket.error = answer
                 else:
                     ticket.samples, ticket.outputs = self._questions.get(key, Question()).samples, answer.tensors()
-            self._questions.forget(key)  # not earlier: another thread would ask the server, which has given it away
+            self._questions.forget(key)  # not earlier: another thread would fetch the batch, which has been sent
             if ticket.outputs is not None:
                 return ticket.outputs
         assert ticket.error is not None
@@ -141,14 +143,14 @@ class ConsumerClient:
 
     @property
     def ended(self) -> bool:
-        """Whether the connection has ended, for whatever reason."""
+        """Whether the connection has ended, for any reason."""
         return self._end is not None or self._channel.closed
 
     def check(self) -> None:
         """Raise if the connection has ended.
 
         Raises:
-            ServerClosedError, ServerDiedError: it has.
+            ServerClosedError, ServerDiedError: the connection has ended.
         """
         if self._end is not None:
             raise fresh(self._end)
@@ -156,19 +158,19 @@ class ConsumerClient:
             raise ServerDiedError("the connection to the server was closed; the next loop makes a new one")
 
     def open_session(self, session: int) -> None:
-        """Say that an iterator begins: what is submitted for it belongs to this process."""
+        """Open the session of an iterator: batches submitted for it belong to this process."""
         with deferred_signals, server_errors(), Talk(self._talking):
             self._channel.send(OpenSession(session), timeout=self._endpoint.timeout)
             with self._lock:
                 self._ahead.open(session)
 
     def close_session(self, session: int) -> None:
-        """Say that an iterator has ended: what is left of it is cancelled. May be called by finalizers."""
+        """Close the session of an iterator that has ended: cancel its remaining batches. Finalizers may call this."""
         self._unwanted.add_session(session)
         self._flush_if_safe()
 
     def statistics(self) -> dict[str, Any]:
-        """Ask the server for its counters."""
+        """Request the server's counters and return them."""
         token = next(self._tokens)
         key = ("stats", token)
         with deferred_signals:
@@ -182,7 +184,7 @@ class ConsumerClient:
 
     @deferred_signals
     def close(self) -> None:
-        """Disconnect. Tensors that were fetched stay valid."""
+        """Disconnect. Fetched tensors stay valid."""
         forget_discard(self.server, self._discard)
         self._flush_if_safe()
         with self._lock:
@@ -196,7 +198,7 @@ class ConsumerClient:
         self._opener.close()
 
     def _ask(self, key: Key, question: Any, patience: float | None = None) -> Any:
-        """Wait for an answer, which is kept until `_forget`."""
+        """Send a request unless it was sent, and wait for its answer, which stays until `Questions.forget`."""
         deadline = Deadline(self._endpoint.timeout, self._channel.peer_pid, patience)
         with Talk(self._talking), self._lock:  # a finalizer that closes a session must not come in between
             if self._end is not None:
@@ -207,11 +209,11 @@ class ConsumerClient:
         try:
             if new:
                 self._send(question, deadline)
-        except BaseException:  # a signal handler's, too: whoever asks again must not wait for what was never sent
+        except BaseException:  # also of signal handlers: a later call must not wait for an unsent request
             asked.sent = False
             raise
         self._fetch_early(early)
-        if self._unwanted:  # left by a finalizer: what comes early is no message of ours
+        if self._unwanted:  # added by a finalizer: an early batch sends no message that would carry it
             self._flush_if_safe()
         self._go_on()
         while True:
@@ -226,7 +228,7 @@ class ConsumerClient:
                         raise fresh(self._end)
                     self._receiving = True
             if waits:
-                let_through(int)  # handlers of signals have their turn, without the lock
+                let_through(int)  # lets signal handlers run, without the lock
             else:
                 try:
                     self._receive_one(deadline.left)
@@ -237,23 +239,23 @@ class ConsumerClient:
             deadline.check()
 
     def _go_on(self) -> None:
-        """Issue what has come for the GPU of this process, so that it is there when somebody asks."""
+        """Issue the batches that have arrived for this process's GPU, so that they are ready when requested."""
         if self._second_half is not None and self._receiver is None:
             self._receive_ready()
             self._second_half.give_back()
 
     def _fetch_early(self, keys: Iterable[tuple[int, int]]) -> None:
-        """Fetch batches that nobody has asked for."""
+        """Fetch batches before a thread requests them."""
         for key in keys:
             with Talk(self._talking):
                 with self._lock:
                     if not self._ahead.is_early(key):
-                        continue  # its session has ended, or somebody asks for it
+                        continue  # its session has ended, or a thread has requested it
                     asked = self._questions.setdefault(("batch", *key), Question())
                 try:
                     self._channel.post(Fetch(*key))
                 except IPCError:
-                    return  # the server is gone, which whoever asks is told
+                    return  # the server is gone: the next request raises that
                 asked.sent = True
 
     def _receive(self) -> None:
@@ -261,17 +263,17 @@ class ConsumerClient:
         try:
             while self._end is None:
                 self._receive_one()
-        except Exception as error:  # noqa: BLE001  # whatever it is, those who wait must hear of it
+        except Exception as error:  # noqa: BLE001  # waiting threads must get any error
             with self._lock:
                 self._end = self._end or ProxyError(f"can't read the server's message: {error}")
         with self._lock:
             self._changed.notify_all()
 
     def _receive_one(self, left: float | None = None) -> None:
-        """Receive and file one message; waits a moment at most. Only one thread at a time is here."""
+        """Receive and file one message, or return after a brief wait. Only one thread at a time may call this."""
         try:
             with Talk(self._talking):
-                if self._channel.backlog:  # the server did not read what was posted: nothing else waits for it to do so
+                if self._channel.backlog:  # the server hasn't read posted messages, and nothing else flushes them
                     self._channel.flush()
                 received = self._channel.receive(timeout=_GLANCE if left is None else min(left, _GLANCE))
         except ChannelTimeoutError:
@@ -291,7 +293,7 @@ class ConsumerClient:
         if isinstance(message, Result):
             try:
                 self._take(message, received.fds)
-            except BaseException as error:  # a signal handler's, too: nobody must wait for what came and is gone
+            except BaseException as error:  # also of signal handlers: no thread may wait for a lost batch
                 lost = ProxyError(f"a batch arrived, but was lost while it was received: {error!r}")
                 self._questions.answer(("batch", message.client, message.seq), lost)
                 raise
@@ -335,9 +337,9 @@ class ConsumerClient:
     def _open(self, result: Result, fds: tuple[int, ...], opened: Callable[[Result, tuple[int, ...]], Any]) -> Any:
         try:
             return opened(result, fds)
-        except ChannelClosedError as error:  # by another thread, which stops the server or starts it again
+        except ChannelClosedError as error:  # another thread stops or restarts the server
             return self._end or self._explain_end(error)
-        except Exception as error:  # noqa: BLE001  # of CUDA's, torch's or ours: it is for whoever asked, not for this thread
+        except Exception as error:  # noqa: BLE001  # raised for the requesting thread, not for this one
             return without_frames(ProxyError(f"a batch arrived, but its memory can't be opened here: {error}"), error)
 
     def _explain_end(self, error: ChannelClosedError) -> ProxyError:
@@ -361,7 +363,11 @@ class ConsumerClient:
             raise fresh(self._end) from error
 
     def _receive_ready(self, *, rest: bool = False) -> None:
-        """File what has come, without waiting; the `rest` if nobody asks again. Who receives already does so itself."""
+        """File the messages that have arrived, without waiting. Do nothing while a thread is receiving.
+
+        Args:
+            rest: read all remaining messages, because no further call follows.
+        """
         with self._lock:
             if self._receiving:
                 return
@@ -369,32 +375,32 @@ class ConsumerClient:
         try:
             with Talk(self._talking):
                 ready = self._channel.receive_ready(rest=rest)
-            with ExitStack() as steps:  # all are filed, even if a signal handler raises
+            with ExitStack() as steps:  # files all messages, even if a signal handler raises
                 for received in reversed(ready):
                     steps.callback(self._file, received)
         except IPCError:
-            return  # the server is gone, which whoever waits is told
+            return  # the server is gone: waiting threads get that error
         finally:
             with self._lock:
                 self._receiving = False
                 self._changed.notify_all()
 
     def _discard(self, client: int, seq: int) -> None:
-        """A ticket died unused. A finalizer calls this, at any place of any thread."""
+        """Release the batch of a ticket that was freed unused. Finalizers call this, anywhere in any thread."""
         self._unwanted.add_batch(client, seq)
         self._flush_if_safe()
 
     def _flush_if_safe(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
-        # The function is an argument because finalizers run even when modules have lost their names.
-        # Inside the channel its locks are held by this very thread, and what is left is sent with the next message.
-        # Elsewhere they are free, or held for a moment by a thread that needs nothing of us.
+        # The function is an argument because finalizers also run after modules have lost their globals.
+        # In the channel, this thread itself holds the locks, and the next message sends the rest of the queue.
+        # Elsewhere the locks are free, or a thread that doesn't depend on this one holds them briefly.
         if getattr(self._talking, "now", False) or is_finalizing():
             return
         try:
             with deferred_signals, Talk(self._talking):
                 self._flush()
         except IPCError:
-            return  # the server is gone, and with it what we wanted it to know
+            return  # the server is gone, and the batches with it
 
     def _flush(self) -> None:
         self._unwanted.flush(self._channel.post, self._questions.forget_batches, self._questions.forget_session)

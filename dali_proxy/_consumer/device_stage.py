@@ -1,4 +1,4 @@
-"""The half of a pipeline that runs where its results are wanted, when the server runs the first half only."""
+"""The device stage of a pipeline: it runs in the consumer's process when the server runs only the host stage."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ __all__ = ["Made", "Run", "SecondHalf"]
 
 
 class Run:
-    """Outputs that an executor has made."""
+    """Outputs that an executor has computed."""
 
     def __init__(self, outputs: Sequence[TensorList]) -> None:
         self._outputs = outputs
 
     def tensors(self) -> tuple[Any, ...]:
-        """Return them as a server's results are: a tensor each, or a list of tensors where shapes differ.
+        """Return the outputs like a server's results: one tensor each, or a list of tensors where shapes differ.
 
-        On a GPU, the stream that is current now waits for the data.
+        On a GPU, the current stream waits for the data.
         """
         return tuple(_tensors(output) for output in self._outputs)
 
 
-#: Outputs of the pipeline, or what was raised instead.
+#: Outputs of the pipeline, or the error that it raised.
 Made = Issued | Run | Exception
 
 
 class SecondHalf:
-    """Goes on with what a server has begun, on streams of their own. Nothing waits for the GPU: a stream does.
+    """Continues the server's batches, on separate CUDA streams. Only streams wait for the GPU, never the host.
 
-    What the server has prepared is issued at once. Other batches are run by an executor with threads of its own, which
-    is made when the first one comes, or at once where the server can't prepare any.
+    Prepared batches are issued immediately. An executor with its own threads runs the other batches. It is built when
+    the first of them arrives, or immediately if the server can't prepare any.
 
     Args:
-        pipeline: the second half, as `serialize_for_host` returned it.
+        pipeline: the device stage, as `serialize_for_host` returned it.
 
     Raises:
-        BuildError: it can't run here.
+        BuildError: the device stage can't run here.
     """
 
     def __init__(self, pipeline: bytes) -> None:
@@ -66,12 +66,12 @@ class SecondHalf:
         nodes = self._internals.graph.nodes
         self._on_gpu = [node for node in nodes if node.device != "cpu"]
         parts = simple_parts(self._internals.graph)
-        #: The operators to blame when a batch can't be issued: the first one is named.
+        #: Operators for the error when a batch can't be issued, which names the first one.
         self._launching = [part.chain[-1] for part in parts or () if part.chain] or self._on_gpu
-        #: The GPU that it runs on, or None.
+        #: Number of the GPU, or None.
         self.device_id = self._internals.arguments.executor_config().device_id if self._on_gpu else None
         self._launcher: Launcher | None = None
-        self._runs = False  # whether there is an executor
+        self._runs = False  # whether an executor exists
         try:
             if parts is not None:
                 self._launcher = Launcher(self.device_id, CudaLane)
@@ -83,15 +83,15 @@ class SecondHalf:
             raise
 
     def start(self, result: Result, inputs: Sequence[TensorListCPU], on_done: Callable[[Made], None]) -> None:
-        """Start a batch that was not prepared; returns at once.
+        """Start a batch that isn't prepared, and return immediately.
 
         Args:
-            result: the server's message.
-            inputs: what lies in its slots.
-            on_done: called once, on another thread; it must be quick and must not raise.
+            result: message of the server.
+            inputs: batches in the slots of the message.
+            on_done: callback for the outcome. Another thread calls it once; it must be quick and must not raise.
         """
         origin, client, seq = result.origin, result.client, result.seq
-        assert origin is not None  # the server knows that it has one half only
+        assert origin is not None  # the server knows that it runs only the host stage
         key = BatchKey(origin.epoch, origin.batch, origin.view)
         names = self._internals.graph.fed_inputs
         request = BatchRequest(origin.batch_size, dict(zip(names, inputs, strict=True)), key)
@@ -103,35 +103,35 @@ class SecondHalf:
             on_done(_outcome(origin, client, seq, BatchResult(error=error)))
 
     def issue(self, result: Result, arrays: Sequence[Any], pinned: bool) -> Made:
-        """Issue a batch that was prepared, and return its outputs.
+        """Issue a prepared batch and return its outputs.
 
         Args:
-            result: the server's message.
-            arrays: what lies in its slots.
-            pinned: whether the first of these is registered with CUDA.
+            result: message of the server.
+            arrays: arrays in the slots of the message.
+            pinned: whether the first array is registered with CUDA.
         """
         assert result.origin is not None
         assert result.prepared is not None
-        assert self._launcher is not None  # the server prepares no other graph
+        assert self._launcher is not None  # the server prepares batches only for graphs with a launcher
         try:
             return self._launcher.issue(result.prepared, arrays, pinned)
-        except Exception as error:  # noqa: BLE001  # of CUDA's, torch's or ours: it is for whoever asked
+        except Exception as error:  # noqa: BLE001  # raised for the requesting thread
             failed = describe_failure(self._launching[0], error) if self._launching else PipelineError(str(error))
             failed.__cause__ = error
             return _outcome(result.origin, result.client, result.seq, BatchResult(error=failed))
 
     @property
     def waits_for_all(self) -> bool:
-        """Whether all batches are run here by an executor, which should have each as soon as it comes."""
+        """Whether an executor runs all batches, so that it should get each as soon as it arrives."""
         return self._launcher is None
 
     def give_back(self) -> None:
-        """Give slots back to the server that the GPU has read."""
+        """Release the server's slots that the GPU has read."""
         if self._launcher is not None:
             self._launcher.give_back()
 
     def add_times(self, operators: dict[str, dict[str, Any]]) -> None:
-        """Add what its operators cost to what the server reports of its own."""
+        """Add the times of the device stage's operators to those that the server reported."""
         added: list[StepTimes] = []
         if self._launcher is not None and self._launcher.batches:
             name = " → ".join(node.schema.display for node in self._on_gpu) or "outputs"
@@ -148,7 +148,7 @@ class SecondHalf:
                 operators[times.name] = times.report()
 
     def close(self) -> None:
-        """Finish what was started, and end."""
+        """Finish the batches that were started, and free all resources."""
         self._internals.close()
         if self._launcher is not None:
             self._launcher.close()

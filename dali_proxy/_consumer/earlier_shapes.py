@@ -1,4 +1,4 @@
-"""The shapes of earlier batches: an output that was one tensor must not become a list unasked."""
+"""Shapes of earlier batches, for detecting outputs that change from one tensor to a list."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ __all__ = ["EarlierShapes"]
 
 
 class EarlierShapes:
-    """Knows which outputs were one tensor each in earlier batches: such an output must not become a list unasked.
+    """Records which outputs were one tensor in earlier batches: they must not become lists without the user's consent.
 
-    An output whose first batch is a list already may be either in later batches.
+    An output whose first batch is a list may be a tensor or a list in later batches.
     """
 
     def __init__(self) -> None:
-        # By place in the batch and output: shape of a sample of the last dense batch; None if the first was a list.
+        # Key: position in the batch, and output. Value: sample shape in the last dense batch; None if the first batch
+        # was a list.
         self._shapes: dict[tuple[int, int], tuple[int, ...] | None] = {}
 
     def check(self, place: int, output: int, value: Any, ticket: Ticket) -> None:
-        """Take note of an output.
+        """Record the shape of an output and compare it with earlier batches.
 
         Args:
-            place: which of the placeholders of the batch it is, from 0.
+            place: index of the placeholder in the batch, from 0.
             output: index of the pipeline's output.
             value: a tensor, or a list of the samples' tensors.
-            ticket: the batch that it is from.
+            ticket: ticket of the batch.
 
         Raises:
-            BatchError: it is a list, and was a tensor before.
+            BatchError: the output is a list, and was a tensor before.
         """
         key = place, output
         if not isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Between the tensors of a pipeline and torch's."""
+"""Conversion between the tensors of a pipeline and those of torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["feed_ndarray", "sample_tensors", "to_torch_tensor", "to_torch_type"]
 
 TensorOrList: TypeAlias = TensorCPU | TensorGPU | TensorListCPU | TensorListGPU
 
-#: torch's dtype for each data type of a pipeline.
+#: The torch dtype for each data type of a pipeline.
 to_torch_type: dict[DALIDataType, torch.dtype] = {
     DALIDataType.BOOL: torch.bool,
     DALIDataType.FLOAT: torch.float32,
@@ -36,23 +36,23 @@ to_torch_type: dict[DALIDataType, torch.dtype] = {
 
 
 def to_torch_tensor(tensor: TensorOrList | Any, copy: bool = True) -> torch.Tensor:
-    """Return a tensor of a pipeline as a torch tensor on the same device, with the same dtype and shape.
+    """Convert a tensor of a pipeline to a torch tensor on the same device, with the same dtype and shape.
 
-    Without a copy, both share their memory, and the torch tensor stays valid and unchanged as long as it is held,
-    however often the pipeline runs meanwhile. (NVIDIA DALI promises that only until its next run.) Memory that must
-    not be written to, such as a constant's, and memory that is not contiguous, is copied in any case.
+    Without a copy, both share their memory. The torch tensor stays valid and unchanged as long as it exists, however
+    often the pipeline runs meanwhile. (NVIDIA DALI guarantees that only until the next run.) Read-only memory, such as
+    that of a constant, and memory that isn't contiguous are always copied.
 
-    On a GPU, the current stream is ordered after the work that makes the data, and nothing waits on the host. Order
-    other streams after it before they use the tensor.
+    On a GPU, the current stream waits for the work that computes the data; the host doesn't wait. Other streams must
+    wait for the current stream before they use the tensor.
 
     Args:
-        tensor: a tensor, or a batch whose samples have one shape; a tensor of NVIDIA DALI, or anything else with
-            DLPack, will do as well.
-        copy: whether the result gets memory of its own.
+        tensor: a tensor, or a batch whose samples have one shape; tensors of NVIDIA DALI and other objects with DLPack
+            are accepted, too.
+        copy: whether to copy the data to new memory.
 
     Raises:
-        ArgumentMismatchError: for a batch whose samples differ in shape.
-        ArgumentTypeError: for what is no tensor.
+        ArgumentMismatchError: the samples of the batch differ in shape.
+        ArgumentTypeError: `tensor` isn't a tensor.
 
     Example:
         >>> import numpy as np
@@ -64,18 +64,18 @@ def to_torch_tensor(tensor: TensorOrList | Any, copy: bool = True) -> torch.Tens
 
 
 def feed_ndarray(dali_tensor: TensorOrList | Any, arr: torch.Tensor, cuda_stream: Any = None) -> torch.Tensor:
-    """Copy a tensor of a pipeline into a torch tensor, and return that.
+    """Copy a tensor of a pipeline into a torch tensor, and return the torch tensor.
 
     Args:
         dali_tensor: a tensor, or a batch whose samples have one shape.
-        arr: where to copy it, of the same shape and dtype, on any device and with any strides.
-        cuda_stream: the CUDA stream to copy on: one of torch or CuPy, or its handle as an int or a
-            `ctypes.c_void_p`. By default torch's current stream of the device. The copy is ordered after the work
-            that makes the data, and the host doesn't wait for it unless `arr` is on the CPU.
+        arr: the torch tensor, of the same shape and dtype, on any device and with any strides.
+        cuda_stream: CUDA stream for the copy: a stream of torch or CuPy, or its handle as an int or a
+            `ctypes.c_void_p`. The default is torch's current stream of the device. The copy waits for the work that
+            computes the data. The host doesn't wait for the copy unless `arr` is on the CPU.
 
     Raises:
         ArgumentMismatchError: shape or dtype differ, or the samples of a batch differ in shape.
-        ArgumentTypeError: `arr` is no torch tensor.
+        ArgumentTypeError: `arr` isn't a torch tensor.
 
     Example:
         >>> import numpy as np
@@ -97,9 +97,9 @@ def feed_ndarray(dali_tensor: TensorOrList | Any, arr: torch.Tensor, cuda_stream
 
 
 def sample_tensors(batch: TensorListCPU | TensorListGPU | Any) -> Sequence[torch.Tensor]:
-    """Return the samples of a batch as torch tensors, with no copy where `to_torch_tensor` makes none.
+    """Return the samples of a batch as torch tensors, without a copy where `to_torch_tensor` needs none.
 
-    Of a batch with one shape it is one tensor, with the batch dimension in front.
+    A batch with one shape becomes one tensor, whose first dimension is the batch dimension.
     """
     if batch.is_dense_tensor():
         return _shared(batch)  # type: ignore[return-value]  # a sequence of its rows
@@ -110,7 +110,7 @@ def sample_tensors(batch: TensorListCPU | TensorListGPU | Any) -> Sequence[torch
 
 
 def _shared(tensor: Any) -> torch.Tensor:
-    """Return a tensor, or a batch of one shape, as a torch tensor over the same memory where that can be."""
+    """Convert a tensor, or a batch of one shape, to a torch tensor over the same memory if possible."""
     if hasattr(tensor, "is_dense_tensor"):
         if not tensor.is_dense_tensor():
             raise ArgumentMismatchError(
@@ -144,7 +144,7 @@ def _share_cpu(array: Array) -> torch.Tensor:
 
 
 def _share_gpu(batch: TensorListGPU) -> Any:
-    """Return one tensor for a batch of one shape, else a list."""
+    """Return one tensor for a batch of one shape, else a list of tensors."""
     from dali_proxy._transport.cuda_view import local_tensors
 
     return local_tensors(batch)
@@ -152,7 +152,7 @@ def _share_gpu(batch: TensorListGPU) -> Any:
 
 @contextmanager
 def _on_stream(stream: Any, source: Any, arr: torch.Tensor) -> Iterator[torch.cuda.Stream | None]:
-    """Make a stream torch's current one, and give it as one of torch; None stays the current one."""
+    """Make a stream torch's current stream, and yield it as a torch stream; None keeps the current stream."""
     if stream is None or not (arr.is_cuda or isinstance(source, TensorGPU | TensorListGPU)):
         yield None
         return

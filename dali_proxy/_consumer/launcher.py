@@ -1,4 +1,4 @@
-"""Issues on a GPU what a server has prepared: one copy, one launch, and an event that nobody but the GPU waits for."""
+"""Issuing of prepared batches on a GPU: one copy, one launch, and an event that only the GPU waits for."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ __all__ = ["Issued", "Launcher"]
 
 
 class Issued:
-    """The outputs of a batch, on their way: whoever takes them waits for nothing, but its stream does.
+    """The outputs of a batch that the GPU may still be computing: the caller's stream waits for them, not the host.
 
     Args:
-        outputs: a tensor for each output that is one array, else a list of tensors.
-        memories: of the tensors on the GPU.
-        moment: when these are written; None where there are none.
-        lane: where they are written.
+        outputs: one tensor for each output that is one array, else a list of tensors.
+        memories: memory of the tensors on the GPU.
+        moment: event after the tensors on the GPU are written; None without such tensors.
+        lane: lane that writes the tensors on the GPU.
     """
 
     def __init__(
@@ -48,9 +48,9 @@ class Issued:
         self._lane = lane
 
     def tensors(self) -> tuple[Any, ...]:
-        """Return the outputs. On a GPU, the stream that is current now waits for the data."""
+        """Return the outputs. On a GPU, the current stream waits for the data."""
         if self._moment is not None:
-            assert self._lane is not None  # it made the moment
+            assert self._lane is not None  # it recorded the event
             self._lane.hand_over(self._moment, self._memories)
         return self._outputs
 
@@ -58,46 +58,46 @@ class Issued:
 class Launcher:
     """Issues batches, one after the other. Thread-safe.
 
-    Nothing is computed here for a batch or a sample. The slot that a batch comes in goes back to the server when the
-    copy has ended, as the next call or `give_back` finds.
+    The server has computed all parameters of the batches and samples. The slot of a batch returns to the server after
+    the copy has ended: the next `issue` or `give_back` releases it.
 
     Args:
-        device_id: number of the GPU; None where nothing goes to one.
-        open_lane: opens it.
+        device_id: number of the GPU; None if all outputs are on the CPU.
+        open_lane: opens the lane of a GPU.
 
     Raises:
         DeviceError: the GPU is missing.
 
     Attributes:
-        batches: issued so far.
-        cost: of issuing them, to the threads of this process.
+        batches: number of issued batches.
+        cost: time that the threads of this process spent on issuing.
     """
 
     def __init__(self, device_id: int | None, open_lane: Callable[[int], Lane] = CudaLane) -> None:
         self._lane = None if device_id is None else open_lane(device_id)
         self._lock = new_rlock(Level.LAUNCHER, "launcher")  # a signal handler that closes may interrupt its holder
-        self._copying: deque[tuple[Moment, Any]] = deque()  # slots, and memory that is copied from
-        self._unmarked: list[Any] = []  # the same, where CUDA failed to say when it has been read
+        self._copying: deque[tuple[Moment, Any]] = deque()  # slots and bounce buffers that the GPU reads
+        self._unmarked: list[Any] = []  # the same, where recording the event failed
         self.batches = 0
         self.cost = Cost()
 
     def issue(self, prepared: Prepared, arrays: Sequence[Array | list[Array]], pinned: bool) -> Issued:
-        """Issue a batch; never waits for the GPU.
+        """Issue a batch, without waiting for the GPU.
 
         Args:
-            prepared: what to do.
-            arrays: what came with it: the block, if there is one, and outputs on the CPU.
+            prepared: description of the copies and launches.
+            arrays: arrays of the message: the block, if any, and the outputs on the CPU.
             pinned: whether the block is registered with CUDA.
 
         Raises:
-            ProtocolError: what the server says can't be.
+            ProtocolError: the server's message is inconsistent.
             CudaError: CUDA failed.
         """
         with self._lock:
             return self._issue(prepared, arrays, pinned)
 
     def give_back(self) -> None:
-        """Let go of what the GPU has read; who issues a batch meanwhile does so itself."""
+        """Release the memory that the GPU has read. A thread that is issuing a batch does this itself."""
         if self._lock.acquire(blocking=False):
             try:
                 self._give_back()
@@ -105,10 +105,10 @@ class Launcher:
                 self._lock.release()
 
     def close(self) -> None:
-        """Wait for what was issued, and let go of it."""
+        """Wait for all issued copies and release their memory."""
         with self._lock:
             while self._copying:
-                with suppress(Exception):  # of a GPU in error: it reads nothing any more
+                with suppress(Exception):  # the GPU is in an error state: it has stopped reading
                     self._copying[0][0].synchronize()
                 self._copying.popleft()
             if self._lane is not None:
@@ -153,7 +153,7 @@ class Launcher:
         held: Any = block
         source = _address(block)
         if launches:
-            # A size of which there are few, so that the allocator has such memory from earlier batches.
+            # Sizes are rounded to a few values, so that the allocator can reuse memory of earlier batches.
             whole = lane.empty((buffer_size(prepared.launched_nbytes),), torch.uint8)
             for launch, each in launches:
                 relocate(_pictures(block, launch), whole.data_ptr(), each.memory.data_ptr())
@@ -179,7 +179,7 @@ class Launcher:
         return [each.tensors for each in shaped], [each.memory for each in shaped]
 
     def _hold(self, lane: Lane, held: Any) -> None:
-        """Keep memory until the GPU has read it: copies that were issued before an error go on."""
+        """Keep memory until the GPU has read it: copies that were issued before an error continue."""
         try:
             self._copying.append((lane.mark(), held))
         except BaseException:
@@ -188,7 +188,7 @@ class Launcher:
 
 
 class _Shaped:
-    """Memory of an output on the GPU, and the tensors over it."""
+    """Memory of an output on the GPU, and its tensors."""
 
     __slots__ = ("dtype", "memory", "tensors")
 
@@ -217,10 +217,10 @@ def _pictures(block: npt.NDArray[np.uint8], launch: Launched) -> npt.NDArray[Any
 
 
 def _check(prepared: Prepared, outputs: Sequence[PreparedOutput], nbytes: int) -> None:
-    """Raise if something isn't in the block, or in what of it is copied.
+    """Check that all data lie in the block, and all data for launches in the copied section of the block.
 
     Raises:
-        ProtocolError: it isn't.
+        ProtocolError: an offset is out of range.
     """
     good = bool(outputs) and prepared.launched_nbytes <= nbytes
     for output in outputs:
@@ -243,5 +243,5 @@ def _address(array: Array) -> int:
 def _is_done(moment: Moment) -> bool:
     try:
         return moment.query()
-    except Exception:  # noqa: BLE001  # of a GPU in error: it reads nothing any more
+    except Exception:  # noqa: BLE001  # the GPU is in an error state: it has stopped reading
         return True

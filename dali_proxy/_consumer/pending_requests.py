@@ -1,4 +1,4 @@
-"""What the threads of a process have asked a server, and small things that go with it."""
+"""Requests that the threads of a process have sent to a server, their deadlines and their errors."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ Key = tuple[Any, ...]
 
 
 class Question:
-    """What was asked of the server, for all threads that want to know it."""
+    """A pending request to the server, shared by all threads that wait for its answer."""
 
     __slots__ = ("answer", "coming", "samples", "sent")
 
     def __init__(self) -> None:
         self.answer: Any = None  # set once
-        self.coming = False  # the server has answered, and this process goes on with it
-        self.samples = ("", "")  # dataset indices and names of the batch's samples, packed; mostly unknown
-        self.sent = False  # it may be sent twice: the server refuses the second one
+        self.coming = False  # the server has answered, and this process continues the batch
+        self.samples = ("", "")  # packed dataset indices and names of the batch's samples; usually unknown
+        self.sent = False  # a request may be sent twice: the server refuses the second one
 
     def note(self, result: Result, goes_on: bool) -> None:
-        """Take note that a result has come, and whether this process goes on with it."""
+        """Record that a result has arrived, and whether this process continues the batch."""
         self.coming = goes_on
         source = result.origin or result
         self.samples = (source.indices, source.names)
 
 
 class Questions(dict[Key, Question]):
-    """Questions that nobody has taken the answer of, and what is fetched before anybody asks.
+    """Requests whose answers haven't been read, and the batches that are fetched early.
 
     Attributes:
-        lock: guards this object, and whoever receives. It is quicker to take than the condition.
-        changed: notified when something was answered, or somebody receives no more.
-        ahead: what is fetched early.
+        lock: lock for this object and for receiving. Acquiring it is faster than acquiring the condition.
+        changed: condition that is notified when a request is answered or a thread stops receiving.
+        ahead: batches that are fetched early.
     """
 
     def __init__(self) -> None:
@@ -54,39 +54,39 @@ class Questions(dict[Key, Question]):
         self.ahead = Lookahead()
 
     def answer(self, key: Key, answer: Any) -> None:
-        """Note an answer."""
+        """Store the answer to a request."""
         with self.lock:
             asked = self.get(key)
-            # Else whoever asked has gone, and the answer with it; or it was asked twice, and this one refuses.
+            # Otherwise the request was dropped, or it was sent twice and this answer is the refusal.
             if asked is not None and asked.answer is None:
                 asked.answer = answer
                 self.changed.notify_all()
 
     def forget(self, key: Key) -> None:
-        """Drop a question."""
+        """Drop a request."""
         with self.lock:
             self.pop(key, None)
 
     def forget_batches(self, batches: Iterable[tuple[int, int]]) -> None:
-        """Drop what was asked about batches."""
+        """Drop the requests for batches."""
         with self.lock:
             for batch in batches:
                 self.pop(("batch", *batch), None)
                 self.ahead.forget(batch)
 
     def forget_session(self, session: int) -> None:
-        """Drop what was fetched early for a session, which has ended."""
+        """Drop the batches that were fetched early for a session that has ended."""
         with self.lock:
             self.forget_batches(self.ahead.close(session))
 
 
 class Deadline:
-    """How long a server may take for an answer: the smaller one of two limits.
+    """Time limit for an answer of the server: the smaller of two limits.
 
     Args:
-        timeout: seconds from now that `DALIServer` gives it; None for as long as it lives.
-        pid: the server's process, for the message.
-        patience: seconds that a loader gives it; 0 or None for any time.
+        timeout: limit of `DALIServer` in seconds from now; None for as long as the server lives.
+        pid: process of the server, for the error message.
+        patience: limit of the loader in seconds; 0 or None for no limit.
     """
 
     def __init__(self, timeout: float | None, pid: int, patience: float | None = None) -> None:
@@ -98,14 +98,14 @@ class Deadline:
 
     @property
     def left(self) -> float | None:
-        """Seconds that are left; None for any time."""
+        """Remaining seconds; None for no limit."""
         return None if self._end is None else max(self._end - time.monotonic(), 0.0)
 
     def check(self) -> None:
-        """Raise if it has passed.
+        """Raise if the deadline has passed.
 
         Raises:
-            ProxyError: it has.
+            ProxyError: the deadline has passed.
         """
         if self._end is not None and time.monotonic() >= self._end:
             raise ProxyError(
@@ -115,20 +115,20 @@ class Deadline:
 
 
 def fresh(error: Exception) -> Exception:
-    """Copy an error that is kept: raising it would tie the frames of whoever gets it to whatever keeps it."""
+    """Copy a stored error, for raising: raising the error itself would keep the frames of its callers alive."""
     copied = copy.copy(error)
     copied.__cause__ = error.__cause__
     return copied
 
 
 def without_frames(error: Exception, cause: Exception) -> Exception:
-    """Return an error that is to be kept, with its cause, but not the frames of that: who keeps it is in them."""
+    """Set the cause of an error, without the cause's frames: they would refer to the object that stores the error."""
     error.__cause__ = cause.with_traceback(None)
     return error
 
 
-class Talk:  # a function to who uses it: as a generator, it would cost a batch several microseconds
-    """Marks a thread as being inside a channel, until it leaves it again."""
+class Talk:  # used like a function: a generator would cost several microseconds per batch
+    """Reentrancy guard: marks the current thread as being in the channel."""
 
     __slots__ = ("_outermost", "_talking")
 

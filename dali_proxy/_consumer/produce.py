@@ -1,4 +1,4 @@
-"""Turns the placeholders in a batch into tensors."""
+"""Replacement of the placeholders in a batch by tensors."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ def produce(
     ragged: Ragged | None = None,
     earlier: EarlierShapes | None = None,
 ) -> Any:
-    """Return `data` with all placeholders replaced by what the pipeline made of them.
+    """Return `data` with all placeholders replaced by the pipeline's outputs.
 
     Args:
-        data: what a loader yields: tuples, lists, deques, mappings, dataclasses and objects, in any nesting.
-        consumer: where the batches are fetched from.
-        patience: seconds to wait for a batch; None for as long as the server's timeout says.
+        data: batch of a loader: tuples, lists, deques, mappings, dataclasses and objects, in any nesting.
+        consumer: connection that fetches the batches.
+        patience: seconds to wait for a batch; None for the server's timeout.
         pin: copy tensors on the CPU to pinned memory.
-        ragged: what an output becomes whose samples differ in shape, see `formed`; None is "list", except where
-            `earlier` says that it was a tensor.
-        earlier: the shapes of earlier batches.
+        ragged: form of outputs whose samples differ in shape, see `formed`; None is "list", unless the output was a
+            tensor according to `earlier`.
+        earlier: shapes of earlier batches.
 
     Returns:
-        The same structure. An output is one tensor when all its samples have one shape, else what `ragged` says.
+        The same structure. An output is one tensor when all its samples have one shape, else it has the form `ragged`.
 
     Raises:
         BatchError: a batch failed in the server, or its samples differ in shape for the first time.
@@ -48,7 +48,7 @@ def produce(
 
     def value_of(ref: Placeholder) -> Any:
         item: int | None
-        if isinstance(ref, SampleRef):  # nobody collated it
+        if isinstance(ref, SampleRef):  # it wasn't collated
             ticket, output, item = ref.sample.submit_alone(), ref.output, 0
         else:
             assert isinstance(ref, BatchRef)

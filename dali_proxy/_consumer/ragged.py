@@ -1,4 +1,4 @@
-"""What becomes of an output whose samples differ in shape: a list of tensors, a nested tensor, or a padded one."""
+"""Forms of outputs whose samples differ in shape: a list of tensors, a nested tensor or a padded tensor."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _FORMS = ("list", "nested", "pad")
 
 
 def check_ragged(ragged: Any) -> Ragged | None:
-    """Return it if it is one of the forms, or None for none.
+    """Return `ragged` if it is one of the forms or None.
 
     Raises:
-        ArgumentValueError: it isn't.
+        ArgumentValueError: `ragged` is neither.
     """
     if ragged is not None and ragged not in _FORMS:
         raise ArgumentValueError(f'ragged is "list", "nested" or "pad", not {ragged!r}')
@@ -29,16 +29,16 @@ def check_ragged(ragged: Any) -> Ragged | None:
 
 
 def formed(samples: list[torch.Tensor], ragged: Ragged) -> Any:
-    """Bring samples that differ in shape into a form.
+    """Convert samples that differ in shape to a form.
 
     Args:
         samples: tensors of one dtype, device and number of dimensions.
-        ragged: "list": as they are, without a copy; "nested": a nested tensor, in torch's layout ``torch.jagged``
-            where the samples differ in one dimension, else in ``torch.strided``; "pad": one tensor of shape
-            ``[N, ...]``, as large as the largest sample in each dimension, with zeros behind the smaller ones.
+        ragged: "list" for the same list, without a copy; "nested" for a nested tensor, with the layout
+            ``torch.jagged`` if the samples differ in one dimension, else ``torch.strided``; "pad" for one tensor of
+            shape ``[N, ...]``, as large as the largest sample in each dimension, with zeros after the smaller ones.
 
     Raises:
-        ArgumentTypeError: torch has no such nested tensors of this dtype.
+        ArgumentTypeError: torch doesn't support such nested tensors of this dtype.
 
     Example:
         >>> formed([torch.ones(1), torch.ones(3)], "pad")

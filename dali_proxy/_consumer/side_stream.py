@@ -1,4 +1,4 @@
-"""A CUDA stream of the training process beside those of the training: copies and launches, and nothing waits."""
+"""A separate CUDA stream in the training process, for copies and launches that don't block the host."""
 
 from __future__ import annotations
 
@@ -17,51 +17,52 @@ __all__ = ["CudaLane", "Lane", "Moment"]
 
 
 class Moment(Protocol):
-    """A place in the order of a lane's work."""
+    """A CUDA event: a point in the order of a lane's work."""
 
     def query(self) -> bool:
-        """Whether all work before it is done; never waits."""
+        """Return whether all work before the event is done, without waiting."""
 
     def synchronize(self) -> None:
-        """Wait until all work before it is done."""
+        """Wait until all work before the event is done."""
 
 
 class Lane(Protocol):
-    """Where copies and launches are issued, in order. One thread at a time."""
+    """An ordered queue of copies and launches. Only one thread at a time may use it."""
 
     def active(self) -> Any:
-        """Return a context manager, in which the other methods may be called."""
+        """Return a context manager in which the other methods may be called."""
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """Return memory of the device. What is dropped is used again by what is issued later."""
+        """Allocate device memory. Later work reuses freed memory."""
 
     def bounce(self, nbytes: int) -> torch.Tensor:
-        """Return memory of the host that `copy` can read, ``uint8[nbytes]``."""
+        """Allocate host memory that `copy` can read, ``uint8[nbytes]``."""
 
     def copy(self, target: int, source: int, nbytes: int) -> None:
-        """Issue a copy to the device, by addresses; of pinned memory."""
+        """Issue a copy from pinned memory to the device, by addresses."""
 
     def launch(self, defines: tuple[tuple[str, str], ...], pointers: Sequence[int], grid: tuple[int, int]) -> None:
         """Issue a launch of `fused.cu`, whose tables are on the device."""
 
     def mark(self) -> Moment:
-        """Return the moment after all that was issued."""
+        """Record an event after all issued work."""
 
     def hand_over(self, moment: Moment, memories: Sequence[torch.Tensor]) -> None:
-        """Let the stream that is current wait for a moment, and memory not be used again before that stream is done."""
+        """Let the current stream wait for an event, and prevent reuse of the memory until that stream is done."""
 
     def close(self) -> None:
-        """Free what launches shared."""
+        """Free the resources that launches share."""
 
 
-# Streams of this process, by GPU. They stay: memory that the allocator has for one must not see another in its place.
+# Streams of this process, by GPU. They are never freed: the allocator's memory for a stream must not be used on a new
+# stream with the same handle.
 _streams: dict[int, Any] = {}
 
 
 class CudaLane:
-    """A stream of this process's own. Memory is of torch's caching allocator.
+    """A separate CUDA stream in this process, with memory of torch's caching allocator.
 
-    CUDA is not touched before the first batch, so a process that only starts a server has no context.
+    CUDA isn't initialized before the first batch, so a process that only starts a server has no CUDA context.
 
     Args:
         device_id: number of the GPU.
@@ -73,17 +74,17 @@ class CudaLane:
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
         self._kernels = KernelContext(device_id)
-        self._stream: Any = None  # the same stream, for CuPy and for torch
+        self._stream: Any = None  # the same stream as `_torch_stream`, for CuPy
         self._torch_stream: Any = None
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Make the stream current, and its GPU."""
+        """Make the stream and its GPU current."""
         import torch
 
         if self._torch_stream is None:
             self._open()
-        # The loop may be in a mode for the batch that it asks for: this one is the next.
+        # The loop may be in inference mode for the batch that it requests; this batch is a later one.
         with torch.inference_mode(False), torch.cuda.stream(self._torch_stream):
             yield
 
@@ -101,13 +102,13 @@ class CudaLane:
         )
 
     def empty(self, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-        """Return memory of the allocator's pool for this stream."""
+        """Allocate memory from the allocator's pool for this stream."""
         import torch
 
         return torch.empty(shape, dtype=dtype, device=self._torch_stream.device)
 
     def bounce(self, nbytes: int) -> torch.Tensor:
-        """Return pinned memory."""
+        """Allocate pinned memory."""
         import torch
 
         return torch.empty(nbytes, dtype=torch.uint8, device="cpu", pin_memory=True)
@@ -119,18 +120,18 @@ class CudaLane:
             runtime.memcpyAsync(target, source, nbytes, runtime.memcpyHostToDevice, self._stream.ptr)
 
     def launch(self, defines: tuple[tuple[str, str], ...], pointers: Sequence[int], grid: tuple[int, int]) -> None:
-        """Issue the launch."""
+        """Issue a launch of `fused.cu`."""
         self._kernels.launch("fused.cu", "crop_resize_normalize", defines, pointers, grid, self._stream)
 
     def mark(self) -> Moment:
-        """Record an event."""
+        """Record a CUDA event."""
         import torch
 
         moment: Moment = self._torch_stream.record_event(torch.cuda.Event())  # type: ignore[no-untyped-call]
         return moment
 
     def hand_over(self, moment: Any, memories: Sequence[torch.Tensor]) -> None:
-        """Order torch's current stream after an event."""
+        """Let torch's current stream wait for an event."""
         import torch
 
         current = torch.cuda.current_stream(self._device_id)
@@ -139,6 +140,6 @@ class CudaLane:
             memory.record_stream(current)
 
     def close(self) -> None:
-        """Free what launches shared."""
+        """Free the kernels."""
         if self._stream is not None:
             self._kernels.close()

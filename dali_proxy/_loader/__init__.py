@@ -1,1 +1,1 @@
-"""`DataLoader`: numbered batches, queues to workers, collation, resuming and recovery."""
+"""`DataLoader`: batch numbers, worker queues, collation, resuming and recovery."""

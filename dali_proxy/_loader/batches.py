@@ -1,4 +1,4 @@
-"""What travels between the training process and a loader's workers: which batch to make, and what became of it."""
+"""The messages between the training process and a loader's workers: requests for batches, and their results."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _SMALL = 1 << 16  # bytes
 
 @dataclass(frozen=True)
 class NumberedIndices:
-    """What a `NumberedSampler` yields: an item of the user's sampler and its number.
+    """An item of the user's sampler and its number. `NumberedSampler` yields these.
 
     Attributes:
-        epoch: number of the epoch.
-        batch: number of the batch in it.
-        indices: dataset indices of a batch, or a single one with ``batch_size=None``; None where the dataset counts for
-            itself.
+        epoch: epoch number.
+        batch: batch number within the epoch.
+        indices: dataset indices of a batch, or a single index with ``batch_size=None``; None for an iterable dataset,
+            which has no indices.
     """
 
     epoch: int
@@ -46,12 +46,12 @@ class NumberedIndices:
 
 
 class Made(NamedTuple):
-    """A batch that a worker has made. A tuple, because torch pins what it finds in tuples.
+    """A batch that a worker has collated. It is a tuple because torch pins the tensors that it finds in tuples.
 
     Attributes:
-        numbered: which batch it is.
-        data: what the user's collate function returned, its placeholders submitted.
-        place: where an iterable dataset is after it; None if unknown.
+        numbered: number and dataset indices of the batch.
+        data: result of the user's collate function; its placeholders are submitted.
+        place: state of an iterable dataset after the batch; None if unknown.
     """
 
     numbered: NumberedIndices
@@ -60,23 +60,23 @@ class Made(NamedTuple):
 
 
 class Pause:
-    """In the place of a batch: nothing comes. The next worker has its turn, or the sampler failed."""
+    """A marker that replaces a batch: it is the next worker's turn, or the sampler failed."""
 
 
 @dataclass(eq=False)
 class Unmade:
-    """A batch that could not be made, because the dataset, the collate function or our own code raised.
+    """A batch that failed because the dataset, the collate function or our own code raised.
 
-    It travels like a batch. torch would lose some exceptions or end the worker for them: `StopIteration` would end the
-    epoch, and `SystemExit` the worker.
+    It travels like a batch. torch would mishandle a few exceptions: `StopIteration` would end the epoch, and
+    `SystemExit` would end the worker.
 
     Attributes:
-        numbered: which batch it is.
-        error: the exception; wrapped when it comes from another process, since not every exception can be pickled. None
-            after `exception` gave it away.
+        numbered: number and dataset indices of the batch.
+        error: the exception; wrapped if it comes from another process, since not every exception can be pickled. None
+            after `exception` has returned it.
         index: dataset index that was being read; None if unknown.
-        worker: the process that tried, such as "worker 1 (pid 4711)".
-        place: as of a `Made`; unknown.
+        worker: name of the process, such as "worker 1 (pid 4711)".
+        place: always None; see `Made.place`.
     """
 
     numbered: NumberedIndices
@@ -87,15 +87,15 @@ class Unmade:
 
     @classmethod
     def of(cls, numbered: NumberedIndices, error: BaseException, index: Any, own: OwnWorker) -> Unmade:
-        """Describe an exception.
+        """Create an `Unmade` from an exception.
 
         Args:
-            numbered: the batch.
+            numbered: number and dataset indices of the batch.
             error: the exception.
             index: dataset index that was being read; None if unknown.
-            own: which worker this process is, of the loader that wants the batch.
+            own: this process's role in the loader that the batch belongs to.
         """
-        worker = get_worker_info()  # it names the process, whichever loader's worker that is
+        worker = get_worker_info()  # identifies the process, even if it is a worker of another loader
         name = f"{'main' if worker is None else f'worker {worker.id}'} (pid {os.getpid()})"
         place = _place_of(numbered, index)
         if isinstance(error, StopIteration):
@@ -105,7 +105,7 @@ class Unmade:
             if hasattr(error, "add_note"):  # since Python 3.11
                 error.add_note(f"for {place}, in {name}")
             return cls(numbered, error, index, name)
-        wrap: Any = ExceptionWrapper  # it has no types
+        wrap: Any = ExceptionWrapper  # torch doesn't annotate it
         wrapped = wrap(
             (type(error), error, error.__traceback__), where=f"in DataLoader worker process {own.id}, for {place}"
         )
@@ -113,24 +113,24 @@ class Unmade:
         return cls(numbered, wrapped, index, name)
 
     def exception(self) -> BaseException:
-        """Return the exception, as torch would have raised it; call it once."""
-        if isinstance(self.error, BaseException):  # it will refer to the frames that hold this object
+        """Return the exception as torch would raise it. Call this only once."""
+        if isinstance(self.error, BaseException):  # its traceback will refer to the frames that hold this object
             error, self.error = self.error, None
             return error
         try:
             self.error.reraise()
-        except BaseException as error:  # noqa: BLE001  # it is what was asked for
+        except BaseException as error:  # noqa: BLE001  # the caller asked for this exception
             return error.with_traceback(None)
         raise AssertionError("reraise raises")
 
     @property
     def traceback(self) -> str:
-        """The worker's traceback, as text; empty where the exception has it itself."""
+        """The worker's traceback as text; empty if the exception carries the traceback itself."""
         return str(getattr(self.error, "exc_msg", ""))
 
 
 def _place_of(numbered: NumberedIndices, index: Any) -> str:
-    """Say what was being made."""
+    """Describe the batch or sample that failed."""
     if index is not None:
         return f"dataset index {index}"
     batch = f"batch {numbered.batch} of epoch {numbered.epoch}"
@@ -138,22 +138,22 @@ def _place_of(numbered: NumberedIndices, index: Any) -> str:
 
 
 def _picklable_type(kind: type[BaseException]) -> type[BaseException]:
-    """Return an exception's type, or its next base that another process can import: a local class is none."""
+    """Return an exception's type, or its nearest base that another process can import (unlike a local class)."""
     for base in kind.__mro__:
         try:
             pickle.dumps(base)
-        except Exception:  # noqa: BLE001  # the metaclass may be the user's
+        except Exception:  # noqa: BLE001  # a user's metaclass may raise anything
             continue
         return cast("type[BaseException]", base)
     return RuntimeError
 
 
 class Packed(Pickled):
-    """A batch on its way from a worker.
+    """A pickled batch that a worker sends.
 
-    torch would pickle it where nobody catches what goes wrong (an object that can't be pickled, no descriptor left for
-    a tensor): the worker would die of it, or a thread of a queue print it and leave the training process to wait for
-    ever. Here it is an exception of the worker.
+    torch would pickle the batch where no code catches errors (an object that can't be pickled, no file descriptor left
+    for a tensor): the worker would die, or a queue's thread would print the error and the training process would wait
+    forever. Pickling here turns the error into an exception of the worker.
 
     Args:
         made: the batch.
@@ -168,9 +168,9 @@ class Packed(Pickled):
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles small tensors by value: a descriptor for each, which torch would send, costs more than their bytes.
+    """Pickles small tensors by value: the file descriptors that torch would send cost more than the bytes.
 
-    Everything else is pickled as a `ForkingPickler` does it. That looks reducers up in several dicts for each object.
+    Everything else is pickled as by `ForkingPickler`, which looks up the reducer of each object in several dicts.
     """
 
     def __init__(self, file: io.BytesIO) -> None:

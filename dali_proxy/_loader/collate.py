@@ -1,4 +1,4 @@
-"""Turns the placeholders of samples into those of a batch, in torch's collation."""
+"""Turns the placeholders of samples into placeholders of a batch, during torch's collation."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["Collate"]
 
 
 class Collate:
-    """Wraps the user's collate function: submits what it left uncollated, and ends the batch's context.
+    """Wraps the user's collate function: submits the samples that it left uncollated, and ends the batch's context.
 
     Args:
-        collate_fn: the user's.
-        epoch: of batches when the dataset noted nothing (datapipes, which can't be wrapped).
-        own: which worker this process is.
+        collate_fn: the user's collate function.
+        epoch: epoch number for batches without a context (of datapipes, which can't be wrapped).
+        own: this process's role in the loader.
     """
 
     def __init__(self, collate_fn: Callable[[Any], Any], epoch: int, own: OwnWorker) -> None:
         self.collate_fn = collate_fn
         self.epoch = epoch
         self.own = own
-        self._made = 0  # batches of datapipes
+        self._made = 0  # number of batches of datapipes so far
 
     def __call__(self, samples: Any) -> Made | Unmade | Packed | Pause:
         last = samples[-1] if isinstance(samples, list) and samples else samples
@@ -57,7 +57,7 @@ class Collate:
 
 
 def _submit_rest(data: Any) -> Any:
-    """Submit the samples that no collation took, as one batch; each becomes a reference to one item of it."""
+    """Submit the samples that are still uncollated as one batch; replace each by a reference to its item."""
     refs: list[SampleRef] = find(data, SampleRef)
     if not refs:
         return data

@@ -1,4 +1,4 @@
-"""The random number generators that a loader's samplers draw from: what state they are in, and going back to it."""
+"""Saves and restores the states of the random number generators that a loader's samplers draw from."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Generators", "copy_of"]
 
 
 class Generators:
-    """The generators of a loader: those that it or its samplers were given, and the process's.
+    """The generators of a loader: the user's, passed to the loader or its samplers, and the global ones.
 
-    States are plain objects and tensors, which `torch.save` and `torch.load` take.
+    States are plain objects and tensors, which `torch.save` and `torch.load` accept.
 
     Args:
-        loader: whose.
+        loader: the loader.
     """
 
     def __init__(self, loader: DataLoader[Any]) -> None:
@@ -31,17 +31,17 @@ class Generators:
             generator = getattr(holder, "generator", None)
             if isinstance(generator, torch.Generator) and generator not in self._own.values():
                 self._own[name] = generator
-        # torch's samplers draw from nothing but torch's generators.
+        # torch's samplers draw only from torch's generators.
         self._only_torch = all(
             type(holder).__module__.startswith("torch.") for name, holder in holders.items() if name != "loader"
         )
 
     def own(self) -> dict[str, Any]:
-        """Return the states of the generators that the loader or a sampler was given, by who has them."""
+        """Return the states of the user's generators, by the object that holds each: loader or sampler."""
         return {name: generator.get_state() for name, generator in self._own.items()}
 
     def shared(self) -> dict[str, Any]:
-        """Return the states of the process's generators, which samplers without one of their own draw from."""
+        """Return the states of the process's global generators, which samplers without a generator draw from."""
         states: dict[str, Any] = {"torch": torch.get_rng_state()}
         if not self._only_torch:
             version, numbers, gauss = random.getstate()
@@ -52,7 +52,7 @@ class Generators:
 
     @contextmanager
     def going_back(self, own: Mapping[str, Any], shared: Mapping[str, Any]) -> Iterator[None]:
-        """Go back to earlier states. The process's generators come back at the end: others draw from them, too."""
+        """Restore earlier states. Reset the global generators at the end of the block: other code draws from them."""
         for name, state in own.items():
             self._own[name].set_state(state)
         now = self.shared() if shared else {}
@@ -75,7 +75,7 @@ def _set_shared(states: Mapping[str, Any]) -> None:
 
 
 def copy_of(generator: torch.Generator | None) -> torch.Generator:
-    """Return a generator that draws what `generator` (None: the process's) will draw, which it leaves alone."""
+    """Return a copy of `generator` (None: torch's global one), so that drawing leaves the original unchanged."""
     copied = torch.Generator()
     copied.set_state((generator or torch.default_generator).get_state())
     return copied

@@ -1,4 +1,4 @@
-"""The loader of torch's inside ours: it makes placeholders, in batches that have numbers."""
+"""The torch loader inside our loader: it produces numbered batches of placeholders."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ __all__ = ["InnerLoader", "inner_loader", "maker"]
 
 
 class InnerLoader(torch.utils.data.DataLoader[Any]):
-    """torch's loader, for wrapped datasets and samplers."""
+    """A torch `DataLoader` over wrapped datasets and samplers."""
 
     def check_worker_number_rationality(self) -> None:
-        """Warn about nothing: the outer loader has done so."""
+        """Do nothing: the outer loader has already warned."""
 
 
 def inner_loader(
     loader: DataLoader, first_session: int, start: LoaderState
 ) -> tuple[InnerLoader, NumberedSampler | None, SamplerState]:
-    """Build the loader that makes placeholders; return it, and what numbers its batches and knows its sampler."""
+    """Return the loader that produces placeholders, the sampler that numbers its batches, and the sampler's state."""
     epoch, own = start.epoch, OwnWorker()
     options: dict[str, Any] = {
         "num_workers": loader.num_workers,
@@ -55,7 +55,7 @@ def inner_loader(
     filled: FilledBatches | None = None
     if loader.last_batch_policy is LastBatchPolicy.FILL:
         batches = filled = FilledBatches(batches, loader.batch_size or 1, loader.last_batch_padded)
-    if isinstance(dataset, IterDataPipe | MapDataPipe):  # torch shards these by their type, so they stay as they are
+    if isinstance(dataset, IterDataPipe | MapDataPipe):  # not wrapped, because torch shards them by their type
         if isinstance(dataset, MapDataPipe):
             options.update(_sampling(loader, batches, loader.sampler))
         else:
@@ -79,7 +79,7 @@ def _sampling(loader: DataLoader, batch_sampler: Any, sampler: Any) -> dict[str,
 
 
 def maker(inner: InnerLoader) -> Callable[[NumberedIndices], Made | Unmade] | None:
-    """Return what makes a batch in this process, if that is possible: if the dataset has indices."""
+    """Return a function that makes a batch in this process, or None if the dataset has no indices."""
     dataset, collate, has_batches = inner.dataset, inner.collate_fn, inner.batch_sampler is not None
     if not isinstance(dataset, NumberedDataset):
         return None

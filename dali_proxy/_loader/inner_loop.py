@@ -1,4 +1,4 @@
-"""A loop over the inner loader: it gets batches of placeholders from workers, or makes them in this process."""
+"""The loop over the inner loader: it gets batches of placeholders from workers, or makes them in this process."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ __all__ = ["InnerLoop"]
 class InnerLoop:
     """A loop over the inner loader.
 
-    It may run inside a sample of another loop, in the same thread, so it doesn't change the context of that loop. No
-    batch is lost when a signal handler raises: `next` and `make` run inside `deferred_signals`, and call handlers only
-    while they wait or while the user's code runs.
+    It may run in the same thread as another loop, while that loop reads a sample, so it leaves the other loop's context
+    unchanged. No batch is lost when a signal handler raises: callers run `next` and `make` inside `deferred_signals`,
+    and handlers run only while the loop waits or while the user's code runs.
 
     Args:
         loader: the inner loader.
-        sampler: numbers its batches; None where the dataset does.
-        sampler_state: knows where the user's sampler is.
+        sampler: sampler that numbers the batches; None if the dataset numbers them.
+        sampler_state: states of the user's sampler.
 
     Attributes:
-        make: makes a batch again in this process; None where that is impossible.
+        make: function that makes a batch again in this process; None if that is impossible.
     """
 
     make: Callable[[NumberedIndices], Made | Unmade] | None
@@ -47,8 +47,8 @@ class InnerLoop:
         self._sampler = sampler
         self._sampler_state = sampler_state
         self._batches: Iterator[Any] | None = None
-        self._held: Made | Unmade | Pause | None = None  # it came while the sampler raised
-        self._unmade: NumberedIndices | None = None  # without workers: it was drawn, and then a handler raised
+        self._held: Made | Unmade | Pause | None = None  # arrived when the sampler raised
+        self._unmade: NumberedIndices | None = None  # without workers: drawn, then a handler raised
         make = maker(loader)
         self.make = None if make is None else lambda numbered: _with_handlers(make, numbered)
 
@@ -62,32 +62,32 @@ class InnerLoop:
 
     @property
     def timeout(self) -> float:
-        """Seconds that a worker may take for a batch; 0 for any time."""
+        """Seconds that a worker may take for a batch; 0 for no limit."""
         return self._loader.timeout
 
     @property
     def workers(self) -> Sequence[BaseProcess]:
         """The worker processes."""
-        workers: Sequence[BaseProcess] = getattr(self._batches, "_workers", ())  # torch has no public name for them
+        workers: Sequence[BaseProcess] = getattr(self._batches, "_workers", ())  # torch has no public name for it
         return workers
 
     def begin(self, start: LoaderState, goes_on: bool) -> None:
-        """Begin an epoch; arguments as for `LoaderIterator`."""
+        """Begin an epoch. The arguments are those of `LoaderIterator`."""
         self._held = self._unmade = None
         if self._sampler is not None:
             self._sampler.epoch = start.epoch
             self._sampler.start = self._sampler_state.start(start, goes_on)
         generator = self._loader.generator
-        if not start.seeded and start.kind != "datapipe":  # what a new iterator draws isn't part of the order then
+        if not start.seeded and start.kind != "datapipe":  # then the new iterator's seed isn't part of the order
             self._loader.generator = copy_of(generator)
-        # A thread that draws random numbers holds a lock of torch's generator, which workers need first of all: a
-        # worker that another thread forked at that moment would wait for it forever.
-        with no_forks, deferred_signals:  # Python drops what handlers raise in its hooks of a fork
+        # A thread that draws random numbers holds the lock of torch's generator, and workers take this lock when they
+        # start: a worker that another thread forks at that moment would wait for it forever.
+        with no_forks, deferred_signals:  # Python drops exceptions that handlers raise in its fork hooks
             batches = self._begin_batches()
             self._loader.generator = generator
             if self._items is not None:
-                self._items.begin()  # it draws random numbers now, and not at the first `next`
-        if start.kind == "datapipe":  # only the pipes know where they are: they begin anew
+                self._items.begin()  # draws random numbers now instead of at the first `next`
+        if start.kind == "datapipe":  # pipes can't seek: start over and skip
             with deferred_signals:
                 _with_handlers(_skip, batches, start.batches)
         pinned = getattr(batches, "_data_queue", None)  # torch has no public name for it
@@ -114,7 +114,7 @@ class InnerLoop:
                 return made
 
     def end(self) -> None:
-        """Drop the epoch, and end its workers."""
+        """Drop the epoch and end its workers."""
         self._batches = self._held = self._unmade = None
 
     def _next(self) -> Made | Unmade | Pause:
@@ -135,7 +135,7 @@ class InnerLoop:
                 made = self.make(self._unmade)
             else:
                 made = _with_handlers(next, batches)
-        except Interrupted as interrupted:  # by the dataset's exception, or a handler while the dataset was read
+        except Interrupted as interrupted:  # by an exception of the dataset, or by a handler while the dataset was read
             if raised_by_handler(interrupted.args[0]):
                 if items is not None and items.last is not before:
                     self._unmade = items.last
@@ -146,8 +146,8 @@ class InnerLoop:
             return made
         self._unmade = None
         try:
-            raise error  # not above: its context would be the exception that refers to it
-        finally:  # it refers to this frame, and to the caller's, which has tensors
+            raise error  # not in the handler above: its context would be the exception that refers to it
+        finally:  # its traceback refers to this frame and to the caller's frame, which holds tensors
             del error
 
     def _begin_batches(self) -> Iterator[Any]:
@@ -169,7 +169,7 @@ class InnerLoop:
 
 
 def _with_handlers(call: Callable[..., Any], *args: Any) -> Any:
-    """Call the user's code: signal handlers are called meanwhile, and the code has no context of an outer loop."""
+    """Call the user's code without the context of an outer loop; let signal handlers run meanwhile."""
     with without_context():
         return let_through(call, *args)
 

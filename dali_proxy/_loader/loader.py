@@ -1,4 +1,4 @@
-"""`DataLoader`: torch's, with the server in front."""
+"""`DataLoader`: torch's loader, connected to a server."""
 
 from __future__ import annotations
 
@@ -46,32 +46,32 @@ _OF_TORCH = inspect.signature(torch.utils.data.DataLoader)
 
 
 class DataLoader(torch.utils.data.DataLoader[Any]):
-    """torch's `DataLoader` over a dataset that uses `server.proxy`: it yields tensors instead of placeholders.
+    """A torch `DataLoader` over a dataset that uses `server.proxy`: it yields tensors instead of placeholders.
 
-    Everything that torch's loader has works as there: samplers, any number of workers and start method, persistent
-    workers, pinned memory, iterable datasets, collate functions.
+    All features of torch's loader work as usual: samplers, any number of workers and start method, persistent workers,
+    pinned memory, iterable datasets, collate functions.
 
     Args:
-        dali_server: the server; it is started if it doesn't run when the first iteration begins.
+        dali_server: the server. The first iteration starts it if it isn't running.
         dataset: the dataset.
         *args: as for `torch.utils.data.DataLoader`.
-        last_batch_policy: what becomes of the last batch when the samples don't fill it, instead of torch's
-            `drop_last`: DROP is ``drop_last=True``, PARTIAL is ``drop_last=False``, FILL makes it as large as the
-            others, so that every batch has the same size and no sample is missing.
-        last_batch_padded: how FILL does that: with the last sample, again and again, or else with the first samples
-            of the same epoch. Either way an epoch is one pass over the sampler, and the next one begins anew.
-        on_error: what becomes of a sample that the dataset or the pipeline can't make. "raise" raises where its batch
-            would have come, and iterating on gives the next batch. "skip" leaves the sample out of its batch, "replace"
-            puts the next good one of the batch into its place. A function is called with a `BatchError`, and returns
-            one of these words (None means "skip"). A batch with no good sample is left out; so is the whole batch of an
-            iterable dataset, which can't be read again. Exits such as `SystemExit` are raised in any case.
-            `ServerStats` says how many samples there were.
-        ragged: what an output becomes in a batch in which its samples differ in shape. "list" is a list of tensors,
-            without a copy. "nested" is a nested tensor of torch: of layout ``torch.jagged`` where the samples differ in
-            one dimension, else ``torch.strided``. "pad" is a tensor as large as the largest sample in each dimension,
-            with zeros behind the smaller ones. Where all samples have one shape, it is a plain tensor in any case. None
-            is "list" for an output that differs from this loader's first batch on; if its first batch was one tensor,
-            a later batch whose samples differ in shape is a `BatchError` that names them.
+        last_batch_policy: treatment of a last batch that the samples don't fill, instead of torch's `drop_last`. DROP
+            is ``drop_last=True``, PARTIAL is ``drop_last=False``. FILL makes the last batch as large as the others, so
+            that every batch has the same size and no sample is missing.
+        last_batch_padded: if true, FILL repeats the last sample; otherwise it adds the first samples of the same epoch.
+            In both cases an epoch is one pass over the sampler, and the next epoch starts from the beginning.
+        on_error: treatment of a sample that the dataset or the pipeline can't process. "raise" raises the error in the
+            position of the sample's batch; the next call returns the next batch. "skip" leaves the sample out of its
+            batch. "replace" replaces it by the next good sample of the batch. A function receives a `BatchError` and
+            returns one of these words (None means "skip"). A batch without a good sample is left out; so is the whole
+            batch of an iterable dataset, which can't be read again. Exits such as `SystemExit` are always raised.
+            `ServerStats` counts the skipped and replaced samples.
+        ragged: form of an output in a batch whose samples differ in shape. "list" is a list of tensors, without a copy.
+            "nested" is a torch nested tensor: of layout ``torch.jagged`` if the samples differ in one dimension, else
+            ``torch.strided``. "pad" is a tensor as large as the largest sample in each dimension; smaller samples are
+            padded with zeros. If all samples have the same shape, the output is always a plain tensor. None means
+            "list" for an output whose shapes differ in this loader's first batch. If the first batch was one tensor,
+            a later batch whose samples differ in shape raises a `BatchError` that names them.
         **kwargs: as for `torch.utils.data.DataLoader`.
 
     Raises:
@@ -84,7 +84,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     def __init__(
         self,
         dali_server: DALIServer,
-        dataset: Any = None,  # a call like torch's, with a dataset alone, gets past Python's own check to the one below
+        dataset: Any = None,  # optional, so that a call like torch's, with only a dataset, reaches our check below
         *args: Any,
         last_batch_policy: LastBatchPolicy | None = None,
         last_batch_padded: bool = False,
@@ -116,12 +116,12 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         super().__init__(**options)
         self.dali_server = dali_server
         self._epoch = 0
-        self._lasting: LoaderIterator | None = None  # of persistent workers: there is one, as with torch
-        self._start: LoaderState | None = None  # where the next iteration starts, after load_state_dict
-        self._progress: Progress | None = None  # of the iterator that began last
+        self._lasting: LoaderIterator | None = None  # the only iterator if workers are persistent, as in torch
+        self._start: LoaderState | None = None  # start of the next iteration, set by load_state_dict
+        self._progress: Progress | None = None  # of the latest iterator
 
     def __iter__(self) -> LoaderIterator:  # type: ignore[override]
-        """Begin an epoch, or go on where `load_state_dict` says."""
+        """Begin an epoch, or resume from the state of `load_state_dict`."""
         self.dali_server.start()
         start = self._start
         between = replace(self._between_epochs(), epoch=self._epoch_number())
@@ -129,7 +129,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             iterator = self._lasting
             iterator.restart(replace(between, seeded=False))
         else:
-            between = replace(between, seeded=True)  # it has workers of its own
+            between = replace(between, seeded=True)  # it starts new workers
             iterator = LoaderIterator(self, start or between, goes_on=start is not None)
             if self.persistent_workers and self.num_workers > 0:
                 self._lasting = iterator
@@ -139,15 +139,15 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         return iterator
 
     def state_dict(self) -> dict[str, Any]:
-        """Return where the iterator that began last is: after the last batch that it yielded.
+        """Return the position of the latest iterator: after the last batch that it yielded.
 
-        A loader that is made with the same arguments, in this process or in another one, goes on from there after
-        `load_state_dict`: with the next batch, or, when the epoch has ended, with the next epoch. The number of
-        workers may be another one, except for iterable datasets, which share their data between the workers.
+        A loader that is created with the same arguments, in this process or in another one, resumes there after
+        `load_state_dict`: with the next batch or, if the epoch has ended, with the next epoch. The number of workers
+        may differ, except for iterable datasets, whose data is divided among the workers.
 
         Returns:
-            Plain objects and tensors, for `torch.save`. Of a sampler or an iterable dataset that has `state_dict` and
-            `load_state_dict`, what these give is part of it.
+            Plain objects and tensors, for `torch.save`. It includes the `state_dict` of a sampler or an iterable
+            dataset that has `state_dict` and `load_state_dict`.
         """
         if self._start is not None:
             return self._start.as_dict()
@@ -156,17 +156,17 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         return self._between_epochs().as_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Have the next iteration go on where `state_dict` was called.
+        """Resume the next iteration at the position where `state_dict` was called.
 
-        Batches that were yielded before are not made again: their samples are not read. (An iterable dataset that has
-        no `load_state_dict` has no other way than reading them again.)
+        Samples of batches that were yielded earlier are not read again, except by an iterable dataset without
+        `load_state_dict`, which has no other way to reach the position.
 
         Args:
-            state_dict: what `state_dict` returned; an empty one changes nothing.
+            state_dict: a result of `state_dict`; an empty one changes nothing.
 
         Raises:
-            ArgumentMismatchError: it is of another kind of loader: another `batch_size`, length of the dataset,
-                number of workers of an iterable dataset, or set of generators.
+            ArgumentMismatchError: the state belongs to a different loader: it differs in `batch_size`, length of the
+                dataset, number of workers of an iterable dataset, or set of generators.
         """
         if state_dict:
             start = LoaderState.of_dict(state_dict)
@@ -175,7 +175,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             self._epoch = start.epoch
 
     def _epoch_number(self) -> int:
-        """Return the number of the epoch that begins: inside another loader's loop, it comes from that one's batch."""
+        """Return the number of the next epoch. Inside another loader's loop, derive it from that loader's batch."""
         outer = current_context()
         counts_itself = self.persistent_workers and kind_of(self.dataset) == "iterable"
         return self._epoch if outer is None or counts_itself else outer.epoch_of_loop()
@@ -200,16 +200,16 @@ DataLoader.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 class LoaderIterator(Iterator[Any]):
-    """One epoch over a `DataLoader` (with persistent workers: one after the other).
+    """One epoch over a `DataLoader` (with persistent workers: one epoch after another).
 
     Args:
         loader: the loader.
-        start: where to start.
-        goes_on: whether that comes of a `state_dict`, so that the sampler must be brought there.
+        start: starting position.
+        goes_on: whether `start` comes from a `state_dict`, so that the sampler must be moved there.
 
     Attributes:
-        progress: how far it is.
-        dead: why this can't go on; empty while it can.
+        progress: position in the epoch.
+        dead: reason why the iterator can't continue; empty while it can.
     """
 
     progress: Progress
@@ -222,7 +222,7 @@ class LoaderIterator(Iterator[Any]):
         self._has_workers = loader.num_workers > 0
         self._persistent = loader.persistent_workers and loader.num_workers > 0
         self._pin = loader.pin_memory and torch.accelerator.is_available()
-        # No reference to the loader, which may have one to this: workers end slowly when a cycle is collected.
+        # Keep no reference to the loader, which may refer to this: workers end slowly when a cycle is collected.
         restarts = self._server.restart == "on-failure"
         inner, sampler, sampler_state = inner_loader(loader, self._first_session, start)
         self._loop = InnerLoop(inner, sampler, sampler_state)
@@ -238,14 +238,14 @@ class LoaderIterator(Iterator[Any]):
         self.restart(start, goes_on)
 
     def restart(self, start: LoaderState, goes_on: bool = False) -> None:
-        """Begin an epoch; what is left of the last one is dropped."""
+        """Begin an epoch. Drop the rest of the previous one."""
         self._close_session()
         self._consumer = None
         self._stops = self._server.stops
         self._session = session_of(self._first_session, start.epoch)
         self._revive()
         with self._generators.going_back(start.own, start.shared):
-            # Now is what the epoch's order depends on, and what its `state_dict` has.
+            # The epoch's order depends on the current states, so its `state_dict` contains them.
             start = replace(
                 start,
                 own=self._generators.own(),
@@ -255,13 +255,13 @@ class LoaderIterator(Iterator[Any]):
             self._loop.begin(start, goes_on)
         self.progress = Progress(start, self._sampler_state, self._in_order)
         self._is_first = True
-        # A signal handler may have raised when there was a batch; the next call goes on with it.
-        self._made: Made | Unmade | None = None  # came, and its results did not
-        self._yielding: tuple[Any, int, bytes | None] | None = None  # a whole batch, its number, the worker's place
+        # A signal handler may raise when a batch has arrived; the next call continues with this batch.
+        self._made: Made | Unmade | None = None  # arrived, but its results didn't
+        self._yielding: tuple[Any, int, bytes | None] | None = None  # finished batch, its number, the worker's state
         self._server.loop_times.pause()
 
     def _set_sampler_epoch(self, epoch: int | None) -> int | None:
-        """Tell the sampler which epoch it goes on in; return what it was told last."""
+        """Set the sampler's epoch, unless `epoch` is None. Return the sampler's current epoch."""
         if self._told_sampler is None:
             return None
         if epoch is not None:
@@ -275,11 +275,11 @@ class LoaderIterator(Iterator[Any]):
                 self._yielding = self._next_batch()
         batch, number, place = self._yielding
         self.progress.yielded, self._yielding = (number, place), None
-        return batch  # nothing was called, so no handler came in between
+        return batch  # no call since the assignment above, so no signal handler ran in between
 
     def _next_batch(self) -> tuple[Any, int, bytes | None]:
         self.progress.catch_up()
-        if self.dead:  # torch would leave out what the dead worker had to make
+        if self.dead:  # torch would skip the dead worker's batches
             raise WorkerDiedError(self.dead)
         if not self._loop.begun or self._consumer is None:
             raise StopIteration
@@ -299,14 +299,14 @@ class LoaderIterator(Iterator[Any]):
                 continue
             except LOST as error:
                 self._made = None
-                raise (error if self._restarts else self._explained(error))  # noqa: B904  # which has it as its context
+                raise (error if self._restarts else self._explained(error))  # noqa: B904  # `error` is its context
             except Interrupted:
                 raise
             except BaseException as error:
                 self._made = None
                 if not isinstance(error, Exception):
                     raise
-                raise self._explained(error)  # noqa: B904  # which has it as its context
+                raise self._explained(error)  # noqa: B904  # `error` is its context
             self._made = None
             result_wait += consumer.waited - waited
             self._server.loop_times.leave(worker_wait, result_wait, self._is_first)
@@ -314,7 +314,7 @@ class LoaderIterator(Iterator[Any]):
             return batch, made.numbered.batch, made.place
 
     def _next_made(self) -> Made | Unmade:
-        """Wait for a worker."""
+        """Wait for the next batch of a worker."""
         assert self._consumer is not None
         try:
             self._check_stopped()
@@ -323,7 +323,7 @@ class LoaderIterator(Iterator[Any]):
             self._consumer.check()
             self._check_workers()
             return self._loop.next()
-        except Interrupted as interrupted:  # perhaps by torch's handler, which says that a worker died
+        except Interrupted as interrupted:  # perhaps by torch's handler, which reports that a worker died
             if type(interrupted.args[0]) is RuntimeError and dead_worker(self._loop.workers) is not None:
                 raise self._explained(interrupted.args[0]) from None
             raise
@@ -332,12 +332,12 @@ class LoaderIterator(Iterator[Any]):
             self._rescue.report()
             self.close()
             raise
-        except Exception as error:  # noqa: BLE001  # it is raised again, or a better one
-            # torch raises what happened in a worker from a frame that refers to the exception. Through that cycle its
-            # iterator would live until the next garbage collection, and ending the workers there takes seconds.
+        except Exception as error:  # noqa: BLE001  # raised again, or replaced by a better one
+            # torch raises a worker's exception from a frame that refers to it. This cycle would keep torch's iterator
+            # alive until the next garbage collection, and ending the workers there takes seconds.
             if self._has_workers:
                 error.__traceback__ = None
-            raise self._explained(error)  # noqa: B904  # which has it as its context
+            raise self._explained(error)  # noqa: B904  # `error` is its context
 
     def _produced(self, data: Any) -> Any:
         assert self._consumer is not None
@@ -351,24 +351,24 @@ class LoaderIterator(Iterator[Any]):
         )
 
     def _explained(self, error: Exception) -> Exception:
-        """Return an error, or a better one that says who died."""
+        """Return the error, or a better one that names the process that died."""
         if isinstance(error, ServerClosedError | ServerDiedError):
             return error if self._server.stops != self._stops else self._server.explain(error)
-        if isinstance(error, StopIteration):  # of a callback or of an object in the batch: this isn't the epoch's end
+        if isinstance(error, StopIteration):  # from a callback or an object in the batch, not the epoch's end
             ending = RuntimeError("StopIteration was raised while a batch was made, which would end the epoch")
             ending.__cause__ = error
             return ending
         died = dead_worker(self._loop.workers, error)
         if died is not None:
-            self.dead = str(died)  # the exception itself would refer to its frames, and these to this
+            self.dead = str(died)  # not the exception, whose frames refer to this object
         return died or hanging_worker(self._loop.workers, self._loop.timeout, error) or error
 
     def _check_stopped(self) -> None:
-        """Raise if the server that this epoch began with was stopped, and runs again."""
+        """Raise an error if the server was stopped and started again since this epoch began."""
         if self._server.stops == self._stops or not self._server.running:
             return
         consumer = self._server.consumer
-        if consumer is not self._consumer:  # what the workers go on to submit there belongs to this iterator
+        if consumer is not self._consumer:  # batches that the workers still submit there belong to this iterator
             consumer.open_session(self._session)
             self._consumer = consumer
         raise ServerClosedError(
@@ -377,14 +377,14 @@ class LoaderIterator(Iterator[Any]):
         )
 
     def _check_workers(self) -> None:
-        """Raise if a worker died and nobody noticed: torch's signal handler may have raised in some finalizer."""
+        """Raise an error if a worker died unnoticed: torch's signal handler may have raised inside a finalizer."""
         died = dead_worker(self._loop.workers)
         if died is not None:
             self.dead = str(died)
             raise WorkerDiedError(self.dead)
 
     def _revive(self) -> None:
-        """Open the session at the server. Have that started again if it died."""
+        """Open the session at the server. Restart the server if it died."""
         for attempt in range(3):
             self._server.revive(self._stops)
             try:
@@ -393,7 +393,7 @@ class LoaderIterator(Iterator[Any]):
                     consumer.open_session(self._session)
                     self._consumer = consumer
                 return
-            except LOST:  # it died once more
+            except LOST:  # it died again
                 if attempt == 2:
                     raise
 
@@ -401,7 +401,7 @@ class LoaderIterator(Iterator[Any]):
         return len(self._loop)
 
     def close(self) -> None:
-        """End the epoch: what was made for it and not used is dropped."""
+        """End the epoch. Drop its unused batches."""
         self._server.loop_times.pause()
         if not self._persistent:
             self._loop.end()

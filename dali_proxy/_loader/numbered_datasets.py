@@ -1,8 +1,8 @@
-"""Numbers batches on their way through torch's loader: samplers and datasets that wrap the user's.
+"""Wrappers of the user's samplers and datasets, which number batches on their way through torch's loader.
 
-Random numbers, errors and cancellation need to know which batch of which epoch a sample belongs to. torch hands a
-worker nothing but indices, so the sampler wraps these into a `NumberedIndices`, and the dataset, in the worker, takes
-them out again and notes them in the `BatchContext` of its thread, where the proxy finds them.
+Random numbers, errors and cancellation depend on the batch and the epoch that a sample belongs to. torch sends a worker
+only indices, so the sampler wraps these in a `NumberedIndices`. In the worker, the dataset unwraps them and stores the
+numbers in the `BatchContext` of its thread, where the proxy finds them.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ __all__ = [
 
 
 def session_of(first: int, epoch: int) -> int:
-    """Return the number of the session of an epoch.
+    """Return the session number of an epoch.
 
-    Each has its own. If persistent workers kept one, the message that ends an epoch's session, which comes from the
-    training process, could overtake what they submit for the next.
+    Each epoch has its own session. If persistent workers shared one, the message from the training process that ends
+    the session of an epoch could arrive after the first requests of the next epoch.
     """
     return (first + epoch) % (1 << 63) or 1
 
 
 @dataclass(frozen=True)
 class SamplerStart:
-    """Where a sampler goes on.
+    """The position at which a sampler resumes.
 
     Attributes:
-        batches: how many items of it are left out.
-        done: numbers of later ones that are left out, too.
-        load: brings the sampler itself to where it was before the last item that is left out; if None, all of them are
-            drawn and dropped. That last one is drawn again in any case: how a sampler behaves at its end, and what its
-            state is then, is its own matter.
+        batches: number of items to skip at the beginning.
+        done: numbers of later items to skip.
+        load: function that restores the sampler's state before the last skipped item; if None, all skipped items are
+            drawn and dropped. The last skipped item is always drawn again, because samplers differ in their behaviour
+            and state at the end of an epoch.
     """
 
     batches: int = 0
@@ -60,30 +60,30 @@ class SamplerStart:
 
     @property
     def first_drawn(self) -> int:
-        """Number of the first item that is drawn."""
+        """Number of the first item to draw."""
         return 0 if self.load is None else last_drawn(self.batches)
 
 
 def last_drawn(batches: int) -> int:
-    """Return the number of the item that is drawn first, from a sampler's state, where so many are done.
+    """Return the number of the first item to draw from a sampler's restored state after `batches` items are done.
 
-    It is the last of those, except the first: before an epoch's first item, a sampler's state may be that of the end of
-    the epoch before.
+    It is the last item that is done, unless that is the epoch's first one: before the first item, a sampler's state may
+    be the state at the end of the previous epoch.
     """
     return batches if batches <= 1 else batches - 1
 
 
 class NumberedSampler:
-    """Wraps a sampler or batch sampler; runs in the training process.
+    """Wraps a sampler or batch sampler in the training process.
 
     Args:
-        sampler: the user's.
-        take: called whenever the sampler is about to give an item, with the number of that item.
+        sampler: the user's sampler.
+        take: function that is called with an item's number before the sampler yields the item.
 
     Attributes:
-        epoch: number given to the epochs that start from now on.
-        start: where they start.
-        items: those of the epoch that started last.
+        epoch: epoch number of the iterators that start from now on.
+        start: their starting position.
+        items: items of the latest epoch.
     """
 
     def __init__(self, sampler: Iterable[Any], take: Callable[[int], None] | None = None) -> None:
@@ -94,12 +94,12 @@ class NumberedSampler:
         self._take = take
 
     def __iter__(self) -> NumberedItems:
-        start = self.start  # for every call: torch makes two iterators for an epoch, and uses the second one
+        start = self.start  # for every call: torch creates two iterators for an epoch and uses the second one
         if start.load is not None:
             start.load()
         if self._take is not None:
             self._take(start.first_drawn)
-        # The user's sampler starts here and now, not at the first `next`, as it does without us.
+        # The user's sampler starts now rather than at the first `next`, as in torch's loader.
         self.items = NumberedItems(iter(self.sampler), self.epoch, start, self._take)
         return self.items
 
@@ -111,11 +111,11 @@ class NumberedItems(Iterator[NumberedIndices]):
     """One epoch of a `NumberedSampler`.
 
     torch draws from a sampler while it holds a batch for the training loop, and would lose that batch if the sampler
-    raised. So `failures` keeps what the sampler raises, and a `Pause` takes the item's place.
+    raised. So `failures` stores the sampler's exceptions, and a `Pause` replaces the item.
 
     Attributes:
-        last: the item that was drawn last; None before that.
-        failures: exceptions of the sampler that the training loop hasn't got yet, in order.
+        last: item that was drawn last; None before the first one.
+        failures: exceptions of the sampler that the training loop hasn't received yet, in order.
     """
 
     last: NumberedIndices | None = None
@@ -128,18 +128,18 @@ class NumberedItems(Iterator[NumberedIndices]):
         self._epoch = epoch
         self._start = start
         self._take = take
-        self._number = start.first_drawn  # of the next item
+        self._number = start.first_drawn  # number of the next item
         self._begun: deque[NumberedIndices] | None = None
 
     def begin(self) -> None:
-        """Draw the first item, if that has not been done: samplers draw their random numbers with it."""
+        """Draw the first item unless it is drawn already: samplers draw their random numbers with it."""
         if self._begun is None:
             self._begun = deque()
             with suppress(StopIteration):
                 self._begun.append(self._draw())
 
     def __next__(self) -> NumberedIndices:
-        with deferred_signals:  # a generator in which a handler raised would say that it has ended
+        with deferred_signals:  # a generator in which a handler raised would end
             if self._begun is None:
                 self._begun = deque()
             self.last = self._begun.popleft() if self._begun else self._draw()
@@ -156,24 +156,24 @@ class NumberedItems(Iterator[NumberedIndices]):
                     return NumberedIndices(self._epoch, number, indices)
         except StopIteration:
             raise
-        except BaseException as error:  # noqa: BLE001  # the training loop gets it
+        except BaseException as error:  # noqa: BLE001  # raised later, in the training loop
             self.failures.append(error)
             return NumberedIndices(self._epoch, self._number, Pause())
 
 
 class WrapsDataset:
-    """What wraps the user's dataset, which is its attribute `dataset`."""
+    """Base of the wrappers of the user's dataset, which is their attribute `dataset`."""
 
     dataset: Any
 
 
 class NumberedDataset(WrapsDataset, Dataset[Any]):
-    """Wraps a map-style dataset; takes `NumberedIndices`, so it works with a `NumberedSampler` only.
+    """Wraps a map-style dataset. Its indices are `NumberedIndices`, so it requires a `NumberedSampler`.
 
     Args:
-        dataset: the user's.
-        first_session: session of epoch 0.
-        own: which worker this process is.
+        dataset: the user's dataset.
+        first_session: session number of epoch 0.
+        own: this process's role in the loader.
     """
 
     def __init__(self, dataset: Any, first_session: int, own: OwnWorker) -> None:
@@ -219,14 +219,16 @@ class NumberedDataset(WrapsDataset, Dataset[Any]):
 
 
 class WorkerInit:
-    """The `worker_init_fn` of the inner loader: shows the user's dataset in `get_worker_info()`, then calls theirs.
+    """The `worker_init_fn` of the inner loader.
 
-    What a forked worker inherits it never collects: garbage of the training process isn't its own to end. An iterator
-    of torch's, for one, fails when it is.
+    It exposes the user's dataset in `get_worker_info()`, then calls the user's function.
+
+    A forked worker never collects inherited objects: it must not finalize garbage of the training process. For example,
+    one of torch's iterators fails when a worker finalizes it.
 
     Args:
         user_init: the user's function, or None.
-        own: filled in, in the worker.
+        own: role of this process, which the call sets in the worker.
     """
 
     def __init__(self, user_init: Callable[[int], None] | None, own: OwnWorker) -> None:
@@ -239,12 +241,12 @@ class WorkerInit:
         assert info is not None  # torch calls this in workers only
         self.own.id, self.own.count = info.id, info.num_workers
         if isinstance(info.dataset, WrapsDataset):
-            object.__setattr__(info, "dataset", info.dataset.dataset)  # torch declares it frozen
+            object.__setattr__(info, "dataset", info.dataset.dataset)  # torch makes it immutable
         try:
             if self.user_init is not None:
                 self.user_init(worker_id)
         except BaseException as error:
             if self.own.is_interrupted_by(error):
                 raise
-            self.own.init_error = error  # each batch of this worker has it: torch reports it for the first one only
+            self.own.init_error = error  # raised for each batch of this worker; torch reports it only for the first one
         mark_signal_exits()

@@ -1,4 +1,4 @@
-"""Numbers the batches of iterable datasets, and says where their workers are."""
+"""Wrappers of iterable datasets, which number their batches and report the positions of their workers."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = ["NumberedIterableDataset", "StreamStart", "WorkerPlace"]
 
 @dataclass(frozen=True)
 class WorkerPlace:
-    """Where a worker of an iterable dataset is.
+    """The position of a worker in an iterable dataset.
 
     Attributes:
-        batches: how many it has made.
-        dataset: state of its dataset, if that has a `state_dict`.
-        iterator: state of the dataset's iterator, if that has one.
+        batches: number of batches that it has made.
+        dataset: state of its dataset; None without a `state_dict`.
+        iterator: state of the dataset's iterator; None without a `state_dict`.
         ended: whether the dataset has ended.
     """
 
@@ -37,11 +37,11 @@ class WorkerPlace:
 
 @dataclass(frozen=True)
 class StreamStart:
-    """Where the workers of an iterable dataset go on.
+    """The position at which the workers of an iterable dataset resume.
 
     Attributes:
-        places: where each worker is; one that isn't there has made nothing.
-        last: the worker that made the last batch; -1 for none.
+        places: position of each worker; a missing worker has made no batch.
+        last: number of the worker that made the last batch; -1 for none.
     """
 
     places: dict[int, WorkerPlace] = field(default_factory=dict)
@@ -52,12 +52,12 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
     """Wraps an iterable dataset. Each worker numbers its own batches.
 
     Args:
-        dataset: the user's.
-        first_session: see `session_of`.
-        epoch: of the next iteration; persistent workers keep this object and count on.
-        batch_size: samples a batch.
-        own: which worker this process is.
-        start: where the next iteration starts; those after it start at their beginning.
+        dataset: the user's dataset.
+        first_session: session number of epoch 0; see `session_of`.
+        epoch: epoch number of the next iteration; persistent workers keep this object and increment the number.
+        batch_size: number of samples per batch.
+        own: this process's role in the loader.
+        start: starting position of the next iteration; later ones start at the beginning of the dataset.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
         place = start.places.get(number, WorkerPlace())
         if place.ended:
             return iter(())
-        # torch asks worker 0 first. Those before the one whose turn it is let it pass.
+        # torch asks worker 0 first. The workers before the one whose turn it is yield a pause.
         pauses = self.batch_size if own.id is not None and number <= start.last < own.count - 1 else 0
         try:
             samples = self._samples(place)
@@ -96,7 +96,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
         return chain(repeat(Pause(), pauses), self._number(samples, epoch, place.batches))
 
     def _samples(self, place: WorkerPlace) -> Iterator[Any]:
-        """Begin to iterate over the user's dataset."""
+        """Start an iteration over the user's dataset."""
         if place.dataset is not None:
             self.dataset.load_state_dict(place.dataset)
         samples: Any = iter(self.dataset)
@@ -114,7 +114,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
         context = BatchContext()
 
         def place() -> bytes | None:
-            """Say where the dataset is now, so that nothing that it does later changes what was said."""
+            """Return the dataset's state as a pickle, which later changes of the dataset don't affect."""
             states = _state_of(self.dataset), _state_of(samples)
             return pickle.dumps((*states, ended)) if ended or states != (None, None) else None
 
@@ -123,7 +123,7 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
                 number = own.batch_number(ordinal // self.batch_size)
                 context = BatchContext(session_of(self.first_session, epoch), epoch, number, place=place)
             context.index = f"sample {ordinal}{of_worker}"
-            set_context(context)  # every time: iterators of one thread may take turns
+            set_context(context)  # for each sample: iterators of one thread may alternate
             try:
                 sample = next(samples)
             except StopIteration:
@@ -132,19 +132,19 @@ class NumberedIterableDataset(WrapsDataset, IterableDataset[Any]):
             except BaseException as error:
                 if own.is_interrupted_by(error):
                     raise
-                # An iterator may go on after it has raised. What is left of the batch is not read, as with torch.
+                # An iterator may continue after it has raised. The rest of the batch isn't read, as in torch.
                 failed = Unmade.of(NumberedIndices(epoch, context.batch, None), error, context.index, own)
                 left = self.batch_size - ordinal % self.batch_size
                 ordinal += left
                 yield from repeat(failed, left)
-                del failed  # its exception refers to this frame
+                del failed  # its exception's traceback refers to this frame
                 continue
             ordinal += 1
             yield sample
 
 
 def _state_of(data: Any) -> Any:
-    """Return the state of something that has a `state_dict` and takes it back, else None."""
+    """Return the state of an object that has `state_dict` and `load_state_dict`, else None."""
     if callable(getattr(data, "state_dict", None)) and callable(getattr(data, "load_state_dict", None)):
         return data.state_dict()
     return None

@@ -1,4 +1,4 @@
-"""Which worker of one loader a process is, and which exceptions may end it."""
+"""The role of a process in one loader, and the exceptions that may end a worker."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _MARK = "_dali_proxy_of_signal"
 
 
 class OwnWorker:
-    """Which worker of one loader this process is.
+    """The role of this process in one loader: one of its workers, or the process that iterates.
 
-    torch's `get_worker_info` answers for the process: in a loop inside a worker of another loader, it describes that
-    worker. The parts of one loader share an object of this class. They travel to a worker together, and `WorkerInit`
-    fills it in there.
+    torch's `get_worker_info` describes the process: in a loop inside a worker of another loader, it describes that
+    worker. The components of one loader share an object of this class. They are sent to a worker together, and
+    `WorkerInit` sets the attributes there.
 
     Attributes:
-        id: number of the worker; None in the process that iterates.
+        id: worker number; None in the process that iterates.
         count: number of workers; 0 in the process that iterates.
-        init_error: the exception that the user's `worker_init_fn` raised, or None.
+        init_error: exception that the user's `worker_init_fn` raised, or None.
     """
 
     def __init__(self) -> None:
@@ -35,21 +35,21 @@ class OwnWorker:
     def batch_number(self, made: int) -> int:
         """Return the number of the batch that this process makes after `made` others.
 
-        No two workers use one number.
+        Different workers use different numbers.
         """
         return made if self.id is None else self.id + made * self.count
 
     def is_interrupted_by(self, error: BaseException) -> bool:
-        """Return whether a signal handler raised an exception, so that it isn't the batch's.
+        """Return whether an exception comes from a signal handler rather than from the batch.
 
-        In a worker, these are the exceptions that end it; what other handlers raise there in the user's code belongs to
-        the batch.
+        In a worker, return this only for exceptions that end it: exceptions that other handlers raise in the user's
+        code belong to the batch.
         """
         return raised_by_handler(error) if self.id is None else ends_process(error)
 
 
 def mark_signal_exits() -> None:
-    """Mark what the handlers of ending signals raise in this process, for `ends_process`."""
+    """Mark the exceptions that handlers of ending signals raise in this process, for `ends_process`."""
     for number in _ENDING_SIGNALS:
         handler = signal.getsignal(number)
         if callable(handler) and not isinstance(handler, _MarkingHandler):
@@ -57,7 +57,7 @@ def mark_signal_exits() -> None:
 
 
 def ends_process(error: BaseException) -> bool:
-    """Whether a signal raised an exception to end this process. Any other exception belongs to the current batch."""
+    """Return whether an exception comes from a signal that ends this process, rather than from the current batch."""
     link: BaseException | None = error
     while link is not None:
         if getattr(link, _MARK, False):
@@ -67,7 +67,7 @@ def ends_process(error: BaseException) -> bool:
 
 
 class _MarkingHandler:
-    """A signal handler that marks what another one raises."""
+    """A signal handler that marks the exceptions of another handler."""
 
     def __init__(self, handler: Callable[[int, Any], Any]) -> None:
         self._handler = handler

@@ -1,7 +1,7 @@
-"""Queues between the training process and its workers that mostly need no threads.
+"""Queues between the training process and its workers that rarely need a thread.
 
-Python's queues have a thread that pickles and writes, since a pipe may be full. What a loader puts fits a pipe nearly
-always, and on busy cores each batch would wait for that thread's turn, twice.
+Python's queues pickle and write in a thread, since a pipe may be full. A loader's messages nearly always fit the pipe,
+and on busy cores each batch would wait twice until that thread is scheduled.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from pipeline._ipc.signals import deferred_signals, let_through
 
 __all__ = ["DirectQueue", "Pickled", "get_in_turns", "with_direct_queues"]
 
-_AT_ONCE = select.PIPE_BUF - 8  # bytes of a message that a pipe takes at once or not at all, its length included
+_AT_ONCE = select.PIPE_BUF - 8  # bytes of a message, with its length field, that a pipe accepts atomically
 _READ_SIZE = 1 << 20
-_LOOK = 60.0  # seconds; a wait for the rest of a message begins anew after them
-_TURN = 0.05  # seconds between calls of signal handlers, where a wait itself can't call them
-_PATIENCE = 0.05  # seconds to wait for others that write: a thread of theirs may wait for room, which takes any time
+_LOOK = 60.0  # seconds after which a wait for the rest of a message is restarted
+_TURN = 0.05  # seconds between calls of signal handlers, during waits that can't call them
+_PATIENCE = 0.05  # seconds to wait for other writers: their threads may wait for room in the pipe, for any time
 
 if TYPE_CHECKING:
     _Queue = Queue[Any]
@@ -41,15 +41,15 @@ else:
 
 
 class DirectQueue(_Queue):
-    """`multiprocessing.Queue` whose short messages are pickled and written by whoever puts them.
+    """A `multiprocessing.Queue` in which the caller of `put` pickles and writes short messages itself.
 
-    A message that is long, or finds the pipe full or others writing to it, goes through a thread, as there; so do all
-    that follow it, in order. A worker that finds nothing to get, and nobody who would put it, ends.
+    If a message is long, the pipe is full or another process is writing, a thread sends the message and all later ones,
+    in order, as in Python's queue. A worker exits if the queue is empty and the process that fills it is gone.
     """
 
-    # Typeshed doesn't know these of `multiprocessing.queues.Queue`.
+    # Typeshed lacks these attributes of `multiprocessing.queues.Queue`.
     _closed: bool
-    _opid: int  # of the process that made it
+    _opid: int  # id of the process that created the queue
     _reader: Any
     _sem: Any
     _thread: Any
@@ -75,23 +75,23 @@ class DirectQueue(_Queue):
         try:
             return super().get(block, timeout)
         except Empty:
-            if self.is_alone():  # torch sees it only where workers are children of who started them
+            if self.is_alone():  # torch notices only if the worker is a child of the process that started it
                 raise SystemExit from None
             raise
 
     def is_alone(self) -> bool:
-        """Tell whether this process is a worker, and who started it is gone."""
+        """Return whether this process is a worker and the process that started it is gone."""
         parent = multiprocessing.parent_process()
         if parent is None or os.getpid() == self._opid:
             return False
-        # Neither tells by itself: processes forked beside this one keep the pipe open by which Python sees that the
-        # parent lives, and a forkserver, whose child this process may be, outlives the parent.
+        # Neither check is sufficient alone: processes that were forked alongside this one keep open the pipe through
+        # which Python sees that the parent is alive; and a forkserver, which may have forked this process, outlives it.
         return os.getppid() != self._born_of or not parent.is_alive()
 
     def _reset(self, after_fork: bool = False) -> None:
         super()._reset(after_fork)  # type: ignore[misc]
         self._born_of = os.getppid()  # as early as this process has the queue
-        # Python's makes a selector for each call. A method of this object would keep it until the garbage is collected.
+        # Python's `_poll` creates a selector for each call. A bound method here would form a cycle with this object.
         self._poll = partial(_is_ready, self._reader, select.POLLIN)
         self._recv_bytes = _Messages(self._reader.fileno()).receive
 
@@ -101,7 +101,7 @@ class DirectQueue(_Queue):
 
 
 class Pickled:
-    """An object that was pickled, which arrives as that object.
+    """A pickle that is unpickled on arrival: the receiver gets the original object.
 
     Args:
         data: the pickle.
@@ -117,20 +117,20 @@ class Pickled:
 
 
 def with_direct_queues(context: BaseContext | None) -> BaseContext:
-    """Return a context like the given one, or the default one, that makes these queues."""
+    """Return a copy of `context` (None: the default one) that creates direct queues."""
     if context is None:
         context = multiprocessing.get_context()
     if type(context).Queue is not BaseContext.Queue or "Queue" in vars(context):
-        return context  # somebody has queues of their own
+        return context  # the context has its own queues
     context = copy.copy(context)
     context.Queue = partial(DirectQueue, ctx=context)  # type: ignore[method-assign]
     return context
 
 
 def _give_up_alone(queue: weakref.ref[DirectQueue]) -> None:
-    """As a process ends: don't wait until everything is written if the parent, which would read it, is gone.
+    """At the end of a process, don't wait until all messages are written if the parent that reads them is gone.
 
-    Python's queues wait for ever then: their own process has the pipe's other end open, too.
+    Python's queues would wait forever, because this process has the pipe's other end open, too.
     """
     alive = queue()
     if alive is not None and alive.is_alone():
@@ -140,15 +140,15 @@ def _give_up_alone(queue: weakref.ref[DirectQueue]) -> None:
 def _is_ready(connection: Any, event: int, timeout: float = 0.0) -> bool:
     poll = select.poll()
     poll.register(connection, event)
-    # Less than 0 would be for ever.
+    # A negative timeout would wait forever.
     return bool(let_through(poll.poll, math.ceil(timeout * 1000)) if timeout > 0 else poll.poll(0))
 
 
 class _Messages:
-    """Reads the messages of a `multiprocessing.Connection`. What has come of one is kept when the wait is interrupted.
+    """Reads the messages of a `multiprocessing.Connection`. An interrupted wait keeps the bytes received so far.
 
     Args:
-        fd: of the pipe.
+        fd: file descriptor of the pipe.
     """
 
     _LENGTH, _LONG_LENGTH = struct.Struct("!i"), struct.Struct("!Q")
@@ -161,7 +161,7 @@ class _Messages:
         """Wait for a message.
 
         Raises:
-            EOFError: nobody can write any more.
+            EOFError: all writers have closed the pipe.
         """
         with deferred_signals:
             begin = self._LENGTH.size
@@ -187,7 +187,7 @@ class _Messages:
 
 
 def get_in_turns(queue: ThreadQueue[Any]) -> None:
-    """Have `queue.get` with a timeout call handlers of signals while it waits, as that of a `DirectQueue` does."""
+    """Let `queue.get` with a timeout call signal handlers while it waits, as `DirectQueue.get` does."""
     get = queue.get
 
     def get_in_turns(block: bool = True, timeout: float | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""What becomes of batches that fail: made again after the server died, or without the samples that are bad."""
+"""Recovery of failed batches: repeats them after the server died, or without their bad samples."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
 
 __all__ = ["LOST", "LeftOut", "OnError", "Rescue", "check_on_error"]
 
-#: What says that a batch was lost with its server.
+#: Exceptions which mean that a batch was lost with its server.
 LOST = (ServerClosedError, ServerDiedError, StaleReferenceError)
 
 OnError = Literal["raise", "skip", "replace"] | Callable[[BatchError], Any]
 
 _WORDS = ("raise", "skip", "replace")
-_RESTARTS = 3  # of the server, for one batch; then it is given up
-_ATTEMPTS = 10  # at one batch, where the server lives: other threads may have it started again at any moment
+_RESTARTS = 3  # limit of server restarts for one batch
+_ATTEMPTS = 10  # limit of attempts at one batch while the server lives: other threads may restart it at any moment
 
 
 class LeftOut(Exception):
-    """The policy leaves a whole batch out; never seen by users."""
+    """The policy leaves out a whole batch. Internal: users never see this."""
 
 
 def check_on_error(on_error: Any) -> OnError:
-    """Return it if it is a policy.
+    """Return `on_error` if it is a valid policy.
 
     Raises:
-        ArgumentValueError: it is another word.
-        ArgumentTypeError: it is something else.
+        ArgumentValueError: it is an unknown word.
+        ArgumentTypeError: it is neither a word nor a function.
     """
     if isinstance(on_error, str) and on_error not in _WORDS:
         raise ArgumentValueError(f'on_error is "raise", "skip", "replace" or a function of the error, not {on_error!r}')
@@ -51,17 +51,18 @@ def check_on_error(on_error: Any) -> OnError:
 
 
 class Rescue:
-    """Deals with the batches of one loader that fail.
+    """Handles the failed batches of one loader.
 
-    A batch is made again in this process, from its dataset indices: without the samples that are bad, or whole, after
-    a new server has taken the place of one that died. Its numbers are the same, so its random numbers are, too.
+    A batch is repeated in this process, from its dataset indices: without its bad samples, or as a whole after a new
+    server has replaced one that died. It keeps its numbers, so its random numbers stay the same.
 
     Args:
-        on_error: what to do about bad samples.
-        restarts: whether a server that died is started again.
-        make: makes a batch in this process; None where the dataset counts for itself and nothing can be made again.
-        losses: counts what was lost.
-        explain: makes an error of a server that is gone say how it ended, where this process can know.
+        on_error: policy for bad samples.
+        restarts: whether a server that died is restarted.
+        make: function that makes a batch in this process; None for an iterable dataset, whose batches can't be
+            repeated.
+        losses: counters of restarts and of skipped and replaced samples.
+        explain: function that adds to the error of a dead server how it ended, if this process knows.
     """
 
     def __init__(
@@ -80,17 +81,17 @@ class Rescue:
         self._first_bad = ""
 
     def outcome(self, made: Made | Unmade, produce: Callable[[Any], Any], restart: Callable[[], None]) -> Any:
-        """Return `produce(made.data)`, of the batch as it was made or, if that fails, as it could be made again.
+        """Return `produce(made.data)`. If the batch failed, repeat it first.
 
         Args:
-            made: what came of a worker.
-            produce: turns placeholders into tensors.
-            restart: starts the server again, if it isn't running.
+            made: the batch from a worker.
+            produce: function that turns placeholders into tensors.
+            restart: function that restarts the server if it isn't running.
 
         Raises:
             LeftOut: the policy leaves the batch out.
-            Interrupted: a signal handler raised; the next call may get the same batch.
-            BaseException: what happened, where no policy helps. Exits are never left out.
+            Interrupted: a signal handler raised; the next call may pass the same batch.
+            BaseException: the original error, if no policy applies. Exits always propagate.
         """
         failure = made.error if isinstance(made, Unmade) else None
         try:
@@ -99,7 +100,7 @@ class Rescue:
             if isinstance(made, Unmade):
                 made.error = failure
             raise
-        finally:  # an exception refers to this frame
+        finally:  # its traceback refers to this frame
             del failure
 
     def _outcome(self, made: Made | Unmade, produce: Callable[[Any], Any], restart: Callable[[], None]) -> Any:
@@ -131,13 +132,13 @@ class Rescue:
                     problem = self._judge(error, made, verdicts)
                 if problem is not None:
                     raise problem
-                assert self._make is not None  # else there was a problem
+                assert self._make is not None  # otherwise `problem` was raised
                 made = self._make(replace(original, indices=_remaining(original.indices, verdicts)))
-            finally:  # an exception refers to this frame, and the iterator's: no circle may keep that alive
+            finally:  # tracebacks refer to this frame and the iterator's: a cycle would keep the iterator alive
                 del error, problem
 
     def report(self) -> None:
-        """Warn about what a policy has left out since the last report: nobody should miss that data is missing."""
+        """Warn if a policy has skipped or replaced samples since the last report, so that users notice missing data."""
         if self._first_bad and not callable(self._on_error):
             warnings.warn(
                 f"on_error={self._on_error!r}: {self._losses.skipped} samples skipped and {self._losses.replaced} "
@@ -150,7 +151,7 @@ class Rescue:
     def _hopeless(
         self, error: ProxyError, numbered: NumberedIndices, attempts: int, restarts: int
     ) -> ProxyError | None:
-        """Return what to raise for a batch that was lost with its server, or None if it can be made again."""
+        """Return the error to raise for a batch that was lost with its server, or None to repeat the batch."""
         if not self._restarts:
             return error
         if self._make is None:
@@ -167,10 +168,10 @@ class Rescue:
         return None
 
     def _judge(self, error: BaseException, made: Made | Unmade, verdicts: dict[str, str]) -> BaseException | None:
-        """Note what becomes of the bad samples that an error names. Return what to raise, or None to go on."""
+        """Record the verdict on the bad samples that an error names. Return the error to raise, or None to continue."""
         if self._on_error == "raise" or not isinstance(error, Exception):
             return error
-        # What the dataset raised may be a `BatchError` too, of another loop, whose indices aren't this one's.
+        # The dataset may also raise a `BatchError`: one of another loop, with the indices of that loop.
         described = error if isinstance(error, BatchError) and isinstance(made, Made) else _describe(error, made)
         verdict = self._verdict(described)
         if verdict == "raise":
@@ -178,7 +179,7 @@ class Rescue:
         items = {str(index) for index in _items(made.numbered.indices)}
         named = items.intersection(map(str, described.dataset_indices)) - verdicts.keys()
         if not (named or described.samples or callable(self._on_error)):
-            return error  # it names no sample: more likely a mistake than bad data
+            return error  # it doesn't name a sample: more likely a bug than bad data
         self._first_bad = self._first_bad or str(described)
         verdicts.update(dict.fromkeys(named, verdict))
         if self._make is None or not named or items <= verdicts.keys():
@@ -206,7 +207,7 @@ class Rescue:
 
 
 def _items(indices: Any) -> list[Any]:
-    """The dataset indices of a batch, or the single one that there is; none where the dataset counts for itself."""
+    """Return the dataset indices of a batch as a list, which is empty for an iterable dataset."""
     if indices is None:
         return []
     try:
@@ -216,13 +217,13 @@ def _items(indices: Any) -> list[Any]:
 
 
 def _as_drawn(named: tuple[Any, ...], indices: Any) -> tuple[Any, ...]:
-    """Replace the texts of dataset indices, as the server knows them, by the objects that the sampler drew."""
+    """Replace the texts of dataset indices, which the server uses, by the objects that the sampler drew."""
     by_text = {str(index): index for index in _items(indices)}
     return tuple(by_text.get(str(each), each) for each in named)
 
 
 def _remaining(indices: Any, verdicts: dict[str, str]) -> Any:
-    """The indices of a batch without the bad ones; those to replace give their place to the next good one."""
+    """Return the indices of a batch without the skipped ones; replace each one to be replaced by the next good one."""
     if not verdicts:
         return indices
     items = _items(indices)
@@ -238,7 +239,7 @@ def _remaining(indices: Any, verdicts: dict[str, str]) -> Any:
 
 
 def _describe(error: Exception, made: Made | Unmade) -> BatchError:
-    """Describe an exception of a dataset or a collate function as that of a batch."""
+    """Return a `BatchError` that describes an exception of a dataset or a collate function."""
     assert isinstance(made, Unmade)
     known = made.index is not None
     where = f"dataset index {made.index}" if known else f"batch {made.numbered.batch}"

@@ -1,4 +1,4 @@
-"""Where an epoch is, and the form in which a loader's users save it."""
+"""The position in an epoch, and the form in which users save it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _MUST_AGREE = {
 
 
 def kind_of(dataset: Any) -> str:
-    """Say how a dataset is read: "map", "iterable" or "datapipe"."""
+    """Return the kind of a dataset: "map", "iterable" or "datapipe"."""
     if isinstance(dataset, IterDataPipe | MapDataPipe):
         return "datapipe"
     return "iterable" if isinstance(dataset, IterableDataset) else "map"
@@ -47,24 +47,26 @@ def kind_of(dataset: Any) -> str:
 
 @dataclass(frozen=True)
 class LoaderState:
-    """What `DataLoader.state_dict` returns, as an object.
+    """The state of a loader; `DataLoader.state_dict` returns it as a dict.
 
     Attributes:
-        kind: how the dataset is read.
-        epoch: number of the epoch.
-        batches: how many batches of it have been yielded; all before that number, if the dataset has indices.
-        done: numbers of batches beyond those that have been yielded, too (``in_order=False``).
-        batch_size: of the loader.
-        samples: length of the dataset; None for one that has none.
-        own: states of the generators that the loader was given, see `Generators`.
-        shared: states of the process's; empty where the epoch has not begun.
-        seeded: whether the iterator draws a seed for workers, as a new one does, and not one of persistent workers.
-        sampler: state of the sampler before it gave the last of these batches, if it has a `state_dict`.
-        sampler_epoch: what its `set_epoch` was called with, if it has one.
-        workers: for an iterable dataset: how many workers read it.
-        last_worker: which of them made the last batch; -1 for none.
-        places: where each of them is.
-        version: of this form.
+        kind: kind of the dataset; see `kind_of`.
+        epoch: epoch number.
+        batches: number of batches yielded in the epoch; if the dataset has indices, these are the batches with lower
+            numbers.
+        done: numbers of further batches that have been yielded (``in_order=False``).
+        batch_size: batch size of the loader.
+        samples: length of the dataset; None for a dataset without a length.
+        own: states of the user's generators; see `Generators`.
+        shared: states of the process's global generators; empty if the epoch hasn't begun.
+        seeded: whether the iterator draws a seed for its workers; true for a new iterator, false for the later epochs
+            of persistent workers.
+        sampler: state of the sampler before it yielded the last of these batches; None without a `state_dict`.
+        sampler_epoch: epoch that was set by the sampler's `set_epoch`; None without this method.
+        workers: number of workers that read an iterable dataset; otherwise 0.
+        last_worker: number of the worker that made the last batch; -1 for none.
+        places: position of each of these workers.
+        version: version of this form.
     """
 
     kind: str
@@ -85,10 +87,10 @@ class LoaderState:
 
     @classmethod
     def of_dict(cls, state: Mapping[str, Any]) -> LoaderState:
-        """Make one of what `as_dict` returned, perhaps in another process.
+        """Create a state from a result of `as_dict`, perhaps of another process.
 
         Raises:
-            ArgumentMismatchError: it is none.
+            ArgumentMismatchError: the dict isn't a state, or has another version.
         """
         names = {each.name for each in fields(cls)}
         if not isinstance(state, Mapping) or set(state) != names:
@@ -98,14 +100,14 @@ class LoaderState:
         return cls(**copy.deepcopy(dict(state)))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it as a dict of plain objects and tensors, and of what datasets and samplers have given."""
+        """Return the state as a dict of plain objects, tensors, and the states of datasets and samplers."""
         return {each.name: copy.deepcopy(getattr(self, each.name)) for each in fields(self)}
 
     def check(self, other: LoaderState) -> None:
-        """Raise unless a loader that is in the state `other` can be brought into this one.
+        """Raise an error unless a loader in the state `other` can be restored to this one.
 
         Raises:
-            ArgumentMismatchError: it can't; the message says what differs.
+            ArgumentMismatchError: the states don't match; the message names the difference.
         """
         for name, meaning in _MUST_AGREE.items():
             there, here = getattr(self, name), getattr(other, name)
@@ -123,21 +125,21 @@ class LoaderState:
 
     @property
     def stream_start(self) -> StreamStart:
-        """Where the workers of an iterable dataset go on."""
+        """Position at which the workers of an iterable dataset resume."""
         return StreamStart({number: WorkerPlace(**place) for number, place in self.places.items()}, self.last_worker)
 
 
 class Progress:
-    """How far an iterator is in its epoch. Has no reference to the iterator, so it may outlive it.
+    """The position of an iterator in its epoch. It doesn't refer to the iterator, so it may outlive it.
 
     Args:
-        state: of the beginning of the epoch, or where it goes on.
-        sampler: what the sampler's states are taken from.
-        in_order: whether batches come in the order of their numbers.
+        state: state at the beginning of the epoch, or the state from which it resumes.
+        sampler: states of the sampler.
+        in_order: whether batches arrive in the order of their numbers.
 
     Attributes:
-        yielded: number and place of a batch that is still to be noted. To set it takes one step, in which no signal
-            handler can come.
+        yielded: number and worker's state of a batch that isn't counted yet. It is set in a single step, which no
+            signal handler can interrupt.
     """
 
     def __init__(self, state: LoaderState, sampler: SamplerState, in_order: bool) -> None:
@@ -152,13 +154,18 @@ class Progress:
         self._places: dict[int, dict[str, Any] | tuple[int, bytes | None]] = dict(state.places)
 
     def note(self, number: int, place: bytes | None) -> None:
-        """Take note of a batch that was yielded: its number, and where its worker is, if its dataset says so."""
+        """Count a batch that was yielded.
+
+        Args:
+            number: batch number.
+            place: state of an iterable dataset after the batch; None if unknown.
+        """
         with deferred_signals:
             self.catch_up()
             self._note(number, place)
 
     def catch_up(self) -> None:
-        """Note the batch that is still to be noted."""
+        """Count the batch in `yielded`, if there is one."""
         with deferred_signals:
             yielded, self.yielded = self.yielded, None
             if yielded is not None:
@@ -172,7 +179,7 @@ class Progress:
         elif self._begin.kind == "datapipe":
             self._batches += 1
         elif self._in_order:
-            self._batches = number + 1  # those before have failed, if they were not yielded
+            self._batches = number + 1  # earlier batches were yielded or have failed
         else:
             self._done.add(number)
             while self._batches in self._done:
@@ -182,13 +189,13 @@ class Progress:
 
     @property
     def sampler_at_end(self) -> Any:
-        """State from which the sampler comes to its end: only the sampler knows what it does there. None before it."""
+        """State from which the sampler runs to its end, where samplers differ; None if the epoch hasn't ended."""
         self.catch_up()
         state = self._sampler.after(self._batches)
         return {**state, "drain": True} if self.finished and self._batches and state is not None else None
 
     def state(self) -> LoaderState:
-        """Return where it is."""
+        """Return the current state."""
         self.catch_up()
         return replace(
             self._begin,
@@ -209,39 +216,39 @@ def _place(place: dict[str, Any] | tuple[int, bytes | None]) -> dict[str, Any]:
 
 
 class SamplerState:
-    """Takes the states of a sampler, which is ahead of the batches that have been yielded.
+    """Saves and restores the states of a sampler, which is ahead of the batches that have been yielded.
 
     Args:
-        sampler: one with `state_dict` and `load_state_dict`, or None.
-        items: what is drawn from it, batch by batch.
-        filled: what fills the last batch, if something does.
+        sampler: sampler with `state_dict` and `load_state_dict`, or None.
+        items: items of the sampler, batch by batch.
+        filled: batches whose last one is filled; None for another policy.
     """
 
     def __init__(self, sampler: Any, items: Iterable[Any] = (), filled: FilledBatches | None = None) -> None:
         self._sampler = sampler
         self._items = items
         self._filled = filled
-        self._before: dict[int, Any] = {}  # by number of the batch that comes next
+        self._before: dict[int, Any] = {}  # states, by the number of the next batch
 
     @property
     def taker(self) -> Callable[[int], None] | None:
-        """What a `NumberedSampler` calls; None if there is no state to take."""
+        """Callback for a `NumberedSampler`, which saves the current state; None if the sampler has no state."""
         return None if self._sampler is None else self._take
 
     def _take(self, number: int) -> None:
         self._before[number] = self.now()
 
     def now(self) -> Any:
-        """Return the state that the sampler is in."""
+        """Return the current state of the sampler."""
         if self._sampler is None:
             return None
         first = None if self._filled is None or self._filled.first is None else list(self._filled.first)
         return {"state": copy.deepcopy(self._sampler.state_dict()), "first": first, "drain": False}
 
     def after(self, batches: int) -> Any:
-        """Return the state from which an epoch goes on when so many batches are done; see `last_drawn`.
+        """Return the state from which an epoch resumes after `batches` batches; see `last_drawn`.
 
-        States before that are forgotten.
+        Discard earlier states.
         """
         last = last_drawn(batches)
         for old in [each for each in self._before if each < last]:
@@ -249,7 +256,7 @@ class SamplerState:
         return self._before.get(last)
 
     def start(self, state: LoaderState, goes_on: bool) -> SamplerStart:
-        """Return where the sampler starts; one that doesn't go on is left alone."""
+        """Return the starting position of the sampler. Restore its state only when it resumes."""
         start = SamplerStart(state.batches, frozenset(state.done))
         if not goes_on or self._sampler is None or state.sampler is None:
             return start
@@ -280,12 +287,12 @@ def start_of_epoch(loader: DataLoader[Any], epoch: int) -> LoaderState:
 def _length(dataset: Any) -> int | None:
     try:
         return len(dataset)
-    except (TypeError, NotImplementedError):  # a dataset whose sampler knows what there is needs none
+    except (TypeError, NotImplementedError):  # a dataset needs no length if it has a custom sampler
         return None
 
 
 def stateful_sampler(loader: DataLoader[Any]) -> Any:
-    """Return the one of a loader's samplers that can say where it is, or None."""
+    """Return the loader's sampler that has `state_dict` and `load_state_dict`, or None."""
     if kind_of(loader.dataset) != "map":
         return None
     for sampler in _samplers(loader):
@@ -295,7 +302,7 @@ def stateful_sampler(loader: DataLoader[Any]) -> Any:
 
 
 def sampler_with_epochs(loader: DataLoader[Any]) -> Any:
-    """Return the one of a loader's samplers that is told the epoch, as `DistributedSampler` is, or None."""
+    """Return the loader's sampler that has `set_epoch`, such as a `DistributedSampler`, or None."""
     for sampler in _samplers(loader):
         if callable(getattr(sampler, "set_epoch", None)) and isinstance(getattr(sampler, "epoch", None), int):
             return sampler
@@ -305,6 +312,6 @@ def sampler_with_epochs(loader: DataLoader[Any]) -> Any:
 def _samplers(loader: DataLoader[Any]) -> list[Any]:
     if loader.batch_sampler is None:
         return [loader.sampler]
-    # torch's takes no more from its sampler than the batches that it has given, of others we don't know.
+    # torch's batch sampler draws only the samples of the batches that it has yielded; others may draw more.
     inner = [loader.batch_sampler.sampler] if type(loader.batch_sampler) is BatchSampler else []
     return [loader.batch_sampler, *inner]

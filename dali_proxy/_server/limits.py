@@ -1,4 +1,4 @@
-"""Checks of the limits that users set for a server, and the old names of these arguments."""
+"""Checks of the limits that users set for a server, and deprecated names of arguments."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["accept_old_names", "check_limits", "check_sizes"]
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_LARGEST_BATCH = MAX_SAMPLES // 2  # two numbers, at least, say where a sample lies
+_LARGEST_BATCH = MAX_SAMPLES // 2  # at least two numbers describe the position of a sample
 
 
 def check_sizes(pipeline: Pipeline) -> None:
-    """Refuse a pipeline for which nobody has said how large its batches are, or how many threads it has.
+    """Check that a pipeline has a batch size and a number of threads, and that its batches aren't too large.
 
     Raises:
-        MissingSizeError: it is one.
-        ArgumentValueError: its batches are larger than a message can describe.
+        MissingSizeError: the batch size or the number of threads is missing.
+        ArgumentValueError: the batches are larger than a message can describe.
     """
     for name, size in (("batch_size", pipeline.max_batch_size), ("num_threads", pipeline.num_threads)):
         if size < 1:
@@ -38,14 +38,14 @@ def check_sizes(pipeline: Pipeline) -> None:
 
 
 def check_limits(timeout: float | None, **sizes: int) -> None:
-    """Refuse what no server can keep to.
+    """Check the limits of a server.
 
     Args:
         timeout: seconds, or None.
         **sizes: numbers of bytes, by the names of their arguments.
 
     Raises:
-        ArgumentValueError: one of them is 0, negative or no number.
+        ArgumentValueError: a limit is 0, negative or not a number.
     """
     for name, size in sizes.items():
         if not isinstance(size, int) or size < 1:
@@ -55,10 +55,10 @@ def check_limits(timeout: float | None, **sizes: int) -> None:
 
 
 def accept_old_names(**names: str) -> Callable[[_Function], _Function]:
-    """Let callers pass keyword arguments by their old names, with a `DeprecationWarning`.
+    """Accept the deprecated names of keyword arguments, with a `DeprecationWarning`.
 
     Args:
-        **names: the new name of each old one.
+        **names: new name for each deprecated name.
 
     Returns:
         A decorator. The function raises `ArgumentMismatchError` if a caller passes both names of an argument.

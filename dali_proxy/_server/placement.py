@@ -1,4 +1,4 @@
-"""Where the stages of a pipeline with a GPU run: in the server, or some there and the rest where results are wanted."""
+"""Placement of the stages of a pipeline with a GPU: all in the server, or the device stage in the consumer."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ __all__ = [
 Settled = Literal["server", "cores", "consumer"]
 Placement = Literal[Settled, "auto"]
 
-#: Idle cores that make it worthwhile to decode on the CPU: five decode the 4,700 pictures a second that one GPU trains
-#: on with a ResNet-50, and the training loop has one.
+#: Number of idle cores from which decoding on the CPU is faster: five decode the 4,700 images per second that a
+#: ResNet-50 trains on with one GPU, and the training loop uses one.
 CORES = 6
 
-_WINDOW = 0.2  # seconds over which cores are watched
+_WINDOW = 0.2  # seconds for measuring the load of the cores
 _ASKED_FOR = "it was asked for"
 
 _log = logging.getLogger("dali_proxy")
@@ -45,11 +45,11 @@ _log = logging.getLogger("dali_proxy")
 
 @dataclass(frozen=True)
 class Choice:
-    """A placement and why it was chosen.
+    """A placement and the reason for it.
 
     Attributes:
         placement: "server", "cores" or "consumer".
-        reason: for people.
+        reason: reason, as text for users.
     """
 
     placement: Settled
@@ -57,19 +57,19 @@ class Choice:
 
 
 class Placing:
-    """Where the pipeline of one server runs: settled once, also for servers that are started again.
+    """Placement of the pipeline of one server. It is chosen once and stays the same after restarts.
 
-    Pickled, it is settled, and knows the second half only.
+    Pickling makes the choice; the pickled object contains only the device stage.
 
     Args:
-        wanted: what the user wants.
+        wanted: placement that the user requests.
         pipeline: the pipeline.
-        split: cuts its graph in two.
+        split: splits its graph into host stage and device stage.
 
     Raises:
-        ArgumentValueError: there is no such placement.
-        ArgumentMismatchError: the pipeline uses no GPU, so there is nothing to place.
-        GraphError: the user wants "cores" or "consumer", and an operator can't be placed so.
+        ArgumentValueError: the placement doesn't exist.
+        ArgumentMismatchError: the pipeline doesn't use a GPU, so `wanted` must be "server".
+        GraphError: the user requests "cores" or "consumer", and an operator doesn't support it.
     """
 
     def __init__(
@@ -80,9 +80,9 @@ class Placing:
         self._split = split
         self._choice = Choice("server", "") if wanted == "server" else None
         self._halves: Halves | None = None
-        #: What the consumer runs, as `serialize_for_host` returned it; None for nothing.
+        #: Device stage for the consumer, as `serialize_for_host` returned it, or None.
         self.second_half: bytes | None = None
-        #: The same, if the server plans what it does on the GPU; else empty.
+        #: The same if the server plans the device stage, else empty.
         self.planned_half = b""
         if wanted == "cores":
             self._choice = Choice("cores", _ASKED_FOR)
@@ -92,17 +92,17 @@ class Placing:
 
     @property
     def placement(self) -> Placement:
-        """What was settled; before that, what is wanted."""
+        """The chosen placement; before the choice, the requested one."""
         return self._wanted if self._choice is None else self._choice.placement
 
     @property
     def reason(self) -> str:
-        """Why, for people."""
+        """Reason for the placement, as text for users."""
         return "" if self._choice is None else self._choice.reason
 
     def settle(self) -> Pipeline:
-        """Choose if that is still to be done, and log it. Return the pipeline that the server runs."""
-        assert self._whole is not None  # a handle that was pickled starts no server
+        """Choose the placement and log it, unless it is chosen. Return the pipeline that the server runs."""
+        assert self._whole is not None  # a pickled handle can't start a server
         if self._choice is None:
             self._choose(self._whole)
             _log.info("placement=%r: %s", self.placement, self.reason)
@@ -135,11 +135,11 @@ class Placing:
 
 
 def check_placement(placement: Any, pipeline: Pipeline) -> Placement:
-    """Return it if it can be that of a pipeline.
+    """Return `placement` if the pipeline supports it.
 
     Raises:
-        ArgumentValueError: there is no such placement.
-        ArgumentMismatchError: the pipeline uses no GPU, so there is nothing to place.
+        ArgumentValueError: the placement doesn't exist.
+        ArgumentMismatchError: the pipeline doesn't use a GPU, so `placement` must be "server".
     """
     if placement not in get_args(Placement):
         known = '"server", "cores", "consumer" or "auto"'
@@ -154,11 +154,11 @@ def check_placement(placement: Any, pipeline: Pipeline) -> Placement:
 
 
 def choose(idle: float, num_threads: int) -> Choice:
-    """Choose between decoding pictures on the CPU, which leaves the GPU to the training, and decoding on the GPU.
+    """Choose between decoding images on the CPU, which leaves the GPU to the training, and decoding on the GPU.
 
     Args:
-        idle: cores that have nothing to do.
-        num_threads: of the pipeline: so many of them would decode.
+        idle: number of idle cores.
+        num_threads: number of the pipeline's threads, all of which would decode.
 
     Example:
         >>> choose(12.0, num_threads=8).placement
@@ -174,14 +174,14 @@ def choose(idle: float, num_threads: int) -> Choice:
 
 
 def decodes_pictures(graph: Graph) -> bool:
-    """Tell whether a graph decodes pictures on the GPU."""
+    """Return whether a graph decodes images on the GPU."""
     return any(node.device == "mixed" and node.operator.startswith("decoders.image") for node in graph.nodes)
 
 
 def idle_cores() -> float:
-    """Measure for a moment how many cores are idle, of those that this process may use, for each process of a job.
+    """Measure briefly how many of the cores that this process may use are idle, and return its share of them.
 
-    Processes that `torchrun` starts on one host measure the same cores, so each counts its share.
+    Processes that `torchrun` starts on one host measure the same cores, so the cores are divided among them.
     """
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
     busy = psutil.cpu_percent(interval=_WINDOW, percpu=True)
@@ -191,12 +191,12 @@ def idle_cores() -> float:
 
 
 def usable_cores(idle: list[float], limit: float | None, processes: int) -> float:
-    """Return how many cores are idle and may be used.
+    """Return the number of idle cores that each process may use.
 
     Args:
-        idle: of each core that this process may run on, the share of the time that it had nothing to do.
-        limit: cores that the control group may use, or None for no limit.
-        processes: that share them.
+        idle: idle share of the time, for each core that this process may use.
+        limit: number of cores that the control group may use, or None for no limit.
+        processes: number of processes that share the cores.
 
     Example:
         >>> usable_cores([1.0, 0.5, 1.0, 1.0], limit=2.0, processes=1)
@@ -207,29 +207,29 @@ def usable_cores(idle: list[float], limit: float | None, processes: int) -> floa
 
 
 def first_half(pipeline: Pipeline, halves: Halves) -> Pipeline:
-    """Return the pipeline of the server, which uses no GPU."""
+    """Return the server's pipeline: the host stage, without a GPU."""
     return with_graph(pipeline, halves.first, device_id=None)
 
 
 def second_half(pipeline: Pipeline, halves: Halves) -> Pipeline:
-    """Return the pipeline of whoever gets the results."""
+    """Return the consumer's pipeline: the device stage."""
     computes = any(node.device == "cpu" and not node.schema.fed for node in halves.second.nodes)
     return with_graph(
         pipeline,
         halves.second,
         num_threads=pipeline.num_threads if computes else 1,
         py_num_workers=0,
-        set_affinity=False,  # its threads are the training's neighbours
+        set_affinity=False,  # its threads share the process with the training
     )
 
 
 def _processes_beside() -> int:
-    text = os.environ.get("LOCAL_WORLD_SIZE", "1")  # torchrun's
+    text = os.environ.get("LOCAL_WORLD_SIZE", "1")  # set by torchrun
     return int(text) if text.isdigit() else 1
 
 
 def cgroup_cores(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Return how many cores this process's control group may use, or None for any number."""
+    """Return the number of cores that this process's control group may use, or None for no limit."""
     for quota, period in (
         ("cpu.max", None),
         ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us"),

@@ -1,4 +1,4 @@
-"""`DALIServer`: the user's handle of a server."""
+"""`DALIServer`: the user's handle for a server."""
 
 from __future__ import annotations
 
@@ -44,21 +44,22 @@ _HOSTS = {"process": ProcessHost, "thread": ThreadHost}
 
 @dataclass
 class _Life:
-    """What has to be ended when the server is, by whoever ends it first."""
+    """Resources of a running server, which are released once, by `stop` or by the finalizer of the handle."""
 
     endpoint: Endpoint
-    owner: int  # the process that may start and stop it; 0 for a handle that was pickled
+    owner: int  # process that may start and stop the server; 0 for a pickled handle
     host: ProcessHost | ThreadHost | None = None
-    failure: str = ""  # why it could not be started the last time
-    consumers: dict[int, ConsumerClient] = field(default_factory=dict)  # by process; a forked child has its parent's
+    failure: str = ""  # error of the last start, if it failed
+    consumers: dict[int, ConsumerClient] = field(default_factory=dict)  # by process; a forked child inherits entries
 
     @property
     def directory(self) -> str:
         return os.path.dirname(self.endpoint.path)
 
     def stop(self, reason: str) -> None:
-        """Disconnect this process, and stop what runs if it is this process's."""
-        # Handlers of signals may raise; nothing may be left undone for that. torch's never hears of our child's end.
+        """Disconnect this process, and stop the server if this process owns it."""
+        # Signal handlers may raise; all steps must run nevertheless. SIGCHLD is blocked, so torch's handler doesn't
+        # see the end of the server's process.
         with deferred_signals, blocked_signal(signal.SIGCHLD), ExitStack() as steps:
             if os.getpid() == self.owner:
                 steps.callback(remove_folder, self.directory)
@@ -72,39 +73,40 @@ class _Life:
 
 
 class DALIServer:
-    """Runs a pipeline for the samples of torch datasets.
+    """Server that runs a pipeline for the samples of torch datasets.
 
-    Use it as a context manager, or call `start` and `stop`. Inside, `proxy` goes into the dataset and `DataLoader`
-    over it. A server that was stopped can be started again.
+    Use it as a context manager, or call `start` and `stop`. While it runs, pass `proxy` to the dataset, and the dataset
+    to `DataLoader`. A stopped server can be started again.
 
-    It may be pickled and forked: processes that get it that way use the server, and can't start or stop it.
+    A server may be pickled and forked. The processes that receive it can use the server, but not start or stop it.
 
     Args:
-        pipeline: what to run. It needs at least one `external_source` without a source: its inputs are the proxy's.
-            A pipeline of NVIDIA's package is taken, too, where that is installed.
-        deterministic: accepted for compatibility: with `dali_proxy.DataLoader` results never depend on the number
-            of workers, or on who was faster.
-        mode: "process" runs the pipeline in a process of its own, which shares neither the GIL nor the CUDA context
-            with the training; "thread" runs it on threads of this one.
-        arena_bytes: initial shared memory of each worker for samples. It grows if a batch needs more.
-        arena_bytes_limit: largest size of that memory. Deprecated names: `arena_bytes` and `arena_bytes_limit`.
-        unclaimed_bytes: most memory of results that a loader other than ours left behind.
+        pipeline: pipeline to run. It needs at least one `external_source` without a source: these become the inputs of
+            the proxy. Pipelines of NVIDIA's package are accepted, too, if that is installed.
+        deterministic: accepted for compatibility. With `dali_proxy.DataLoader`, results never depend on the number or
+            the speed of the workers.
+        mode: "process" runs the pipeline in a separate process, which shares neither the GIL nor the CUDA context with
+            the training; "thread" runs it on threads of this process.
+        arena_bytes: initial shared memory of each worker for samples. It grows if a batch needs more. Deprecated name:
+            `ring_bytes`.
+        arena_bytes_limit: largest size of that memory. Deprecated name: `ring_bytes_limit`.
+        unclaimed_bytes: limit for the memory of unfetched results of loaders other than `dali_proxy.DataLoader`.
         timeout: seconds that the server may take for a batch; None for as long as it lives.
-        restart: "on-failure" starts a server again that died without having been stopped, when its batches are wanted
-            next. `dali_proxy.DataLoader` then makes the batches anew that were lost with it, in this process, and goes
-            on: no batch is lost or doubled, and random numbers are the same. Batches of iterable datasets can't be made
-            again. With "never", everybody who waits gets a `ServerDiedError`.
-        placement: where the stages of a pipeline with a GPU run. "server" runs all of it in the server. "cores" does,
-            too, and decodes on the server's CPU threads what would be decoded on the GPU. "consumer" has the server
-            decode on its CPU threads and use no GPU; whoever fetches results copies the pictures to the GPU and runs
-            the GPU's operators, in its own process. Pixels are the same within the decoders' rounding. "auto" chooses
-            when the server first starts: "consumer" if enough cores are idle; see `placement` and `stats`.
+        restart: "on-failure" restarts a server that died, when the next batch is requested. `dali_proxy.DataLoader`
+            then recomputes the lost batches in this process and continues: no batch is lost or repeated, and random
+            numbers stay the same. Batches of iterable datasets can't be recomputed. With "never", waiting callers get a
+            `ServerDiedError`.
+        placement: where the stages of a pipeline with a GPU run. "server" runs all operators in the server. "cores"
+            does so, too, but decodes on the server's CPU threads instead of the GPU. With "consumer", the server
+            decodes on its CPU threads and doesn't use a GPU; the process that fetches the results copies the images to
+            its GPU and runs the GPU operators. Pixels are the same within the rounding of the decoders. "auto" chooses
+            at the first start of the server: "consumer" if enough cores are idle; see `placement` and `stats`.
 
     Raises:
-        GraphError: the pipeline has no input, or an operator can't be placed as `placement` says.
-        ArgumentMismatchError: a placement is given for a pipeline without a `device_id`.
+        GraphError: the pipeline has no input, or an operator doesn't support `placement`.
+        ArgumentMismatchError: the pipeline has no `device_id`, and `placement` isn't "server".
         MissingSizeError: the pipeline has no batch size or no number of threads.
-        ArgumentValueError: an argument has a value that it can't have.
+        ArgumentValueError: the value of an argument is invalid.
 
     Example:
         >>> with DALIServer(image_pipe(batch_size=64, num_threads=2, device_id=None)) as server:  # doctest: +SKIP
@@ -113,7 +115,7 @@ class DALIServer:
         ...         train(images, labels)
     """
 
-    _split = staticmethod(halves_by_device)  # cuts a graph, for placement="consumer"
+    _split = staticmethod(halves_by_device)  # splits a graph for placement="consumer"
 
     @accept_old_names(ring_bytes="arena_bytes", ring_bytes_limit="arena_bytes_limit")
     def __init__(
@@ -146,10 +148,10 @@ class DALIServer:
         self.mode = mode
         self.restart = restart
         self._placing = Placing(placement, pipeline, self._split)
-        self.stops = 0  # how often its user stopped it
+        self.stops = 0  # number of calls of `stop`
         self.loop_times, self.losses = LoopTimes(), Losses()
         self._unclaimed_bytes = unclaimed_bytes
-        self._earlier_shapes = EarlierShapes()  # of `produce_data`
+        self._earlier_shapes = EarlierShapes()  # for `produce_data`
         endpoint = Endpoint(
             path=os.path.join(new_folder(), "socket"),
             key=secrets.token_bytes(32),
@@ -175,35 +177,35 @@ class DALIServer:
 
     @cached_property
     def proxy(self) -> Proxy:
-        """What a dataset calls with the inputs of one sample; see `Proxy`."""
+        """Callable for datasets, which takes the inputs of one sample; see `Proxy`."""
         from dali_proxy._worker.proxy import Proxy
 
         return Proxy(self.endpoint)
 
     @property
-    @deferred_signals  # `exists` takes a handler's OSError for an answer
+    @deferred_signals  # `exists` would treat a handler's OSError as "missing"
     def running(self) -> bool:
-        """Whether the server runs."""
+        """Whether the server is running."""
         host = self._life.host
         return (not self._owned or (host is not None and host.alive)) and os.path.exists(self.endpoint.path)
 
     @property
     def pid(self) -> int | None:
-        """The process that the pipeline runs in, or None when it doesn't run."""
+        """ID of the process that runs the pipeline, or None if the server isn't running."""
         return self._life.host.pid if self._life.host is not None else None
 
     @property
     def placement(self) -> Placement:
-        """Where the stages run, "server", "cores" or "consumer"; "auto" until the server has started once."""
+        """Placement of the stages: "server", "cores" or "consumer"; "auto" before the first start."""
         return self._placing.placement
 
     @property
     def consumer(self) -> ConsumerClient:
-        """This process's connection for results.
+        """Connection of this process for fetching results.
 
         Raises:
             ServerClosedError: the server isn't running.
-            ServerDiedError: it died.
+            ServerDiedError: the server died.
         """
         life = self._life
         with self._lock, deferred_signals:
@@ -230,7 +232,7 @@ class DALIServer:
             return consumer
 
     def end_error(self) -> ProxyError | None:
-        """Return what to raise when the server doesn't run, or None while it runs."""
+        """Return the error to raise if the server isn't running, or None while it runs."""
         if self.running:
             return None
         host = self._life.host
@@ -245,14 +247,14 @@ class DALIServer:
         return ServerClosedError("the server is not running: use it inside `with DALIServer(...)`, or call start()")
 
     def explain(self, gone: ProxyError) -> ProxyError:
-        """Return what to raise when somebody found the server gone: how it ended, where this process can know."""
+        """Return the error to raise after a connection failed; it says how the server ended, if this process knows."""
         host = self._life.host
         if self._owned and host is not None:
-            host.describe_exit()  # waits for its end
+            host.describe_exit()  # waits for the end of the server
         return self.end_error() or gone
 
     def start(self) -> None:
-        """Start the server, and wait until it serves. Does nothing while it runs.
+        """Start the server, and wait until it is ready. Do nothing while it runs.
 
         Raises:
             BuildError: the pipeline can't run here: the GPU, a library or a file is missing.
@@ -263,7 +265,7 @@ class DALIServer:
                 return
             if not self._owned:
                 raise ProxyError("the server is not running, and only the process that made it can start it")
-            self._life.stop("it is started again")  # what is left when it died
+            self._life.stop("it is started again")  # releases the resources of a server that died
             remove_dead_folders()
             pipeline = self._placing.settle()
             options = HostOptions(
@@ -275,11 +277,11 @@ class DALIServer:
                 host_stage_only=self._placing.second_half is not None,
                 device_stage=self._placing.planned_half,
             )
-            try:  # the folder's name is known before it exists, so that an interrupt at any moment leaves none
+            try:  # the folder's name is known before it exists, so that an interrupt at any time leaves none
                 make_folder(self._life.directory)
                 self._life.host = _HOSTS[self.mode](serialize_for_host(pipeline), options)
                 if self._placing.second_half is not None:
-                    _ = self.consumer  # what is missing here is an error now
+                    _ = self.consumer  # raises now if something is missing in this process
                 self._life.failure = ""
             except BaseException as error:
                 self._life.stop("it couldn't start")
@@ -287,10 +289,10 @@ class DALIServer:
                 raise
 
     def stop(self) -> None:
-        """Stop the server. Who still waits for a batch gets a `ServerClosedError`.
+        """Stop the server. Callers that wait for a batch get a `ServerClosedError`.
 
-        Tensors on the CPU stay valid. CUDA tensors of a server in a process of its own lie in memory of that process:
-        copy what you keep of them (`clone`), and drop the rest, before it stops.
+        Tensors on the CPU stay valid. CUDA tensors of a server in a separate process lie in memory of that process:
+        before you stop it, copy those that you need (`clone`) and drop the others.
         """
         with self._lock:
             self.stops += 1
@@ -298,14 +300,14 @@ class DALIServer:
             self._life.stop("it was stopped")
 
     def revive(self, stops: int) -> None:
-        """Start the server again if it died. Does nothing while it runs.
+        """Restart the server if it died. Do nothing while it runs.
 
         Args:
-            stops: what `stops` was when the caller began to use the server.
+            stops: value of the attribute `stops` when the caller began to use the server.
 
         Raises:
-            ServerClosedError: somebody stopped it, meanwhile or for good.
-            ServerDiedError: it died, and `restart` is "never".
+            ServerClosedError: the server was stopped, and perhaps started again since.
+            ServerDiedError: the server died, and `restart` is "never".
         """
         with self._lock, deferred_signals:
             self._await_end()
@@ -318,11 +320,11 @@ class DALIServer:
                 self.losses.restarts += 1
                 try:
                     self.start()
-                except (OSError, PipelineError):  # what ended it may still go on: once more
+                except (OSError, PipelineError):  # the cause of its end may persist for a moment: try once more
                     self.start()
 
     def _await_end(self) -> None:
-        """If the server is about to end, wait until it has: its sockets go first."""
+        """Wait until a server that is ending has ended: it closes its sockets first."""
         deadline = time.monotonic() + _ENDING
         while self._owned and self.running and is_refused(self.endpoint.path):
             if time.monotonic() > deadline:
@@ -345,17 +347,17 @@ class DALIServer:
         self.stop()
 
     def produce_data(self, batch: Any, ragged: Ragged | None = None) -> Any:
-        """Turn the placeholders in a batch of torch's own `DataLoader` into tensors.
+        """Replace the placeholders in a batch of `torch.utils.data.DataLoader` by tensors.
 
-        `dali_proxy.DataLoader` does so by itself.
+        `dali_proxy.DataLoader` does this automatically.
 
         Args:
-            batch: what the loader yielded: any nesting of tuples, lists, mappings, dataclasses and objects.
-            ragged: as for `DataLoader`; where it is None, the earlier batches are those that this object produced.
+            batch: batch of the loader: any nesting of tuples, lists, mappings, dataclasses and objects.
+            ragged: as for `DataLoader`; if it is None, the earlier batches are those that this object produced.
 
         Raises:
-            BatchError: the batch failed in the server; the next one is not affected.
-            ServerDiedError: the batch was lost with the server, which is started again if `restart` says so.
+            BatchError: the batch failed in the server; the next batch isn't affected.
+            ServerDiedError: the batch was lost with the server, which is restarted if `restart` is "on-failure".
         """
         from dali_proxy._consumer.produce import produce
         from dali_proxy._consumer.ragged import check_ragged
@@ -370,7 +372,7 @@ class DALIServer:
             raise
 
     def stats(self) -> ServerStats:
-        """Return the server's counters since it was started."""
+        """Return the server's counters since its last start."""
         return ServerStats.of_report(
             self.consumer.statistics(),
             placement=self.placement,

@@ -1,4 +1,4 @@
-"""What a server did so far, and which part of the whole limits its speed."""
+"""Counters of a server, and the component that limits its speed."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import Any
 
 __all__ = ["LoopTimes", "Losses", "OperatorTimes", "ServerStats"]
 
-_WAITING = 0.1  # share of the time that training may wait before something else is the limit
-_BUSY = 0.7  # share of the time that the executor works when it is the limit
+_WAITING = 0.1  # share of the time for which training may wait and still be the limit
+_BUSY = 0.7  # share of the time for which the executor must be busy to be the limit
 _WIDTH = 120  # columns of a report
 
 
 class LoopTimes:
-    """Measures the loops over all loaders of one server in this process, in seconds.
+    """Times of the loops over all loaders of one server in this process, in seconds.
 
     Attributes:
         worker_wait: time that loaders waited for workers.
-        result_wait: time that they waited for results.
-        start_wait: time that they waited for the first batch of an epoch, which is in none of the others.
-        training: time between getting a batch and asking for the next one, of whatever loader.
+        result_wait: time that loaders waited for results.
+        start_wait: time that loaders waited for the first batches of epochs; the other waits don't include it.
+        training: time between receiving a batch and requesting the next one, from any loader.
     """
 
     def __init__(self) -> None:
@@ -31,21 +31,21 @@ class LoopTimes:
         self.result_wait = 0.0
         self.start_wait = 0.0
         self.training = 0.0
-        self._handed_over = 0.0  # when; 0 outside of loops
+        self._handed_over = 0.0  # time of the last `leave`; 0 outside of loops
 
     def enter(self) -> None:
-        """A batch is asked for."""
+        """Record that the loop requests a batch."""
         if self._handed_over:
             self.training += time.perf_counter() - self._handed_over
             self._handed_over = 0.0
 
     def leave(self, worker_wait: float, result_wait: float, is_first: bool) -> None:
-        """A batch is handed over.
+        """Record that the loop receives a batch.
 
         Args:
-            worker_wait: seconds that it was waited for until it was submitted.
-            result_wait: and then, until its results came.
-            is_first: whether it is the first batch of an epoch.
+            worker_wait: seconds that the loader waited until the batch was submitted.
+            result_wait: seconds that it then waited for the results.
+            is_first: whether the batch is the first of an epoch.
         """
         if is_first:
             self.start_wait += worker_wait + result_wait
@@ -55,18 +55,18 @@ class LoopTimes:
         self._handed_over = time.perf_counter()
 
     def pause(self) -> None:
-        """A loop begins or ends: what happens between loops is not counted."""
+        """Record that a loop begins or ends: time between loops isn't counted."""
         self._handed_over = 0.0
 
 
 @dataclass
 class Losses:
-    """What went wrong for the loaders of one server in this process, and was dealt with.
+    """Failures that the loaders of one server in this process have handled.
 
     Attributes:
-        skipped: samples that `on_error` left out.
-        replaced: samples that another one has taken the place of.
-        restarts: how often the server was started again after it had died.
+        skipped: number of samples that `on_error` skipped.
+        replaced: number of samples that `on_error` replaced by another sample.
+        restarts: number of restarts after the server had died.
     """
 
     skipped: int = 0
@@ -76,18 +76,18 @@ class Losses:
 
 @dataclass(frozen=True)
 class OperatorTimes:
-    """What an operator of the pipeline has cost: the work of all threads that ran it.
+    """Times of an operator of the pipeline, summed over all threads that ran it.
 
-    Operators of a chain run together. They are measured one by one in the second batch, the third, the fifth and so on,
-    then in every 64th, and share the times of the others as they did in these.
+    Operators of a chain run together. They are measured separately in the second, third, fifth, ... batch, then in
+    every 64th; the times of the other batches are divided in the same proportions.
 
     Attributes:
-        batches: that it ran for.
-        seconds: processor time. Waiting costs none: for a thread, a disk, a lock or a GPU. For an operator on a GPU it
-            is the time that the host spent to issue the work, not the GPU's. Threads and processes that libraries
-            start themselves aren't seen.
-        wall: time that passed for these threads while they ran it, also where they waited for a disk, a lock, the GIL
-            or a core, but not until a thread was free. Threads are added up, as in `seconds`.
+        batches: number of batches.
+        seconds: processor time. It doesn't include waiting for a thread, a disk, a lock or a GPU. For an operator on a
+            GPU, it is the time that the host spent on issuing the work, not the GPU's time. Threads and processes that
+            libraries start aren't measured.
+        wall: elapsed time of these threads while they ran the operator. It includes waiting for a disk, a lock, the GIL
+            or a core, but not waiting for a free thread. It is summed over threads, like `seconds`.
         device: "cpu"; "gpu" or "mixed" for operators that run on a GPU.
     """
 
@@ -97,7 +97,7 @@ class OperatorTimes:
     device: str = "cpu"
 
     def __sub__(self, earlier: OperatorTimes) -> OperatorTimes:
-        """What happened between two moments."""
+        """Return the times between two measurements."""
         return OperatorTimes(
             self.batches - earlier.batches, self.seconds - earlier.seconds, self.wall - earlier.wall, self.device
         )
@@ -107,37 +107,37 @@ class OperatorTimes:
 class ServerStats:
     """Counters of a server since its last start. All times are in seconds.
 
-    Subtract an earlier one from a later one for the time between them.
+    Subtract an earlier object from a later one to get the counters for the time between them.
 
     Attributes:
-        seconds: since the start.
-        batches: that came to an end, failed ones included.
-        samples: in those.
-        errors: batches that failed.
-        dropped: batches that nobody wanted any more.
-        skipped: samples that loaders of this process left out (`on_error`), since the server was made.
-        replaced: samples that another one has taken the place of, there.
-        restarts: how often the server was started again after it had died, since it was made.
-        bytes_in: of samples.
-        bytes_out: of results.
-        workers: processes that are connected to submit batches.
-        queued: requests that wait for the executor now.
-        running: requests that are in the executor now.
-        waiting_results: requests that were not fetched yet, now.
-        depth: most requests that may be in the executor at once.
-        busy: time during which the executor had something to do.
+        seconds: time since the start.
+        batches: number of finished batches, including failed ones.
+        samples: number of samples in these batches.
+        errors: number of failed batches.
+        dropped: number of batches that were no longer needed.
+        skipped: number of samples that loaders of this process skipped (`on_error`), since the server was created.
+        replaced: number of samples that loaders of this process replaced by another sample, since the server was
+            created.
+        restarts: number of restarts after the server had died, since it was created.
+        bytes_in: bytes of samples.
+        bytes_out: bytes of results.
+        workers: number of connected processes that submit batches.
+        queued: current number of requests that wait for the executor.
+        running: current number of requests in the executor.
+        waiting_results: current number of requests that haven't been fetched.
+        depth: maximum number of requests in the executor.
+        busy: time during which the executor was busy.
         occupancy: integral over time of the requests in the executor; divide by `seconds` for their mean number.
-        host: processor time of the thread that talks to the processes.
-        arena_wait: time that workers waited for room in their shared memory, summed over workers. Its deprecated
-            name is `ring_wait`.
-        result_wait: time that loaders of this process waited for results that were submitted and not ready.
+        host: processor time of the thread that communicates with the processes.
+        arena_wait: time that workers waited for free shared memory, summed over workers. Deprecated name: `ring_wait`.
+        result_wait: time that loaders of this process waited for the results of submitted batches.
         worker_wait: time that loaders of this process waited for workers to submit a batch.
-        start_wait: time that loaders of this process waited for the first batch of an epoch, while workers start and
-            nothing is in flight; it is in no other wait.
-        training: time that passed between batches in loops over loaders of this process.
-        operators: what the pipeline's operators cost, by their names; with the user's line where lines share a name.
-        placement: where they run, "server", "cores" or "consumer"; see `DALIServer`.
-        placement_reason: why; empty when nobody has asked for a placement.
+        start_wait: time that loaders of this process waited for the first batches of epochs, while workers start and
+            no batch is in flight; the other waits don't include it.
+        training: time between batches in loops over loaders of this process.
+        operators: times of the pipeline's operators by name, with the user's line where several share a name.
+        placement: placement of the operators: "server", "cores" or "consumer"; see `DALIServer`.
+        placement_reason: reason for the placement; empty if none was requested.
     """
 
     seconds: float = 0.0
@@ -175,11 +175,10 @@ class ServerStats:
 
     @property
     def limited_by(self) -> str:
-        """Which part limits the speed: "training", "pipeline" or "workers"; empty while nothing was loaded.
+        """Component that limits the speed: "training", "pipeline" or "workers"; empty before the first batch.
 
-        What the first batch of an epoch takes is left out. Training limits when it hardly waits. Else the pipeline
-        does if it works nearly all the time that anything is waited for, and the workers if it doesn't: then it waits
-        for them too.
+        The first batches of epochs are left out. Training is the limit if it hardly waits. Otherwise the limit is the
+        pipeline if it is busy most of the time, else the workers, for which the pipeline then waits, too.
         """
         waited = self.result_wait + self.worker_wait
         total = waited + self.training
@@ -190,7 +189,7 @@ class ServerStats:
         return "pipeline" if self.busy >= _BUSY * min(total, self.seconds) else "workers"
 
     def __str__(self) -> str:
-        """A report for people."""
+        """Return a report for users."""
         total = max(self.training + self.worker_wait + self.result_wait, 1e-9)
         seconds = max(self.seconds, 1e-9)
         lines = [
@@ -214,7 +213,7 @@ class ServerStats:
         return "\n".join(lines)
 
     def __sub__(self, earlier: ServerStats) -> ServerStats:
-        """What happened between two moments; what is counted "now" is that of the later one."""
+        """Return the counters between two reports; current numbers are those of the later report."""
         now = ("workers", "queued", "running", "waiting_results", "depth", "operators", "placement", "placement_reason")
         differences: dict[str, Any] = {
             name: value if name in now else value - getattr(earlier, name) for name, value in vars(self).items()
@@ -227,14 +226,14 @@ class ServerStats:
 
     @classmethod
     def of_report(cls, report: Mapping[str, Any], **measured: Any) -> ServerStats:
-        """Make one of the host's report and what was measured in this process."""
+        """Create statistics from the host's report and the measurements of this process."""
         operators = {name: OperatorTimes(**times) for name, times in report["operators"].items()}
         fields: dict[str, Any] = {**report, **measured, "operators": operators}
         return cls(**fields)
 
 
 def _table(operators: Mapping[str, OperatorTimes]) -> list[str]:
-    """Return lines that say what operators cost, the dearest first."""
+    """Return lines with the operators' times, the slowest operator first."""
     lines = ["operators", "   processor              wall     batches"]
     total = max(sum(times.seconds for times in operators.values()), 1e-9)
     for name, times in sorted(operators.items(), key=lambda item: (-item[1].seconds, -item[1].wall)):

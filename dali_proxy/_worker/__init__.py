@@ -1,1 +1,1 @@
-"""The submitting side: the proxy, its inputs, placeholders, and a process's connection to a server."""
+"""The submitting side: the proxy, its inputs, placeholders, and the process's connection to a server."""

@@ -1,4 +1,4 @@
-"""The batch that a thread is making: what numbered samplers and datasets tell the proxy."""
+"""The context of the batch that a thread is making: numbered samplers and datasets set it for the proxy."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class BatchContext:
     """The batch that a thread is making.
 
     Attributes:
-        session: number of the iterator that wants it; 0 for none.
-        epoch: number of the epoch, from 0.
-        batch: number of the batch within its epoch, from 0.
-        indices: dataset indices of its samples, or None where the dataset counts for itself.
-        index: the dataset index that is being read now; None if unknown.
-        requests: how many requests were submitted for this batch; the next one is that view.
-        loops: how many loops over other loaders have begun while this batch was made.
-        place: says where the dataset is after this batch, if it can; see `NumberedIterableDataset`.
+        session: session number of the iterator that requested the batch; 0 for none.
+        epoch: epoch number, from 0.
+        batch: batch number within the epoch, from 0.
+        indices: dataset indices of the samples; None for an iterable dataset.
+        index: dataset index that is being read; None if unknown.
+        requests: number of requests submitted for this batch, which is also the view number of the next request.
+        loops: number of loops over other loaders that have begun inside this batch.
+        place: function that returns the dataset's state after this batch, or None; see `NumberedIterableDataset`.
     """
 
     session: int = 0
@@ -37,9 +37,9 @@ class BatchContext:
     place: Callable[[], bytes | None] | None = None
 
     def epoch_of_loop(self) -> int:
-        """Return a number for the epoch of a loop that begins while this batch is made.
+        """Return an epoch number for a loop that begins inside this batch.
 
-        It depends on this batch alone: a count of the loops of a process would depend on the number of workers.
+        The number depends only on this batch: a process-wide loop counter would depend on the number of workers.
         """
         key = f"{self.epoch} {self.batch} {self.loops}"
         self.loops += 1
@@ -54,18 +54,18 @@ _thread = _Thread()
 
 
 def current_context() -> BatchContext | None:
-    """Return the batch that this thread is making, or None (a loader that isn't ours)."""
+    """Return the batch that this thread is making, or None in another library's loader."""
     return _thread.context
 
 
 def set_context(context: BatchContext | None) -> None:
-    """Note which batch this thread is making."""
+    """Set the batch that this thread is making."""
     _thread.context = context
 
 
 @contextmanager
 def without_context() -> Iterator[None]:
-    """Set the context aside for the block: a loop inside another loop has contexts of its own."""
+    """Clear the context for the block: a loop inside another loop sets its own contexts."""
     outer = _thread.context
     _thread.context = None
     try:

@@ -1,4 +1,4 @@
-"""Teaches torch's `default_collate` to make one `BatchRef` of the `SampleRef`s of a batch."""
+"""Support for `SampleRef`s in torch's `default_collate`, which turns those of a batch into one `BatchRef`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["register_with_torch"]
 
 
 def collate_sample_refs(batch: Sequence[SampleRef], *, collate_fn_map: Any = None) -> BatchRef:
-    """Submit one output of a batch of samples; torch's `default_collate` calls this for `SampleRef`s."""
+    """Submit a batch of samples and return a reference to one output. torch's `default_collate` calls this."""
     outputs = {ref.output for ref in batch}
     if len(outputs) != 1:
         raise ValueError(f"a batch mixes the pipeline's outputs {sorted(outputs)}: collate them one by one")
@@ -20,7 +20,7 @@ def collate_sample_refs(batch: Sequence[SampleRef], *, collate_fn_map: Any = Non
 
 
 def register_with_torch() -> None:
-    """Teach `torch.utils.data.default_collate` what to do with `SampleRef`s."""
+    """Register `collate_sample_refs` with `torch.utils.data.default_collate`."""
     from torch.utils.data._utils.collate import default_collate_fn_map  # documented, though its module isn't public
 
     default_collate_fn_map[SampleRef] = collate_sample_refs

@@ -1,4 +1,4 @@
-"""Turns what a dataset hands to the proxy into NumPy arrays, or says at once why that can't be."""
+"""Converts the proxy's arguments to NumPy arrays, or raises an error at once that gives the reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pipeline.types import to_dali_type
 
 __all__ = ["as_input_array"]
 
-#: Dtypes that pipelines know, in either byte order: samples are copied into the native one.
+#: Dtypes that pipelines support, in either byte order: samples are copied in native byte order.
 _TAKEN = frozenset(each for dtype in DTYPES.values() for each in (dtype, dtype.newbyteorder()))
 
 _HINTS: dict[type, str] = {
@@ -28,16 +28,16 @@ _HINTS: dict[type, str] = {
 
 
 def as_input_array(value: Any, spec: InputSpec) -> npt.NDArray[Any]:
-    """Return one input of one sample as a NumPy array, without a copy where it can be.
+    """Return one input of one sample as a NumPy array, without a copy if possible.
 
     Args:
         value: a NumPy array of any strides, a torch tensor on the CPU, bytes (as uint8, 1-D), a number or a nested
-            list of numbers, a PIL image, or anything that NumPy makes a numeric array of.
-        spec: the input.
+            list of numbers, a PIL image, or any object that NumPy converts to a numeric array.
+        spec: specification of the input.
 
     Raises:
-        SampleTypeError: for objects, strings, None, dtypes that a pipeline doesn't know, data on a GPU, and data that
-            isn't what the input declares.
+        SampleTypeError: the value is a string, None, another object that isn't numeric, or data on a GPU; its dtype is
+            unknown to pipelines; or it doesn't match the input's declaration.
     """
     name = spec.name
     array: npt.NDArray[Any] = value if type(value) is np.ndarray else _as_array(value, name)
@@ -98,7 +98,7 @@ def _from_object(value: Any, name: str) -> npt.NDArray[Any]:
         return np.asarray(value)
     except PlaceholderError:
         raise
-    except Exception as error:  # __array__ is foreign code and ragged lists are a ValueError
+    except Exception as error:  # __array__ is foreign code, and ragged lists raise ValueError
         raise SampleTypeError(
             f"the input {name!r} got {_describe(value)}, not convertible to an array: {error}"
         ) from error

@@ -1,4 +1,4 @@
-"""Placeholders: what a dataset gets from the proxy for a sample, and what collation makes of them for a batch."""
+"""Placeholders: the proxy returns them for a sample, and collation turns them into placeholders of a batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BatchRef", "Placeholder", "SampleRef"]
 
-# Everything that Python, NumPy and torch may ask of an object to use it as data, but `==` and `hash`, which containers
+# All methods through which Python, NumPy and torch use an object as data, except `==` and `hash`, which containers
 # need.
 _DATA_METHODS = """
     abs add and array array_function array_ufunc bool complex contains delitem divmod float floordiv ge
@@ -24,7 +24,7 @@ _DATA_METHODS = """
 
 
 class Placeholder:
-    """Base of the placeholders: whatever uses one as data gets a `PlaceholderError` that says what to do instead."""
+    """Base of the placeholders: any use as data raises a `PlaceholderError` that suggests an alternative."""
 
     __slots__ = ("__weakref__",)
 
@@ -46,7 +46,7 @@ class Placeholder:
         raise PlaceholderError(f"{self!r} has no data yet, but {use} was called on it. {self.advice}")
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # protocols that look whether a method exists: there is none
+        if name.startswith("_"):  # protocols check this way whether a method exists
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         raise PlaceholderAttributeError(f"{self!r} has no data yet, and therefore no {name!r}. {self.advice}")
 
@@ -69,13 +69,13 @@ for _name in _DATA_METHODS.split():
 
 
 class SampleRef(Placeholder):
-    """What `server.proxy(...)` returns inside a dataset: one output of the pipeline for one sample, still to be made.
+    """A placeholder for one output of the pipeline for one sample; `server.proxy(...)` returns it inside a dataset.
 
-    Give it back from `__getitem__` as it is, in any nesting. Collation turns the `SampleRef`s of a batch into one
-    `BatchRef`; the loader turns that into a tensor.
+    Return it from `__getitem__` unchanged, in any nesting. Collation turns the `SampleRef`s of a batch into one
+    `BatchRef`; the loader turns the `BatchRef` into a tensor.
 
     Attributes:
-        sample: the inputs, in shared memory.
+        sample: inputs of the sample, in shared memory.
         output: index of the pipeline's output.
     """
 
@@ -100,17 +100,17 @@ class SampleRef(Placeholder):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A sample that leaves its process without having been collated becomes a batch of its own.
+        # A sample that leaves its process uncollated becomes a batch of one.
         return (BatchRef, (self.sample.submit_alone(), self.output, 0))
 
 
 class BatchRef(Placeholder):
-    """One output of a submitted batch, or one item of it; `produce_data` turns it into a tensor.
+    """A placeholder for one output of a submitted batch, or for one item of it; `produce_data` turns it into a tensor.
 
     Attributes:
-        ticket: which batch.
+        ticket: ticket of the batch.
         output: index of the pipeline's output.
-        item: position in the batch where a single sample is meant, else None.
+        item: position of a single sample in the batch; None for the whole batch.
     """
 
     __slots__ = ("item", "output", "ticket")
@@ -126,7 +126,7 @@ class BatchRef(Placeholder):
         self.item = item
 
     def pin_memory(self, device: Any = None) -> BatchRef:
-        """Return itself: torch pins a batch before it is produced, `dali_proxy.DataLoader` what is produced."""
+        """Return the reference unchanged: torch pins a batch too early; `dali_proxy.DataLoader` pins the results."""
         return self
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a dataset calls: hands samples to the server and gets placeholders."""
+"""The proxy: datasets call it to send samples to the server, and it returns placeholders."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _NAME = "sample_name"
 
 
 class Proxy:
-    """Hands samples to a server; `DALIServer.proxy` is one. Call it in a dataset, wherever a transform would be called.
+    """Sends samples to a server. Call `DALIServer.proxy` in a dataset, in place of a transform.
 
-    With one input, pass it by position or by name; with several, by name. Each is copied to shared memory before the
-    call returns, so the dataset may reuse its buffers. What comes back is a `SampleRef` (a tuple of them, one for each
-    output, when the pipeline has several): give it back from `__getitem__`.
+    Pass a single input by position or by name, and several inputs by name. The call copies each input to shared memory
+    before it returns, so the dataset may reuse its buffers. It returns a `SampleRef`, or a tuple with one for each
+    output if the pipeline has several. Return these from `__getitem__`.
 
-    `sample_name` names the sample in errors, beside its dataset index: a file's path, for example. (Where the pipeline
-    has an input of this name, it is that input.)
+    `sample_name` identifies the sample in errors, in addition to its dataset index: a file's path, for example. (If the
+    pipeline has an input of this name, the argument is that input.)
 
-    It may be pickled, so datasets that hold it work with fork, spawn and forkserver.
+    A proxy can be pickled, so datasets that hold it work with fork, spawn and forkserver.
 
     Raises:
-        ProxyCallError: for a wrong number of inputs or wrong names.
-        SampleTypeError: for data that no pipeline can read.
+        ProxyCallError: the number or the names of the inputs are wrong.
+        SampleTypeError: an input isn't data that pipelines can read.
         ServerClosedError: the server isn't running.
 
     Example:
@@ -70,7 +70,7 @@ class Proxy:
                 raise
             raise type(error)(f"{error} (sample name: {name})") from error.__cause__
         client = self._client
-        if client is None or not client.alive:  # a forked child's is closed
+        if client is None or not client.alive:  # closed in a forked child
             client = self._client = worker_client(self._endpoint)
         sample = client.sample(arrays, name)
         if self._one_output:

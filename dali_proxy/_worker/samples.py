@@ -1,4 +1,4 @@
-"""One sample in shared memory, from the proxy's call to the batches that use it."""
+"""A sample in shared memory, from the call of the proxy to the batches that use it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ __all__ = ["Sample"]
 
 
 class Sample:
-    """The inputs of one sample, in the arena of the process that made it.
+    """The inputs of one sample, in the arena of the process that created it.
 
-    Its memory is taken while this object lives (that is, while a `SampleRef` of it does) and while a request that
-    uses it is in flight. So a dataset may keep references, and a collate function may use one twice, or drop it.
+    Its memory stays in use while this object lives (that is, while a `SampleRef` refers to it) and while a request that
+    uses it is in flight. So a dataset may keep references, and a collate function may use a sample twice or drop it.
 
     Attributes:
-        client: the connection whose arena it is.
-        number: the client's number of the sample.
-        blocks: where its inputs lie, in the order of the pipeline's inputs.
-        dtypes: their dtypes, as text.
-        shapes: their shapes.
-        index: the dataset's index of the sample; None if unknown.
-        name: what the proxy's caller calls it; None for nothing.
+        client: connection whose arena holds the sample.
+        number: number of the sample, unique within the client.
+        blocks: memory blocks of the inputs, in the order of the pipeline's inputs.
+        dtypes: dtypes of the inputs, as text.
+        shapes: shapes of the inputs.
+        index: dataset index of the sample; None if unknown.
+        name: name that the proxy's caller gave the sample, or None.
     """
 
     __slots__ = ("__weakref__", "_alone", "blocks", "client", "dtypes", "index", "name", "number", "shapes")
@@ -52,10 +52,10 @@ class Sample:
         self._alone: Ticket | None = None
 
     def submit_alone(self) -> Ticket:
-        """Submit the sample as a batch of one, the first time it is called; return that batch.
+        """Submit the sample as a batch of one, on the first call only. Return that batch's ticket.
 
-        What goes wrong is raised where the batch is wanted: pickling calls this, on a thread of multiprocessing's
-        that would drop the batch and leave its reader waiting for ever.
+        An error is raised later, when the batch is fetched: pickling calls this in a thread of multiprocessing, which
+        would drop the batch and leave its reader waiting forever.
         """
         if self._alone is None:
             try:

@@ -1,4 +1,4 @@
-"""A ticket names one submitted batch, wherever it travels, and gives the batch back when nobody wants it."""
+"""Tickets: each identifies a submitted batch in any process, and releases the batch if it isn't used."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ __all__ = ["Ticket", "discard_through", "forget_discard"]
 
 Discard = Callable[[int, int], None]
 
-# How this process tells a server that a batch is not wanted: server token -> functions(client, seq), of which the last
-# is used. It has to be process-wide, because tickets come out of pickles and know nothing but the server's token.
+# Functions that notify a server of an unused batch: server token -> functions(client, seq), of which the last one is
+# called. The dict is process-wide, because tickets are unpickled and know only the server's token.
 _discards: dict[bytes, tuple[Discard, ...]] = {}
 os.register_at_fork(after_in_child=_discards.clear)
 
 
 def discard_through(server: bytes, discard: Discard, *, preferred: bool = True) -> None:
-    """From now on, tickets of `server` that die unused in this process call `discard(client, seq)`.
+    """Register `discard(client, seq)`, which tickets of `server` that die unused in this process call from now on.
 
-    The function is called by finalizers: it must not take a lock that it may have to wait for. If it isn't preferred,
-    it is called when there is no other.
+    Finalizers call the function, so it must not wait for a lock. If it isn't preferred, it is called only if there is
+    no other function.
     """
     others = _discards.get(server, ())
     _discards[server] = (*others, discard) if preferred else (discard, *others)
@@ -36,21 +36,21 @@ def forget_discard(server: bytes, discard: Discard) -> None:
 
 
 class Ticket:
-    """One batch that was submitted to a server: (server, client, sequence number).
+    """The identity of a batch that was submitted to a server: (server, client, sequence number).
 
-    Shared by the references of all outputs of the batch. Its outputs are fetched once and kept here. A ticket that
-    dies without having been fetched, or sent on in a pickle, tells the server so.
+    The references to all outputs of the batch share it. It stores the outputs after they are fetched once. A ticket
+    that dies before it is fetched or pickled notifies the server.
 
     Attributes:
-        server: token of the server's start that knows the batch.
-        client: the server's number of the client that submitted it.
-        seq: the client's number of the batch.
+        server: token of the server's start that the batch belongs to.
+        client: client number, assigned by the server, of the process that submitted it.
+        seq: sequence number of the batch within the client.
         size: number of samples.
         claimed: whether this object is no longer responsible for the batch.
-        outputs: what was fetched, one entry an output, or None.
-        error: the exception that came instead of outputs, or None.
-        formed: what was made of ragged outputs, by output and form.
-        samples: dataset indices and names of the samples, packed, if an output that was fetched isn't dense.
+        outputs: fetched results, one entry per output, or None.
+        error: exception that was received instead of outputs, or None.
+        formed: converted ragged outputs, by output and form.
+        samples: packed dataset indices and names of the samples, if a fetched output isn't dense.
     """
 
     __slots__ = (
@@ -70,7 +70,7 @@ class Ticket:
 
     @classmethod
     def of_error(cls, error: Exception) -> Ticket:
-        """Return a ticket for a batch that couldn't be submitted; the error is raised where the batch is wanted."""
+        """Return a ticket for a batch that couldn't be submitted; fetching the batch raises the error."""
         return cls(b"", 0, 0, 0, error)
 
     def __repr__(self) -> str:
@@ -83,11 +83,11 @@ class Ticket:
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        self.claimed = True  # whoever reads the pickle is responsible from now on
+        self.claimed = True  # the reader of the pickle is responsible from now on
         return (Ticket, (self.server, self.client, self.seq, self.size, self.error))
 
     def __del__(self, all_discards: Mapping[bytes, tuple[Discard, ...]] = _discards) -> None:
-        # The dict is an argument because finalizers run even when modules have lost their names.
+        # The dict is an argument because finalizers may run after the module's globals have been cleared.
         if not self.claimed:
             discards = all_discards.get(self.server)
             if discards:

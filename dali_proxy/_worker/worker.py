@@ -1,4 +1,4 @@
-"""The side of a process that makes samples: writes them to shared memory and submits batches of them."""
+"""The connection of a process that creates samples: writes them to shared memory and submits them in batches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ __all__ = ["WorkerClient", "close_worker_client", "worker_client"]
 _Batch = tuple[BatchContext | None, tuple[int, ...]]
 
 
-# How long a server is taken to live without looking: a look costs as much as all else that the proxy does for a sample.
+# Seconds for which a server counts as alive after a check: a check costs as much as the rest of the proxy's work for a
+# sample.
 _ALIVE_S = 0.005
 
 
@@ -44,21 +45,21 @@ class WorkerClient:
     """One process's connection to a server for submitting batches. Thread-safe.
 
     Args:
-        endpoint: which server.
+        endpoint: endpoint of the server.
 
     Attributes:
-        endpoint: the server's.
-        name: of this process, such as "worker 0".
+        endpoint: endpoint of the server.
+        name: name of this process, such as "worker 0".
         server: token of the server's start that this client is connected to.
-        client: the server's number of this client.
-        arena: the shared memory that samples are written to.
+        client: client number, assigned by the server.
+        arena: shared memory for the samples.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.endpoint = endpoint
         worker = _worker_info()
         self.name = "main" if worker is None else f"worker {worker.id}"
-        # Batches of a loader that isn't ours have no epoch. torch draws this number for each worker of each.
+        # Batches of other loaders have no epoch number. torch draws this seed for each worker and epoch instead.
         self._seed: int = 0 if worker is None else worker.seed
         self._channel, received = open_channel(endpoint, "worker", self.name)
         self.server: bytes = received.message.server
@@ -73,19 +74,20 @@ class WorkerClient:
             detach=self._detach,
             timeout=endpoint.timeout,
         )
-        self._look_at = 0.0  # when to see next whether the server lives
+        self._look_at = 0.0  # time of the next check whether the server is alive
         self._numbers = itertools.count()
-        # Requests are sent in the order of their numbers. A handler that submits may interrupt the lock's holder.
+        # Requests are sent in the order of their numbers. Reentrant: a signal handler that submits may interrupt the
+        # holder.
         self._lock = new_rlock(Level.SUBMISSION, "submission")
-        # The requests of the batches that are being made, by batch and numbers of samples: outputs of one pipeline are
-        # collated one after the other, and belong to one request. An entry ends with its ticket.
+        # The requests of current batches, by context and sample numbers: the outputs of a pipeline are collated one
+        # after the other, but belong to one request. An entry lives as long as its ticket.
         self._recent: weakref.WeakValueDictionary[_Batch, Ticket] = weakref.WeakValueDictionary()
         self._unwanted = ReleaseQueue()
-        discard_through(self.server, self._unwanted.add_batch, preferred=False)  # a consumer's is prompter
+        discard_through(self.server, self._unwanted.add_batch, preferred=False)  # a consumer's function is faster
 
     @property
     def alive(self) -> bool:
-        """Whether the server still listens, or did a moment ago."""
+        """Whether the server is listening, or was listening a moment ago."""
         if time.monotonic() > self._look_at:
             if not self._channel.alive():
                 return False
@@ -97,14 +99,14 @@ class WorkerClient:
 
         Args:
             arrays: the inputs.
-            name: of the sample, for errors.
+            name: name of the sample, for errors.
 
         Raises:
-            ServerDiedError: the server went away while this waited for room.
-            ArenaFullError: the samples that are in use don't fit `arena_bytes_limit`.
+            ServerDiedError: the server died while the call waited for free memory.
+            ArenaFullError: the samples in use exceed `arena_bytes_limit`.
         """
         try:
-            if len(arrays) == 1:  # mostly; comprehensions would take longer than the rest
+            if len(arrays) == 1:  # the usual case; comprehensions would take longer than the rest
                 array = arrays[0]
                 blocks: tuple[Block, ...] = (self.arena.write(array),)
                 dtypes = _names_of(array.dtype)
@@ -121,10 +123,10 @@ class WorkerClient:
         return Sample(self, next(self._numbers), blocks, dtypes, shapes, index, name)
 
     def submit(self, samples: Sequence[Sample]) -> Ticket:
-        """Submit a batch; it is the same one when the same samples of the same batch are submitted again.
+        """Submit a batch. Return the same ticket if the same samples of the same batch are submitted again.
 
         Raises:
-            BatchSizeError: there are more samples than the pipeline takes.
+            BatchSizeError: there are more samples than the pipeline's batch size.
             SampleTypeError: the samples differ in dtype or number of dimensions.
             StaleReferenceError: a sample belongs to another process or an earlier start of the server.
             ServerDiedError: the server is gone.
@@ -139,7 +141,7 @@ class WorkerClient:
             return ticket
 
     def close(self) -> None:
-        """Disconnect. What was submitted stays valid."""
+        """Disconnect. Submitted batches stay valid."""
         with deferred_signals:
             forget_discard(self.server, self._unwanted.add_batch)
             self._channel.close()
@@ -175,9 +177,9 @@ class WorkerClient:
                 self._channel.wait_written(self.endpoint.timeout)
                 return ticket
         except Interrupted:
-            raise  # the request is written when the server reads again; nobody wants what comes of it
+            raise  # the request is written when the server reads again; its result is discarded
         except BaseException:
-            self._channel.close()  # a number was perhaps not sent, and the server takes none after it: connect anew
+            self._channel.close()  # a request may be missing, and the server rejects later ones: reconnect
             raise
 
     def _check(self, samples: Sequence[Sample]) -> None:
@@ -216,12 +218,12 @@ class WorkerClient:
 
 @lru_cache(maxsize=256)
 def _names_of(*dtypes: np.dtype[Any]) -> tuple[str, ...]:
-    """Return the dtypes' names; NumPy takes 5 % of the time of decoding a picture to make one."""
+    """Return the names of dtypes. Cached: NumPy takes 5 % of the time of decoding an image to build one."""
     return tuple([str(dtype.name) for dtype in dtypes])
 
 
 def _input(samples: Sequence[Sample], number: int) -> InputBatch:
-    """Describe where one input of the samples lies, and of which shapes it is."""
+    """Return the locations and shapes of one input of the samples."""
     blocks = [sample.blocks[number] for sample in samples]
     shapes = [sample.shapes[number] for sample in samples]
     return InputBatch.from_columns(
@@ -236,7 +238,7 @@ def _indices(samples: Sequence[Sample], context: BatchContext | None) -> str:
             if len(context.indices) == len(samples):
                 indices = list(context.indices)
         except TypeError:
-            pass  # the sampler's batches are no sequences
+            pass  # the sampler's batches aren't sequences
     return pack_labels(indices)
 
 
@@ -253,16 +255,16 @@ def _at(sample: Sample) -> str:
 
 
 def _worker_info() -> Any:
-    """What torch says of this process if it is a loader's worker, else None."""
+    """Return torch's description of this process if it is a loader's worker, else None."""
     torch_data = sys.modules.get("torch.utils.data")
     return None if torch_data is None else torch_data.get_worker_info()
 
 
 @dataclass
 class _Connection:
-    """A process has one to a server, however many proxies and loaders use it."""
+    """This process's single connection to a server, which all proxies and loaders share."""
 
-    # Not one lock for all servers: a finalizer that disconnects from another one may come in between, on any thread.
+    # One lock per server: a finalizer that disconnects from another server may interrupt any thread.
     lock: threading.RLock = field(default_factory=partial(new_rlock, Level.CONNECTION, "connection"))
     client: WorkerClient | None = None
 
@@ -272,11 +274,11 @@ os.register_at_fork(after_in_child=_connections.clear)
 
 
 def worker_client(endpoint: Endpoint) -> WorkerClient:
-    """Return this process's connection to a server; connect the first time, and after a restart.
+    """Return this process's connection to a server. Connect on the first call and after a restart.
 
     Raises:
         ServerClosedError: the server isn't running.
-        ServerDiedError: it isn't running any more.
+        ServerDiedError: the server was running before, but isn't running now.
     """
     connection = _connections.get(endpoint.path) or _connections.setdefault(endpoint.path, _Connection())
     client = connection.client

@@ -1,1 +1,1 @@
-"""Turns a graph into executable phases: placement, fusion, and plans for the consumer's GPU."""
+"""The compiler: turn a graph into executable phases, fuse operators, and plan work for the consumer's GPU."""

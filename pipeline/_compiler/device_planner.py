@@ -1,4 +1,4 @@
-"""Plans what a graph does on a GPU, on a machine or in a process that has none: copies, and a launch for pictures."""
+"""Plan the GPU work of a graph (copies and launches) in a process that may have no GPU."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from pipeline.tensors.cpu import Array, TensorListCPU
 __all__ = ["Part", "PlannedBatch", "PlannedOutput", "Planner", "Target", "simple_parts"]
 
 _CONSTANT = "constant_value"
-_LINE = 64  # bytes: where samples begin
-_PAGE = 256  # bytes: where batches and tables begin, for vector loads and DMA
+_LINE = 64  # alignment of samples, in bytes
+_PAGE = 256  # alignment of batches and tables, in bytes, for vector loads and DMA
 
 
 @dataclass(frozen=True)
 class Part:
-    """How an output comes about.
+    """The computation of an output.
 
     Attributes:
-        input: number of the graph's input that it is made of.
-        on_gpu: whether it is on the GPU; else it is the input as it is.
-        chain: a resize and `crop_mirror_normalize`, which are run as one; empty for a copy.
+        input: number of the graph's input that the output derives from.
+        on_gpu: whether the output is on the GPU; otherwise it is the input itself.
+        chain: a resize and `crop_mirror_normalize` that run as one; empty for a copy.
     """
 
     input: int
@@ -47,9 +47,9 @@ class Part:
 
 
 def simple_parts(graph: Graph) -> tuple[Part, ...] | None:
-    """Return how each output of a graph comes about, if all it does is to copy inputs and to run chains on copies.
+    """Return the computation of each output, if the graph only copies inputs and runs chains on the copies.
 
-    Arguments of the chains are inputs, too, or constants. Return None for any other graph.
+    The arguments of the chains must be inputs or constants. Return None for any other graph.
     """
     inputs = {node.index: number for number, node in enumerate(graph.inputs) if node.device == "cpu"}
     given = {*inputs, *(node.index for node in graph.nodes if node.operator == _CONSTANT and node.device == "cpu")}
@@ -84,13 +84,13 @@ def simple_parts(graph: Graph) -> tuple[Part, ...] | None:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """Memory on the GPU that an output is to have, beginning at 0: whoever has it adds the address.
+    """The layout of an output's GPU memory. Addresses begin at 0: the process with the memory adds its address.
 
     Attributes:
-        table: where its samples lie.
-        layout: of a sample.
-        dense: whether it is one array with the batch dimension in front.
-        nbytes: size of the memory.
+        table: addresses, shapes and strides of the samples.
+        layout: layout of a sample.
+        dense: whether the output is one array with the batch dimension first.
+        nbytes: size of the memory in bytes.
     """
 
     table: Samples
@@ -100,7 +100,7 @@ class Target:
 
     @classmethod
     def of(cls, shapes: npt.NDArray[np.int64], dtype: np.dtype[Any], layout: str) -> Target:
-        """Lay out samples of shapes (N, ndim)."""
+        """Return the memory layout for samples of shapes (N, ndim)."""
         dense = bool((shapes == shapes[0]).all())
         table, nbytes = Samples.packed(0, shapes, dtype, 1 if dense else _PAGE)
         return cls(table, layout, dense, nbytes)
@@ -111,10 +111,10 @@ class PlannedOutput:
     """One output of a batch.
 
     Attributes:
-        batch: what it is made of: what it is, if it stays on the CPU.
-        target: its memory on the GPU; None if it stays on the CPU.
-        launch: makes it of what is copied to the GPU; None if it is a copy.
-        offsets: in the block: of what goes to `target`, or of the launch's tables.
+        batch: input that the output derives from; the output itself if it stays on the CPU.
+        target: layout of its memory on the GPU; None if it stays on the CPU.
+        launch: launch that computes it from data copied to the GPU; None for a copy.
+        offsets: offsets in the block: of the data to copy to `target`, or of the launch's tables.
     """
 
     batch: TensorListCPU
@@ -125,15 +125,15 @@ class PlannedOutput:
 
 @dataclass(eq=False)
 class PlannedBatch:
-    """What there is to be done for a batch, and a block of memory that has all that the GPU needs for it.
+    """The outputs of a batch, and the contents of one block of memory with all the data that the GPU needs for them.
 
-    The block begins with what launches read, the pictures and their tables; what outputs are copies of comes after it.
-    Addresses in the tables count from the beginning of the block, and from that of the output's memory.
+    The block begins with the data that launches read (images and tables). The data of outputs that are copies follows.
+    Addresses in the tables are offsets from the start of the block, and from the start of the output's memory.
 
     Attributes:
-        outputs: in order.
-        nbytes: size of the block; 0 for no block.
-        launched_nbytes: size of what launches read, at its beginning.
+        outputs: outputs in order.
+        nbytes: size of the block in bytes; 0 without a block.
+        launched_nbytes: size of the data that launches read, at the start of the block.
     """
 
     outputs: Sequence[PlannedOutput] = ()
@@ -146,7 +146,7 @@ class PlannedBatch:
         """Write the block.
 
         Args:
-            block: uint8, of `nbytes`.
+            block: uint8 array of `nbytes` elements.
         """
         for batch, places in self._batches:
             gather(batch, block, places)
@@ -154,13 +154,16 @@ class PlannedBatch:
             block[offset : offset + table.nbytes] = table.view(np.uint8).reshape(-1)
 
     def add_batch(self, batch: TensorListCPU, target: Target) -> int:
-        """Have a batch copied to the block, laid out as `target` is. Return where."""
+        """Reserve room in the block for a batch, with the memory layout of `target`. Return its offset."""
         offset = self._room(target.nbytes)
         self._batches.append((batch, target.table.pointers + offset))
         return offset
 
     def add_tables(self, tables: Sequence[Array]) -> tuple[int, ...]:
-        """Have the tables of a launch copied to the block. Return where. What launches read ends here."""
+        """Reserve room in the block for the tables of a launch. Return their offsets.
+
+        The data that launches read ends after the last of these tables.
+        """
         offsets = tuple(self._room(table.nbytes) for table in tables)
         self._tables += zip(tables, offsets, strict=True)
         self.launched_nbytes = self.nbytes
@@ -173,19 +176,19 @@ class PlannedBatch:
 
 
 class Planner:
-    """Plans batches of a graph. It needs neither a GPU nor CuPy. Any thread may use it.
+    """Plans the batches of a graph. It needs neither a GPU nor CuPy, and is thread-safe.
 
     Args:
-        graph: one that has `simple_parts`.
-        config: how an executor would run it: the launches are those that it would make, random numbers included.
+        graph: graph for which `simple_parts` doesn't return None.
+        config: configuration of an executor. The launches, including random numbers, equal those of this executor.
 
     Raises:
-        BuildError: an operator can't be made.
+        BuildError: an operator can't be created.
     """
 
     def __init__(self, graph: Graph, config: ExecutorConfig) -> None:
         parts = simple_parts(graph)
-        assert parts is not None  # the caller looked
+        assert parts is not None  # the caller checks this
         self._graph = graph
         self._parts = parts
         self._seed = config.seed
@@ -196,25 +199,25 @@ class Planner:
 
         operators = {part.chain: [made(node) for node in part.chain] for part in parts if part.chain}
         self._constants = {node.index: made(node) for node in graph.nodes if node.operator == _CONSTANT}
-        #: By chain; those for sequences have another form, and can't be planned.
+        #: Runners by chain. Chains for sequences have other implementations, and can't be planned.
         self._fused = {
             chain: FusedPictures(chain, each) for chain, each in operators.items() if FusedPictures.fits(each)
         }
-        #: Numbers of the inputs that are outputs as they are.
+        #: Numbers of the inputs that are outputs without a change.
         self.handed_on = frozenset(part.input for part in parts if not part.on_gpu)
 
     def plan(self, inputs: Sequence[TensorList], key: BatchKey) -> PlannedBatch | None:
         """Plan a batch.
 
         Args:
-            inputs: of the graph, in order.
-            key: which batch it is, for random numbers.
+            inputs: inputs of the graph, in order.
+            key: key of the batch's random numbers.
 
         Returns:
-            None for a batch that has to be run operator by operator.
+            The planned batch; None if the batch must run operator by operator.
 
         Raises:
-            OperatorError: naming the operator and the samples that failed.
+            OperatorError: samples failed; it names the operator and these samples.
         """
         batches = cast("Sequence[TensorListCPU]", inputs)
         sources = {part.input for part in self._parts if part.chain}
@@ -248,10 +251,10 @@ class Planner:
         return PlannedOutput(data, target, launch, planned.add_tables(launch.tables))
 
     def _batch(self, inputs: Sequence[TensorListCPU], key: BatchKey) -> Batch:
-        """Return a batch as the operators see it when they plan: with their arguments."""
+        """Return the batch from which the operators resolve their arguments."""
         nodes = self._graph.inputs
         request = BatchRequest(len(inputs[0]), {node.name: each for node, each in zip(nodes, inputs, strict=True)}, key)
-        nothing = cast("Any", None)  # no thread is started and nothing allocated for a plan
+        nothing = cast("Any", None)  # a plan needs neither threads nor memory
         batch = Batch(request, self._seed, nothing, nothing, BatchReads({}, {}), {})
         for node, value in zip(nodes, inputs, strict=True):
             batch.keep(Edge(node.index), value)

@@ -1,4 +1,4 @@
-"""Runs a resize and `crop_mirror_normalize` on the CPU as one: a few calls of a compiled loop a batch."""
+"""Run a resize and `crop_mirror_normalize` on the CPU as one, in a few calls of a compiled loop per batch."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from pipeline.types import UINT8
 
 __all__ = ["FusedSamples"]
 
-# Pictures of a call: enough to make Python's share small, so few that no thread waits long for another's last call.
+# Images per call: enough to keep Python's overhead small, yet few enough that no thread waits long for the last call.
 _IMAGES = 4
 
 
 class FusedSamples:
-    """Runs a chain of both operators. The pixels are those of the operators one after the other.
+    """Runs a chain of both operators as one. The pixels equal those of the separate operators.
 
     Args:
         step: the chain.
-        operators: their implementations.
+        operators: implementations of its operators.
     """
 
-    #: Whether it adds what each operator costs to the batch's `costs`: one loop does the work of both.
+    #: Whether it adds the cost of each operator to the batch's `costs`. It can't: one loop does the work of both.
     measures_each: ClassVar[bool] = False
 
     def __init__(self, step: SampleStep, operators: Sequence[Any]) -> None:
@@ -41,7 +41,7 @@ class FusedSamples:
 
     @staticmethod
     def fits(step: SampleStep, operators: Sequence[Any]) -> bool:
-        """Tell whether a chain is nothing but both operators, and whether their implementations can be run as one."""
+        """Return whether a chain consists of exactly these two operators and their implementations can be fused."""
         if len(operators) != 2 or any(node.branch for node in step.nodes):
             return False
         resizer, normalizer = operators
@@ -53,11 +53,11 @@ class FusedSamples:
         )
 
     def run(self, batch: Batch) -> bool:
-        """Make the chain's result and put it into the batch's values.
+        """Compute the chain's result and store it in the batch.
 
         Returns:
-            False when the pictures or the arguments aren't such as this can do, and nothing was done: the operators
-            one after the other say what is wrong, if something is.
+            False if the images or the arguments aren't supported; then nothing was done. The caller runs the
+            operators separately, which also report errors.
         """
         data = batch.values[self._resizer.node.inputs[0]]
         if (

@@ -1,4 +1,4 @@
-"""Runs a decoder, a resize and `crop_mirror_normalize` as one: a call of the decoder and one launch a batch."""
+"""Run a decoder, a resize and `crop_mirror_normalize` as one: one decoder call and one launch per batch."""
 
 from __future__ import annotations
 
@@ -27,22 +27,21 @@ __all__ = ["FusedPictures", "Place"]
 
 Made = TypeVar("Made")
 
-#: Says where samples of some shapes (N, ndim), dtype and layout will be: something that has the memory, and its places.
+#: Allocates samples of given shapes (N, ndim), dtype and layout. Returns the owner of the memory, and its table.
 Place = Callable[[npt.NDArray[np.int64], np.dtype[Any], str], tuple[Made, Samples]]
 
 
 class FusedPictures:
-    """Runs a chain that `fusion.py` found. The pixels are those of its operators one after the other.
+    """Runs a chain that `fusion.py` found as one. The pixels equal those of the separate operators.
 
-    Any thread may run it: a batch that is decoded occupies its thread for as long, and another thread can prepare the
-    next batch.
+    Any thread may run it: while one thread decodes a batch, another thread can prepare the next batch.
 
     Args:
         nodes: the chain.
-        operators: their implementations.
+        operators: implementations of its operators.
     """
 
-    #: Whether it adds what each operator costs to the batch's `costs`: the host's part of it.
+    #: Whether it adds the cost of each operator to the batch's `costs`. It adds the time of the host.
     measures_each: ClassVar[bool] = True
 
     def __init__(self, nodes: Sequence[GraphNode], operators: Sequence[Any]) -> None:
@@ -52,18 +51,18 @@ class FusedPictures:
 
     @staticmethod
     def fits(operators: Sequence[Any]) -> bool:
-        """Tell whether these are implementations that can be run as one; those for frames of sequences are not."""
+        """Return whether these implementations can be fused. Those for frames of sequences can't."""
         kinds = (MixedImageDecoder, ResizeGpu, CropMirrorNormalizeGpu)[-len(operators) :]
         return all(isinstance(operator, kind) for operator, kind in zip(operators, kinds, strict=True))
 
     def run(self, batch: Batch) -> bool:
-        """Make the chain's result and put it into the batch's values.
+        """Compute the chain's result and store it in the batch.
 
         Returns:
-            False when the pictures aren't such as this can do, and nothing was done.
+            False if the images aren't supported; then nothing was done.
 
         Raises:
-            OperatorError: naming the operator and the samples that failed.
+            OperatorError: samples failed; it names the operator and these samples.
         """
         first = self._nodes[0]
         inputs: list[Any] = [batch.values[edge] for edge in first.inputs]
@@ -83,22 +82,22 @@ class FusedPictures:
 
     @staticmethod
     def takes(data: TensorList) -> bool:
-        """Tell whether the kernel can read a batch, which may be anywhere: pictures with 1 or 3 channels, all alike."""
+        """Return whether the kernel supports a batch, on any device: images with 1 channel each, or with 3 each."""
         if data.layout() not in ("", "HWC") or data.ndim != 3 or data.dtype != UINT8:
             return False
         channels = data.table().shapes[:, 2]
         return bool(channels[0] in (1, 3) and (channels == channels[0]).all())
 
     def plan(self, batch: Batch, source: Samples, place: Place[Made]) -> tuple[Launch, Made]:
-        """Return the launch of a batch, which needs no GPU, and what `place` made.
+        """Return the launch for a batch, and the owner of the result's memory. This needs no GPU.
 
         Args:
-            batch: the batch; arguments are among its values.
-            source: the pictures.
-            place: says where the result will be: of shapes (N, 3), their dtype and layout.
+            batch: the batch, whose values include the arguments.
+            source: the images.
+            place: function that allocates the result, given its shapes (N, 3), dtype and layout.
 
         Raises:
-            OperatorError: naming the operator and the samples that failed.
+            OperatorError: samples failed; it names the operator and these samples.
         """
         resize, normalize = self._nodes[-2:]
         with error_context(resize, batch), charged(batch.costs, resize.index):

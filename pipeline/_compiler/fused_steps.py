@@ -1,4 +1,4 @@
-"""Which steps of a plan run several operators as one, and what runs them."""
+"""Choose the steps of a plan that run several operators as one, and the objects that run them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["fused_steps"]
 def fused_steps(
     steps: Iterable[Step], operators: Mapping[int, Any], *, on_cpu: bool
 ) -> dict[int, FusedPictures | FusedSamples]:
-    """Return what runs steps as one, by the ``id`` of the step; others run their operators one after the other.
+    """Return the objects that run fused steps, by the ``id`` of the step. Other steps run operator by operator.
 
     Args:
-        steps: of a plan.
-        operators: implementations, by the number of their node.
-        on_cpu: whether chains on the CPU may be run as one; those on the GPU are where the plan has them.
+        steps: steps of a plan.
+        operators: implementations of the nodes, by index.
+        on_cpu: whether to fuse chains on the CPU; the plan itself decides for those on the GPU.
     """
     found: dict[int, FusedPictures | FusedSamples] = {}
     for step in steps:

@@ -1,4 +1,4 @@
-"""Finds operators on the GPU that can be run as one: decode, resize, then crop, mirror and normalise."""
+"""Find chains of GPU operators that can run as one: decode, resize, then crop, mirror and normalize."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _NORMALIZER = "crop_mirror_normalize"
 
 
 def fused_chains(graph: Graph) -> tuple[tuple[GraphNode, ...], ...]:
-    """Return the chains of a graph: maybe a decoder, a resize, and `crop_mirror_normalize`.
+    """Return the chains of a graph: an optional decoder, a resize, and `crop_mirror_normalize`.
 
-    Nothing but its successor reads what an operator of a chain makes, so that nobody misses it. What can't be told
-    from the graph, such as the pictures' channels, is looked at when a batch runs.
+    Only its successor reads the output of an operator in a chain, so the intermediate results aren't needed.
+    Conditions that the graph doesn't determine, such as the number of channels, are checked when a batch runs.
     """
     readers: dict[Edge, int] = {}
     for node in graph.nodes:
@@ -26,7 +26,7 @@ def fused_chains(graph: Graph) -> tuple[tuple[GraphNode, ...], ...]:
         readers[edge] = readers.get(edge, 0) + 1
 
     def before(node: GraphNode) -> GraphNode | None:
-        """Return what makes the node's input, if it makes it for this node alone."""
+        """Return the operator that computes the node's input, if no other node reads it."""
         edge = node.inputs[0]
         maker = graph.nodes[edge.node]
         alone = readers[edge] == 1 and maker.output_count == 1 and not maker.branch

@@ -1,4 +1,4 @@
-"""Creates the implementation of a node."""
+"""Create the implementation of a node."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ __all__ = ["make_operator"]
 
 
 def make_operator(node: GraphNode, graph: Graph, setup: Setup) -> Any:
-    """Return the implementation of a node.
+    """Create the implementation of a node. Errors name the operator and the user's line.
 
     Raises:
-        BuildError: it can't be made here; it names the operator and the user's line. Or a `GraphError`.
+        BuildError: the operator can't be created here.
+        GraphError: the operator doesn't fit the graph.
     """
     try:
         return operator_class(node, graph)(node, setup)

@@ -1,6 +1,6 @@
-"""Cuts a graph in two, so that each half can run in a process of its own: what decodes here, what the GPU does there.
+"""Split a graph in two, so that two processes can run it: one decodes, the other does the work of the GPU.
 
-The halves make the same numbers as the whole: nodes keep their random numbers, names and lines.
+Both halves together compute the same values as the whole graph: nodes keep their random streams, names and lines.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from pipeline.errors import GraphError
 
 __all__ = ["Halves", "cut", "halves_by_device", "on_cpu_first"]
 
-# What is cheaper to make in both halves than to hand over with every batch.
+# An operator that is cheaper to run in both halves than to send with every batch.
 _CONSTANT = "constant_value"
 
 
 @dataclass(frozen=True, eq=False)
 class Halves:
-    """A graph in two.
+    """The two halves of a graph.
 
     Attributes:
-        first: runs first. Its outputs are what the second half is fed.
-        second: the rest. Its inputs, in order, are the outputs of `first`; its outputs are those of the whole.
+        first: first half. Its outputs are the inputs of the second half.
+        second: second half. Its inputs, in order, are the outputs of `first`; its outputs are those of the whole graph.
         crossing: names of the second half's inputs, in order.
     """
 
@@ -36,22 +36,22 @@ class Halves:
 
 
 def halves_by_device(graph: Graph) -> Halves:
-    """Cut a graph between CPU and GPU: the first half runs on the CPU alone.
+    """Split a graph between CPU and GPU: the first half runs on the CPU only.
 
-    Decoders with ``device="mixed"`` decode on the CPU instead. What the CPU does with results of the GPU belongs to
-    the second half.
+    Decoders with ``device="mixed"`` decode on the CPU instead. Operators on the CPU that read results of the GPU
+    belong to the second half.
 
     Raises:
-        GraphError: an operator can't be placed so; it names it and the user's line.
+        GraphError: an operator doesn't allow this split; the message names it and the user's line.
     """
     return cut(on_cpu_first(graph), lambda node: node.device == "gpu")
 
 
 def on_cpu_first(graph: Graph) -> Graph:
-    """Return a graph with a CPU operator and a copy to the GPU in place of each that takes data to the GPU.
+    """Return a graph that replaces each operator from CPU to GPU by a CPU operator and a copy to the GPU.
 
     Raises:
-        GraphError: an operator that takes data to the GPU has no version for the CPU; it names it and the line.
+        GraphError: such an operator has no implementation for the CPU; the message names it and the user's line.
     """
     nodes: list[GraphNode] = []
     moved: dict[Edge, Edge] = {}
@@ -79,17 +79,17 @@ def on_cpu_first(graph: Graph) -> Graph:
 
 
 def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Halves:
-    """Cut a graph in two.
+    """Split a graph in two.
 
-    What depends on the second half belongs to it, too. So does, in a branch of the graph, what the second half reads:
-    only batches that all samples have can cross.
+    Nodes that depend on the second half belong to it too. So do nodes in a branch whose results the second half
+    reads, because only batches with all samples can cross.
 
     Args:
-        graph: the graph; it is not changed.
-        is_late: tells which nodes have to be in the second half.
+        graph: the graph; it stays unchanged.
+        is_late: function that returns whether a node must be in the second half.
 
     Raises:
-        GraphError: a node of the second half reads a data set: it would be read in another order.
+        GraphError: a node of the second half reads a data set, whose order would change.
     """
     late = _late(graph, is_late)
     for node in graph.nodes:
@@ -101,7 +101,7 @@ def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Halves:
     sources = {edge for node in graph.nodes if node.index in late for edge in node.sources if edge.node not in late}
     constants = {edge.node for edge in sources if graph.nodes[edge.node].operator == _CONSTANT}
     read = {edge for edge in sources if edge.node not in constants}
-    # Outputs that the first half makes have places of their own: users may write to them while the others are read.
+    # Outputs of the first half cross separately: users may write to them while the second half reads the other copy.
     returned = [number for number, edge in enumerate(graph.outputs) if edge.node not in late]
     crossing = [*sorted(read), *(graph.outputs[number] for number in returned)]
 
@@ -126,7 +126,7 @@ def cut(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Halves:
 
 
 def _input(graph: Graph, number: int, name: str, edge: Edge) -> GraphNode:
-    # Operators that run by frames find out that they may have to by the layouts that inputs declare.
+    # The layout that an input declares shows operators that they may have to run frame by frame.
     arguments = {"layout": "F"} if may_be_sequence(graph, edge) else {}
     return GraphNode(
         number, "external_source", name, "cpu", arguments=arguments, location=graph.nodes[edge.node].location
@@ -148,7 +148,7 @@ def _late(graph: Graph, is_late: Callable[[GraphNode], bool]) -> Collection[int]
 
 
 def _brings_data(node: GraphNode) -> bool:
-    """Whether a node takes data to the GPU, and can be a node of the CPU with a copy behind it."""
+    """Return whether a node takes data from the CPU to the GPU, and a CPU node with a copy can replace it."""
     if node.device == "mixed":
         if node.operator == "nvidia_pipeline" or not has_implementation(node.operator, "cpu"):
             raise GraphError(f"{node.display} doesn't run on the CPU, device={node.device!r}\n  at {node.location}")

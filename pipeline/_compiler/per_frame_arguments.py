@@ -1,4 +1,4 @@
-"""Arguments that differ from frame to frame: the frames of sequences run as samples of their own."""
+"""Arguments that differ from frame to frame: operators process the frames of sequences as samples."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ __all__ = ["by_frames", "may_be_sequence"]
 
 
 def by_frames(graph: Graph, node: GraphNode, operator: Any) -> Any:
-    """Return an operator that runs frames as samples where its arguments are sequences; itself where none can be."""
+    """Wrap an operator so that it processes frames as samples if its arguments are sequences.
+
+    Return the operator itself if none of its arguments can be a sequence.
+    """
     if not any(may_be_sequence(graph, edge) for edge in node.argument_inputs.values()):
         return operator
     return _SampleFrames(operator) if isinstance(operator, SampleOperator) else _BatchFrames(operator)
 
 
 def may_be_sequence(graph: Graph, edge: Edge) -> bool:
-    """Whether data may have a layout that begins with F: something that it is made of has."""
+    """Return whether an edge's layout may begin with F, because it depends on a sequence."""
     pending, seen = [edge.node], set()
     while pending:
         node = graph.nodes[pending.pop()]
@@ -52,7 +55,7 @@ def _sequence_arguments(batch: Batch, node: GraphNode) -> frozenset[str]:
 
 
 def _repeats(node: GraphNode) -> bool:
-    """Whether an operator on sequences of arguments takes inputs that are none, and uses them for each frame."""
+    """Return whether an operator with per-frame arguments also accepts other inputs, and uses them for each frame."""
     return node.operator == "coord_transform" or node.operator.startswith("transforms.")
 
 
@@ -60,12 +63,12 @@ class _Frames(Batch):
     """The frames of all sequences of a batch, as a batch.
 
     Args:
-        whole: the batch.
+        whole: the batch of sequences.
         node: the operator.
-        names: its arguments that differ from frame to frame.
+        names: names of its arguments that differ from frame to frame.
 
     Attributes:
-        begins: number of the first frame of each sequence, and of all frames.
+        begins: index of the first frame of each sequence, followed by the total number of frames.
     """
 
     def __init__(self, whole: Batch, node: GraphNode, names: frozenset[str]) -> None:
@@ -96,14 +99,14 @@ class _Frames(Batch):
         return self.numbers(int(np.searchsorted(self.begins, sample, side="right")) - 1)
 
     def numbers(self, sequence: int) -> range:
-        """Return the numbers of a sequence's frames."""
+        """Return the indices of a sequence's frames."""
         return range(int(self.begins[sequence]), int(self.begins[sequence + 1]))
 
     def check(self, sequence: int, count: int) -> None:
-        """Check that a sequence has as many frames as the arguments are for.
+        """Check that a sequence has as many frames as its arguments.
 
         Raises:
-            ArgumentValueError: it has not.
+            ArgumentValueError: the numbers differ.
         """
         wanted = len(self.numbers(sequence))
         if count != wanted:
@@ -111,7 +114,7 @@ class _Frames(Batch):
 
 
 def _expanded(value: TensorList, owners: Array | None) -> TensorListCPU:
-    """Return an argument for each frame: its rows, or the values of the frames' sequences."""
+    """Return the values of an argument for each frame: its rows or, given `owners`, the values of the sequences."""
     assert isinstance(value, TensorListCPU)
     samples = [np.asarray(sample) for sample in value.samples]
     if owners is not None:
@@ -133,12 +136,12 @@ def _with_frames(layout: str) -> str:
 
 @dataclass(frozen=True)
 class _State:
-    """What one batch is run with.
+    """The state of one batch.
 
     Attributes:
-        inner: state of the operator.
-        frames: the frames, or None where arguments don't differ between them.
-        sequences: which inputs are sequences.
+        inner: state of the wrapped operator.
+        frames: frames of the batch, or None if no argument differs between them.
+        sequences: whether each input is a sequence.
     """
 
     inner: Any
@@ -147,7 +150,7 @@ class _State:
 
 
 class _SampleFrames(SampleOperator[_State]):
-    """Runs an operator on each frame of a sample in turn."""
+    """Runs an operator on the frames of a sample one after another."""
 
     def __init__(self, operator: SampleOperator[Any]) -> None:
         super().__init__(operator.node, operator.setup)
@@ -202,7 +205,7 @@ def _stacked(frames: Sequence[Any]) -> Array:
 
 
 class _BatchFrames(BatchOperator):
-    """Runs an operator once, on the frames of all sequences."""
+    """Runs an operator once on the frames of all sequences."""
 
     def __init__(self, operator: BatchOperator) -> None:
         super().__init__(operator.node, operator.setup)

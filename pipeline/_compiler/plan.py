@@ -1,4 +1,4 @@
-"""The plan of a graph: phases on the CPU and on the GPU in turn, each a list of steps."""
+"""The plan of a graph: alternating phases on the CPU and on the GPU, each a list of steps."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ __all__ = ["BatchStep", "FusedStep", "Phase", "Plan", "SampleStep", "Step", "mak
 
 @dataclass(frozen=True)
 class BatchStep:
-    """One operator, run for the batch as a whole."""
+    """One operator that processes a whole batch."""
 
     node: GraphNode
 
     @property
     def nodes(self) -> tuple[GraphNode, ...]:
-        """The operator, as other steps have them."""
+        """The operator as a tuple, like `nodes` of other steps."""
         return (self.node,)
 
 
 @dataclass(frozen=True)
 class SampleStep:
-    """A chain of operators that is run a sample at a time, on the threads of the pool.
+    """A chain of operators that the threads of the pool run sample by sample.
 
     Attributes:
-        nodes: in order of execution.
-        results: edges that something outside the chain reads, or that the pipeline returns.
+        nodes: operators in order of execution.
+        results: edges that operators outside the chain read, or that the pipeline returns.
     """
 
     nodes: tuple[GraphNode, ...]
@@ -41,10 +41,10 @@ class SampleStep:
 
 @dataclass(frozen=True)
 class FusedStep:
-    """Operators on the GPU, each of which reads just what the one before makes, run as one: see `fusion.py`.
+    """A chain of operators on the GPU that run as one, see `fusion.py`. Each reads only its predecessor's output.
 
     Attributes:
-        nodes: in order.
+        nodes: operators in order of execution.
     """
 
     nodes: tuple[GraphNode, ...]
@@ -55,24 +55,24 @@ Step = BatchStep | SampleStep | FusedStep
 
 @dataclass(frozen=True)
 class Phase:
-    """Steps that run one after the other on one device, "cpu" or "gpu"."""
+    """Steps that run one after another on one device, "cpu" or "gpu"."""
 
     device: str
     steps: tuple[Step, ...]
 
     @property
     def takes_inputs_only(self) -> bool:
-        """Whether all that it does is to take what was fed: no thread needs to be woken for that."""
+        """Whether it only takes fed inputs: the current thread can do that without waking another one."""
         return self.device == "cpu" and all(isinstance(each, BatchStep) and each.node.schema.fed for each in self.steps)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the executor does for every batch.
+    """The steps that the executor runs for every batch.
 
     Attributes:
-        phases: in order; neighbours are on different devices.
-        last_use: for each edge, the step (phase, step) after which nothing reads it; outputs have none.
+        phases: phases in order; neighbours are on different devices.
+        last_use: last step (phase, step) that reads each edge; outputs of the graph have no entry.
     """
 
     phases: tuple[Phase, ...]
@@ -86,13 +86,13 @@ class Plan:
 def make_plan(graph: Graph, *, fuse: bool = True) -> Plan:
     """Order the operators of a graph into phases and steps.
 
-    An operator goes into the first phase of its device that comes no sooner than all that it reads. Within a phase
-    on the CPU, operators on samples are gathered into chains as long as possible; a chain ends where an argument of
-    an operator is made by the chain itself, because arguments are resolved for a batch at once.
+    Each operator goes into the first phase of its device that doesn't precede its inputs. Within a phase on the CPU,
+    operators on samples form chains as long as possible. A chain ends before an operator with an argument that the
+    chain itself computes, because arguments are resolved for a whole batch at once.
 
     Args:
-        graph: what to order.
-        fuse: whether operators on the GPU may be run as one.
+        graph: the graph.
+        fuse: whether to fuse operators on the GPU.
     """
     fused = fused_chains(graph) if fuse else ()
     levels: list[int] = []
@@ -111,7 +111,7 @@ def make_plan(graph: Graph, *, fuse: bool = True) -> Plan:
 
 
 def _gpu_steps(nodes: list[GraphNode], fused: Iterable[tuple[GraphNode, ...]]) -> tuple[Step, ...]:
-    """Return steps in the order of the graph; a chain comes where its last operator stands."""
+    """Return the steps in the order of the graph, with each chain at the position of its last operator."""
     last = {chain[-1].index: chain for chain in fused}
     inner = {node.index for chain in fused for node in chain[:-1]}
     return tuple(
@@ -122,7 +122,7 @@ def _gpu_steps(nodes: list[GraphNode], fused: Iterable[tuple[GraphNode, ...]]) -
 
 
 def operator_class(node: GraphNode, graph: Graph) -> type[Any]:
-    """Return what implements a node: the form for whole batches, where there is one and a GPU reads what it makes."""
+    """Return the class that implements a node: its whole-batch variant, if one exists and a GPU operator reads it."""
     made = implementation(node.operator, node.device)
     whole = made.batch_operator if issubclass(made, SampleOperator) else None
     if whole is None:

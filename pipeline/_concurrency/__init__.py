@@ -1,1 +1,1 @@
-"""Threads: pools, lanes, core affinity, accounting of time, and hooks for forks and finalizers."""
+"""Threads: pools, lanes, core affinity, time accounting, fork hooks and finalizers."""

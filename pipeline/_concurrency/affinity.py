@@ -1,4 +1,4 @@
-"""Which cores the threads of a pipeline are bound to."""
+"""CPU affinity: the cores to which a pipeline binds its threads."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ __all__ = ["nearest_cores", "parse_cores"]
 
 
 def nearest_cores(device_id: int | None) -> tuple[int, ...]:
-    """Return the cores that this process may use; with a GPU only those on its side of the machine, where it has any.
+    """Return the cores that this process may use.
 
-    Empty where the system has no notion of this.
+    With a GPU, return only those of its NUMA node, unless the process may use none of them. The result is empty on
+    systems without CPU affinity.
 
     Args:
-        device_id: the GPU, or None.
+        device_id: number of the GPU, or None.
     """
     ask = getattr(psutil.Process(), "cpu_affinity", None)
     if ask is None:  # macOS
@@ -33,12 +34,12 @@ def _cores_near(device_id: int) -> set[int]:
     address = cupy.cuda.Device(device_id).pci_bus_id.lower()
     try:
         return parse_cores(Path(f"/sys/bus/pci/devices/{address}/local_cpulist").read_text())
-    except OSError:  # not Linux, or a container without it
+    except OSError:  # not Linux, or a container that doesn't mount /sys
         return set()
 
 
 def parse_cores(text: str) -> set[int]:
-    """Read a list of cores as Linux writes it.
+    """Parse a list of cores in the format of Linux.
 
     Example:
         >>> sorted(parse_cores("0-2,8"))

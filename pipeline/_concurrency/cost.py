@@ -1,4 +1,4 @@
-"""What work costs: processor time, and the time that passes for the threads that do it."""
+"""Accounting of the processor time and the elapsed time of work."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ __all__ = ["Cost", "Costs", "charge", "charged", "spent"]
 
 
 class Cost(NamedTuple):
-    """What some work cost all threads that did it, in nanoseconds.
+    """The cost of some work, summed over all threads that did it, in nanoseconds.
 
     Attributes:
         processor: time on a core.
-        elapsed: time that passed meanwhile, summed over the threads. It is longer where they wait: for a disk, a lock,
-            the GIL or a core. Time before a thread begins isn't in it.
+        elapsed: elapsed time, summed over the threads. It exceeds the processor time when threads wait for a disk, a
+            lock, the GIL or a core. It excludes the time before a thread begins.
     """
 
     processor: int = 0
     elapsed: int = 0
 
     def plus(self, other: Cost) -> Cost:
-        """Return both together."""
+        """Return the sum of both costs."""
         return Cost(self.processor + other.processor, self.elapsed + other.elapsed)
 
     def minus(self, other: Cost) -> Cost:
-        """Return what this has more than another."""
+        """Return the difference of both costs."""
         return Cost(self.processor - other.processor, self.elapsed - other.elapsed)
 
 
 class _Charged(threading.local):
-    """What was charged to a thread, in nanoseconds: the work of other threads, less the time it waited for them."""
+    """The nanoseconds charged to a thread: the work of other threads, minus the time it waited for them."""
 
     processor = 0
     elapsed = 0
@@ -44,30 +44,30 @@ _charged = _Charged()
 
 
 def spent() -> Cost:
-    """Return what the calling thread has spent, with what was charged to it; only differences have a meaning."""
+    """Return the cost of the calling thread so far, including charges; only differences are meaningful."""
     return Cost(time.thread_time_ns() + _charged.processor, time.perf_counter_ns() + _charged.elapsed)
 
 
 def charge(work: Cost, waited: int = 0) -> None:
-    """Charge the calling thread with the work of others.
+    """Charge the calling thread for the work of other threads.
 
     Args:
-        work: what the others have spent.
-        waited: nanoseconds that it waited for them, which are not its own work.
+        work: cost of the other threads.
+        waited: nanoseconds that the calling thread waited for them. They don't count as its own work.
     """
     _charged.processor += work.processor
     _charged.elapsed += work.elapsed - waited
 
 
 class Costs:
-    """What each operator of a step costs while one batch runs. Any thread may add to it."""
+    """The cost of each operator of a step for one batch. Any thread may add to it."""
 
     def __init__(self) -> None:
         self._added: list[tuple[int, int, int]] = []  # `append` is atomic under the GIL
 
     @contextmanager
     def of(self, index: int) -> Iterator[None]:
-        """Charge the operator with that index for what a block costs the calling thread."""
+        """Charge the cost of a block, on the calling thread, to the operator with that index."""
         begin = spent()
         try:
             yield
@@ -75,9 +75,9 @@ class Costs:
             self._added.append((index, *spent().minus(begin)))
 
     def timed(self, index: int, run: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function that does as `run`, and charges the operator with that index for it.
+        """Return a function that calls `run` and charges its cost to the operator with that index.
 
-        It is called for each sample: the function must not hand over work to other threads.
+        It is meant for one call per sample, so it ignores charges: `run` must not pass work to other threads.
         """
         processor_time, time_elapsed, add = time.thread_time_ns, time.perf_counter_ns, self._added.append
 
@@ -92,7 +92,7 @@ class Costs:
         return timed
 
     def totals(self) -> dict[int, Cost]:
-        """Return what each operator has cost, by index."""
+        """Return the cost of each operator, by index."""
         totals: dict[int, Cost] = defaultdict(Cost)
         for index, processor, elapsed in self._added:
             totals[index] = totals[index].plus(Cost(processor, elapsed))
@@ -100,5 +100,5 @@ class Costs:
 
 
 def charged(costs: Costs | None, index: int) -> AbstractContextManager[None]:
-    """Return ``costs.of(index)``, or a block that measures nothing when there are no costs to measure."""
+    """Return ``costs.of(index)``, or a context that measures nothing when `costs` is None."""
     return nullcontext() if costs is None else costs.of(index)

@@ -1,4 +1,4 @@
-"""Threads of this project: how they call foreign code, and how they end although garbage collection may use them."""
+"""Finalizers that may wait for threads, and safe calls of foreign code on the threads of this project."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["THREAD_PREFIX", "Ending", "call_back"]
 
 Arguments = ParamSpec("Arguments")
 
-THREAD_PREFIX = "dali-"  # begins the names of all threads of pipelines and hosts: ends wait for some of them
+THREAD_PREFIX = "dali-"  # all threads of pipelines and hosts have it: finalizers wait for a few of these threads
 
 
 def call_back(function: Callable[Arguments, object], *arguments: Arguments.args, **keywords: Arguments.kwargs) -> None:
-    """Call what must not raise. If it raises all the same, report it as Python reports the end of a thread, and go on.
+    """Call a function that must not raise; report an exception through `threading.excepthook` and continue.
 
-    Only an interrupt reaches the caller: that is one of the main thread.
+    Only interrupts propagate to the caller, which is the main thread then.
     """
     try:
         function(*arguments, **keywords)
@@ -28,20 +28,21 @@ def call_back(function: Callable[Arguments, object], *arguments: Arguments.args,
         if is_interrupt(error):
             raise
         failure = RuntimeError(f"{function!r} must not raise, and raised {type(error).__name__}")
-        failure.__cause__ = error  # a SystemExit itself would not be reported
+        failure.__cause__ = error  # the hook ignores a bare SystemExit
         thread = threading.current_thread()
-        with suppress(BaseException):  # the hook is foreign code, too
+        with suppress(BaseException):  # the hook is foreign code too
             threading.excepthook(threading.ExceptHookArgs((RuntimeError, failure, error.__traceback__, thread)))
 
 
 class Ending:
-    """Ends something when its owner is collected or the interpreter ends, where the end may wait for other threads.
+    """A finalizer that may wait for other threads; runs when its owner is collected or the interpreter exits.
 
-    That is the thread that collects the owner, unless it is one of this project's: then it's a new one.
+    It runs on the thread that collects the owner. When that thread belongs to this project, it runs on a new thread
+    instead: a thread can't wait for its own end.
 
     Args:
-        owner: what must not be reachable from `end`.
-        end: called once.
+        owner: object whose collection triggers the finalizer. It must not be reachable from `end`.
+        end: function to call once.
 
     Example:
         >>> class Owner: pass
@@ -58,21 +59,21 @@ class Ending:
 
     @property
     def pending(self) -> bool:
-        """Whether the end is still to come."""
+        """Whether `end` is still due: neither called nor cancelled."""
         return self._finalizer.alive
 
     def now(self) -> None:
-        """End it on this thread, if it hasn't ended."""
+        """Call `end` on this thread, if it is still due."""
         if self._finalizer.detach() is not None:
             self._end()
 
     def never(self) -> None:
-        """Leave the end to somebody else."""
+        """Cancel the finalizer without calling `end`."""
         self._finalizer.detach()
 
 
 def _end_apart(end: Callable[[], object]) -> None:
     if threading.current_thread().name.startswith(THREAD_PREFIX):
-        threading.Thread(target=end, name="end-of-garbage", daemon=False).start()  # waited for at exit
+        threading.Thread(target=end, name="end-of-garbage", daemon=False).start()  # joined at exit
     else:
         end()

@@ -1,4 +1,4 @@
-"""What a forked child must drop of its parent's, and what it must keep: one hook for all objects that ask for it."""
+"""Fork hooks: release, keep or reset objects that a forked child inherits."""
 
 from __future__ import annotations
 
@@ -12,42 +12,47 @@ from pipeline._concurrency.locks import Level, free_inherited_locks, new_rlock
 __all__ = ["ForkAware", "drop_in_child", "fork_count", "forks", "keep_in_child", "no_forks"]
 
 no_forks = new_rlock(Level.FORKS, "no forks")
-"""While a thread holds it, no other one forks: the child would get what is open only for a moment, or a lock that is
-taken for ever."""
+"""Prevents forks by other threads while a thread holds it.
+
+A child forked at the wrong moment would inherit files that are only open briefly, or a lock that is never released.
+"""
 
 
 class ForkAware(Protocol):
-    """An object that holds something which only the process that made it may use."""
+    """An object with a resource that only the process that created it may use."""
 
     def drop_inherited(self) -> None:
-        """Let go of it in a forked child: take no lock (whose holder may be gone) and raise nothing."""
+        """Release the resource in a forked child.
+
+        This must not raise, and must not acquire a lock: the thread that holds it may not exist in the child.
+        """
 
 
-# Python drops what is raised inside a hook, such as the KeyboardInterrupt of a Ctrl-C that comes just then. So the one
-# that runs in the parent is no Python code: a list grows by an item at each fork.
+# Python discards exceptions inside a fork hook, also the KeyboardInterrupt of a Ctrl-C at that moment. So the hook in
+# the parent runs no Python code: it is the `append` of a list.
 forks: list[None] = []
-"""Has an item for each time that this process has forked."""
+"""One item for each fork of this process."""
 _inherited: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _to_keep: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _kept: list[Any] = []
 
 
 def drop_in_child(thing: ForkAware) -> None:
-    """Have `thing.drop_inherited()` called in every child that this process forks while `thing` lives."""
+    """Register an object: every child that this process forks during its lifetime calls `thing.drop_inherited()`."""
     _inherited.add(thing)
 
 
 def keep_in_child(thing: Any) -> None:
-    """Have every child that this process forks while `thing` lives keep it for ever: destroying it is an error there.
+    """Register an object that forked children must never destroy: they keep a reference to it forever.
 
     Args:
-        thing: something that can have weak references. In this process it lives no longer for that.
+        thing: an object that supports weak references. Its lifetime in this process doesn't change.
     """
     _to_keep[id(thing)] = thing
 
 
 def fork_count() -> int:
-    """How often this process has forked so far: memory that was lent before has perhaps a second holder since."""
+    """Return how often this process has forked so far: after a fork, a child may also hold memory lent before it."""
     return len(forks)
 
 
@@ -59,6 +64,6 @@ def _after_fork_in_child() -> None:
     _inherited.clear()
 
 
-# No Python code either, for the same reason.
+# These hooks run no Python code in the parent either, for the same reason.
 os.register_at_fork(before=no_forks.acquire, after_in_parent=no_forks.release, after_in_child=no_forks.release)
 os.register_at_fork(before=partial(forks.append, None), after_in_child=_after_fork_in_child)

@@ -1,4 +1,4 @@
-"""Tells exceptions of signals from those of the code that they interrupt."""
+"""Distinguish exceptions raised by signal handlers from those raised by the interrupted code."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _RAISE = opcode.opmap["RAISE_VARARGS"]
 
 
 def is_interrupt(error: BaseException) -> bool:
-    """Tell whether a signal raised an exception, such as Ctrl-C, rather than the code that it came out of.
+    """Return whether a signal handler raised an exception (Ctrl-C, for example), rather than the interrupted code.
 
-    An interrupt belongs to the caller, whatever runs at that moment. Everything else that code of the user raises
-    belongs to the batch that it was called for, `SystemExit` included.
+    An interrupt propagates to the caller, whatever code runs at that moment. All other exceptions of user code,
+    including `SystemExit`, belong to the batch for which it was called.
 
-    Python runs signal handlers on the main thread only, so nothing that another thread raises is an interrupt.
+    Python runs signal handlers on the main thread only, so exceptions of other threads are never interrupts.
     """
     if threading.current_thread() is not threading.main_thread():
         return False
@@ -30,14 +30,14 @@ def is_interrupt(error: BaseException) -> bool:
         code = traceback.tb_frame.f_code
         if code in codes:
             return True
-        raised = code.co_code[traceback.tb_lasti] == _RAISE  # rather than interrupted there
+        raised = code.co_code[traceback.tb_lasti] == _RAISE  # otherwise it was interrupted there
         traceback = traceback.tb_next
-    # The handler that Python has by itself is written in C, so it leaves no frame.
+    # Python's default handler is written in C, so it leaves no frame.
     return isinstance(error, KeyboardInterrupt) and signal.default_int_handler in handlers and not raised
 
 
 def _code(handler: Any) -> CodeType | None:
-    """Return the code that a handler runs: it may be a function, a method, a partial or an object."""
+    """Return the code of a handler, which may be a function, a method, a partial or a callable object."""
     handler = getattr(handler, "func", handler)
     handler = getattr(handler, "__func__", handler)
     if not hasattr(handler, "__code__") and callable(handler):

@@ -1,4 +1,4 @@
-"""Threads that take batches from stage to stage."""
+"""Threads that move batches from stage to stage."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ __all__ = ["Lane"]
 
 
 class Lane:
-    """A queue of work and the threads that do it, in order of arrival.
+    """A queue of work, and the threads that execute it in order of arrival.
 
-    Once it is closed, whoever puts work does it: batches that are elsewhere meanwhile come to their end, too. Work
-    must not raise; where it does, the thread reports it and goes on.
+    After `close`, `put` executes work on the calling thread, so that batches in other stages still finish. Work must
+    not raise; if it does, the thread reports the exception and continues.
 
     Args:
-        name: of the threads.
-        threads: how many.
+        name: prefix of the threads' names.
+        threads: number of threads.
     """
 
     def __init__(self, name: str, threads: int) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = False
-        self._lock = new_lock(Level.LEAF, "lane")  # held to put, so that no work comes after the threads' end
-        self._threads: list[threading.Thread] = []  # those that were started
+        # Serializes `put` and `close`, so that no work arrives after the threads end.
+        self._lock = new_lock(Level.LEAF, "lane")
+        self._threads: list[threading.Thread] = []  # only started threads
         try:
             for index in range(threads):
                 thread = threading.Thread(target=self._loop, name=f"{name}-{index}", daemon=True)
@@ -38,7 +39,7 @@ class Lane:
             raise
 
     def put(self, work: Callable[[], None]) -> None:
-        """Have a thread do it, or do it if there are none any more."""
+        """Queue work for the threads; after `close`, execute it here."""
         with self._lock:
             closed = self._closed
             if not closed:
@@ -47,7 +48,7 @@ class Lane:
             work()
 
     def close(self) -> None:
-        """Have all work done, and end the threads."""
+        """Finish all queued work, and end the threads."""
         with self._lock:
             self._closed = True
             for _ in self._threads:
@@ -61,4 +62,4 @@ class Lane:
             if work is None:
                 return
             call_back(work)
-            del work  # with the batch that it was for
+            del work  # an idle thread must not keep its batch

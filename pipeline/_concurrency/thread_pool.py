@@ -1,4 +1,4 @@
-"""Threads that run one function for every sample of a batch."""
+"""A pool of threads that call a function for every sample of a batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Task = Callable[[int], None]
 
 
 class Job:
-    """The tasks 0 .. count-1 of one call. Each index is drawn by one thread; the last one done sets `done`."""
+    """The tasks 0 .. count-1 of one call. One thread draws each index; the last task to finish sets `done`."""
 
     __slots__ = ("_cost", "count", "done", "draw", "errors", "left", "lock", "task")
 
@@ -28,13 +28,13 @@ class Job:
         self.count = count
         self.draw = itertools.count().__next__  # atomic under the GIL
         self.lock = new_lock(Level.LEAF, "job")
-        self.left = count  # invariant: tasks not finished; only changed under the lock
+        self.left = count  # number of unfinished tasks; changes only under the lock
         self.errors: list[tuple[int, BaseException]] = []
         self.done = threading.Event()
         self._cost = Cost()
 
     def finish(self, count: int, cost: Cost) -> None:
-        """Take note that a thread has done so many tasks, and what they cost it."""
+        """Record that a thread finished `count` tasks, and their cost."""
         with self.lock:
             self._cost = self._cost.plus(cost)
             self.left -= count
@@ -42,9 +42,9 @@ class Job:
                 self.done.set()
 
     def wait(self) -> list[tuple[int, BaseException]]:
-        """Wait until all tasks are done; return the exceptions that they raised, each with its index, sorted.
+        """Wait until all tasks are done; return their exceptions, each with its index, sorted by index.
 
-        The calling thread is charged for the tasks, and not for its waiting.
+        The calling thread is charged for the tasks, but not for the time it waits.
         """
         begin = time.perf_counter_ns()
         self.done.wait()
@@ -55,12 +55,12 @@ class Job:
 
 
 class ThreadPool:
-    """A fixed number of threads. Several callers may share it: whoever came first is served first.
+    """A fixed number of threads. Several callers may share it; the pool serves them in order of arrival.
 
     Args:
-        num_threads: how many threads.
+        num_threads: number of threads.
         name: prefix of the threads' names.
-        affinity: cores to bind the threads to, one each in turn; empty for none.
+        affinity: cores to bind the threads to, one per thread in turn; empty to bind none.
 
     Example:
         >>> with ThreadPool(2, "doc") as pool:
@@ -74,7 +74,7 @@ class ThreadPool:
         self._jobs: deque[Job] = deque()
         self._wake = threading.Condition(new_rlock(Level.LEAF, "thread pool"))
         self._closed = False
-        self._threads: list[threading.Thread] = []  # those that were started
+        self._threads: list[threading.Thread] = []  # only started threads
         try:
             for index in range(num_threads):
                 core = affinity[index % len(affinity)] if affinity else None
@@ -86,15 +86,15 @@ class ThreadPool:
             raise
 
     def run(self, task: Task, count: int) -> list[tuple[int, BaseException]]:
-        """Call ``task(index)`` for every index below `count`; return when all are done.
+        """Call ``task(index)`` for every index below `count`, and wait until all are done.
 
         Returns:
-            The exceptions that tasks raised, each with its index, sorted.
+            The exceptions of the tasks, each with its index, sorted by index.
         """
         return self.start(task, count).wait()
 
     def start(self, task: Task, count: int) -> Job:
-        """Do as `run`, and return at once: the job is to be waited for."""
+        """Start the tasks like `run`, but return at once: the caller waits for the job."""
         job = Job(task, count)
         if count == 0:
             job.done.set()
@@ -107,31 +107,31 @@ class ThreadPool:
         return job
 
     def run_ranges(self, task: Callable[[int, int], None], count: int, step: int) -> None:
-        """Call ``task(begin, end)`` for ranges of up to `step` indices that cover all below `count`.
+        """Call ``task(begin, end)`` for ranges of up to `step` indices that cover all indices below `count`.
 
         Raises:
-            BaseException: what the first range that failed raised; all were tried.
+            BaseException: the exception of the first failed range, after all ranges were tried.
         """
         errors = self.start_ranges(task, count, step).wait()
         if errors:
             raise errors[0][1]
 
     def start_ranges(self, task: Callable[[int, int], None], count: int, step: int) -> Job:
-        """Do as `run_ranges`, and return at once: the job is to be waited for, errors have numbers of ranges."""
+        """Start the ranges like `run_ranges`, but return at once: the job's errors carry the numbers of ranges."""
         return self.start(lambda number: task(number * step, min(count, number * step + step)), -(-count // step))
 
     @property
     def num_threads(self) -> int:
-        """How many threads it has."""
+        """Number of threads."""
         return len(self._threads)
 
     @property
     def busy(self) -> bool:
-        """Whether there is work that no thread has begun."""
+        """Whether jobs are queued whose tasks aren't all drawn."""
         return bool(self._jobs)
 
     def close(self) -> None:
-        """Finish the jobs that were begun, then end the threads."""
+        """Finish the queued jobs, then end the threads."""
         with self._wake:
             self._closed = True
             self._wake.notify_all()
@@ -146,7 +146,7 @@ class ThreadPool:
 
     def _work(self, core: int | None) -> None:
         if core is not None and hasattr(os, "sched_setaffinity"):
-            with suppress(OSError):  # the core was taken from this process meanwhile: any other one will do
+            with suppress(OSError):  # this process has lost the core meanwhile: the thread runs on any core
                 os.sched_setaffinity(0, {core})
         while True:
             job = self._next_job()
@@ -157,7 +157,7 @@ class ThreadPool:
             while (index := job.draw()) < job.count:
                 try:
                     job.task(index)
-                except BaseException as error:  # noqa: BLE001 - a task's error belongs to whoever called run()
+                except BaseException as error:  # noqa: BLE001 - a task's error belongs to the caller of run()
                     with job.lock:
                         job.errors.append((index, error))
                 finished += 1
@@ -165,7 +165,7 @@ class ThreadPool:
             self._retire(job)
             if finished:
                 job.finish(finished, cost)
-            del job  # with the memory that its task has, which a thread without work would keep
+            del job  # an idle thread must not keep the memory of its last task
 
     def _next_job(self) -> Job | None:
         with self._wake:
@@ -176,7 +176,7 @@ class ThreadPool:
             return self._jobs[0]
 
     def _retire(self, job: Job) -> None:
-        """Take a job whose indices are all drawn from the queue, so that threads go on to the next."""
+        """Remove a job whose indices are all drawn from the queue, so that threads continue with the next one."""
         with self._wake:
             if self._jobs and self._jobs[0] is job:
                 self._jobs.popleft()

@@ -80,6 +80,17 @@ class _StartedBatch:
             pass
 
 
+def _without_frames(error: BaseException) -> BaseException:
+    """Drop the tracebacks of an exception and of those behind it."""
+    behind: list[BaseException | None] = [error]
+    while behind:
+        each = behind.pop()
+        if each is not None and each.__traceback__ is not None:
+            each.__traceback__ = None
+            behind += [each.__cause__, each.__context__]
+    return error
+
+
 class Runner:
     """Runs the batches of a graph: keeps several in flight and returns their outputs in order.
 
@@ -145,7 +156,7 @@ class Runner:
                 if needed and not self.inputs.may_wait:
                     raise self.inputs.missing()
                 break  # take() waits for the data and starts the batch
-            self._start()
+            self._start(ahead=not needed)
         self._scheduled = scheduled
         if not self._arguments.exec_async:
             for started in self._started:
@@ -237,10 +248,14 @@ class Runner:
         sources = self._sources.positions(self._epoch)
         return Position(self._epoch, self._iteration, sources, self.executor.readers.positions)
 
-    def _start(self) -> None:
+    def _start(self, ahead: bool = False) -> None:
         """Collect the data of the next batch and start it. Record errors, and the end of the data.
 
         A batch that a signal interrupts is dropped. Sources and readers stay in step and resume after it.
+
+        Args:
+            ahead: whether the batch isn't needed yet. Its error is kept without frames: the frames of callers reference
+                the pipeline, so a pipeline that is dropped before the error is raised would never end.
         """
         started = _StartedBatch(self._next_position())
         failure: BaseException | None = None
@@ -267,7 +282,8 @@ class Runner:
                     raise failure
                 finally:
                     del failure  # its traceback references this frame: a cycle
-            started.fail(failure)
+            started.fail(_without_frames(failure) if ahead else failure)
+            del failure  # its traceback references this frame: a cycle
         self._started.append(started)
 
     def _set_up(self, iter_setup: Callable[[], Any]) -> None:

@@ -1,4 +1,4 @@
-"""Runs batches through the phases of a graph, several at a time."""
+"""The executor: run batches through the phases of a graph, several batches at a time."""
 
 from pipeline._executor.executor import Executor
 from pipeline._operator_api.request import BatchRequest, BatchResult, ExecutorConfig

@@ -1,4 +1,4 @@
-"""Runs a chain of operators on the CPU, one sample a task."""
+"""Run a chain of operators on the CPU, one sample per task."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ __all__ = ["ChainRunner"]
 
 
 class ChainRunner:
-    """Runs one `SampleStep`, batch after batch.
+    """Runs one `SampleStep` for each batch.
 
     Args:
         step: the chain.
-        operators: implementation of each node of the chain.
+        operators: implementations of the chain's nodes, in order.
     """
 
     def __init__(self, step: SampleStep, operators: Sequence[SampleOperator[Any]]) -> None:
@@ -36,15 +36,15 @@ class ChainRunner:
         self._members = {node.index for node in step.nodes}
         results = {edge.node for edge in step.results}
         for operator in reversed(operators):
-            if operator.node.schema.merges and operator.node.index in results:  # it passes on what it is given
+            if operator.node.schema.merges and operator.node.index in results:  # a merge returns its inputs
                 results.update(edge.node for edge in operator.node.inputs)
             operator.inner = operator.node.index not in results
 
     def run(self, batch: Batch) -> None:
-        """Make the chain's results and put them into the batch's values.
+        """Compute the chain's results and store them in the batch.
 
         Raises:
-            OperatorError: when samples failed; every sample was tried, `failures` lists those that did.
+            OperatorError: samples failed. Every sample was tried; `failures` lists the failed ones.
         """
         chain = _ChainOfBatch(self, batch)
         task = chain.run_sample if batch.trace is None else chain.run_sample_traced
@@ -55,7 +55,7 @@ class ChainRunner:
 
 
 class _StepError(Exception):
-    """Carries which node failed from the task to the batch."""
+    """Carries the failed node from the task to the batch."""
 
     def __init__(self, node: GraphNode) -> None:
         super().__init__(node.display)
@@ -63,12 +63,12 @@ class _StepError(Exception):
 
 
 class _Result(NamedTuple):
-    """Where an output of a chain's operator goes.
+    """The destination of an output of a chain's operator.
 
     Attributes:
-        slot: among the values that one task passes on.
-        dense: the whole batch, when it was laid out beforehand.
-        kept: the samples one by one, when they are results of the chain, or their sizes are to be noted.
+        slot: index among the values that a task passes from operator to operator.
+        dense: array of the whole batch, if it was allocated in advance.
+        kept: list of the samples, if they are results of the chain or their sizes are recorded.
     """
 
     slot: int
@@ -77,20 +77,20 @@ class _Result(NamedTuple):
 
 
 class _Link(NamedTuple):
-    """An operator of a chain at work on one batch.
+    """An operator of a chain, prepared for one batch.
 
     Attributes:
         node: the operator.
-        run: makes a sample.
-        state: what `run` gets.
-        places: of the batch's samples among those of the operator's branch, or -1; None when it has them all.
-        sources: of each input, either all samples, or the slot that the task has put it into; a merge also has inputs
-            that no sample has, and the slot of those stays empty.
-        out: where to write, when the only output was laid out beforehand.
-        dtype: of the only output, where it is known.
-        shape: of the only output, where it is known.
-        specs: what the operator said of its outputs.
-        results: where each output goes.
+        run: function that computes a sample.
+        state: first argument of `run`.
+        places: index of each of the batch's samples in the operator's branch, or -1; None if the branch has them all.
+        sources: for each input, either all its samples, or the slot in which the task stores its sample. Inputs of a
+            merge that no sample has use the slot `_EMPTY`, which stays None.
+        out: array for the only output, if it was allocated in advance.
+        dtype: dtype of the only output, if it is known.
+        shape: shape of the only output, if it is known.
+        specs: the operator's description of its outputs.
+        results: destination of each output.
     """
 
     node: GraphNode
@@ -105,27 +105,27 @@ class _Link(NamedTuple):
     results: tuple[_Result, ...]
 
 
-# What a merge is told of inputs that no sample has, and the slot of their values.
+# The description of a merge's inputs that no sample has, and the slot of their values.
 _ABSENT = OutputSpec()
 _EMPTY = -1
 
 
 class _ChainOfBatch:
-    """The chain at work on one batch: states of its operators and where results go."""
+    """The chain, prepared for one batch: the states of its operators and the destinations of their outputs."""
 
     def __init__(self, runner: ChainRunner, batch: Batch) -> None:
         self._batch = batch
         self._results = frozenset(runner._step.results)
         self._specs: dict[Edge, OutputSpec] = {}
-        #: For edges outside the chain: their samples, at their places in the batch.
+        #: For edges outside the chain: their samples, at their indices in the batch.
         self._given: dict[Edge, Sequence[Array]] = {}
-        #: For results laid out beforehand: the whole batch, and what owns its memory.
+        #: For results allocated in advance: the array of the whole batch, and the owner of its memory.
         self._dense: dict[Edge, tuple[Array, Any]] = {}
-        #: For other results: a sample each.
+        #: For other results: the list of their samples.
         self._ragged: dict[Edge, list[Array]] = {}
-        #: For edges that nothing outside the chain reads: their samples, where their sizes are to be noted.
+        #: For edges that only the chain reads: their samples, if their sizes are recorded.
         self._passing: dict[Edge, list[Array]] = {}
-        #: For edges between its operators: where a task puts the sample.
+        #: For edges of its operators: the slot in which a task stores the sample.
         self._slots: dict[Edge, int] = {}
         self._links: list[_Link] = []
         for node, operator in zip(runner._step.nodes, runner._operators, strict=True):
@@ -135,7 +135,7 @@ class _ChainOfBatch:
         try:
             part = branch_batch(self._batch, node.branch)
             if part is None:
-                return  # no sample is in its branch
+                return  # its branch has no samples
             for edge in node.inputs:
                 if edge.node not in members and edge not in self._given and edge in self._batch.outputs:
                     self._take(edge)
@@ -157,7 +157,7 @@ class _ChainOfBatch:
         )
 
     def _result(self, edge: Edge, spec: OutputSpec) -> _Result:
-        """Decide where an output goes."""
+        """Choose the destination of an output."""
         self._specs[edge] = spec
         slot = self._slots[edge] = len(self._slots)
         if edge in self._results:
@@ -189,7 +189,7 @@ class _ChainOfBatch:
         return part
 
     def run_sample_traced(self, sample: int) -> None:
-        """Do as `run_sample`, and record when and on which thread."""
+        """Call `run_sample`, and record its time and thread in the trace."""
         trace = self._batch.trace
         assert trace is not None
         begin = time.perf_counter()
@@ -197,12 +197,12 @@ class _ChainOfBatch:
         trace.add(f"sample {sample}", self._batch.number, begin, time.perf_counter())
 
     def run_sample(self, sample: int) -> None:
-        # Runs once a sample, under the GIL that all threads share: what can be decided once a batch is in the links.
+        # This runs once per sample, under the GIL that all threads share: all decisions per batch are in the links.
         values: list[Any] = [None] * (len(self._slots) + 1)  # the last one is `_EMPTY`
         for node, run, state, places, sources, out, dtype, shape, specs, results in self._links:
             place = sample if places is None else places[sample]
             if place < 0:
-                continue  # the sample is not in the operator's branch
+                continue  # the sample isn't in the operator's branch
             inputs = [values[slot] if given is None else given[sample] for given, slot in sources]
             try:
                 target = None if out is None else out[place, ...]
@@ -230,7 +230,7 @@ class _ChainOfBatch:
         specs: Sequence[OutputSpec],
         results: Sequence[_Result],
     ) -> None:
-        """Keep the outputs of a sample that are several, or not what `run_sample` can keep without a look."""
+        """Check and store several outputs of a sample, or an output that needs a check or a conversion."""
         outputs = made if type(made) is tuple else (made,)
         check_count(node, outputs, "run() returned")
         for spec, (slot, dense, kept), output in zip(specs, results, outputs, strict=True):
@@ -261,7 +261,7 @@ def _first_failure(batch: Batch, errors: list[tuple[int, BaseException]]) -> Ope
     node: GraphNode | None = None
     for sample, error in errors:
         if not isinstance(error, _StepError):
-            raise error  # not a failure of an operator but of ours
+            raise error  # an internal error, not a failure of an operator
         cause = error.__cause__
         assert cause is not None
         if node is None:

@@ -1,4 +1,4 @@
-"""The GPU side of an executor: streams, events, and when memory that the GPU reads may be let go."""
+"""The GPU of an executor: streams, events, and the release of memory that the GPU reads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def open_device(graph: Graph, config: ExecutorConfig) -> Device:
     """Open the GPU that a graph needs.
 
     Raises:
-        DeviceError: when the pipeline has no device_id, or CuPy, the driver or that GPU is missing.
+        DeviceError: the pipeline has no device_id; or CuPy, the driver or the GPU is missing.
     """
     node = next(node for node in graph.nodes if node.device != "cpu")
     if config.device_id is None:
@@ -50,7 +50,7 @@ def open_device(graph: Graph, config: ExecutorConfig) -> Device:
 
 
 class StreamSlot:
-    """A CUDA stream that batches take in turn. Work of one batch is in order on it; so is work of the next."""
+    """A CUDA stream that batches use in turn. It executes the work of its batches in order."""
 
     def __init__(self, stream: Any, device: Device, number: int) -> None:
         self.stream = stream
@@ -58,7 +58,7 @@ class StreamSlot:
         self._device = device
 
     def record(self) -> Any:
-        """Return an event that happens when all work issued so far is done."""
+        """Record and return an event that completes with all work issued so far."""
         import cupy
 
         event = cupy.cuda.Event(block=True, disable_timing=True)
@@ -66,21 +66,21 @@ class StreamSlot:
         return event
 
     def retire(self, keep_alive: list[Any], on_inputs_read: Callable[[], None] | None) -> None:
-        """Let go of `keep_alive`, and call `on_inputs_read`, when all work issued so far is done."""
+        """Release `keep_alive` and call `on_inputs_read` when all work issued so far is done."""
         try:
             last = self.record()
-        except Exception:  # noqa: BLE001 - CUDA is in error: then the stream itself is waited for
+        except Exception:  # noqa: BLE001 - CUDA is in an error state: synchronize the stream itself
             last = self.stream
         self._device.when_done(last, keep_alive, on_inputs_read)
 
 
 class Device:
-    """A GPU: its streams, and a thread that waits for events so that nobody else has to.
+    """A GPU: its streams, and a thread that waits for events, so that no other thread has to.
 
     Args:
         device_id: number of the GPU.
-        streams: how many streams batches take in turn.
-        priority: of the streams.
+        streams: number of streams, which batches use in turn.
+        priority: priority of the streams.
     """
 
     def __init__(self, device_id: int, streams: int, priority: int) -> None:
@@ -90,7 +90,7 @@ class Device:
         self.device_id = device_id
         with cupy.cuda.Device(device_id):
             self._slots = [StreamSlot(new_stream(priority), self, number) for number in range(max(1, streams))]
-        #: Runs the kernels of all operators.
+        #: The context that launches the kernels of all operators.
         self.kernels = KernelContext(device_id)
         self._turns = itertools.count()
         self._pending: queue.SimpleQueue[tuple[Any, list[Any], Callable[[], None] | None] | None] = queue.SimpleQueue()
@@ -98,38 +98,38 @@ class Device:
         self._reaper.start()
 
     def reserve(self, nbytes: int, count: int) -> None:
-        """Leave so many blocks of memory in CuPy's pool of each stream for the batches to come."""
+        """Fill CuPy's memory pools with `count` blocks for later batches, distributed over the streams."""
         for slot in self._slots:
             with self._cupy.cuda.Device(self.device_id), slot.stream:
                 blocks = [self._cupy.cuda.alloc(nbytes) for _ in range(-(-count // len(self._slots)))]
                 del blocks  # the pool keeps them
 
     def make_current(self) -> None:
-        """Make this GPU the calling thread's."""
+        """Make this GPU the current device of the calling thread."""
         self._cupy.cuda.Device(self.device_id).use()
 
     def acquire(self) -> StreamSlot:
-        """Return the next stream in turn. Never waits: batches that share a stream follow each other on it."""
+        """Return the next stream in turn. This never waits: a stream executes its batches one after another."""
         return self._slots[next(self._turns) % len(self._slots)]
 
     def when_done(self, event: Any, keep_alive: list[Any], callback: Callable[[], None] | None) -> None:
-        """Drop `keep_alive` and call `callback` after the event happened, or when it never will."""
+        """Release `keep_alive` and call `callback` after the event completes, or once CUDA reports an error."""
         self._pending.put((event, keep_alive, callback))
 
     def close(self) -> None:
-        """Wait for all work, and end the thread."""
+        """Wait for all pending events, then end the thread."""
         self._pending.put(None)
         self._reaper.join()
         self.kernels.close()
 
     def _reap(self) -> None:
-        with suppress(Exception):  # of a GPU in error, as below
+        with suppress(Exception):  # the GPU is in an error state, as below
             self.make_current()
         while (entry := self._pending.get()) is not None:
             event, keep_alive, callback = entry
-            with suppress(Exception):  # of a GPU in error: it reads nothing any more, and batches say what happened
+            with suppress(Exception):  # a GPU in an error state reads no memory any more; the batches report the error
                 event.synchronize()
             keep_alive.clear()
             if callback is not None:
                 call_back(callback)
-            del entry, event, keep_alive, callback  # nothing of the last batch is kept while this waits
+            del entry, event, keep_alive, callback  # don't keep the last batch alive while this waits

@@ -1,4 +1,4 @@
-"""The executor: batches go in, results come out, several on their way at once."""
+"""The executor: run batches through a graph, several batches at once."""
 
 from __future__ import annotations
 
@@ -51,40 +51,40 @@ OnDone = Callable[[BatchResult], None]
 
 
 class _Run:
-    """A batch and what is left to do for it."""
+    """A batch and its progress through the phases."""
 
     def __init__(self, batch: Batch, on_done: OnDone) -> None:
         self.batch = batch
         self.on_done = on_done
         self.phase = 0
         self.started = time.perf_counter()
-        self.slot: Any = None  # the GPU stream that the batch has, when it has one
+        self.slot: Any = None  # the batch's `StreamSlot`, once it has one
 
 
 class Executor:
     """Runs batches through a graph.
 
-    CPU phases of up to `cpu_depth` batches share one thread pool; GPU phases are issued in order, each batch on one
-    of `gpu_streams` CUDA streams, without waiting for the GPU unless an operator does. A batch that fails is a
+    CPU phases of up to `cpu_depth` batches share one thread pool. GPU phases are issued in order, each batch on one
+    of `gpu_streams` CUDA streams; the host doesn't wait for the GPU unless an operator does. A failed batch is a
     result like any other.
 
     Args:
-        graph: what to run.
+        graph: the graph.
         config: sizes, threads and devices.
 
     Raises:
-        DeviceError: when the graph needs a GPU or a library that isn't there.
+        DeviceError: the graph needs a GPU or a library that is missing.
     """
 
     def __init__(self, graph: Graph, config: ExecutorConfig) -> None:
         self.graph = graph
         self.config = config
         self.statistics = Statistics(graph)
-        #: Sizes of outputs; None unless `memory_statistics` asks for them.
+        #: Sizes of outputs; None unless `memory_statistics` is set.
         self.memory: MemoryStatistics | None = MemoryStatistics(graph) if config.memory_statistics else None
-        #: Where the memory of dense outputs on the CPU comes from; None for the executor's own.
+        #: The allocator of dense outputs on the CPU; None for the executor's own buffers.
         self.output_allocator: OutputAllocator | None = None
-        #: Where to record what runs when; None for nowhere.
+        #: The trace that records the times of steps and samples; None to record nothing.
         self.trace: Trace | None = None
         self._submitted = itertools.count()
         fuse = config.fuse and not config.memory_statistics
@@ -92,13 +92,13 @@ class Executor:
         self._closed = False
         self._device: Device | None = open_device(graph, config) if self._plan.uses_gpu else None
         self._operators: dict[int, Any] = {}
-        self._opened: list[Callable[[], object]] = []  # closes what operators opened
+        self._opened: list[Callable[[], object]] = []  # the `close` methods of operators
         try:
             self._make_operators()
             self._prepare_steps(fuse)
             self._start_threads()
         except BaseException:
-            self._end()  # decoders have memory on a GPU, and threads would keep it for ever
+            self._end()  # otherwise threads would keep the decoders' GPU memory forever
             raise
 
     def _make_operators(self) -> None:
@@ -114,7 +114,7 @@ class Executor:
 
     def _prepare_steps(self, fuse: bool) -> None:
         graph = self.graph
-        #: What reads data sets.
+        #: The readers of data sets.
         self.readers = ReaderGroup(graph, self._operators)
         steps = [step for phase in self._plan.phases for step in phase.steps]
         self._chains = {
@@ -144,7 +144,7 @@ class Executor:
         )
         self._cpu_lane = Lane(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
         gpu_threads = self._gpu_threads() if self._device else 0
-        #: Batches that it makes use of at once; more only wait.
+        #: Number of batches that it can use at once; further ones only wait.
         self.concurrency = max(config.cpu_depth, config.gpu_depth, gpu_threads + 1) + 1
         self._gpu_lane = Lane(f"{THREAD_PREFIX}gpu-stage", gpu_threads) if self._device else None
 
@@ -154,15 +154,16 @@ class Executor:
         return operator
 
     def submit(self, request: BatchRequest, on_done: OnDone) -> None:
-        """Start a batch; returns at once. Readers go on by a batch, also when an error is raised.
+        """Start a batch and return at once. Readers advance by one batch, even when this raises.
 
         Args:
             request: the batch.
-            on_done: called once with the result, on a thread of the executor: it must be quick and must not raise.
+            on_done: function to call once with the result, on a thread of the executor. It must be quick and must not
+                raise.
 
         Raises:
-            InputError: when inputs are missing or don't fit; nothing was started.
-            OperatorError: when a reader can't read; nothing was started.
+            InputError: inputs are missing or don't fit; nothing was started.
+            OperatorError: a reader can't read; nothing was started.
         """
         if self._closed:
             raise PipelineError("the executor is closed")
@@ -173,10 +174,10 @@ class Executor:
         self._advance(_Run(batch, on_done))
 
     def _gpu_threads(self) -> int:
-        """Return how many threads issue work for the GPU.
+        """Return the number of threads that issue work for the GPU.
 
-        Two where one decodes, or brings pictures together that are to be copied, while the other prepares a batch.
-        That is so where all they do may be done by any thread; other operators have one thread, and batches in order.
+        With two, one prepares a batch while the other decodes, or gathers images for a copy. That requires steps that
+        any thread may run. Other operators expect one thread and batches in order.
         """
         steps = [step for phase in self._plan.phases if phase.device == "gpu" for step in phase.steps]
         fused = [step for step in steps if id(step) in self._fused]
@@ -184,7 +185,7 @@ class Executor:
         return 2 if fused and len(fused) + len(copies) == len(steps) else 1
 
     def _reserve(self, config: ExecutorConfig) -> None:
-        """Have memory ready for the outputs of as many batches as run at once, where their size is guessed."""
+        """Allocate memory for the outputs of all concurrent batches, if the user has estimated their size."""
         nbytes = config.bytes_per_sample * config.max_batch_size
         if nbytes:
             outputs = set(self.graph.outputs)
@@ -195,24 +196,24 @@ class Executor:
 
     @property
     def device_id(self) -> int | None:
-        """The GPU that the graph uses; None when it uses none."""
+        """Number of the graph's GPU; None if the graph uses no GPU."""
         return None if self._device is None else self._device.device_id
 
     @property
     def buffers_made(self) -> int:
-        """How many buffers for outputs on the CPU were allocated so far; constant in a steady state."""
+        """Number of buffers allocated so far for outputs on the CPU; constant in a steady state."""
         return self._buffers.allocated
 
     def close(self) -> None:
-        """Finish what was started, then end all threads and free the device. May be called twice."""
+        """Finish all started batches, then end all threads and free the device. Further calls do nothing."""
         if self._closed:
             return
         self._closed = True
         self._end()
 
     def _end(self) -> None:
-        """End the threads that were started, then free what operators opened, and the device: all that there is."""
-        with ExitStack() as ends:  # calls all of them, also when one fails, and the last one first
+        """End the started threads, then close the operators and the device, as far as they exist."""
+        with ExitStack() as ends:  # calls all of them in reverse order, even when one fails
             if self._device is not None:
                 ends.callback(self._device.close)
             for closing in reversed(self._opened):
@@ -267,10 +268,10 @@ class Executor:
                     self._run_steps(run, phase)
             else:
                 if run.slot is not None:
-                    run.slot.stream.synchronize()  # the CPU reads what the GPU made
+                    run.slot.stream.synchronize()  # the CPU reads results of the GPU
                 self._run_steps(run, phase)
         except BaseException as error:
-            self._finish(run, as_batch_error(error, "a batch ran"))  # nobody may wait for ever, whatever it is
+            self._finish(run, as_batch_error(error, "a batch ran"))  # always deliver a result: callers wait for it
             if is_interrupt(error):
                 raise
         else:
@@ -295,7 +296,7 @@ class Executor:
                 self._drop_dead_values(batch, (run.phase, number))
 
     def _run_fused(self, batch: Batch, step: Step) -> bool:
-        """Run the operators of a step as one; returns False when nothing was done."""
+        """Run the operators of a step as one; return False if nothing was done."""
         fused = self._fused.get(id(step))
         if fused is None or (batch.costs is not None and not fused.measures_each):
             return False
@@ -322,7 +323,7 @@ class Executor:
             batch.keep(Edge(node.index, index), value)
 
     def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:
-        """Let buffers that no later step reads be reused by it."""
+        """Release values that no later step reads, so that later steps reuse their buffers."""
         for edge in [edge for edge in batch.outputs if self._plan.last_use.get(edge) == step]:
             del batch.outputs[edge]
 
@@ -343,12 +344,12 @@ class Executor:
         if run.slot is not None:
             try:
                 event = run.slot.record()
-            except Exception as failure:  # noqa: BLE001 - CUDA is in error: nobody may wait for ever
+            except Exception as failure:  # noqa: BLE001 - CUDA is in an error state: deliver it as a result
                 error = error or PipelineError(f"the GPU failed while a batch ran: {failure}")
         if error is None:
             try:
                 outputs = self._outputs(batch)
-            except Exception as failure:  # noqa: BLE001 - nobody may wait for ever, whatever it is
+            except Exception as failure:  # noqa: BLE001 - always deliver a result: callers wait for it
                 error = as_batch_error(failure, "a batch ended")
         batch.outputs.clear()
         batch.branch_batches.clear()
@@ -362,7 +363,7 @@ class Executor:
             for output in outputs:
                 if isinstance(output, TensorListGPU):
                     output.ready, output.stream, output.lenders = event, run.slot.stream, tuple(batch.lenders)
-            with nullcontext() if event is None else run.slot.stream:  # what the callback issues comes after the batch
+            with nullcontext() if event is None else run.slot.stream:  # work that the callback issues follows the batch
                 call_back(run.on_done, BatchResult(outputs, error, seconds))
             run.slot.retire(batch.keep_alive, batch.request.on_inputs_read)
 

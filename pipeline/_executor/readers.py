@@ -1,4 +1,4 @@
-"""All readers of a graph together: each batch takes the next samples of each."""
+"""The readers of a graph as a group: each batch takes the next samples of every reader."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ReaderGroup"]
 
 
 class ReaderGroup:
-    """The readers of a graph, kept in step. Any thread may call.
+    """The readers of a graph, kept in step. It is thread-safe.
 
     Args:
         graph: the graph.
@@ -27,16 +27,15 @@ class ReaderGroup:
     def __init__(self, graph: Graph, operators: Mapping[int, Any]) -> None:
         self._readers = {index: each for index, each in operators.items() if isinstance(each, Reader)}
         self._origins = _origins(graph, self._readers)
-        # A batch takes its samples of all readers, or of none.
-        self._lock = new_lock(Level.READER_GROUP, "reader group")
+        self._lock = new_lock(Level.READER_GROUP, "reader group")  # a batch takes its samples from all readers at once
 
     @property
     def metas(self) -> dict[str, ReaderMeta]:
-        """What the readers tell about their data, by their names."""
+        """Metadata of the readers' data sets, by the names of the readers."""
         return {reader.node.name: reader.meta for reader in self._readers.values()}
 
     def begin(self, batch_size: int) -> BatchReads:
-        """Begin to read the next batch: of every reader, also when one of them fails, so that they stay in step.
+        """Begin to read the next batch from every reader, even when one of them fails, so that they stay in step.
 
         Raises:
             OperatorError: a reader can't read at all.
@@ -55,27 +54,27 @@ class ReaderGroup:
             try:
                 raise trouble
             finally:
-                del trouble  # it holds this frame: a circle
+                del trouble  # its traceback references this frame: a reference cycle
         return BatchReads(begun, self._origins)
 
     def skip(self, batch_size: int) -> None:
-        """Go on by a batch that will not run, so that readers stay in step with sources."""
+        """Advance by a batch that won't run, so that readers stay in step with sources."""
         with self._lock:
             for reader in self._readers.values():
-                with suppress(PipelineError):  # it can't read at all, which the next batch will say
+                with suppress(PipelineError):  # it can't read at all: the next batch reports that
                     reader.skip(batch_size)
 
     @property
     def positions(self) -> dict[str, ReaderPosition]:
-        """Where the next batch begins, by the names of the readers."""
+        """Positions of the next batch, by the names of the readers."""
         with self._lock:
             return {reader.node.name: reader.position for reader in self._readers.values()}
 
     def restore(self, positions: Mapping[str, ReaderPosition]) -> None:
-        """Go on from positions. Readers that have none begin at the start.
+        """Resume from positions. Readers without one don't move.
 
         Raises:
-            SerializationError: positions of other readers, or of other data sets.
+            SerializationError: the positions are those of other readers, or of other data sets.
         """
         names = {reader.node.name for reader in self._readers.values()}
         if set(positions) - names:
@@ -88,9 +87,9 @@ class ReaderGroup:
 
 
 def _origins(graph: Graph, readers: Container[int]) -> dict[Edge, int]:
-    """Return which reader the samples of each output come from, by way of the first inputs of operators.
+    """Return the index of the reader that each output's samples come from, along the first inputs of operators.
 
-    The first output of a reader holds the samples; the others say something about them.
+    The first output of a reader holds the samples; its other outputs describe them.
     """
     origins: dict[Edge, int] = {}
     for node in graph.nodes:

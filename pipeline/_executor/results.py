@@ -1,4 +1,4 @@
-"""Checks what operators return: their memory becomes the user's data, so that a slip must not go unseen."""
+"""Check the results of operators: their memory becomes the user's data, so an error must not stay undetected."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["check_count", "check_sample", "made_batches"]
 
 
 def check_count(node: GraphNode, made: Any, what: str) -> None:
-    """Check that an operator gave one thing for each of its outputs.
+    """Check that an operator returned one item for each of its outputs.
 
     Args:
         node: the operator.
-        made: what it gave.
-        what: how errors call it, such as "start() described".
+        made: the returned items.
+        what: source of the items for error messages, such as "start() described".
 
     Raises:
-        PipelineError: it gave another number of things.
+        PipelineError: the number of items is wrong.
     """
     count = len(made) if hasattr(made, "__len__") else None
     if count != node.output_count:
@@ -35,10 +35,10 @@ def check_count(node: GraphNode, made: Any, what: str) -> None:
 
 
 def made_batches(node: GraphNode, made: Any, size: int) -> list[TensorList]:
-    """Return what a `BatchOperator` made.
+    """Check and return the results of a `BatchOperator`.
 
     Raises:
-        PipelineError: it isn't a batch of that size for each output.
+        PipelineError: the results aren't one batch of that size for each output.
     """
     batches: Any = list(made) if isinstance(made, Iterable) else made
     check_count(node, batches, "run() returned")
@@ -54,10 +54,10 @@ def made_batches(node: GraphNode, made: Any, size: int) -> list[TensorList]:
 
 
 def check_sample(made: Any, spec: OutputSpec) -> Array:
-    """Return a sample that a `SampleOperator` made.
+    """Check and return a sample that a `SampleOperator` computed.
 
     Raises:
-        PipelineError: it isn't an array of the shape and dtype that `start` described.
+        PipelineError: the sample isn't an array of the shape and dtype that `start` described.
     """
     if isinstance(made, np.generic):
         made = np.asarray(made)

@@ -1,4 +1,4 @@
-"""Counters of an executor: what its operators cost."""
+"""Counters of an executor: the cost of its operators."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from pipeline._graph.graph import Graph, GraphNode
 
 __all__ = ["Statistics", "StepTimes"]
 
-# One run in so many of a step with several operators has a clock around each, which can take half as long again.
+# A step with several operators measures each of them once in so many runs: such a run can take half as long again.
 _MEASURED = 64
 
 
 @dataclass
 class StepTimes:
-    """What an operator has cost, or all operators of its name that are called in one line.
+    """The cost of an operator, or of all operators of the same name that one line calls.
 
     Attributes:
-        name: the operator's name, with the user's line where other lines have the same name.
-        batches: that it ran for.
-        seconds: processor time, of all threads. Of an operator on the GPU, it is what the host spent.
-        wall: time that passed for these threads meanwhile: it is longer where they wait, see `Cost`.
+        name: the operator's name, with the user's line if other lines call operators of the same name.
+        batches: number of batches that it ran for.
+        seconds: processor time of all threads. For an operator on the GPU, it is the time of the host.
+        wall: elapsed time of these threads. It exceeds `seconds` when they wait, see `Cost`.
         device: "cpu", "gpu" or "mixed".
     """
 
@@ -38,18 +38,18 @@ class StepTimes:
     device: str = "cpu"
 
     def add(self, batches: int, processor: float, elapsed: float) -> None:
-        """Add what one of the operators cost in so many batches, in nanoseconds."""
+        """Add the cost of one of the operators for `batches` batches, in nanoseconds."""
         self.batches = max(self.batches, batches)
         self.seconds += processor / 1e9
         self.wall += elapsed / 1e9
 
     def report(self) -> dict[str, Any]:
-        """Return all but the name, as `dali_proxy.OperatorTimes` takes it."""
+        """Return all attributes but the name, as arguments of `dali_proxy.OperatorTimes`."""
         return {key: value for key, value in vars(self).items() if key != "name"}
 
 
 class _Step:
-    """What a step has cost. Operators that run together share it as they did when each was measured."""
+    """The cost of a step. It is divided among operators that run together by their shares in the measured runs."""
 
     def __init__(self, nodes: tuple[GraphNode, ...]) -> None:
         self.nodes = nodes
@@ -58,24 +58,24 @@ class _Step:
         self.begun = 0
         self.ended = 0
         self.undivided = Cost()
-        # A row for each operator: nanoseconds of the processor, and elapsed ones.
+        # One row per operator: nanoseconds of processor time and of elapsed time.
         self.divided = np.zeros((len(nodes), 2))
         self.measured = np.zeros((len(nodes), 2))
 
     @property
     def is_divisible(self) -> bool:
-        """Whether it is known which operator costs what."""
+        """Whether the shares of the operators are known."""
         return len(self.nodes) == 1 or bool(self.measured.any())
 
     def measure(self, costs: Costs) -> None:
-        """Take note of what each operator cost in one run."""
+        """Record the cost of each operator in one run."""
         if self.is_divisible:
             self.divide()
         for index, cost in costs.totals().items():
             self.measured[self.places[index]] += cost
 
     def divide(self) -> None:
-        """Divide what was added since it was last called; what is divided stays so, and times never go down."""
+        """Divide the cost added since the last call. Divided costs stay as they are, so times never decrease."""
         totals = self.measured.sum(axis=0)
         shares = np.where(totals > 0, self.measured / np.maximum(totals, 1), 1 / len(self.nodes))
         self.divided += shares * self.undivided
@@ -86,11 +86,11 @@ class Statistics:
     """Counters of one executor. Reading them while batches run is safe.
 
     Args:
-        graph: its operators.
+        graph: the graph of the executor.
 
     Attributes:
-        batches: batches that ended, failed ones included.
-        failed: batches that failed.
+        batches: number of finished batches, including failed ones.
+        failed: number of failed batches.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -101,9 +101,10 @@ class Statistics:
         self.failed = 0
 
     def begin(self, nodes: tuple[GraphNode, ...]) -> Costs | None:
-        """Take note that a step begins to run; returns where to add what each operator costs, if that is wanted.
+        """Count the start of a step's run. Return a `Costs` if this run measures each operator, else None.
 
-        The first run isn't measured: it makes what later ones find. Then a few are, so that short runs have numbers.
+        The first run isn't measured, because it fills caches that later runs use. A few of the next runs are, so that
+        short sessions have figures too.
         """
         if len(nodes) == 1:
             return None
@@ -114,12 +115,12 @@ class Statistics:
         return Costs() if is_early or (number and number % _MEASURED == 0) else None
 
     def end(self, nodes: tuple[GraphNode, ...], cost: Cost, costs: Costs | None) -> str:
-        """Count one run of a step; returns the step's name.
+        """Count one run of a step, and return the step's name.
 
         Args:
-            nodes: its operators.
-            cost: what the run cost.
-            costs: what `begin` returned.
+            nodes: the step's operators.
+            cost: cost of the run.
+            costs: result of `begin`.
         """
         with self._lock:
             step = self._step(nodes)
@@ -130,13 +131,13 @@ class Statistics:
             return step.name
 
     def batch(self, failed: bool) -> None:
-        """Count one batch that ended."""
+        """Count one finished batch."""
         with self._lock:
             self.batches += 1
             self.failed += failed
 
     def operators(self) -> list[StepTimes]:
-        """Return what each operator has cost. A step whose operators were never measured stays in one piece."""
+        """Return the cost of each operator. A step whose operators were never measured has a single entry."""
         found: dict[str, StepTimes] = {}
         with self._lock:
             for step in self._steps.values():
@@ -158,7 +159,7 @@ class Statistics:
 
 
 def _labels(graph: Graph) -> dict[int, str]:
-    """Return what to call each node: its operator, and the line where others of the same name are called elsewhere."""
+    """Return a label for each node: its operator's name, plus the line if other lines call it too."""
     lines = defaultdict(set)
     for node in graph.nodes:
         lines[node.display].add((node.location.file, node.location.line))

@@ -1,4 +1,4 @@
-"""Converts the data of users to batches: arrays of NumPy, torch and CuPy, DLPack, tensors and lists of these."""
+"""Convert the data of users to batches: arrays of NumPy, torch and CuPy, DLPack, tensors and lists of these."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def to_sample(value: Any, what: str) -> Array:
         what: start of error messages, such as "input 'images'".
 
     Raises:
-        InputError: the value holds no numbers, as do strings, None and objects.
+        InputError: the value doesn't hold numbers (strings, None and objects, for example).
     """
     if hasattr(value, "detach") and hasattr(value, "device"):  # a torch tensor, which may require grad
         value = value.detach()

@@ -22,17 +22,17 @@ INTERNAL = -1
 
 
 def take_over(batch: TensorList, node: GraphNode, data: Any, cuda_stream: Any, use_copy_kernel: bool) -> TensorList:
-    """Return a batch that the pipeline may keep until its run ends, for an `external_source`.
+    """Return a batch for an `external_source` that the pipeline may keep until its run ends.
 
-    It is a copy, unless the operator has ``no_copy=True``. A batch on the GPU has the event after which it may be read.
+    It is a copy, unless the operator has ``no_copy=True``. A batch on the GPU has an event after which it may be read.
 
     Args:
         batch: the data.
         node: the operator.
-        data: data as the user passed it; without `cuda_stream`, the current stream of its library counts.
-        cuda_stream: stream on which the data is written, a handle or an object with one; 0 for the default stream, -1
-            for complete data: then the copy is complete, too, when this returns.
-        use_copy_kernel: copy with a kernel instead of by ``cudaMemcpyAsync``.
+        data: original data of the user; without `cuda_stream`, the current stream of its library applies.
+        cuda_stream: stream on which the data is written, as a handle or an object with one; 0 for the default stream,
+            -1 for complete data. With -1, the copy is complete when this returns.
+        use_copy_kernel: whether to copy with a kernel instead of ``cudaMemcpyAsync``.
     """
     no_copy = bool(node.argument("no_copy"))
     if not isinstance(batch, TensorListGPU):
@@ -60,8 +60,8 @@ def take_over(batch: TensorList, node: GraphNode, data: Any, cuda_stream: Any, u
         if no_copy:
             result = batch.with_layout(batch.layout())
         else:
-            result.stream = internal  # its memory returns to the pool of this one
-            for stream in (batch.stream, *batch.lenders):  # whose pools may receive a pipeline's output now
+            result.stream = internal  # its memory returns to the pool of this stream
+            for stream in (batch.stream, *batch.lenders):  # their pools may now get back the memory of `batch`
                 if stream is not None:
                     stream.wait_event(ready)
         result.ready = ready
@@ -69,20 +69,20 @@ def take_over(batch: TensorList, node: GraphNode, data: Any, cuda_stream: Any, u
 
 
 def stream_handle(cuda_stream: Any, data: Any = None) -> int:
-    """Return the handle of a CUDA stream: the given one, or else the current one of the data's library.
+    """Return the handle of the given CUDA stream or, without one, of the current stream of the data's library.
 
     Args:
         cuda_stream: a number, a stream of torch or CuPy, an object with ``__cuda_stream__``, or None.
-        data: data on the GPU, or a list of it.
+        data: data on the GPU, or a list of such data.
 
     Raises:
-        ArgumentTypeError: it is none of these.
+        ArgumentTypeError: `cuda_stream` has another type.
     """
     if cuda_stream is not None:
         if hasattr(cuda_stream, "__cuda_stream__"):
             return int(cuda_stream.__cuda_stream__()[1])
         handle = getattr(cuda_stream, "cuda_stream", getattr(cuda_stream, "ptr", cuda_stream))
-        handle = getattr(handle, "value", handle)  # of a ctypes.c_void_p
+        handle = getattr(handle, "value", handle)  # unwrap a ctypes.c_void_p
         if isinstance(handle, bool) or not isinstance(handle, int):
             raise ArgumentTypeError(f"cuda_stream must be a CUDA stream or its handle, not {cuda_stream!r}")
         return handle

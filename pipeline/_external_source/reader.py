@@ -1,4 +1,4 @@
-"""Reads samples or batches from a source, in the pipeline's process or in workers."""
+"""Read samples or batches from a source, in the pipeline's process or in workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ReadFailure(Exception):
 
     Attributes:
         wanted: the request, such as ``SampleInfo(...)``.
-        sample: position in the batch; None for the whole batch.
+        sample: index in the batch; None for the whole batch.
     """
 
     def __init__(self, wanted: str, sample: int | None) -> None:
@@ -39,7 +39,7 @@ class Reader(ABC):
 
     Args:
         spec: the source.
-        max_batch_size: the pipeline's; sample numbers assume that all earlier batches had this size.
+        max_batch_size: batch size of the pipeline; sample numbers assume that all earlier batches had this size.
     """
 
     def __init__(self, spec: SourceSpec, max_batch_size: int) -> None:
@@ -48,14 +48,14 @@ class Reader(ABC):
 
     @abstractmethod
     def read(self, info: BatchInfo, first: int, count: int) -> list[TensorList]:
-        """Read the samples `first` .. ``first + count - 1`` of a batch; all of it if the source returns batches.
+        """Read the samples `first` .. ``first + count - 1`` of a batch; the whole batch if the source returns batches.
 
         Returns:
             A batch for each output.
 
         Raises:
             EndOfData: the source has no more data.
-            ReadFailure: it failed, or returned a value that isn't data.
+            ReadFailure: the source failed, or returned a value that isn't data.
         """
 
     def skip(self, items: int, epoch: int) -> None:
@@ -63,11 +63,11 @@ class Reader(ABC):
         raise NotImplementedError(f"{type(self).__name__} gets its position with each request: it can't skip data")
 
     def position(self, epoch: int) -> int:
-        """Return the number of items read in this pass, in an epoch; 0 for sources that don't iterate."""
+        """Return the number of items read so far in an epoch's pass; 0 for sources that aren't iterated over."""
         return 0
 
     def _outputs(self, value: Any) -> Sequence[Any]:
-        """Split the value of the source into one for each output."""
+        """Split a value of the source into one value per output."""
         count = self.spec.num_outputs
         if count is None:
             return (value,)
@@ -143,7 +143,7 @@ class _Pass:
         self._spec = spec
         self._iterator: Iterator[Any] | None = None
         self._epoch = 0
-        self._ended = False  # until the next epoch, or for good
+        self._ended = False  # once True, it stays so until the next epoch or forever, depending on `Cycle`
         self._count = 0  # number of items of this pass so far
 
     def position(self, epoch: int) -> int:
@@ -155,7 +155,7 @@ class _Pass:
         cycle = self._spec.cycle
         if epoch != self._epoch:
             self._epoch = epoch
-            if cycle is Cycle.RAISE:  # also if another source has ended the epoch first
+            if cycle is Cycle.RAISE:  # even if another source ended the epoch before this pass ended
                 self._begin()
         if self._ended:
             raise StopIteration
@@ -164,14 +164,14 @@ class _Pass:
         try:
             return self._take()
         except StopIteration:
-            if cycle is Cycle.QUIET and self._count:  # more empty passes would follow an empty one
+            if cycle is Cycle.QUIET and self._count:  # after an empty pass, another one would be empty too
                 self._begin()
                 return self._take()
             self._ended = True
             raise
 
     def skip(self, items: int, epoch: int) -> None:
-        """Begin a pass in an epoch, and skip items of it."""
+        """Begin a pass in an epoch, and skip its first items."""
         self._epoch = epoch
         self._begin()
         try:

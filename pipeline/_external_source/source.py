@@ -28,12 +28,12 @@ class Source(ABC):
 
         Raises:
             EndOfData: the epoch has no more data.
-            SourceError: the source failed. It may be asked for the next batch.
+            SourceError: the source failed. The caller may continue with the next batch.
         """
 
     @abstractmethod
     def position(self, epoch: int) -> int:
-        """Return the number of items of this pass in batches, in an epoch; 0 for sources that don't iterate."""
+        """Return the number of items delivered in an epoch's pass; 0 for sources that aren't iterated over."""
 
     @abstractmethod
     def skip(self, items: int, epoch: int) -> None:

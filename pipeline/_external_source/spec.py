@@ -18,11 +18,11 @@ class Cycle(Enum):
     """Behaviour at the end of an iterable source."""
 
     NO = "no"
-    """The data has ended, for good."""
+    """The data has ended permanently."""
     QUIET = "quiet"
-    """The source begins again at once."""
+    """The source restarts immediately."""
     RAISE = "raise"
-    """The epoch ends, and the source begins again with the next one."""
+    """The epoch ends, and the source restarts with the next epoch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class SourceSpec:
         takes_info: whether calls get an argument that identifies the requested sample or batch.
         batch: whether it returns batches; otherwise it returns samples.
         batch_info: whether calls for batches get a `BatchInfo`; otherwise they get the number of the iteration.
-        num_outputs: number of values that it returns at once, as a tuple; None for one value that isn't a tuple.
+        num_outputs: number of values in the tuples that it returns; None if it returns single values.
         cycle: behaviour at its end.
         parallel: whether it runs in worker processes.
         prefetch_queue_depth: number of batches that worker processes prepare ahead.
@@ -89,7 +89,7 @@ def describe_source(
 
     Raises:
         ArgumentTypeError: the source is neither callable nor iterable, or has the wrong parameters.
-        ArgumentValueError: the arguments don't go together.
+        ArgumentValueError: the arguments contradict each other.
     """
     iterable = _is_iterated(source)
     takes_info = False if iterable else _takes_info(source)

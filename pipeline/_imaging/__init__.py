@@ -1,6 +1,6 @@
-"""CPU image primitives: functions of one sample on NumPy arrays, free of graphs and threads.
+"""CPU image primitives: functions that process one sample in NumPy arrays, independent of graphs and threads.
 
-Their heavy parts run without the GIL (simplejpeg, OpenCV, large NumPy operations), so threads scale.
+Their expensive calls (simplejpeg, OpenCV, large NumPy operations) release the GIL, so threads scale.
 """
 
 from pipeline._imaging.blur import blur, gaussian_window

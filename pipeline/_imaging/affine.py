@@ -1,4 +1,4 @@
-"""Affine transforms as matrices of shape (..., n, n + 1), many at once: points x become M[:, :n] x + M[:, n]."""
+"""Batches of affine transforms as matrices of shape (..., n, n + 1), which map points x to M[:, :n] x + M[:, n]."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def scaling(factors: Array) -> Array:
 
 
 def rotation(angle: Array, axis: Array | None = None) -> Array:
-    """Return the matrices that rotate by angles in degrees, from x to y, or about axes in space.
+    """Return the matrices that rotate by angles in degrees, from x to y or about axes in space.
 
     Args:
-        angle: (...).
-        axis: (..., 3), of any length but zero.
+        angle: (...), in degrees.
+        axis: (..., 3), vectors of any nonzero length; None rotates in the plane.
     """
     radians = np.deg2rad(angle)
     cos, sin = np.cos(radians), np.sin(radians)
@@ -48,14 +48,14 @@ def rotation(angle: Array, axis: Array | None = None) -> Array:
 
 
 def shearing(factors: Array, ndim: int) -> Array:
-    """Return the matrices that shear; factors (..., n (n - 1)) fill the rows of the matrix beside its diagonal."""
+    """Return the matrices that shear; factors (..., n (n - 1)) fill the rows of the matrix outside its diagonal."""
     linear = np.broadcast_to(np.eye(ndim), (*factors.shape[:-1], ndim, ndim)).copy()
     linear[..., ~np.eye(ndim, dtype=bool)] = factors
     return _linear(linear)
 
 
 def mapping(from_start: Array, from_end: Array, to_start: Array, to_end: Array) -> Array:
-    """Return the matrices that take one box to another, all of shape (..., n); an empty box gives infinities."""
+    """Return the matrices that map one box to another; corners have shape (..., n). An empty box gives infinities."""
     with np.errstate(divide="ignore", invalid="ignore"):
         factors = (to_end - to_start) / (from_end - from_start)
         linear = np.where(np.eye(factors.shape[-1], dtype=bool), factors[..., None], 0)
@@ -64,14 +64,14 @@ def mapping(from_start: Array, from_end: Array, to_start: Array, to_end: Array) 
 
 
 def about(matrix: Array, center: Array) -> Array:
-    """Return matrices that do the same about a point of shape (..., n) as the given ones do about the origin."""
+    """Return the matrices that apply transforms about points of shape (..., n) instead of the origin."""
     moved: Array = matrix.copy()
     moved[..., -1] += center - (matrix[..., :-1] @ center[..., None])[..., 0]
     return moved
 
 
 def compose(outer: Array, inner: Array) -> Array:
-    """Return the matrices that apply `inner` first and `outer` to what comes out.
+    """Return the matrices that apply `inner` first, then `outer`.
 
     Example:
         >>> compose(scaling(np.array([2.0])), translation(np.array([3.0]))).tolist()
@@ -86,7 +86,7 @@ def invert(matrix: Array) -> Array:
     """Return the inverse transforms.
 
     Raises:
-        numpy.linalg.LinAlgError: when a matrix has none.
+        numpy.linalg.LinAlgError: a matrix isn't invertible.
     """
     linear: Array = np.linalg.inv(matrix[..., :-1])
     return _with_offset(linear, -(linear @ matrix[..., -1:])[..., 0])

@@ -1,4 +1,4 @@
-"""Resizes and normalises the images of a batch in one call, without Python code per image."""
+"""Resizing and normalisation of a batch of images in one call, without Python code per image."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["ImageBatch"]
 
 Array = npt.NDArray[Any]
 
-# The compiled loop sums up to 16 pixels: a triangle with this many on each side, and one for rounding.
+# The compiled loop sums up to 16 pixels: a triangle with 7.5 pixels on each side, and one pixel for rounding.
 _MOST_SHRINKING = 7.5
 
 
 class ImageBatch:
-    """Images in memory, and the arguments of `resize` and `crop_mirror_normalize` for each of them.
+    """Images in memory, and their arguments of `resize` and `crop_mirror_normalize`.
 
     Args:
         pointers: (N,) int64, addresses of uint8 HWC images. The caller keeps the images alive.
         shapes: (N, 3) int64.
         strides: (N, 3) int64, in bytes.
-        regions: (N, 4) float64, region (y0, x0, y1, x1) of each image, as in `resize`.
+        regions: (N, 4) float64, regions (y0, x0, y1, x1) as in `resize`.
         size: (height, width) of all results.
         antialias: as in `resize`; the filter is linear.
         mirror: (N,) bool.
         scale: (N or 1, C) float32, as in `crop_mirror_normalize`.
-        bias: see scale.
+        bias: see `scale`.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ImageBatch:
         self._values = np.ascontiguousarray(scale), np.ascontiguousarray(bias)
 
     def fits(self) -> bool:
-        """Return whether the compiled loop exists and supports the images: packed pixels, moderate scales."""
+        """Return whether the compiled loop exists and supports the images (packed pixels, moderate scales)."""
         channels, (height, width) = self.shape[1], self.shape[2:]
         extents = np.abs(self._regions[:, 2:] - self._regions[:, :2]) * self._antialias
         return bool(
@@ -71,12 +71,12 @@ class ImageBatch:
         )
 
     def make(self, out: npt.NDArray[np.float32], begin: int, end: int) -> None:
-        """Compute the results begin .. end of `out`, (N, C, height, width), without the GIL.
+        """Compute results `begin` to `end` into `out`, without the GIL.
 
         Args:
-            out: C-contiguous, of shape `shape`.
-            begin: the first image.
-            end: the last one, exclusive.
+            out: C-contiguous array of shape `shape`, (N, C, height, width).
+            begin: index of the first image.
+            end: index after the last image.
         """
         assert compiled is not None
         compiled.crop_resize_normalize(

@@ -26,14 +26,14 @@ _BORDER = cv2.BORDER_REFLECT_101
 
 @lru_cache(maxsize=1024)
 def gaussian_window(sigma: float, size: int) -> Array:
-    """Return the weights of a filter, float32, of sum 1.
+    """Return the weights of a Gaussian filter: float32, with the sum 1.
 
     Args:
-        sigma: standard deviation in pixels; 0 chooses it from the size.
-        size: odd number of weights; 0 chooses three deviations to either side.
+        sigma: standard deviation in pixels; 0 derives it from the size.
+        size: odd number of weights; 0 covers three standard deviations on each side.
 
     Raises:
-        ValueError: negative values, both 0, or an even size.
+        ValueError: a value is negative, both are 0, or the size is even.
 
     Example:
         >>> gaussian_window(0.0, 3)
@@ -54,10 +54,10 @@ def gaussian_window(sigma: float, size: int) -> Array:
 
 
 def blur(image: Array, windows: Sequence[Array], out: Array) -> Array:
-    """Filter along the first axes of an array; borders reflect, without repeating the outermost value.
+    """Filter along the first axes of an array. Borders reflect without repeating the outermost value.
 
     Args:
-        image: (..., channels): up to three axes that are filtered, and one of channels.
+        image: (..., channels): up to three axes to filter, and the axis of channels.
         windows: an odd number of float32 weights for each filtered axis.
         out: output array, of the same shape; integers are rounded and clamped.
 
@@ -65,7 +65,7 @@ def blur(image: Array, windows: Sequence[Array], out: Array) -> Array:
         `out`.
 
     Raises:
-        ValueError: when there aren't as many windows as axes.
+        ValueError: the number of windows doesn't match the number of axes.
     """
     if len(windows) != image.ndim - 1:
         raise ValueError(f"{len(windows)} windows were given for {image.ndim - 1} axes")
@@ -87,7 +87,7 @@ _ONE = np.ones(1, np.float32)
 
 
 def _along_rows(image: Array, window: Array, depth: Any) -> Array:
-    """Filter (rows, columns, 1) along its first axis."""
+    """Filter (rows, columns, 1) along the first axis."""
     return _filtered(image, window, _ONE, depth)
 
 

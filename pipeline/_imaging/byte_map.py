@@ -26,8 +26,8 @@ def look_up(image: Array, tables: Array, out: Array) -> Array:
 
     Args:
         image: uint8, (..., channels).
-        tables: uint8, (256,), or (channels, 256) for a table a channel.
-        out: output array, uint8 of the same shape.
+        tables: uint8, (256,), or (channels, 256) with one table per channel.
+        out: output array: uint8, of the same shape.
 
     Returns:
         `out`.
@@ -72,7 +72,7 @@ def histograms(image: Array) -> Array:
 
 
 def equalization_tables(counts: Array) -> Array:
-    """Return the tables that spread values evenly, as OpenCV's equalizeHist does.
+    """Return the tables that distribute values evenly, as OpenCV's equalizeHist does.
 
     Args:
         counts: (channels, 256).
@@ -109,17 +109,17 @@ def auto_contrast_tables(counts: Array) -> Array:
 
 
 def contrast_tables(counts: Array, contrast: float) -> Array:
-    """Return the table that scales how far values are from the image's mean brightness.
+    """Return the table that scales the distance of values from the image's mean brightness.
 
     Args:
-        counts: (channels, 256); of three channels, red, green and blue, or of one.
-        contrast: the factor.
+        counts: (channels, 256), of three channels (red, green, blue) or one channel.
+        contrast: factor of the distance.
 
     Returns:
         uint8, (256,).
 
     Raises:
-        ValueError: neither one nor three channels.
+        ValueError: the number of channels is neither one nor three.
     """
     if len(counts) not in (1, 3):
         raise ValueError(f"an image of {len(counts)} channels has no brightness; it needs 1 or 3 channels")

@@ -1,4 +1,4 @@
-"""Linear changes of pixels: brightness and contrast of all channels alike, and matrices between channels."""
+"""Linear transforms of pixels: a common gain and offset for all channels, and matrices between channels."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _BYTES = np.arange(256, dtype=np.float32)
 
 
 def scale_shift(image: Array, gain: float, offset: float, out: Array) -> Array:
-    """Compute ``image * gain + offset``, rounded (halves away from zero) and clamped for integer outputs.
+    """Compute ``image * gain + offset``, rounded half away from zero and clamped for integer outputs.
 
     Args:
-        image: any shape and numeric dtype.
+        image: array of any shape and numeric dtype.
         gain: factor.
         offset: summand.
         out: output array, of the same shape.
@@ -38,7 +38,7 @@ def scale_shift(image: Array, gain: float, offset: float, out: Array) -> Array:
         array([[1, 2]], dtype=uint8)
     """
     if image.dtype == np.uint8:
-        # At most 256 different values: each is converted once.
+        # Bytes have 256 values: convert each once.
         return _look_up(image, convert(_BYTES * np.float32(gain) + np.float32(offset), out.dtype), out)
     wide = image.dtype in _WIDE or out.dtype in _WIDE
     work = scratch("scale_shift", image.shape, np.float64 if wide else np.float32)
@@ -60,16 +60,16 @@ def transform_channels(image: Array, matrix: Array, offset: Array, out: Array) -
     """Compute ``matrix @ pixel + offset`` for every pixel, in float32; rounded and clamped for integer outputs.
 
     Args:
-        image: (..., channels), any numeric dtype.
-        matrix: (channels of the output, channels).
-        offset: (channels of the output,).
-        out: output array, (..., channels of the output).
+        image: (..., channels), of any numeric dtype.
+        matrix: (output channels, channels).
+        offset: (output channels,).
+        out: output array, (..., output channels).
 
     Returns:
         `out`.
 
     Raises:
-        ValueError: when the numbers of channels don't fit.
+        ValueError: the numbers of channels don't match.
     """
     rows, columns = matrix.shape
     if image.shape[-1] != columns or out.shape[-1] != rows:
@@ -84,7 +84,7 @@ def transform_channels(image: Array, matrix: Array, offset: Array, out: Array) -
     cv2.transform(pixels, np.column_stack([matrix, offset]), dst=work)
     made = work.reshape(out.shape)
     if out.dtype == np.uint8 and image.dtype.kind in "ui":
-        # Rounds: values aren't negative or NaN. Ten times as fast as `convert`.
+        # This rounds, because values are neither negative nor NaN; ten times as fast as `convert`.
         np.clip(made, 0, 255, out=made)
         made += np.float32(0.5)
         np.copyto(out, made, casting="unsafe")
@@ -94,14 +94,14 @@ def transform_channels(image: Array, matrix: Array, offset: Array, out: Array) -
 
 @cache
 def color_matrix(source: str, target: str) -> tuple[Array, Array]:
-    """Return what turns one color space into another, for pixels of 0 to 255: a matrix and an offset.
+    """Return the matrix and the offset that convert one color space to another, for pixels from 0 to 255.
 
     Args:
-        source: RGB, BGR, GRAY or YCbCr.
-        target: the same.
+        source: color space of the input: RGB, BGR, GRAY or YCbCr.
+        target: color space of the output.
 
     Raises:
-        ValueError: an unknown color space.
+        ValueError: a color space is unknown.
 
     Example:
         >>> color_matrix("RGB", "GRAY")[0]

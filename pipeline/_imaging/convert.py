@@ -1,4 +1,4 @@
-"""Conversion of element types and of colors, with DALI's rounding."""
+"""Conversion of element types and colors, with DALI's rounding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = npt.NDArray[Any]
 
 COLOR_CHANNELS = {"RGB": 3, "BGR": 3, "GRAY": 1, "YCbCr": 3}
 
-# ITU-R BT.601 with studio range: Y in 16..235, Cb and Cr in 16..240. A row gives one result from the inputs and 1.
+# ITU-R BT.601 with studio range: Y in 16..235, Cb and Cr in 16..240. A row computes one result from the inputs and 1.
 _YCBCR_OF_RGB = np.array(
     [
         [0.25678824, 0.50412941, 0.09790588, 16.0],
@@ -42,12 +42,12 @@ def convert(array: Array, dtype: npt.DTypeLike, out: Array | None = None) -> Arr
     wide integers). To bool: whether the rounded value differs from 0. To floats: nearest; float16 overflows to inf.
 
     Args:
-        array: any shape and numeric dtype.
-        dtype: the wanted dtype.
-        out: output array, of the same shape; of dtype `dtype`.
+        array: array of any shape and numeric dtype.
+        dtype: dtype of the result.
+        out: output array, of the same shape and of dtype `dtype`.
 
     Returns:
-        `out`, or `array` itself when it already has the dtype and no `out` was given, or a new array.
+        `out`; without it, `array` itself if it already has the dtype, otherwise a new array.
 
     Example:
         >>> convert(np.array([0.5, 2.5, -1.5, 300.0]), np.uint8)
@@ -65,7 +65,7 @@ def convert(array: Array, dtype: npt.DTypeLike, out: Array | None = None) -> Arr
         with np.errstate(over="ignore"):
             np.copyto(out, array, casting="unsafe")
     elif array.dtype.kind == "f":
-        # NumPy makes scalars of arrays without dimensions.
+        # NumPy's operations turn zero-dimensional arrays into scalars.
         _float_to_int(np.atleast_1d(array), np.atleast_1d(out))
     elif target.kind == "b":
         np.not_equal(array, 0, out=out)
@@ -78,7 +78,7 @@ def convert(array: Array, dtype: npt.DTypeLike, out: Array | None = None) -> Arr
 
 def _float_to_int(array: Array, out: Array) -> None:
     work = array.astype(np.float32) if array.dtype == np.float16 else array
-    # trunc(x + 0.5) is wrong where x + 0.5 rounds up by itself (0.49999997, odd numbers beyond 2**23).
+    # trunc(x + 0.5) is wrong where the sum x + 0.5 itself rounds up (0.49999997, odd numbers beyond 2**23).
     rounded = np.trunc(work)
     with np.errstate(invalid="ignore"):
         rounded += np.copysign(np.abs(work - rounded) >= 0.5, work)
@@ -90,7 +90,7 @@ def _float_to_int(array: Array, out: Array) -> None:
     with np.errstate(invalid="ignore"):
         np.nan_to_num(rounded, copy=False, nan=0.0, posinf=np.inf, neginf=-np.inf)
         np.copyto(out, np.clip(rounded, lowest, highest), casting="unsafe")
-        # The largest wide integers aren't representable in the float type, so the limit itself overflowed above.
+        # The float type can't represent the largest wide integers, so the limit itself overflowed above.
         out[rounded >= highest] = limits.max
 
 
@@ -104,18 +104,18 @@ def convert_color(image: Array, source: str, target: str) -> Array:
     """Convert an image between the color spaces of DALI's ``DALIImageType``.
 
     Gray is 0.299 R + 0.587 G + 0.114 B; YCbCr is ITU-R BT.601 with studio range, as DALI documents. Results of
-    integer images are rounded half away from zero and clamped; DALI differs by 1 in less than 1 of 300 values.
+    integer images are rounded half away from zero and clamped; DALI differs by 1 in fewer than 1 of 300 values.
 
     Args:
-        image: HWC (any leading axes are fine); float images have the range 0..255 here.
-        source: RGB, BGR, GRAY or YCbCr.
-        target: the same.
+        image: HWC, or other leading axes; float images must have the range 0..255.
+        source: color space of the image: RGB, BGR, GRAY or YCbCr.
+        target: color space of the result.
 
     Returns:
-        An image of the same dtype with 1 or 3 channels; `image` itself when nothing changes.
+        An image of the same dtype with 1 or 3 channels; `image` itself if the color spaces are the same.
 
     Raises:
-        ValueError: an unknown color space, or a number of channels that doesn't fit `source`.
+        ValueError: a color space is unknown, or the number of channels doesn't match `source`.
     """
     for space in (source, target):
         if space not in COLOR_CHANNELS:
@@ -133,7 +133,7 @@ def convert_color(image: Array, source: str, target: str) -> Array:
     return _transform(image, COLOR_MATRICES[source, target])
 
 
-#: From one color space to another: a row gives one channel from the inputs and 1.
+#: Conversions between color spaces: each row computes one channel from the inputs and 1.
 COLOR_MATRICES = {
     ("RGB", "YCbCr"): _YCBCR_OF_RGB,
     ("YCbCr", "RGB"): _RGB_OF_YCBCR,
@@ -148,7 +148,7 @@ def _transform(image: Array, matrix: npt.NDArray[np.float64]) -> Array:
     result = cv2.transform(rows, matrix).reshape(*image.shape[:-1], len(matrix))
     if image.dtype != np.uint8:
         return convert(result, image.dtype)
-    # Rounds: values aren't negative or NaN. Ten times as fast as `convert`.
+    # This rounds, because values are neither negative nor NaN; ten times as fast as `convert`.
     np.clip(result, 0, 255, out=result)
     result += np.float32(0.5)
     return result.astype(np.uint8)

@@ -1,7 +1,7 @@
 """Decoding of images on the CPU, one at a time.
 
-JPEG goes through simplejpeg (libjpeg-turbo): the fastest that was measured, and bit for bit what DALI's CPU decoder
-gives. Other formats go through OpenCV, and through pillow where OpenCV differs from DALI or lacks the format.
+simplejpeg (libjpeg-turbo) decodes JPEG: it was the fastest in measurements, and its pixels equal those of DALI's CPU
+decoder bit for bit. OpenCV decodes other formats, or pillow where OpenCV differs from DALI or lacks the format.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ Pixels = npt.NDArray[np.uint8]
 
 OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")
 
-# Formats that OpenCV decodes as DALI does; TIFF is one of pillow's, since OpenCV multiplies colors by alpha there.
+# Formats that OpenCV decodes as DALI does. pillow decodes TIFF, because OpenCV multiplies its colors by alpha.
 _OPENCV_FORMATS = frozenset({"png", "bmp", "webp", "ppm", "jpeg2000"})
 _OPENCV_FLAGS = {
     "RGB": cv2.IMREAD_COLOR,
     "GRAY": cv2.IMREAD_GRAYSCALE,
     "ANY_DATA": cv2.IMREAD_UNCHANGED,
 }
-# Modes that pillow reads with more than 8 bits, and what their samples are.
+# Modes that pillow reads with more than 8 bits, and the dtypes of their samples.
 _WIDE_MODES = {"I;16": np.uint16, "I;16B": np.uint16, "I": np.uint16, "F": np.float32}
-_BITS_PER_SAMPLE = 258  # a tag of TIFF
+_BITS_PER_SAMPLE = 258  # TIFF tag
 
 
 def decode(
@@ -51,31 +51,31 @@ def decode(
     dtype: npt.DTypeLike = np.uint8,
     out: Array | None = None,
 ) -> Array:
-    """Decode an image to HWC, of uint8 or another dtype.
+    """Decode an image to HWC pixels of uint8 or another dtype.
 
-    As in DALI, a damaged image raises an error if the decoder can't recover all its pixels; a truncated JPEG always
-    does. Damage inside a JPEG's compressed data that the decoder can recover from isn't detected. Values are scaled to
-    the range of the dtype, real numbers to 0..1. Transparency is dropped, not blended, except with ``ANY_DATA``.
+    As in DALI, a damaged image raises an error if the decoder can't recover all pixels; a truncated JPEG always raises
+    one. The decoder doesn't detect damage in a JPEG's compressed data that it can recover from. Values are scaled to
+    the range of the dtype, floats to 0..1. Transparency is dropped, not blended, except with ``ANY_DATA``.
 
     Args:
         encoded: 1-D uint8 array or bytes: JPEG, PNG, BMP, WebP, TIFF, PNM, JPEG 2000, GIF (its first frame), ...
         output_type: RGB, BGR, GRAY, YCbCr or ANY_DATA (the stored channels), as a string or `DALIImageType`.
-        region: (y0, x0, height, width), the part wanted, inside the image as `adjust_orientation` leaves it.
-        adjust_orientation: whether to apply EXIF's orientation.
-        fancy_upsampling: whether a JPEG's colour planes are interpolated (as DALI's CPU decoder does) or repeated.
-        fast_idct: the faster, less exact inverse DCT of libjpeg-turbo.
-        min_size: (height, width), before the orientation is applied; a JPEG may be decoded at 1/2, 1/4 or 1/8 of its
-            size where the result is not smaller than this. None decodes it as it is. Not together with `region`.
-            A pixel then stands for a square of 2, 4 or 8: multiply coordinates by that, not by the ratio of sizes.
-        dtype: of the result; those wider than 8 bits keep what files of 16 bits have.
+        region: (y0, x0, height, width), the region to decode, inside the image after `adjust_orientation`.
+        adjust_orientation: whether to apply the EXIF orientation.
+        fancy_upsampling: whether to interpolate a JPEG's chroma planes, as DALI's CPU decoder does, or repeat pixels.
+        fast_idct: whether to use the faster, less exact inverse DCT of libjpeg-turbo.
+        min_size: (height, width), before the orientation is applied. A JPEG may be decoded at 1/2, 1/4 or 1/8 of its
+            size if the result isn't smaller than this; None decodes the full size. Not supported with `region`.
+            Each pixel covers a square of 2, 4 or 8 pixels: multiply coordinates by that, not by the ratio of sizes.
+        dtype: dtype of the result; dtypes of more than 8 bits keep the precision of 16-bit files.
         out: output array, of the resulting shape and dtype.
 
     Returns:
-        `out`, or a new array; with `region`, a view of one.
+        `out`, or a new array; with `region`, a view of a new array.
 
     Raises:
-        DecodeError: empty, unknown, damaged or truncated data.
-        ValueError: arguments that don't fit, such as a region outside the image.
+        DecodeError: the data is empty, unknown, damaged or truncated.
+        ValueError: the arguments don't match the image, such as a region outside it.
 
     Example:
         >>> decode(simplejpeg.encode_jpeg(np.zeros((16, 24, 3), np.uint8)), region=(0, 0, 8, 8)).shape
@@ -93,7 +93,7 @@ def decode(
     try:
         info = peek(view)
         orientation = info.orientation if adjust_orientation else 1
-        # Images that need no further step are decoded directly into the caller's memory.
+        # Without further steps, decode directly into the caller's memory.
         final = region is None and orientation == 1 and not scaled
         if info.format == "jpeg" and info.channels != 4:
             pixels: Array = _decode_jpeg(
@@ -118,7 +118,7 @@ def decode(
 
 
 def orient(pixels: Array, orientation: int) -> Array:
-    """Applies EXIF's orientation (1 to 8) to HWC pixels.
+    """Apply an EXIF orientation (1 to 8) to HWC pixels.
 
     Example:
         >>> orient(np.zeros((2, 3, 1)), 6).shape
@@ -128,7 +128,7 @@ def orient(pixels: Array, orientation: int) -> Array:
         return pixels
     if orientation >= 5:
         pixels = pixels.transpose(1, 0, 2)
-    # As seen after the transposition: which of the two axes run backwards.
+    # Directions of both axes after the transposition.
     rows = -1 if orientation in (3, 4, 7, 8) else 1
     columns = -1 if orientation in (2, 3, 6, 7) else 1
     return np.ascontiguousarray(pixels[::rows, ::columns])
@@ -179,7 +179,7 @@ def _decode_jpeg(
 
 
 def _scaled_size(info: ImageInfo, min_size: tuple[int, int]) -> tuple[int, int]:
-    """The smallest of 1, 1/2, 1/4 and 1/8 of the size that isn't below the given one; others are slow to decode."""
+    """Return the smallest of 1, 1/2, 1/4 and 1/8 of the size that isn't below `min_size`; other scales are slow."""
     for factor in (8, 4, 2):
         height, width = -(-info.height // factor), -(-info.width // factor)
         if height >= min_size[0] and width >= min_size[1]:
@@ -188,13 +188,13 @@ def _scaled_size(info: ImageInfo, min_size: tuple[int, int]) -> tuple[int, int]:
 
 
 def _decode_damaged_jpeg(view: memoryview, colors: str, options: dict[str, Any], cause: ValueError) -> Pixels:
-    """Decode a JPEG that causes warnings in libjpeg: DALI, pillow and OpenCV also return its pixels."""
+    """Decode a JPEG that causes warnings in libjpeg. DALI, pillow and OpenCV also return its pixels."""
     try:
         pixels: Pixels = simplejpeg.decode_jpeg(view, colors, **options, strict=False)
         return pixels
     except ValueError:
         pass
-    # Bytes between a JPEG's segments stop simplejpeg, but not OpenCV.
+    # simplejpeg fails at extra bytes between a JPEG's segments; OpenCV doesn't.
     flags = _OPENCV_FLAGS["GRAY" if colors == "GRAY" else "RGB"] | cv2.IMREAD_IGNORE_ORIENTATION
     found = cv2.imdecode(np.frombuffer(view, np.uint8), flags)
     if found is None:
@@ -216,7 +216,7 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> A
     wanted = kind if kind in _OPENCV_FLAGS else "RGB"
     found = None
     if info.format in _OPENCV_FORMATS or _is_deep_tiff(view, info):
-        # Wide samples are kept and scaled here: OpenCV would drop their lower bits instead of rounding.
+        # Keep wide samples and scale them later: OpenCV would drop their lower bits instead of rounding.
         flags = _OPENCV_FLAGS[wanted] | (cv2.IMREAD_ANYDEPTH if wanted != "ANY_DATA" else 0)
         found = cv2.imdecode(np.frombuffer(view, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)
     if found is None:
@@ -226,7 +226,7 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> A
         if pixels.shape[2] == 4 and info.channels == 4:
             pixels = _recolored(pixels, cv2.COLOR_BGRA2RGBA)
         elif pixels.shape[2] == 4:
-            # OpenCV adds an alpha channel where a palette has a transparent color; DALI does not.
+            # OpenCV adds an alpha channel if a palette has a transparent color; DALI doesn't.
             pixels = _recolored(pixels, cv2.COLOR_BGRA2RGB)
         elif pixels.shape[2] == 3:
             pixels = _recolored(pixels, cv2.COLOR_BGR2RGB)
@@ -236,7 +236,7 @@ def _decode_other(view: memoryview, info: ImageInfo, kind: str, wide: bool) -> A
 
 
 def _is_deep_tiff(view: memoryview, info: ImageInfo) -> bool:
-    """Whether it is a TIFF of colors with 16 bits, of which pillow gives 8. OpenCV would turn it itself."""
+    """Return whether the image is an upright 16-bit color TIFF, for OpenCV: pillow reduces it to 8 bits."""
     if info.format != "tiff" or info.channels != 3 or info.orientation != 1:
         return False
     with open_image(view) as image:
@@ -253,7 +253,7 @@ def _decode_with_pillow(view: memoryview, wanted: str, wide: bool) -> Array:
             pixels = _pixels_of(image, wanted, wide)
     except (OSError, ValueError, SyntaxError, EOFError, IndexError, struct.error) as error:
         raise DecodeError(f"the image is damaged or truncated: {error}") from error
-    # Pillow turns a TIFF as it loads it; our caller decides on that, so it is turned back.
+    # pillow applies a TIFF's orientation on loading. Revert it, because the caller decides about the orientation.
     return pixels if upright else orient(pixels, {6: 8, 8: 6}.get(orientation, orientation))
 
 
@@ -273,6 +273,6 @@ def _pixels_of(image: Image.Image, wanted: str, wide: bool) -> Array:
 
 
 def _colors_of_ink(image: Image.Image) -> Pixels:
-    """Convert CMYK to RGB: the product of the light that each ink and black leave, truncated, as in DALI."""
+    """Convert CMYK to RGB as DALI does: multiply the light that each ink and black transmit, and truncate."""
     left = 255 - np.asarray(image).astype(np.uint16)
     return (left[..., :3] * left[..., 3:] // 255).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""Converts images to other dtypes than stored: full scale stays full scale."""
+"""Conversion of images to dtypes other than the stored one: full scale stays full scale."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["full_scale", "rescale"]
 
 Array = npt.NDArray[Any]
 
-#: In DALI, where results aren't bytes, black is 1/16 of the range and no color 1/2 of it: not 16 and 128 of 255.
+#: Unless results are bytes, DALI places black at 1/16 and zero chroma at 1/2 of the range, not at 16 and 128 of 255.
 _OFFSETS = np.array([16 - 255 / 16, 128 - 255 / 2, 128 - 255 / 2], np.float32)
 
 
 def full_scale(dtype: npt.DTypeLike) -> float:
-    """Return the brightest value of a dtype: 1 for real numbers.
+    """Return the brightest value of a dtype: 1 for floats.
 
     Example:
         >>> full_scale(np.int16)
@@ -34,8 +34,8 @@ def rescale(pixels: Array, dtype: npt.DTypeLike, *, ycbcr: bool = False) -> Arra
 
     Args:
         pixels: HWC, unsigned integers or floats up to 1.
-        dtype: of the result.
-        ycbcr: convert from RGB to YCbCr on the way, without rounding in between.
+        dtype: dtype of the result.
+        ycbcr: whether to convert from RGB to YCbCr as well, without intermediate rounding.
 
     Example:
         >>> rescale(np.array([[[51]]], np.uint8), np.float32).item()
@@ -58,5 +58,5 @@ def rescale(pixels: Array, dtype: npt.DTypeLike, *, ycbcr: bool = False) -> Arra
 
 @cache
 def _levels(dtype: np.dtype[Any]) -> Array:
-    """Return the converted values of the 256 values of a byte."""
+    """Return the converted value of each of the 256 values of a byte."""
     return convert(np.arange(256, dtype=np.float32) * np.float32(full_scale(dtype) / 255), dtype)

@@ -1,9 +1,9 @@
-"""Resampling filters and the weights that they give one axis of an image.
+"""Resampling filters, and their weights along one axis of an image.
 
-An output pixel is a weighted sum of a few neighboring input pixels. Neighbouring outputs share most of their
+An output pixel is a weighted sum of a few neighboring input pixels. Neighboring outputs share most of their
 inputs, so the outputs of an axis are grouped into blocks, each a small dense matrix over one window of the input.
-All windows have the same length and lie at equal distances, so one strided matrix product computes every block:
-no per-pixel Python, and a whole axis is a single call that runs without the GIL.
+All windows have the same length and lie at equal distances, so one strided matrix product computes all blocks: no
+Python code runs per pixel, and a single call without the GIL computes a whole axis.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ __all__ = ["AxisPlan", "Filter", "filter_name", "nearest_indices", "plan_axis"]
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
-# DALI's filters other than the triangle are tables with this many entries per unit, interpolated linearly.
+# In DALI, all filters but the triangle are linearly interpolated tables with 32 entries per unit.
 _TABLE_STEPS = 32
-# What a block costs besides its multiplications, in multiplications per pixel of the other axis; measured.
+# Overhead of a block, in multiplications per pixel of the other axis; measured.
 _BLOCK_OVERHEAD = 60
 
 
 @dataclass(frozen=True)
 class Filter:
-    """A symmetric kernel: its value at a distance in pixels, and the distance from which on it is zero."""
+    """Symmetric kernel: its values by distance in pixels, and the distance beyond which they are zero."""
 
     support: int
     values: Callable[[Floats], Floats]
@@ -72,10 +72,10 @@ _NAMES = ("nearest", "linear", "cubic", "lanczos3", "triangular", "gaussian")
 
 
 def filter_name(interp: Any) -> str:
-    """Return the name of an interpolation: ``"linear"`` for ``INTERP_LINEAR``, its value 1, or ``"linear"``.
+    """Return the name of an interpolation: ``"linear"`` for ``INTERP_LINEAR``, 1 or ``"linear"``.
 
     Raises:
-        ValueError: there is no such interpolation.
+        ValueError: the interpolation is unknown.
     """
     if isinstance(interp, str):
         name = interp.lower().removeprefix("interp_")
@@ -89,18 +89,18 @@ def filter_name(interp: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class AxisPlan:
-    """How to compute an axis of `size` outputs as blocks.
+    """Plan that computes the `size` outputs of an axis in blocks.
 
     Block b computes outputs ``b * rows .. (b + 1) * rows`` from the inputs ``start + b * step .. + taps``. Windows
     may reach `before` pixels below the first and `after` beyond the last input, where all weights are zero.
 
     Attributes:
-        size: number of outputs; the last block may compute more, which are to be dropped.
+        size: number of outputs; the last block may compute additional ones, which the caller drops.
         weights: float32 of shape (blocks, rows, taps).
-        transposed: the same as (blocks, taps, rows), contiguous.
+        transposed: the weights as contiguous (blocks, taps, rows).
         blocks: number of blocks.
-        rows: outputs of a block.
-        taps: inputs of a block.
+        rows: number of outputs per block.
+        taps: number of inputs per block.
     """
 
     size: int
@@ -122,16 +122,16 @@ def plan_axis(
     """Plan the resampling of one axis.
 
     Args:
-        extent: number of input pixels. Taps outside take the value of the nearest edge pixel.
+        extent: number of input pixels. Taps outside use the nearest edge pixel.
         size: number of outputs.
-        low: where the first output's window begins, in input pixels from the edge of pixel 0.
-        high: where the last one ends; less than `low` flips.
-        name: the filter, as `filter_name` gives it, not ``"nearest"``.
-        antialias: whether the filter is stretched when the axis gets smaller.
-        block_sizes: how many outputs a block may have, in ascending order; the cheapest is taken.
+        low: begin of the first output's window, in input pixels from the edge of pixel 0.
+        high: end of the last output's window; a value less than `low` flips the axis.
+        name: name of the filter from `filter_name`, except ``"nearest"``.
+        antialias: whether to widen the filter if the axis shrinks.
+        block_sizes: numbers of outputs that a block may have, ascending; the cheapest is chosen.
 
     Returns:
-        The first and the last (exclusive) input pixel that matter, and the plan over the pixels between.
+        The first and the last (exclusive) input pixel that the outputs read, and the plan for these pixels.
     """
     first, last = _inputs_that_matter(extent, size, low, high, name, antialias)
     return first, last, _plan(last - first, size, low - first, high - first, name, antialias, block_sizes)
@@ -143,23 +143,23 @@ def plan_taps(
     """Plan the resampling of one axis, output by output.
 
     Args:
-        extent: as for `plan_axis`, like the others.
+        extent: number of input pixels, as in `plan_axis`.
         size: number of outputs.
-        low: where the first output's window begins.
-        high: where the last one ends.
-        name: the filter.
-        antialias: whether the filter is stretched when the axis gets smaller.
+        low: begin of the first output's window.
+        high: end of the last output's window.
+        name: name of the filter.
+        antialias: whether to widen the filter if the axis shrinks.
 
     Returns:
-        The first and the last (exclusive) input pixel that matter; of the pixels between, the first one that each
-        output takes, of shape (size,), and the weights of that and the next ones, of shape (size, taps).
+        The first and the last (exclusive) input pixel that the outputs read; relative to them, each output's first
+        input, of shape (size,), and the weights from that input on, of shape (size, taps).
     """
     first, last = _inputs_that_matter(extent, size, low, high, name, antialias)
     return first, last, *_compact_taps(last - first, size, low - first, high - first, name, antialias)
 
 
 def _inputs_that_matter(extent: int, size: int, low: float, high: float, name: str, antialias: bool) -> tuple[int, int]:
-    # Relative to the first one, windows at different places in the image share a plan, as long as no edge is near.
+    # With relative positions, windows in different regions of the image share a plan, unless an edge is near.
     stretch = max(1.0, abs(high - low) / size) if antialias else 1.0
     reach = _FILTERS[name].support * stretch + 1.0
     first = min(max(math.floor(min(low, high) - reach), 0), extent - 1)
@@ -176,7 +176,7 @@ def _compact_taps(
     taps = int((ends - used).max())
     first = np.minimum(used, extent - taps)
     cells = np.arange(size)[:, None] * taps + indices - first[:, None]
-    flat = np.bincount(cells[keep], weights[keep], size * taps)  # edge pixels stand for all that are outside
+    flat = np.bincount(cells[keep], weights[keep], size * taps)  # edge pixels repeat outside
     return first.astype(np.int32), flat.reshape(size, taps).astype(np.float32)
 
 
@@ -209,7 +209,7 @@ def _plan(
 
 
 def _taps(extent: int, size: int, low: float, high: float, name: str, antialias: bool) -> tuple[Integers, Floats]:
-    """Input index and weight of every tap of every output, both of shape (size, taps)."""
+    """Return the input index and the weight of every tap of every output, both of shape (size, taps)."""
     scale = (high - low) / size
     stretch = max(1.0, abs(scale)) if antialias else 1.0
     kernel = _FILTERS[name]
@@ -223,14 +223,14 @@ def _taps(extent: int, size: int, low: float, high: float, name: str, antialias:
 
 
 def _bounds(indices: Integers, keep: npt.NDArray[np.bool_], extent: int) -> tuple[Integers, Integers]:
-    """First and last (exclusive) input of each output, of the taps that are kept."""
+    """Return the first and the last (exclusive) input of each output, for the taps in `keep`."""
     return np.where(keep, indices, extent).min(axis=1), np.where(keep, indices + 1, 0).max(axis=1)
 
 
 def _choose_blocks(
     size: int, used: Integers, ends: Integers, block_sizes: tuple[int, ...]
 ) -> tuple[int, int, int, int]:
-    """Pick the cheapest (rows, start, step, taps); `used` and `ends` bound the inputs of each output."""
+    """Return the cheapest (rows, start, step, taps); `used` and `ends` bound the inputs of each output."""
     best: tuple[int, int, int, int] | None = None
     best_cost = math.inf
     for rows in block_sizes:
@@ -238,7 +238,7 @@ def _choose_blocks(
             break
         rows = min(rows, size)
         heads = np.arange(0, size, rows)
-        # Of all outputs of a block: where a weight happens to be exactly 0, an inner one may reach further.
+        # Over all outputs of a block: if a weight is exactly 0, an inner output may reach further than an outer one.
         lowest, highest = np.minimum.reduceat(used, heads), np.maximum.reduceat(ends, heads)
         step = round((lowest[-1] - lowest[0]) / max(1, len(heads) - 1))
         drift = step * np.arange(len(heads))
@@ -254,17 +254,16 @@ def _choose_blocks(
 
 @lru_cache(maxsize=4096)
 def nearest_indices(extent: int, size: int, low: float, high: float, accumulate: bool) -> npt.NDArray[np.intp]:
-    """Input index of each output of nearest-neighbor resampling.
+    """Return the input index of each output of nearest-neighbor resampling.
+
+    As in DALI, positions are float32 and begin with the first pixel of the region; this decides ties between pixels.
 
     Args:
         extent: number of input pixels.
         size: number of outputs.
-        low: as for `plan_axis`.
-        high: as for `plan_axis`.
-        accumulate: adds up the positions, as DALI does for rows, instead of multiplying (columns).
-
-    As in DALI, positions are float32 and begin with the first pixel of the region: that decides between two pixels
-    that are as near.
+        low: as in `plan_axis`.
+        high: as in `plan_axis`.
+        accumulate: whether to accumulate positions, as DALI does for rows, instead of multiplying, as for columns.
     """
     begin, end = np.float32(low), np.float32(high)
     base = min(max(math.floor(min(begin, end)), 0), extent)

@@ -1,4 +1,4 @@
-"""Reads the header of an encoded image without decoding it."""
+"""Headers of encoded images, read without decoding the pixels."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _ORIENTATION_TAG = 0x0112
 _WIDTH_TAG, _HEIGHT_TAG = 0x0100, 0x0101
 _JPEG_START = b"\xff\xd8\xff"
 _LONGEST_SEGMENT = 1 << 16
-# Channels of pillow's modes, as this package decodes them with ANY_DATA.
+# Number of channels that ANY_DATA decodes for each of pillow's modes.
 _CHANNELS = {"1": 1, "L": 1, "F": 1, "I": 1, "I;16": 1, "I;16B": 1, "LA": 4, "RGBA": 4, "CMYK": 4, "PA": 4}
 
 
 @dataclass(frozen=True)
 class ImageInfo:
-    """The header of an encoded image.
+    """Header of an encoded image.
 
     Attributes:
         height: stored height in pixels, before the orientation is applied.
@@ -46,17 +46,17 @@ class ImageInfo:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Height, width and channels once the orientation is applied."""
+        """Height, width and channels after the orientation is applied."""
         if self.orientation >= 5:
             return self.width, self.height, self.channels
         return self.height, self.width, self.channels
 
 
 def as_bytes(encoded: Encoded) -> memoryview:
-    """Return a byte view of encoded data, without a copy where it is contiguous.
+    """Return a byte view of encoded data, without a copy if the data is contiguous.
 
     Raises:
-        DecodeError: it is empty, not of bytes, or has more than one axis.
+        DecodeError: the data is empty, doesn't consist of bytes, or has more than one axis.
     """
     if isinstance(encoded, np.ndarray):
         if encoded.dtype.itemsize != 1 or encoded.ndim != 1:
@@ -79,7 +79,7 @@ def peek(encoded: Encoded) -> ImageInfo:
         encoded: 1-D uint8 array or bytes.
 
     Raises:
-        DecodeError: the data is empty, of no known format, or its header is damaged.
+        DecodeError: the data is empty, its format is unknown, or its header is damaged.
 
     Example:
         >>> from PIL import Image, UnidentifiedImageError
@@ -96,14 +96,14 @@ def peek(encoded: Encoded) -> ImageInfo:
         channels = _CHANNELS.get(image.mode, 3)
         height, width = image.height, image.width
         if image.format == "TIFF":
-            # Some releases of pillow give a TIFF's size as it is once turned.
+            # Some releases of pillow return a TIFF's size after orientation.
             tags: Any = image.getexif()
             height, width = int(tags.get(_HEIGHT_TAG, height)), int(tags.get(_WIDTH_TAG, width))
         return ImageInfo(height, width, channels, str(image.format).lower(), orientation)
 
 
 def open_image(view: memoryview) -> Image.Image:
-    """Open an encoded image with pillow, which reads the header only.
+    """Open an encoded image with pillow, which reads only the header.
 
     Raises:
         DecodeError: the format is unknown or the header is damaged.
@@ -111,14 +111,14 @@ def open_image(view: memoryview) -> Image.Image:
     try:
         return Image.open(io.BytesIO(view))
     except UnidentifiedImageError as error:
-        start = bytes(view[:16])  # a path, a page of HTML and zeros are known at sight
+        start = bytes(view[:16])  # shows whether the data is a path, HTML or zeros
         raise DecodeError(f"not an image in a known format: {view.nbytes} bytes that begin with {start!r}") from error
     except (OSError, ValueError, SyntaxError, struct.error, Image.DecompressionBombError) as error:
         raise DecodeError(f"the image's header is damaged: {error}") from error
 
 
 def read_orientation(image: Image.Image) -> int:
-    """Return the EXIF orientation of an image that pillow opened."""
+    """Return the EXIF orientation of an open pillow image."""
     try:
         value: Any = image.getexif().get(_ORIENTATION_TAG, 1)
     except (OSError, ValueError, SyntaxError, struct.error, KeyError, TypeError):
@@ -127,7 +127,7 @@ def read_orientation(image: Image.Image) -> int:
 
 
 def jpeg_info(view: memoryview) -> ImageInfo:
-    """Read a JPEG's header by walking its markers up to the frame; a few microseconds.
+    """Read a JPEG's header: walk its markers up to the frame, within a few microseconds.
 
     Raises:
         DecodeError: the data ends before the frame header, or isn't a sequence of markers.
@@ -149,15 +149,14 @@ def jpeg_info(view: memoryview) -> ImageInfo:
 
 
 def jpeg_segments(view: memoryview) -> Iterator[tuple[int, memoryview]]:
-    """Yield the marker and the body of each segment of a JPEG; a body that the data cuts off is shorter than it says.
+    """Yield the marker and the body of each segment of a JPEG. The body is shorter in truncated data.
 
-    Where compressed data begins, what follows are no segments: whoever iterates stops at the marker 0xDA. Nothing comes
-    behind the marker of the end.
+    Compressed data follows the marker 0xDA, so callers must stop there. The iterator ends at the end marker.
     """
     position, end = 2, view.nbytes
     while position + 4 <= end:
         if view[position] != 0xFF:
-            # Some writers leave bytes between segments; decoders skip them with a warning, and so do we.
+            # Some writers leave bytes between segments. Decoders warn and skip them; this function skips them too.
             skipped = bytes(view[position : position + _LONGEST_SEGMENT]).find(b"\xff")
             if skipped < 0:
                 return
@@ -175,12 +174,12 @@ def jpeg_segments(view: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 
 def jpeg_orientation(body: memoryview) -> int:
-    """Return the EXIF orientation that a JPEG's segment 0xE1 says, 1 if it says none."""
+    """Return the EXIF orientation from a JPEG's segment 0xE1, or 1 if it has none."""
     return _exif_orientation(body[6:]) if bytes(body[:6]) == b"Exif\0\0" else 1
 
 
 def _exif_orientation(tiff: memoryview) -> int:
-    """Return the orientation in the first directory of a TIFF structure, 1 if there is none."""
+    """Return the orientation from the first directory of a TIFF structure, or 1 if it has none."""
     order = {b"II": "<", b"MM": ">"}.get(bytes(tiff[:2]))
     if order is None or len(tiff) < 8:
         return 1

@@ -1,4 +1,4 @@
-"""Converts the object masks of COCO, polygons and run lengths, to pixels."""
+"""Conversion of COCO's object masks, polygons and run lengths, to pixels."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["mask_of_polygon", "mask_of_runs", "runs_of_text"]
 
 Array = npt.NDArray[Any]
 
-#: By how much COCO's own rasterization magnifies outlines.
+#: Magnification of outlines in COCO's rasterization.
 _SCALE = 5.0
 
 
 def mask_of_polygon(points: Sequence[float], height: int, width: int) -> Array:
-    """Return the pixels inside a polygon, exactly as COCO's own tools decide (Lin et al., the COCO API).
+    """Return the mask of the pixels inside a polygon, equal to that of the COCO API (Lin et al.).
 
     Args:
-        points: x and y of the vertices in turn.
-        height: of the image.
-        width: of the image.
+        points: alternating x and y of the vertices.
+        height: height of the image.
+        width: width of the image.
 
     Returns:
         bool, (height, width).
@@ -48,7 +48,7 @@ def mask_of_polygon(points: Sequence[float], height: int, width: int) -> Array:
 
 
 def _line(start: list[int], end: list[int]) -> tuple[Array, Array]:
-    """Return the points of a magnified line, both ends included."""
+    """Return the points of a magnified line, including both ends."""
     (xs, ys), (xe, ye) = start, end
     dx, dy = abs(xe - xs), abs(ye - ys)
     flipped = xs > xe if dx >= dy else ys > ye
@@ -65,13 +65,13 @@ def _line(start: list[int], end: list[int]) -> tuple[Array, Array]:
 
 
 def mask_of_runs(counts: Sequence[int], height: int, width: int) -> Array:
-    """Return the pixels of run lengths: of those outside and those inside in turn, column by column.
+    """Return the mask from run lengths, which alternate between outside and inside, column by column.
 
     Returns:
         bool, (height, width).
 
     Raises:
-        ValueError: when there are more or fewer pixels.
+        ValueError: the run lengths don't add up to the number of pixels.
     """
     if sum(counts) != height * width:
         raise ValueError(f"the runs have {sum(counts)} pixels, but the image has {height * width}")
@@ -81,7 +81,7 @@ def mask_of_runs(counts: Sequence[int], height: int, width: int) -> Array:
 
 
 def runs_of_text(text: str) -> list[int]:
-    """Return the run lengths that COCO's compressed text stands for: differences in groups of five bits."""
+    """Decode run lengths from COCO's compressed text, which stores differences in groups of five bits."""
     runs: list[int] = []
     position = 0
     while position < len(text):

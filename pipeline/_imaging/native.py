@@ -1,6 +1,6 @@
-"""The compiled loops over pixels, if they were built.
+"""Compiled loops over pixels, if they were built.
 
-Without them, NumPy and OpenCV compute the same in more passes over memory.
+Without them, NumPy and OpenCV compute the same results in more passes over memory.
 """
 
 from __future__ import annotations

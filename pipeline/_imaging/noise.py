@@ -1,4 +1,4 @@
-"""Noise: Gaussian, salt and pepper, shot. The caller's generator draws it, so that it repeats."""
+"""Gaussian, salt-and-pepper and shot noise. The caller's generator draws the noise, so it is reproducible."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["CERTAIN", "gaussian_noise", "salt_and_pepper", "shot_noise"]
 Array = npt.NDArray[Any]
 
 _WIDE = {np.dtype(name) for name in ("int32", "uint32", "int64", "uint64", "float64")}
-#: From so many expected events on, their noise is far below the precision of any dtype.
+#: From this number of expected events on, shot noise is far below the precision of all dtypes.
 CERTAIN = 2.0**53
 
 
 def gaussian_noise(image: Array, generator: np.random.Generator, mean: float, stddev: float, out: Array) -> Array:
-    """Add a normal distribution to each value; integers are rounded and clamped.
+    """Add normally distributed noise to each value; integers are rounded and clamped.
 
     Args:
-        image: any shape and numeric dtype.
-        generator: draws the noise.
-        mean: of the noise.
-        stddev: of the noise.
+        image: array of any shape and numeric dtype.
+        generator: random generator that draws the noise.
+        mean: mean of the noise.
+        stddev: standard deviation of the noise.
         out: output array, of the same shape.
 
     Returns:
@@ -45,12 +45,12 @@ def gaussian_noise(image: Array, generator: np.random.Generator, mean: float, st
 
 
 def shot_noise(image: Array, generator: np.random.Generator, factor: float, out: Array) -> Array:
-    """Replace each value by a Poisson distribution of that mean, in steps of a factor.
+    """Replace each value by a draw from a Poisson distribution with that mean, in steps of a factor.
 
     Args:
-        image: any shape and numeric dtype; negative values (by a positive factor) become 0.
-        generator: draws the noise.
-        factor: what one event adds; 0 changes nothing.
+        image: array of any shape and numeric dtype; with a positive factor, negative values become 0.
+        generator: random generator that draws the noise.
+        factor: contribution of one event; 0 keeps the values.
         out: output array, of the same shape; integers are rounded and clamped.
 
     Returns:
@@ -76,17 +76,17 @@ def salt_and_pepper(
     out: Array,
     channel_axis: int | None = None,
 ) -> Array:
-    """Replace some values by one of two others.
+    """Replace random values by salt or pepper.
 
     Args:
-        image: any shape and numeric dtype.
-        generator: draws which.
-        prob: of a value to be replaced.
-        salt_prob: of a value to become `salt`; the rest of `prob` becomes `pepper`.
-        salt: in the dtype of `out`.
-        pepper: likewise.
+        image: array of any shape and numeric dtype.
+        generator: random generator that draws the replaced values.
+        prob: probability of a replacement.
+        salt_prob: probability of `salt`; the rest of `prob` is the probability of `pepper`.
+        salt: value of salt, in the dtype of `out`.
+        pepper: value of pepper, in the dtype of `out`.
         out: output array, of the same shape and dtype.
-        channel_axis: dimension along which all values share their fate; None lets each have its own.
+        channel_axis: dimension along which values share a draw; None draws each value separately.
 
     Returns:
         `out`.

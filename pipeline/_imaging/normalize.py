@@ -1,4 +1,4 @@
-"""Crop, mirror, scale, shift, and change of layout and dtype, in one step into the caller's memory."""
+"""Cropping, mirroring, scaling and changes of layout and dtype, in one step into the caller's memory."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ def crop_mirror_normalize(
     With DALI's arguments, ``scale`` is ``scale / std`` and ``bias`` is ``shift - mean * scale / std``.
 
     Args:
-        image: HWC of any numeric dtype.
-        out: output array, of dtype float32, float16, uint8 or int8 (others work), shape (c, h, w) or (h, w, c)
-            for a window of h by w; c may exceed the image's channels, then the rest gets `fill`.
-        window: (y0, x0, height, width), may leave the image; the whole image if None.
-        mirror: whether to flip the window horizontally, what is outside included.
+        image: HWC, of any numeric dtype.
+        out: output array of float32, float16, uint8, int8 or another dtype. Its shape is (c, h, w) or (h, w, c) for a
+            window of h by w. If c exceeds the image's channels, the additional channels contain `fill`.
+        window: (y0, x0, height, width); may exceed the image. None for the whole image.
+        mirror: whether to flip the window horizontally, including pixels outside the image.
         scale: one value, or one per channel of the image.
-        bias: the same.
-        fill: what is written, as it is, where the window leaves the image and to additional channels; one value or
-            one per channel of `out`.
-        layout: of `out`, ``"CHW"`` or ``"HWC"``.
+        bias: one value, or one per channel of the image.
+        fill: value of pixels outside the image and of additional channels, without normalisation; one value or one
+            per channel of `out`.
+        layout: layout of `out`, ``"CHW"`` or ``"HWC"``.
 
     Returns:
         `out`.
 
     Raises:
-        ValueError: shapes that don't fit, a wrong number of values, an unknown layout.
+        ValueError: the shapes don't match, the number of values is wrong, or the layout is unknown.
 
     Example:
         >>> image = np.full((2, 2, 1), 100, np.uint8)
@@ -87,16 +87,16 @@ def crop_mirror_normalize(
 
 
 def scale_bytes(array: Array, out: Array, gain: float, offset: float) -> bool:
-    """Compute ``array * gain + offset`` in one pass over uint8, where the compiled loop is there.
+    """Compute ``array * gain + offset`` in one pass over uint8, if the compiled loop exists.
 
     Args:
-        array: of any shape.
-        out: float32, of that shape.
+        array: array of any shape.
+        out: output array: float32, of the same shape.
         gain: factor.
         offset: summand.
 
     Returns:
-        Whether it was computed: False for other dtypes, arrays that aren't contiguous, and without the loop.
+        Whether `out` was computed: False for other dtypes, for non-contiguous arrays, and without the loop.
     """
     contiguous = array.flags.c_contiguous and out.flags.c_contiguous
     if compiled is None or array.dtype != np.uint8 or out.dtype != np.float32 or not contiguous or not array.size:
@@ -115,7 +115,7 @@ def _per_channel(values: Sequence[float], channels: int, name: str) -> tuple[flo
 
 
 def _write(image: Array, planes: Array, mirror: bool, gains: tuple[float, ...], offsets: tuple[float, ...]) -> None:
-    """Write HWC to planes (c, h, w), which may be a view of HWC memory."""
+    """Write an HWC image to planes (c, h, w), which may be a view of HWC memory."""
     channels = image.shape[2]
     is_float = planes.dtype == np.float32 and planes.strides[1:] == (4 * planes.shape[2], 4)
     if compiled is not None and is_float and image.dtype == np.uint8:
@@ -126,7 +126,7 @@ def _write(image: Array, planes: Array, mirror: bool, gains: tuple[float, ...], 
         _write_bytes(image, planes, mirror, gains, offsets)
     elif is_float:
         for source, plane, gain, offset in zip(_separate(image, mirror), planes, gains, offsets, strict=True):
-            # The fastest of what was measured: one pass from uint8 to float32.
+            # The fastest way in measurements: one pass from uint8 to float32.
             cv2.addWeighted(source, gain, source, 0.0, offset, dst=plane, dtype=cv2.CV_32F)
     else:
         _write_any(image, planes, mirror, gains, offsets)
@@ -138,7 +138,7 @@ def _packed(gains: tuple[float, ...], offsets: tuple[float, ...]) -> tuple[bytes
 
 
 def _separate(image: Array, mirror: bool) -> Array:
-    """Turn HWC uint8 into (c, h, w), in scratch memory unless it lies like that."""
+    """Convert HWC uint8 to (c, h, w), in scratch memory unless the image already has that memory layout."""
     height, width, channels = image.shape
     if image.strides[1] == 1:
         planes: Array = image.transpose(2, 0, 1)
@@ -155,7 +155,7 @@ def _separate(image: Array, mirror: bool) -> Array:
 
 def _write_any(image: Array, planes: Array, mirror: bool, gains: tuple[float, ...], offsets: tuple[float, ...]) -> None:
     work = scratch("scaled", image.shape, np.float32)
-    # Whole rows, with the values of all channels repeated: ten times as fast as broadcasting three of them.
+    # Repeat the values of all channels along whole rows: ten times as fast as broadcasting three values.
     height, width, channels = image.shape
     rows = work.reshape(height, width * channels)
     pixels = image[:, ::-1] if mirror else image
@@ -178,7 +178,7 @@ def _write_bytes(
 
 @lru_cache(maxsize=64)
 def _tables(gains: tuple[float, ...], offsets: tuple[float, ...], dtype: str) -> tuple[Array | None, ...]:
-    """What each of the 256 inputs becomes, one table per channel; None where nothing changes."""
+    """Return the tables of the results for the 256 inputs, one per channel; None if values don't change."""
     inputs = np.arange(256, dtype=np.float32)
     tables = []
     for gain, offset in zip(gains, offsets, strict=True):

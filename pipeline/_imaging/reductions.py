@@ -19,12 +19,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Reduction:
-    """The computation on the elements along axes.
+    """Computation on the elements along axes.
 
     Attributes:
-        term: what is combined: the "value", its "square", or the square of its "difference" from a mean.
-        combine: "sum", "min" or "max".
-        finish: what becomes of the sum: "none", "divide" by the number of elements, and then the "root".
+        term: operand: the "value", its "square", or the square of its "difference" from a mean.
+        combine: combination of operands: "sum", "min" or "max".
+        finish: final step: "none", "divide" by the number of elements, or "root": divide and take the square root.
     """
 
     term: str = "value"
@@ -32,7 +32,7 @@ class Reduction:
     finish: str = "none"
 
 
-#: By the names of DALI's operators.
+#: Reductions by the names of DALI's operators.
 REDUCTIONS = {
     "sum": Reduction(),
     "min": Reduction(combine="min"),
@@ -48,7 +48,7 @@ REDUCTIONS = {
 def result_dtype(reduction: Reduction, source: npt.DTypeLike) -> np.dtype[Any]:
     """Return the default dtype of a result.
 
-    Extremes keep the source's; sums of integers have 64 bits; all else is float32, or float64 of float64.
+    Extremes keep the source's dtype; sums of integers have 64 bits; other results are float32, or float64 for float64.
 
     Example:
         >>> result_dtype(REDUCTIONS["sum"], np.uint8), result_dtype(REDUCTIONS["mean"], np.uint8)
@@ -71,19 +71,18 @@ def reduce(
     mean: Array | None = None,
     ddof: int = 0,
 ) -> Array:
-    """Reduce an array along axes, which stay with an extent of 1.
+    """Reduce an array along axes, which remain with an extent of 1.
 
-    Sums for a real result are made in float64. A whole-number result is made in its own dtype, as DALI documents: it
-    wraps around, and a division cuts off the fraction. NaN is ignored where anything else stands beside it in a
-    minimum or maximum.
+    Sums for float results are computed in float64. Integer results are computed in their dtype, as DALI documents: they
+    wrap around, and divisions truncate. Minimum and maximum ignore NaN if there are other elements.
 
     Args:
-        array: of any shape and dtype.
-        reduction: what to do.
-        axes: different ones, none negative; none at all leaves the shape.
-        dtype: of the result.
-        mean: for reductions of differences: what broadcasts to the array.
-        ddof: subtracted from the number of elements in a division.
+        array: array of any shape and dtype.
+        reduction: the computation.
+        axes: axes to reduce; distinct and not negative; may be empty.
+        dtype: dtype of the result.
+        mean: means for reductions of differences; they broadcast to the array.
+        ddof: delta degrees of freedom: divisors are the number of elements minus `ddof`.
 
     Example:
         >>> reduce(np.array([[1, 2], [3, 6]], np.uint8), REDUCTIONS["mean"], (0,), np.dtype(np.float32))
@@ -102,20 +101,20 @@ def reduce(
     with np.errstate(divide="ignore", invalid="ignore"):
         if dtype.kind == "f":
             made: Array = np.divide(total, np.float64(count))
-        else:  # toward zero, as C divides: NumPy's own division of integers goes down
+        else:  # toward zero as in C: NumPy's integer division rounds down
             made = np.sign(total) * (np.abs(total) // total.dtype.type(max(1, count)))
             made = np.maximum(made, 0) if reduction.finish == "root" else made
         return np.asarray(np.sqrt(made) if reduction.finish == "root" else made, dtype)
 
 
 def _sum(array: Array, reduction: Reduction, axes: tuple[int, ...], dtype: np.dtype[Any], mean: Array | None) -> Array:
-    """Return the sum of terms, in 64 bits; those for a whole-number result have wrapped around as that dtype does."""
+    """Return the sum of terms in 64 bits. Sums for integer results wrap around in the dtype of the result."""
     if dtype.kind != "f":
         wide = np.dtype(np.int64 if dtype.kind == "i" else np.uint64)
         terms = convert(array, wide)
         terms = np.square(terms) if reduction.term == "square" else terms
         total = reduce_leading(np.add, terms, axes, dtype=wide)
-        return total.astype(dtype).astype(wide)  # the same as if every partial sum had wrapped around
+        return total.astype(dtype).astype(wide)  # the same as wrapping every partial sum
     precise = np.float64 if np.float64 in (array.dtype, dtype) else np.float32
     if reduction.term == "difference":
         assert mean is not None

@@ -1,7 +1,7 @@
 """Resizing of one image with DALI's semantics.
 
-Any filter, region and dtype goes the same way: planes of float32, then one strided matrix product per axis (see
-`filters`). Images of uint8 take half of that time in the compiled loop (see `native`), where there is one.
+All filters, regions and dtypes use the same method: planes of float32, then one strided matrix product per axis (see
+`filters`). For uint8 images, the compiled loop (see `native`), if it exists, takes half of the time.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ TRIANGLES = ("linear", "triangular")
 MOST_PIXELS = 1 << 20
 """Where the regions end that it takes."""
 
-# OpenBLAS, which NumPy brings, starts threads of its own above this many multiply-adds a product; the executor's
-# threads are the only ones wanted.
+# NumPy's OpenBLAS starts additional threads for products with more multiply-adds. Work must stay on the executor's
+# threads.
 _SINGLE_THREAD_PRODUCT = 1 << 18
-# Outputs of a block. The products of columns have as many columns: those of whole vector registers are the fastest.
+# Outputs per block. Products along columns have as many columns; multiples of the vector width are the fastest.
 _ROW_BLOCKS = (6, 8, 12, 16, 24, 32)
 _COLUMN_BLOCKS = (16, 32)
-# float32 input of one pass over a strip of rows, in elements: about what the caches hold.
+# float32 input of one pass over a strip of rows, in elements: about the size of the caches.
 _STRIP = 1 << 19
 
 
@@ -53,29 +53,29 @@ def resize(
 ) -> Array:
     """Resize an image or a region of it.
 
-    The filter reads across the region's border where the image goes on, and repeats the image's edge pixels beyond.
-    Intermediates are float32; the result is rounded half away from zero and clamped once, at the end.
+    The filter reads beyond the region inside the image, and repeats edge pixels outside the image. Intermediate results
+    are float32; the final result is rounded half away from zero and clamped once.
 
     Args:
-        image: HW or HWC (more trailing axes are fine), of an integer or float dtype.
-        size: (height, width) of the result, at least 1 each.
-        region: (y0, x0, y1, x1) in pixels, where 0 is the outer edge of the first pixel; may be fractional, reach
-            outside or be reversed, which flips. The whole image if None.
+        image: HW or HWC, or with more trailing axes; of an integer or float dtype.
+        size: (height, width) of the result; both at least 1.
+        region: (y0, x0, y1, x1) in pixels, where 0 is the outer edge of the first pixel; may be fractional or reach
+            outside. A reversed region flips. None for the whole image.
         interp: nearest, linear, cubic, lanczos3, triangular or gaussian, or DALI's ``INTERP_*``.
-        min_filter: the filter of an axis that gets smaller, instead of `interp`.
-        mag_filter: the filter of an axis that gets larger or keeps its size, instead of `interp`.
-        antialias: stretches the filter of an axis that gets smaller, so that every input pixel counts. ``linear``
-            is then a triangle. ``nearest`` ignores it.
-        dtype: dtype of the result, the image's if None.
+        min_filter: filter for axes that shrink, instead of `interp`.
+        mag_filter: filter for axes that grow or keep their size, instead of `interp`.
+        antialias: whether to widen the filters of axes that shrink, so that every input pixel counts. ``linear`` is
+            then a triangle. ``nearest`` ignores it.
+        dtype: dtype of the result; None for the image's dtype.
         out: output array, of shape ``size + image.shape[2:]`` and dtype `dtype`.
-        planar: without `out`, whether a new array may have its channels one after the other in memory, which is how
-            they are computed. `crop_mirror_normalize` takes them apart otherwise.
+        planar: whether a new array may store one channel after the other, as they are computed. This saves
+            `crop_mirror_normalize` the separation. It has no effect with `out`.
 
     Returns:
         `out` or a new array.
 
     Raises:
-        ValueError: an empty image or size, an unknown filter.
+        ValueError: the image or the size is empty, or a filter is unknown.
 
     Example:
         >>> resize(np.array([[0, 100]], np.uint8), (1, 4))
@@ -99,7 +99,8 @@ def resize(
         out = np.empty((*size, *image.shape[2:]), target)
     result = out if image.ndim == 3 else out.reshape(*size, -1)
     if simple:
-        packed = result.flags.c_contiguous and result.strides[1:] == (result.shape[2], 1)  # a single channel is both
+        # A single channel is packed and planar.
+        packed = result.flags.c_contiguous and result.strides[1:] == (result.shape[2], 1)
         made = cv2.resize(pixels, size[::-1], dst=result if packed else None, interpolation=cv2.INTER_LINEAR)
         if not packed:
             result[...] = made.reshape(result.shape)
@@ -116,7 +117,7 @@ def resize(
         compiled.resample(pixels[top:bottom, left:right], result, *row_taps, *column_taps)
         return out
 
-    # An axis that takes the nearest pixel only picks; if both do, nothing is computed at all.
+    # An axis with nearest pixels only copies; if both do, skip the computation.
     if rows[4] == "nearest":
         pixels = np.take(pixels, nearest_indices(*rows[:4], True), axis=0)
     if columns[4] == "nearest":
@@ -135,14 +136,15 @@ def resize(
 
 
 def _is_for_loop(pixels: Array, result: Array) -> bool:
-    """Whether the compiled loop takes them, packed: uint8 of at most 4 channels."""
+    """Return whether the compiled loop supports the arrays once packed: uint8 of at most 4 channels."""
     return bool(pixels.dtype == result.dtype == np.uint8 and pixels.shape[2] <= 4 and result.ndim == 3)
 
 
 def _is_for_opencv(pixels: Array, rows: Any, columns: Any) -> bool:
-    """Whether OpenCV's bilinear resize is to be used: it copies what keeps its size, and enlarges a single channel.
+    """Return whether to use OpenCV's bilinear resize: for images that keep their size, and to enlarge a single channel.
 
-    In these cases it computes the same within 1, in a third of the time. Results must not depend on the memory layout.
+    In these cases, its results differ by at most 1, and it takes a third of the time. Results must not depend on the
+    memory layout.
     """
     for extent, size, low, high, name in (rows, columns):
         if size < extent or (low, high) != (0, extent) or name not in TRIANGLES:
@@ -152,7 +154,7 @@ def _is_for_opencv(pixels: Array, rows: Any, columns: Any) -> bool:
 
 
 def _resample(pixels: Array, vertical: AxisPlan | None, horizontal: AxisPlan | None) -> Floats:
-    """Resample both axes; gives scratch memory of shape (channels, at least height, at least width)."""
+    """Resample both axes, and return scratch memory of shape (channels, at least height, at least width)."""
     height, width, channels = pixels.shape
     before, after = (horizontal.before, horizontal.after) if horizontal else (0, 0)
     padded = before + width + after
@@ -160,7 +162,7 @@ def _resample(pixels: Array, vertical: AxisPlan | None, horizontal: AxisPlan | N
         planes = _planes(pixels, (0, 0), (before, after))
     else:
         planes = scratch("rows", (channels, vertical.blocks * vertical.rows, padded), np.float32)
-        # A strip of blocks at a time: only the input rows that it needs, converted just before they are used.
+        # Process one strip of blocks at a time, and convert only the input rows that it needs, just before their use.
         strip = max(1, (_STRIP // (channels * padded) - vertical.taps) // max(1, abs(vertical.step)))
         for block in range(0, vertical.blocks, strip):
             blocks = min(strip, vertical.blocks - block)
@@ -173,12 +175,12 @@ def _resample(pixels: Array, vertical: AxisPlan | None, horizontal: AxisPlan | N
 
 
 def _planes(pixels: Array, rows: tuple[int, int], columns: tuple[int, int]) -> Floats:
-    """Turn HWC into float32 planes, with as many rows and columns of zeros around as asked."""
+    """Convert HWC to float32 planes, with margins of `rows` and `columns` zeros."""
     height, width, channels = pixels.shape
     shape = (channels, rows[0] + height + rows[1], columns[0] + width + columns[1])
     planes = scratch("planes", shape, np.float32)
     for axis, (before, after) in ((1, rows), (2, columns)):
-        # Each call gives up the GIL, and another thread takes it: nothing is called where nothing is to be done.
+        # Every call releases the GIL, and another thread may take it, so skip unnecessary calls.
         if before:
             planes.swapaxes(0, axis)[:before] = 0
         if after:
@@ -234,13 +236,13 @@ def _columns_product(source: Floats, before: int, plan: AxisPlan) -> Floats:
 
 def _round(planes: Floats, out: Array) -> Array:
     flat = planes.reshape(-1, planes.shape[2])  # all planes at once
-    # OpenCV rounds half to even and DALI up; the small constant turns a tie without moving others.
+    # OpenCV rounds half to even, DALI rounds half up; the small constant breaks ties without affecting other values.
     cv2.addWeighted(flat, 1.0, flat, 0.0, 1e-4, dst=out.reshape(flat.shape), dtype=cv2.CV_8U)
     return out
 
 
 def _store(planes: Floats, out: Array) -> None:
-    """Write planes, of at least its height and width, to HWC, rounding and clamping for integer dtypes."""
+    """Write planes, of at least the height and width of `out`, to HWC; round and clamp for integer dtypes."""
     channels = planes.shape[0]
     part = np.s_[:, : out.shape[0], : out.shape[1]]
     if out.dtype == np.uint8 and out.strides[1] == 1:  # planes

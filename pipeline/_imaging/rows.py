@@ -1,7 +1,7 @@
-"""NumPy operations on arrays whose last axes are short: channels, above all.
+"""NumPy operations on arrays with short last axes, mainly channels.
 
-NumPy's innermost loop runs along the last axis. Where that has three elements, the loop costs more than the work, so
-several pixels are taken as one row.
+NumPy's innermost loop runs along the last axis. If that has three elements, the loop costs more than the work, so
+these functions treat several pixels as one row.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ __all__ = ["combine", "reduce_leading"]
 
 Array = npt.NDArray[Any]
 
-#: Elements that make a row long enough, and rows that are worth it.
+#: Number of elements of a sufficiently long row, and minimum number of such rows.
 _LONG, _MANY = 256, 8
 #: Dtypes that OpenCV sums in float64.
 _SUMMED = {np.dtype(name) for name in ("float32", "float64")}
 
 
 def combine(ufunc: np.ufunc, array: Array, values: Array, out: Array) -> Array:
-    """Compute ``ufunc(array, values)``, fast also where values differ along short last axes only.
+    """Compute ``ufunc(array, values)``; fast even if the values differ only along short last axes.
 
     Args:
-        ufunc: of two operands.
-        array: any shape.
-        values: what broadcasts to it.
-        out: output array, of the array's shape; its dtype is that of the computation.
+        ufunc: function of two operands.
+        array: array of any shape.
+        values: array that broadcasts to `array`.
+        out: output array, of the shape of `array`; its dtype is the dtype of the computation.
 
     Returns:
         `out`.
@@ -58,12 +58,12 @@ def combine(ufunc: np.ufunc, array: Array, values: Array, out: Array) -> Array:
 
 
 def reduce_leading(ufunc: np.ufunc, array: Array, axes: Sequence[int], **options: Any) -> Array:
-    """Compute ``ufunc.reduce(array, axes, keepdims=True, ...)``, fast also where short axes stay behind those.
+    """Compute ``ufunc.reduce(array, axes, keepdims=True, ...)``; fast even if short axes follow the reduced ones.
 
     Args:
-        ufunc: of two operands; the order of elements must not matter.
-        array: any shape.
-        axes: different ones, none negative.
+        ufunc: function of two operands; the order of elements must not matter.
+        array: array of any shape.
+        axes: axes to reduce; distinct and not negative.
         options: dtype and initial value.
     """
     along = sorted(axes)
@@ -71,7 +71,7 @@ def reduce_leading(ufunc: np.ufunc, array: Array, axes: Sequence[int], **options
     beside = array.flags.c_contiguous and along == list(range(array.ndim - len(along), array.ndim))
     summed = ufunc is np.add and array.dtype in _SUMMED and options == {"dtype": np.float64}
     if beside and summed and count >= _LONG and array.size:
-        # OpenCV adds what lies side by side in float64, and does not convert all of it before.
+        # OpenCV sums adjacent elements in float64, without converting the whole array first.
         total = cv2.reduce(array.reshape(-1, count), 1, cv2.REDUCE_SUM, dtype=cv2.CV_64F)
         return total.reshape([1 if axis in along else extent for axis, extent in enumerate(array.shape)])
     inner = array.size // count if count else 0

@@ -1,7 +1,7 @@
 """Buffers for intermediate results, one set per thread.
 
-Fresh megabytes for every image cost as much time in page faults as the arithmetic that fills them, so an
-intermediate is kept by the thread that used it. Results of functions are never stored here.
+Newly allocated megabytes for every image cost as much time in page faults as the arithmetic that fills them, so each
+thread keeps its buffers. Results of functions are never stored here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 __all__ = ["scratch"]
 
-# A larger buffer is given back after use: a single huge image must not stay in memory once for every thread.
+# Larger buffers are freed after use: a huge image must not occupy memory in every thread.
 KEPT_BYTES = 32 << 20
 
 _local = threading.local()
@@ -25,9 +25,9 @@ def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDAr
     """Return an uninitialised array that is valid until this thread asks for the same name again.
 
     Args:
-        name: what it is for; two names never share memory.
-        shape: its extents.
-        dtype: its element type.
+        name: purpose of the buffer; different names never share memory.
+        shape: shape of the array.
+        dtype: element type of the array.
     """
     item = dtype if isinstance(dtype, np.dtype) else np.dtype(dtype)
     size = math.prod(shape) * item.itemsize
@@ -36,7 +36,7 @@ def scratch(name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDAr
     buffers: dict[str, npt.NDArray[np.uint8]] = _local.__dict__
     buffer = buffers.get(name)
     if buffer is None or buffer.nbytes < size:
-        # A quarter more than asked for, so that slowly growing images don't allocate every time.
+        # A quarter more than requested, so that slowly growing images don't cause an allocation every time.
         buffer = buffers[name] = np.zeros(min(size + size // 4, KEPT_BYTES), np.uint8)
-    array: npt.NDArray[Any] = np.ndarray(shape, item, buffer)  # a third of what slicing, view and reshape take
+    array: npt.NDArray[Any] = np.ndarray(shape, item, buffer)  # three times as fast as slicing, view and reshape
     return array

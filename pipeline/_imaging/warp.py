@@ -17,17 +17,19 @@ __all__ = ["prepare_fill", "warp_affine"]
 
 Array = npt.NDArray[Any]
 
-#: What OpenCV interpolates without rounding positions; other arrays are converted or left to NumPy.
+#: Arrays that OpenCV interpolates without rounding positions; others are converted, or NumPy processes them.
 _EXACT_CHANNELS = (1, 3, 4)
 _EXACT_DTYPES = (np.uint8, np.uint16, np.float32)
 _LARGEST = 32767
-#: What OpenCV copies from given pixels.
+#: Arrays whose pixels OpenCV copies by position.
 _COPIED_CHANNELS = 4
 _COPIED_DTYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32, np.float32, np.float64)
 
 
 def prepare_fill(fill: float | None, source: np.dtype[Any], wanted: np.dtype[Any], nearest: bool) -> float | None:
-    """Return what stands outside the source: as in DALI a value of the result, and where that is interpolated, of both.
+    """Return the fill value outside the source.
+
+    As in DALI, it is cast to the result's dtype, and for interpolation also to the source's dtype.
 
     Example:
         >>> prepare_fill(50.7, np.dtype(np.uint8), np.dtype(np.float32), nearest=False)
@@ -49,17 +51,17 @@ def warp_affine(
     dtype: npt.DTypeLike | None = None,
     out: Array | None = None,
 ) -> Array:
-    """Warp an image or a volume: each point of the result shows the point of the source that the matrix takes it to.
+    """Warp an image or a volume. The matrix maps each point of the result to its source point.
 
-    As in DALI, pixel k covers [k, k + 1) and its centre is k + 0.5.
+    As in DALI, pixel k covers [k, k + 1); its center is k + 0.5.
 
     Args:
         image: (height, width, channels) or (depth, height, width, channels).
-        matrix: (n, n + 1) for n spatial axes, from the result to the source, with points as x, y and z.
+        matrix: (n, n + 1) for n spatial axes; maps the result to the source, with points as x, y and z.
         size: spatial extents of the result.
-        nearest: take the nearest pixel instead of interpolating.
-        fill: value outside of the source; None repeats the pixels on the border.
-        dtype: of the result; by default the source's.
+        nearest: whether to take the nearest pixel instead of interpolating.
+        fill: value outside the source; None repeats the border pixels.
+        dtype: dtype of the result; the source's by default.
         out: output array.
 
     Example:
@@ -89,7 +91,7 @@ def warp_affine(
 def _by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: float | None, wanted: np.dtype[Any]) -> Array:
     if image.dtype not in _EXACT_DTYPES or image.dtype != wanted:
         image = image.astype(np.float32)
-    moved = np.array(matrix, np.float64)  # OpenCV's pixels lie at whole numbers
+    moved = np.array(matrix, np.float64)  # in OpenCV, pixel centers are integers
     moved[:, 2] += moved[:, :2].sum(axis=1) * 0.5 - 0.5
     made: Array = cv2.warpAffine(
         np.ascontiguousarray(image),
@@ -104,7 +106,7 @@ def _by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: float | N
 
 
 def _nearest_by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: float | None) -> Array:
-    """Do as `_nearest`: OpenCV gets whole positions, so that nothing is left to its rounding."""
+    """Compute `_nearest` with OpenCV, which receives integer positions and so doesn't round."""
     y, x = (np.arange(0.5, extent) for extent in size)
     work = scratch("positions", tuple(size), np.float64)
     whole = scratch("whole positions", (*size, 2), np.int16)
@@ -113,7 +115,7 @@ def _nearest_by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: f
         np.floor(work, out=work)
         np.clip(work, -_LARGEST - 1, _LARGEST, out=work)
         np.copyto(whole[..., axis], work, casting="unsafe")
-    made: Array = cv2.remap(  # type: ignore[call-overload]  # there is no second map
+    made: Array = cv2.remap(  # type: ignore[call-overload]  # without a second map
         np.ascontiguousarray(image),
         whole,
         None,
@@ -125,7 +127,7 @@ def _nearest_by_opencv(image: Array, matrix: Array, size: Sequence[int], fill: f
 
 
 def _positions(matrix: Array, size: Sequence[int]) -> list[Array]:
-    """Return the source positions of the result's pixels: an array for each spatial axis of the source."""
+    """Return the source positions of the result's pixels: one array per spatial axis of the source."""
     ndim = len(size)
     axes = np.ogrid[tuple(slice(0.5, extent) for extent in size)]
     zero = np.zeros(tuple(size))
@@ -136,7 +138,7 @@ def _positions(matrix: Array, size: Sequence[int]) -> list[Array]:
 
 
 def _pick(image: Array, index: Sequence[Array], fill: float | None) -> Array:
-    """Return the pixels at positions that may lie outside."""
+    """Return the pixels at positions that may lie outside the image."""
     flat = np.zeros(index[0].shape, np.intp)
     for positions, extent in zip(index, image.shape[:-1], strict=True):
         flat = flat * extent + np.clip(positions, 0, extent - 1)

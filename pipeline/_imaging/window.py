@@ -1,4 +1,4 @@
-"""Integer windows of arrays, and what to do where a window leaves the array."""
+"""Integer windows of arrays, and policies for windows that exceed the array."""
 
 from __future__ import annotations
 
@@ -28,20 +28,21 @@ def extract(
     """Cut the window ``start[i] .. start[i] + shape[i]`` of every axis out of an array.
 
     Args:
-        array: any dtype; at least as many axes as the window, whose axes are the array's first ones.
+        array: array of any dtype. The window's axes are the first axes of the array.
         start: first index of each axis; may be negative or beyond the end.
         shape: extent of each axis.
-        policy: ``"error"`` refuses a window that leaves the array, ``"pad"`` fills what is outside,
-            ``"trim_to_shape"`` gives the part that is inside.
+        policy: rule for windows that exceed the array: ``"error"`` raises an error, ``"pad"`` fills elements outside,
+            ``"trim_to_shape"`` returns only the elements inside.
         fill: one value, or one per channel, for ``"pad"``; clamped to the range of the dtype.
-        channel_axis: the axis that a sequence of fill values runs along.
+        channel_axis: axis that a sequence of fill values runs along.
         out: output array, of the resulting shape.
 
     Returns:
-        A view of `array` when the window lies inside and no `out` is given, else an array of its own.
+        A view of `array` if the window lies inside and `out` is None, otherwise a separate array.
 
     Raises:
-        ValueError: the window leaves the array under ``"error"``, an unknown policy, a wrong number of fill values.
+        ValueError: the window exceeds the array with ``"error"``, the policy is unknown, or the number of fill values
+            is wrong.
 
     Example:
         >>> extract(np.arange(4), [2], [3], policy="pad", fill=9)
@@ -85,7 +86,7 @@ def paste_fill(out: Array, fill: float | Sequence[float], channel_axis: int) -> 
     values = np.atleast_1d(np.asarray(fill, np.float64))
     if out.dtype.kind in "iu":
         limits = np.iinfo(out.dtype)
-        # Clamped before the cast; DALI truncates fill values and leaves those out of range undefined.
+        # Clamp before the cast: DALI truncates fill values, and leaves values out of range undefined.
         values = np.clip(np.trunc(values), float(limits.min), float(limits.max))
     if values.size == 1:
         out[...] = values[0]

@@ -1,6 +1,7 @@
-"""CUDA kernels for ragged batches, with a thin launcher each, and the sharing of device memory.
+"""CUDA kernels for ragged batches with thin launchers, and shared device memory.
 
-They operate on pointers, shapes and regions, and don't depend on graphs or operators. Importing them doesn't need CuPy.
+The kernels operate on pointers, shapes and regions, and don't depend on graphs or operators. You can import this
+package without CuPy.
 """
 
 from pipeline._kernels.blur import blur_axes

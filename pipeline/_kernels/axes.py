@@ -1,4 +1,4 @@
-"""The mapping from the axes of resized images to their sources: struct Axis of filters.cuh, for whole batches."""
+"""Mapping from the axes of resized images to their sources: struct Axis of filters.cuh, for whole batches."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ def axis_table(
     *,
     rows: bool,
 ) -> npt.NDArray[Any]:
-    """Return one axis of a batch: outputs 0 to `out` cover the source from `begin` to `end`.
+    """Return the table of one axis of a batch: outputs 0 to `out` cover the source from `begin` to `end`.
 
     Args:
-        begin: (N,) in source pixels; beyond `end` flips.
-        end: (N,).
+        begin: (N,) in source pixels; a value greater than `end` flips the axis.
+        end: (N,) in source pixels.
         extent: (N,) pixels of the source.
         out: (N,) pixels of the resized image.
-        min_filter: `DALIInterpType` where the image shrinks, one or (N,).
-        mag_filter: the same where it grows or keeps its size.
-        antialias: widen filters by the scale where the image shrinks.
-        rows: whether it is the axis of rows, or of slices, where positions of the nearest pixels are added up.
+        min_filter: `DALIInterpType` for samples that shrink; one for all, or (N,).
+        mag_filter: `DALIInterpType` for samples that grow or keep their size; one for all, or (N,).
+        antialias: whether to widen filters by the scale where the image shrinks.
+        rows: whether this is the axis of rows or slices. There, positions of nearest pixels are accumulated.
 
     Raises:
         PipelineError: for an unknown filter, an empty source or output.

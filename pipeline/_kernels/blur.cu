@@ -1,7 +1,7 @@
-// A filter along one axis of contiguous samples, a sample per blockIdx.y. Borders reflect, without repeating the
+// Filters contiguous samples along one axis; one sample per blockIdx.y. Borders reflect without repeating the
 // outermost value.
 //
-// Defined by the launcher: IN, OUT (types), SUM (type of the sum).
+// Macros from the launcher: IN, OUT (types), SUM (type of the sum).
 
 #include "common.cuh"
 
@@ -9,13 +9,13 @@ struct Sample {
     const char* src;
     OUT* dst;
     uint64 count;    // elements
-    uint64 inner;    // elements between neighbors along the axis
+    uint64 inner;    // distance of neighbors along the axis, in elements
     int64 extent;    // of the axis
     int64 radius;
-    uint64 weights;  // first of this sample's 2 * radius + 1 in the table
+    uint64 weights;  // index of this sample's first of 2 * radius + 1 weights
 };
 
-// As -2 -1 [0 1 2] 3 4 -> 2 1 [0 1 2] 1 0, however far outside.
+// Reflects a position at any distance from the axis: -2 -1 [0 1 2] 3 4 -> 2 1 [0 1 2] 1 0.
 __device__ __forceinline__ int64 reflected(int64 position, int64 extent) {
     if (position >= 0 && position < extent) return position;
     if (extent == 1) return 0;

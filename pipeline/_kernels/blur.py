@@ -1,4 +1,4 @@
-"""Launcher of blur.cu: filters along axes of contiguous samples, a launch for each axis."""
+"""Launcher of blur.cu: filters contiguous samples along axes, with one launch per axis."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def blur_axes(
     first: int,
     windows: Sequence[Sequence[npt.NDArray[np.float32]]],
 ) -> None:
-    """Filter a batch along neighboring axes; borders reflect, without repeating the outermost value.
+    """Filter a batch along neighboring axes. Borders reflect without repeating the outermost value.
 
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: contiguous.
-        dst: contiguous, of the same shapes; integers are rounded and clamped.
-        first: the first axis that is filtered.
-        windows: for each sample, an odd number of float32 weights for each axis.
+        src: contiguous samples.
+        dst: contiguous samples of the same shapes; integers are rounded and clamped.
+        first: first axis to filter.
+        windows: per sample and axis, an odd number of float32 weights.
 
     Raises:
         PipelineError: the shapes don't match.
@@ -53,7 +53,7 @@ def blur_axes(
 
 
 class BlurPlan:
-    """Plans the launches of `blur_axes`. See there for the arguments."""
+    """Plan of the launches of `blur_axes`, with the same arguments."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class BlurPlan:
         self._sum = np.dtype(np.float64 if src.dtype == np.float64 else np.float32)
         self._most = int(np.prod(src.shapes, axis=1, dtype=np.int64).max())
         _, self._room = Samples.packed(0, src.shapes, self._sum)
-        #: Bytes of device memory between the axes: none for one, a batch for two, two batches for three.
+        #: Bytes of device memory for intermediate results: none for one axis, a batch for two, two batches for three.
         self.scratch_bytes = self._room * (self._axes - 1) if self._most else 0
 
     def launches(self, scratch: int) -> list[Launch]:

@@ -1,11 +1,11 @@
-// Lookup tables for the values of a byte. An image per blockIdx.y, channels last.
+// Lookup tables for the values of a byte. One image per blockIdx.y, channels last.
 //
-// Defined by the launcher: COPIES, of the counts of a channel, so that not all threads add to the same words;
-// RULE, by which tables follow from counts: 0 equalization, 1 auto contrast, 2 contrast.
+// Macros from the launcher: COPIES (copies of each channel's counts, so that fewer threads add to the same words),
+// RULE (computes tables from counts: 0 equalization, 1 auto contrast, 2 contrast).
 
 #include "common.cuh"
 
-#define MOST_COUNTED 4  // channels that a block counts by itself
+#define MOST_COUNTED 4  // maximum number of channels that a block counts in shared memory
 
 #ifdef EMULATED
 static inline uint32 atomicAdd(uint32* address, uint32 value) {
@@ -21,7 +21,7 @@ struct Image {
     uint64 count;     // elements
     uint64 channels;
     uint32* counts;   // [channel][copy][value]
-    uint8* tables;    // [channel][value]; null: the rows of `shared`, from the row of this image on
+    uint8* tables;    // [channel][value]; null: this image's table in `shared`
     float factor;     // of contrast
 };
 
@@ -38,7 +38,7 @@ extern "C" __global__ void count_values(const Image* __restrict__ images) {
     const uint64 copy = blockIdx.x % COPIES;
     const uint64 step = static_cast<uint64>(gridDim.x) * blockDim.x;
 #ifndef EMULATED
-    // A block counts by itself first: a value that is frequent would have all threads wait for one word of memory.
+    // A block counts in shared memory first: for a frequent value, all threads would wait for one word of memory.
     __shared__ uint32 counted[MOST_COUNTED * 256];
     if (image.channels <= MOST_COUNTED) {
         const uint32 words = static_cast<uint32>(image.channels) * 256;
@@ -69,7 +69,7 @@ __device__ __forceinline__ uint8 to_byte(float value) {
     return static_cast<uint8>(floorf(fminf(fmaxf(value, 0.0f), 255.0f) + 0.5f));
 }
 
-// As OpenCV's equalizeHist.
+// Follows OpenCV's equalizeHist.
 __device__ void equalize(const Image& image, uint64 channel, uint8* table) {
     const uint64 total = image.count / image.channels;
     uint64 sum = 0, least = 0;
@@ -116,7 +116,7 @@ __device__ void scale_about_mean(const Image& image, uint8* table) {
     for (int value = 0; value < 256; ++value) table[value] = to_byte(static_cast<float>(value) * image.factor + shift);
 }
 
-// A thread makes the table of a channel.
+// Each thread computes the table of one channel.
 extern "C" __global__ void make_tables(const Image* __restrict__ images) {
     const Image& image = images[blockIdx.y];
     const uint64 channel = static_cast<uint64>(blockIdx.x) * blockDim.x + threadIdx.x;

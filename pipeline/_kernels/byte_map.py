@@ -27,7 +27,7 @@ _COUNTED_PER_THREAD = 64
 
 
 class Rule(IntEnum):
-    """The rules that compute tables from histograms; each matches the function of the same name in imaging."""
+    """Rules that compute tables from histograms; each matches the function of the same name in `pipeline._imaging`."""
 
     EQUALIZATION = 0
     AUTO_CONTRAST = 1
@@ -40,9 +40,9 @@ def map_bytes(context: KernelContext, stream: Any, src: Samples, dst: Samples, t
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: uint8, contiguous.
-        dst: likewise, of the same shapes.
-        tables: (N, 256).
+        src: contiguous uint8 samples.
+        dst: contiguous uint8 samples of the same shapes.
+        tables: (N, 256), one table per sample.
 
     Raises:
         PipelineError: the samples don't match.
@@ -54,7 +54,7 @@ def map_bytes(context: KernelContext, stream: Any, src: Samples, dst: Samples, t
 
 
 def plan_map_bytes(src: Samples, dst: Samples, tables: npt.NDArray[np.uint8]) -> Launch | None:
-    """Return the launch of `map_bytes`, or None if the output is empty. See there for the arguments."""
+    """Return the launch of `map_bytes`, or None if the output is empty. The arguments are the same."""
     images = _images(src, dst)
     images["channels"] = 1
     most = int(images["count"].max())
@@ -73,13 +73,13 @@ def map_counted_bytes(
     rule: Rule,
     factors: npt.ArrayLike = 1.0,
 ) -> None:
-    """Replace each value by its entry in a table that is computed from the image, in four launches.
+    """Replace each value by its entry in a table computed from the image, in four launches.
 
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: images of (height, width, channels), uint8, contiguous.
-        dst: contiguous, as the source.
+        src: contiguous uint8 images of (height, width, channels).
+        dst: contiguous uint8 images of the same shapes.
         rule: rule that computes the tables.
         factors: contrast factors: one for all images, or one per image.
 
@@ -94,7 +94,7 @@ def map_counted_bytes(
 
 
 class CountedMap:
-    """Plans the launches of `map_counted_bytes`. See there for the arguments."""
+    """Plan of the launches of `map_counted_bytes`, with the same arguments."""
 
     def __init__(self, src: Samples, dst: Samples, rule: Rule, factors: npt.ArrayLike = 1.0) -> None:
         self._images = _images(src, dst)
@@ -121,7 +121,7 @@ class CountedMap:
         channels, most = int(images["channels"].max()), int(images["count"].max())
         steps = (
             ("clear_counts", blocks_for(channels * 256 * _COPIES), Rule.EQUALIZATION),
-            ("count_values", blocks_for(most, _COUNTED_PER_THREAD), Rule.EQUALIZATION),  # compiled once for all
+            ("count_values", blocks_for(most, _COUNTED_PER_THREAD), Rule.EQUALIZATION),  # one compilation for all rules
             ("make_tables", blocks_for(channels), self._rule),
         )
         rows = len(images)

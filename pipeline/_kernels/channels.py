@@ -1,4 +1,4 @@
-"""The table of channels: normalisation and fill values, shared by all samples or per sample."""
+"""Table of channels: normalisation and fill values, shared by all samples or per sample."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def channel_table(
     bias: npt.ArrayLike | None = None,
     fill: npt.ArrayLike | None = None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[np.uint32]]:
-    """Return the table of channels and the first of each sample's rows in it.
+    """Return the table of channels, and the index of each sample's first row.
 
     Args:
         samples: number of samples N.
-        channels: number of channels C, the rows of a sample.
+        channels: number of channels C: the rows of each sample.
         scale: scalar, (C,), or (N, C) or (N, 1); 1 by default.
-        bias: likewise; 0 by default.
-        fill: likewise; 0 by default.
+        bias: same shapes as `scale`; 0 by default.
+        fill: same shapes as `scale`; 0 by default.
 
     Raises:
-        PipelineError: when a shape doesn't fit.
+        PipelineError: a shape doesn't match.
     """
     arrays = {
         "scale": np.asarray(1.0 if scale is None else scale, np.float64),

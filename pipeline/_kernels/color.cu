@@ -1,12 +1,12 @@
-// A linear map between the channels of each pixel: out = matrix * in + offset, an image per blockIdx.y.
+// Linear map between the channels of each pixel: out = matrix * in + offset. One image per blockIdx.y.
 //
-// Defined by the launcher: IN, OUT (types), IN_CHANNELS, OUT_CHANNELS.
+// Macros from the launcher: IN, OUT (types), IN_CHANNELS, OUT_CHANNELS.
 
 #include "common.cuh"
 
 struct Image {
     const char* src;  // contiguous, channels last
-    OUT* dst;         // likewise
+    OUT* dst;         // contiguous, channels last
     uint64 pixels;
     float matrix[OUT_CHANNELS][IN_CHANNELS];
     float offset[OUT_CHANNELS];

@@ -1,4 +1,4 @@
-"""Launcher of color.cu: a matrix between the channels of each pixel."""
+"""Launcher of color.cu: multiplies the channels of each pixel by a matrix."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def transform_pixels(
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: contiguous, channels last, the same number of them in all samples.
-        dst: likewise; values are rounded to nearest with halves away from zero, and clamped.
-        matrix: (K, C) or, one a sample, (N, K, C), for C channels that become K.
+        src: contiguous samples, channels last; all have the same number of channels.
+        dst: contiguous samples, channels last; values are rounded half away from zero and clamped.
+        matrix: (K, C), or (N, K, C) with one matrix per sample; maps C channels to K channels.
         offset: (K,), (N, K) or a scalar.
 
     Raises:
@@ -46,7 +46,7 @@ def transform_pixels(
 def plan_transform_pixels(
     src: Samples, dst: Samples, *, matrix: npt.ArrayLike, offset: npt.ArrayLike = 0.0
 ) -> Launch | None:
-    """Return the launch of `transform_pixels`, or None if there are no pixels. See there for the arguments."""
+    """Return the launch of `transform_pixels`, or None if there are no pixels. The arguments are the same."""
     values = np.asarray(matrix, np.float32)
     rows, columns = values.shape[-2:]
     if len(src) != len(dst) or (src.shapes[:, :-1] != dst.shapes[:, :-1]).any():

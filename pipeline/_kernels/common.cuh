@@ -1,9 +1,9 @@
 // Element types and their conversions, shared by all kernels.
 //
-// Conversions follow DALI: to an integer from a real number, round to nearest with halves away from zero, then clamp;
-// between integers, clamp; to bool, "is the rounded value nonzero". NaN becomes 0.
-// No CUDA header is included, so that NVRTC needs nothing but this file. EMULATED is defined where the tests build
-// the kernels with a host compiler, which brings its own conversions of half.
+// Conversions follow DALI. Float to integer: round half away from zero, then clamp. Integer to integer: clamp. To bool:
+// whether the rounded value is nonzero. NaN becomes 0.
+// This file includes no CUDA header, so that NVRTC needs no other file. The tests define EMULATED to build the kernels
+// with a host compiler; they provide the conversions of half.
 
 typedef signed char int8;
 typedef unsigned char uint8;
@@ -34,7 +34,7 @@ __device__ __forceinline__ float16 float_to_half(float value) {
 }
 #endif
 
-// KIND: 0 unsigned integer, 1 signed integer, 2 real number.
+// KIND: 0 unsigned integer, 1 signed integer, 2 float.
 template <typename T> struct Limits;
 #define LIMITS(T, KIND, LOW, HIGH)                          \
     template <> struct Limits<T> {                          \
@@ -96,7 +96,7 @@ template <typename T> __device__ __forceinline__ T load(const char* address) {
     return *reinterpret_cast<const T*>(address);
 }
 
-// A channel's normalisation, value * scale + bias, and what stands where the source has nothing.
+// Normalisation of a channel, value * scale + bias, and the fill value outside the source.
 struct Channel {
     double scale, bias, fill;
 };

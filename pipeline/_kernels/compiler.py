@@ -1,4 +1,4 @@
-"""Compiles the .cu files with NVRTC, once per source, macros and device."""
+"""Compilation of the .cu files with NVRTC, once per source, macros and device."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _lock = new_lock(Level.LEAF, "kernel compiler")
 
 @cache
 def read_source(file: str) -> str:
-    """Return a .cu file with its headers put in place of their includes.
+    """Return the text of a .cu file with its includes replaced by the headers.
 
-    One text, because CuPy keys its cache on disk by the text alone: a header that changed must change it.
+    CuPy keys its disk cache by the source text alone, so changes of a header must change this text.
     """
     folder = Path(__file__).parent
     text = (folder / file).read_text()
@@ -31,18 +31,18 @@ def read_source(file: str) -> str:
 
 
 def get_kernel(file: str, kernel: str, defines: tuple[tuple[str, str], ...], device_id: int) -> Any:
-    """Return a kernel, a `cupy.RawKernel`, compiled for the device.
+    """Return a `cupy.RawKernel` compiled for the device.
 
-    The first call takes NVRTC some 0.2 s, or a few ms where CuPy's cache on disk has it.
+    The first call takes about 0.2 s in NVRTC, or a few ms if CuPy's disk cache has the kernel.
 
     Args:
-        file: a .cu file beside this module.
+        file: .cu file in the directory of this module.
         kernel: name of its `extern "C"` function.
         defines: macros as (name, value).
         device_id: the CUDA device.
 
     Raises:
-        KernelCompileError: with NVRTC's log.
+        KernelCompileError: NVRTC failed; the error contains its log.
     """
     key = (file, kernel, defines, device_id)
     found = _kernels.get(key)

@@ -1,4 +1,4 @@
-"""The state that launches on one device share: compiled kernels, staging buffers, scratch memory."""
+"""State shared by the launches on one device: compiled kernels, staging buffers, scratch memory."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class KernelContext:
         self._lock = new_lock(Level.LEAF, "scratch memory")
 
     def run(self, launch: Launch, stream: Any) -> None:
-        """Enqueue a launch on a `cupy.cuda.Stream`; never waits for the device in steady state.
+        """Enqueue a launch on a `cupy.cuda.Stream`, without waiting for the device in steady state.
 
         Raises:
             KernelCompileError: NVRTC failed to compile the kernel.
-            CudaError: when the copy of the tables or the launch fails.
+            CudaError: the copy of the tables or the launch failed.
         """
         kernel = get_kernel(launch.file, launch.kernel, launch.defines, self.device_id)
         with (
@@ -61,13 +61,13 @@ class KernelContext:
         grid: tuple[int, int],
         stream: Any,
     ) -> None:
-        """Enqueue a launch whose tables are already on the device; never waits for the device.
+        """Enqueue a launch whose tables are already on the device, without waiting for the device.
 
         Args:
             file: see `Launch`.
             kernel: see `Launch`.
             defines: see `Launch`.
-            pointers: addresses of the tables, the kernel's arguments.
+            pointers: device addresses of the tables; the kernel's arguments.
             grid: see `Launch`.
             stream: a `cupy.cuda.Stream` of this device.
 
@@ -80,15 +80,16 @@ class KernelContext:
             found((*grid, 1), (THREADS, 1, 1), tuple(pointers))
 
     def scratch(self, nbytes: int, stream: Any) -> int:
-        """Return the address of device memory for intermediate results on `stream`; it grows and is reused.
+        """Return the address of device memory for intermediate results on `stream`.
 
-        The contents are valid until the next call for the same stream; the order of the stream separates the uses.
+        The memory grows on demand and is reused. Its contents are valid until the next call for the same stream; stream
+        order separates the uses.
         """
         cupy = load_cupy()
         with self._lock:
             held = self._scratch.get(stream.ptr)
             if held is None or held.mem.size < nbytes:
-                # The old memory goes back to this stream's part of CuPy's pool, so pending kernels may still use it.
+                # The old memory returns to this stream's arena in CuPy's pool, so pending kernels can still use it.
                 self._scratch.pop(stream.ptr, None)
                 del held
                 with cuda_call("allocating scratch memory"), self._device(), stream:

@@ -1,6 +1,6 @@
-// Copies ragged batches and writes fill values into regions of them, a sample per blockIdx.y.
+// Copies ragged batches and writes fill values into regions; one sample per blockIdx.y.
 //
-// Defined by the launcher: VALUE (type), NDIM.
+// Macros from the launcher: VALUE (type), NDIM.
 
 #include "common.cuh"
 
@@ -8,8 +8,8 @@ struct Sample {
     const char* src;
     VALUE* dst;           // contiguous
     uint64 count;     // elements
-    uint32 channels;  // first of this sample's rows in the table of channels
-    uint32 regions;   // first of this sample's rows in the table of regions
+    uint32 channels;  // index of this sample's first row in the table of channels
+    uint32 regions;   // index of this sample's first row in the table of regions
     uint32 region_count;
     uint32 unused;
     int64 stride[NDIM];   // of the source, in bytes
@@ -32,7 +32,7 @@ extern "C" __global__ void erase(const Sample* __restrict__ samples, const Regio
         uint32 index[NDIM];
 #pragma unroll
         for (int d = NDIM - 1; d >= 0; --d) {
-            const uint64 quotient = d ? rest / sample.extent[d] : 0;  // the outermost index is all that is left
+            const uint64 quotient = d ? rest / sample.extent[d] : 0;  // the outermost index is the remainder
             index[d] = static_cast<uint32>(rest - quotient * sample.extent[d]);
             rest = quotient;
             offset += index[d] * sample.stride[d];

@@ -1,4 +1,4 @@
-"""Launcher of erase.cu: fill values in regions of ragged batches, in one launch per batch."""
+"""Launcher of erase.cu: fills regions of ragged batches, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ def erase(
     fill: npt.ArrayLike,
     channel_axis: int | None = None,
 ) -> None:
-    """Copy a batch, with fill values in regions.
+    """Copy a batch and fill regions of the copies.
 
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: one dimension or more, any strides.
-        dst: contiguous, of the same shapes and dtype.
-        regions: for each sample (R, 2, ndim): begin and end of each region along all dimensions, inside the sample.
-        fill: one value, one value per channel, or either for each sample.
-        channel_axis: dimension of the fill values; None for one value.
+        src: samples of one or more dimensions, with any strides.
+        dst: contiguous samples of the same shapes and dtype.
+        regions: per sample (R, 2, ndim): begin and end of each region along all dimensions, inside the sample.
+        fill: one value or one value per channel, for all samples or per sample.
+        channel_axis: dimension that the fill values run along; None for one value.
 
     Raises:
         PipelineError: the samples don't match.
@@ -53,7 +53,7 @@ def plan_erase(
     fill: npt.ArrayLike,
     channel_axis: int | None = None,
 ) -> Launch | None:
-    """Return the launch of `erase`, or None if all samples are empty. See there for the arguments."""
+    """Return the launch of `erase`, or None if all samples are empty. The arguments are the same."""
     if len(src) != len(dst) or (src.shapes != dst.shapes).any() or src.dtype != dst.dtype or not src.ndim:
         raise PipelineError("erasing takes samples of one dimension or more to contiguous ones like them")
     if not dst.is_contiguous() or len(regions) != len(src):

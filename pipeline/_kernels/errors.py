@@ -1,4 +1,4 @@
-"""Errors of the GPU primitives: a wrapper around CuPy's errors, and a function that loads CuPy."""
+"""Errors of the GPU primitives, wrappers for CuPy's errors, and a function that loads CuPy."""
 
 from __future__ import annotations
 

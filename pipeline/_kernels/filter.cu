@@ -1,6 +1,6 @@
-// Correlation of images with windows of any size, channels last, an image per blockIdx.y.
+// Correlates images with windows of any size; channels last, one image per blockIdx.y.
 //
-// Defined by the launcher: IN, OUT (types), BORDER: 0 reflect_101, 1 reflect_1001, 2 wrap, 3 clamp, 4 constant.
+// Macros from the launcher: IN, OUT (types), BORDER: 0 reflect_101, 1 reflect_1001, 2 wrap, 3 clamp, 4 constant.
 
 #include "common.cuh"
 
@@ -12,12 +12,12 @@ struct Image {
     int64 columns;          // of dst
     int64 channels;
     int64 rows_of_window, columns_of_window;
-    int64 row, column;      // of the window that lies on the output's pixel
-    uint64 window;          // first of its weights in the table
+    int64 row, column;      // position in the window that aligns with the output pixel
+    uint64 window;          // index of its first weight in the table
     float fill;
 };
 
-// Maps a position that may be outside to one inside, or returns -1 for the fill value.
+// Maps any position to a position inside, or returns -1 for the fill value.
 __device__ __forceinline__ int64 inside(int64 position, int64 extent) {
     if (position >= 0 && position < extent) return position;
     if constexpr (BORDER == 4) return -1;

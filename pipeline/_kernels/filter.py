@@ -1,4 +1,4 @@
-"""Launcher of filter.cu: correlation of images with windows."""
+"""Launcher of filter.cu: correlates images with windows."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def filter_images(
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: (height, width, channels), contiguous.
-        dst: likewise; smaller where the window must lie inside. Integers are rounded and clamped.
-        windows: a window of (rows, columns) for each image.
-        anchors: (N, 2), the row and column of each window that lies on the output's pixel.
-        border: number of a `pipeline._imaging.filter2d.Border`, the rule for pixels outside of the image.
-        fills: values outside of the image for a constant border: one for all images, or one per image.
+        src: contiguous images of (height, width, channels).
+        dst: contiguous images, smaller than the source if windows must lie inside. Integers are rounded and clamped.
+        windows: one window of (rows, columns) per image.
+        anchors: (N, 2), row and column in each window that align with the output pixel.
+        border: value of a `pipeline._imaging.filter2d.Border`: the rule for pixels outside the image.
+        fills: values outside the image for a constant border: one for all images, or one per image.
 
     Raises:
         PipelineError: the samples don't match.
@@ -68,7 +68,7 @@ def plan_filter_images(
     border: int = 0,
     fills: npt.ArrayLike = 0.0,
 ) -> Launch | None:
-    """Return the launch of `filter_images`, or None if the output is empty. See there for the arguments."""
+    """Return the launch of `filter_images`, or None if the output is empty. The arguments are the same."""
     if len(src) != len(dst) or len(windows) != len(src) or (src.shapes[:, 2] != dst.shapes[:, 2]).any():
         raise PipelineError("the samples of input and output, and the windows, differ in number or channels")
     if not (src.is_contiguous() and dst.is_contiguous()):

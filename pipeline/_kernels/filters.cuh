@@ -1,19 +1,19 @@
-// Resampling filters and the taps of one output position, as DALI has them: pixel k covers [k, k + 1), its center is
-// k + 0.5; outside the image the edge pixel repeats; weights are divided by their sum.
+// Resampling filters and the taps of one output position, as in DALI. Pixel k covers [k, k + 1); its center is k + 0.5.
+// Outside the image, edge pixels repeat. Weights are divided by their sum.
 //
-// Every sum is spelt out with fmaf, so that the kernels that share this file round alike.
+// Every sum uses fmaf explicitly, so that the kernels that share this file round alike.
 
 enum Filter { NEAREST = 0, LINEAR = 1, CUBIC = 2, LANCZOS3 = 3, TRIANGULAR = 4, GAUSSIAN = 5 };
 
-// How an axis of the output maps to the source: output i lies at origin + (i + 0.5) * scale.
+// Mapping of an output axis to the source: output i lies at origin + (i + 0.5) * scale.
 struct Axis {
     double origin, scale;
     float radius;  // of the filter's support, in source pixels
-    float shrink;  // 1 / max(1, |scale|) when antialiased, else 1: source pixels to the filter's unit
+    float shrink;  // filter units per source pixel: 1 / max(1, |scale|) if antialiased, otherwise 1
     int filter;
     int extent;    // of the source, in pixels
-    int base;      // of NEAREST, in pixels: positions are rounded as if the source began here
-    int adds;      // of NEAREST: whether positions are added up (rows) or multiplied (columns); it decides ties
+    int base;      // for NEAREST, in pixels: positions are rounded as if the source began here
+    int adds;      // for NEAREST: whether positions are accumulated (rows) or multiplied (columns); decides ties
 };
 
 struct Taps {
@@ -21,7 +21,8 @@ struct Taps {
     float offset;  // from the output's position to the center of the first pixel
 };
 
-// The nearest pixel, in the arithmetic of `nearest_indices` on the CPU. fmaf: a product and a sum may not become one.
+// The nearest pixel, with the arithmetic of `nearest_indices` on the CPU. fmaf with 0 prevents the compiler from fusing
+// the product with the sum.
 __device__ __forceinline__ int nearest_of(const Axis& axis, int i) {
     const float begin = static_cast<float>(axis.origin - axis.base), scale = static_cast<float>(axis.scale);
     float center = begin + fmaf(axis.adds ? 0.5f : i + 0.5f, scale, 0.0f);
@@ -63,12 +64,12 @@ __device__ __forceinline__ float curve(int filter, float x) {
     }
 }
 
-// The weight of tap `index`. The smooth filters are DALI's: tables of 32 steps a pixel, interpolated linearly.
+// Weight of tap `index`. As in DALI, smooth filters are tables of 32 steps per pixel, interpolated linearly.
 __device__ __forceinline__ float weight_of(const Axis& axis, const Taps& taps, int index) {
     if (axis.filter == NEAREST) return 1.0f;
     const float x = (taps.offset + index) * axis.shrink, distance = fabsf(x);
     if (axis.filter == LINEAR || axis.filter == TRIANGULAR) return distance < 1.0f ? 1.0f - distance : 0.0f;
-    // The Gaussian doesn't end at 0: of the taps on its edges the left one counts, whichever way x was rounded.
+    // The Gaussian isn't 0 at its edges: only the tap on the left edge counts, regardless of the rounding of x.
     if (axis.filter == GAUSSIAN && (x < -1.00001f || x > 0.99999f)) return 0.0f;
     const float position = distance * 32.0f, step = floorf(position);
     const float low = curve(axis.filter, step / 32.0f), high = curve(axis.filter, (step + 1.0f) / 32.0f);

@@ -1,10 +1,10 @@
-// Crop, resize, crop, mirror and normalise 8-bit images in one launch, an image per blockIdx.y, a tile of
-// 32 x 8 output pixels per blockIdx.x. Only the pixels under the filter are read.
+// Crops, resizes, crops, mirrors and normalises 8-bit images in one launch. One image per blockIdx.y, one tile of
+// 32 x 8 output pixels per blockIdx.x. It reads only the pixels under the filter.
 //
-// The sums run in the order of resample.cu, the normalisation is that of strided_copy.cu, and where the resize would
-// have written uint8 its rounding is made here too, so the pixels are those of the two one after the other.
+// The results equal those of resample.cu followed by strided_copy.cu: sums have the same order, the normalisation is
+// the same, and for a uint8 resize this kernel also rounds in between.
 //
-// Defined by the launcher: OUT (type), CHANNELS, PLANAR (1: CHW, 0: HWC), ROUNDED (1: the resize is uint8).
+// Macros from the launcher: OUT (type), CHANNELS, PLANAR (1: CHW, 0: HWC), ROUNDED (1: round resized pixels to uint8).
 
 #include "common.cuh"
 #include "filters.cuh"
@@ -16,7 +16,7 @@ struct Image {
     uint32 height, width;       // of the output
     int y_first, y_step;        // output row r is row y_first + r * y_step of the resized image
     int x_first, x_step;
-    uint32 channels;            // first of this image's rows in the table of channels
+    uint32 channels;            // index of this image's first row in the table of channels
     uint32 unused;
     Axis y, x;
 };

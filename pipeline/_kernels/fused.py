@@ -1,4 +1,4 @@
-"""Launcher of fused.cu: crop, resize, crop, mirror and normalise 8-bit images, in one launch per batch."""
+"""Launcher of fused.cu: crops, resizes, crops, mirrors and normalises 8-bit images, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -51,26 +51,26 @@ def crop_resize_normalize(
 ) -> None:
     """Combine `resample` and `strided_copy` in one launch, with the same results.
 
-    A crop before the resize, as the decoders make, is `src.window(...)`: filters then stay inside it. `roi` is the
-    resize's own region: filters read beyond it.
+    For a crop before the resize, such as a decoder's, pass `src.window(...)`: filters stay inside the window. `roi` is
+    the region to resize: filters read beyond it.
 
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: uint8 HWC, 1 or 3 channels, any strides.
-        dst: contiguous, in `layout`, of any dtype.
-        layout: of the output, "CHW" or "HWC".
-        roi: region of the resize, as in `resample`.
-        size: (N, 2), height and width of the resized image; by default that of the output.
+        src: uint8 HWC images with 1 or 3 channels and any strides.
+        dst: contiguous samples in `layout`, of any dtype.
+        layout: layout of the output, "CHW" or "HWC".
+        roi: region to resize, as in `resample`.
+        size: (N, 2), height and width of the resized images; the output's by default.
         crop: (N, 2), position (y, x) of the output in the resized image, in pixels.
-        mirror: reverse the columns of the output; one bool or (N,).
-        flip: reverse its rows.
+        mirror: whether to reverse the columns of the output; one bool or (N,).
+        flip: whether to reverse the rows of the output; one bool or (N,).
         scale: normalisation ``pixel * scale + bias``; scalar, (C,) or (N, C).
-        bias: see scale.
+        bias: see `scale`.
         min_filter: as in `resample`.
         mag_filter: as in `resample`.
         antialias: as in `resample`.
-        rounded: round the resized pixels to uint8, as a resize does whose dtype is uint8; False for a float resize.
+        rounded: whether to round the resized pixels to uint8, as a uint8 resize does; False for a float resize.
 
     Raises:
         PipelineError: the shapes don't match; the message names the sample.
@@ -100,7 +100,7 @@ def plan_crop_resize_normalize(
     antialias: bool = True,
     rounded: bool = True,
 ) -> Launch:
-    """Return the launch of `crop_resize_normalize`. See there for the arguments."""
+    """Return the launch of `crop_resize_normalize`. The arguments are the same."""
     if layout not in ("CHW", "HWC"):
         raise PipelineError(f"the output's layout must be CHW or HWC, not {layout!r}")
     planar = layout == "CHW"
@@ -149,13 +149,13 @@ def fused_defines(dtype: np.dtype[Any], channels: int, planar: bool, rounded: bo
     """Return the macros of the kernel.
 
     Args:
-        dtype: of the output.
-        channels: of the images, 1 or 3.
-        planar: whether the output is CHW, else HWC.
-        rounded: whether the resized pixels are uint8.
+        dtype: dtype of the output.
+        channels: number of channels of the images, 1 or 3.
+        planar: True for CHW outputs, False for HWC outputs.
+        rounded: whether to round the resized pixels to uint8.
 
     Raises:
-        PipelineError: kernels don't know the dtype.
+        PipelineError: the kernels don't support the dtype.
     """
     return (
         ("OUT", ctype(dtype)),
@@ -166,10 +166,10 @@ def fused_defines(dtype: np.dtype[Any], channels: int, planar: bool, rounded: bo
 
 
 def relocate(images: npt.NDArray[Any], src: int, dst: int) -> None:
-    """Add base addresses to the images of a launch, its first table, which was planned with offsets from 0.
+    """Add base addresses to the first table of a launch, which was planned with offsets from 0.
 
     Args:
-        images: (N,) of `IMAGE`; modified in place.
+        images: table of the launch: (N,) of `IMAGE`; modified in place.
         src: base address of the images.
         dst: base address of the output.
     """

@@ -1,8 +1,9 @@
-"""CUDA IPC: device memory that one process writes and others read, ordered by events instead of synchronisation.
+"""CUDA IPC: device memory that one process writes and others read, ordered by CUDA events.
 
 A buffer has two events. The owner records `ready` after its kernels have written; a reader's stream waits for it.
-The reader records `free` after its last use; the owner's stream waits for it before it writes again. Both sides need
-to know that an event was recorded before they wait for it: that is what the messages between them are for.
+The reader records `free` after its last use; the owner's stream waits for it before it writes again. The host never
+synchronises. A process may wait for an event only after the other process has recorded it, so the processes notify
+each other by messages.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ __all__ = ["BufferHandle", "ExportedBuffer", "ImportedBuffer"]
 
 @dataclass(frozen=True)
 class BufferHandle:
-    """The handles that another process needs to open an `ExportedBuffer`: plain bytes, for any channel.
+    """Handles that another process needs to open an `ExportedBuffer`; plain bytes for any channel.
 
     Attributes:
-        device_id: the owner's CUDA device, by the owner's numbering.
+        device_id: the owner's CUDA device, in the owner's numbering.
         nbytes: size of the memory.
         memory: cudaIpcMemHandle_t.
-        ready: cudaIpcEventHandle_t.
-        free: cudaIpcEventHandle_t.
+        ready: cudaIpcEventHandle_t of the event `ready`.
+        free: cudaIpcEventHandle_t of the event `free`.
     """
 
     device_id: int
@@ -37,7 +38,7 @@ class BufferHandle:
 
 
 class _Shared:
-    """Pointers to memory and two events. Subclasses set them and define how to free them."""
+    """Memory and two events. Subclasses open the memory and define how to free it."""
 
     def __init__(self, device_id: int, nbytes: int) -> None:
         self.device_id = device_id
@@ -65,7 +66,7 @@ class _Shared:
         """Free memory and events; the device must have finished its work on them. Idempotent.
 
         Raises:
-            CudaError: CUDA failed to free a resource; all others were freed.
+            CudaError: CUDA failed to free a resource; the others are freed.
         """
         pointer, events = self.pointer, (self._ready, self._free)
         self.pointer = self._ready = self._free = 0
@@ -91,14 +92,14 @@ class ExportedBuffer(_Shared):
 
     Args:
         device_id: the CUDA device.
-        nbytes: size; the memory is a separate cudaMalloc, because IPC handles refer to whole allocations.
+        nbytes: size of the memory: a separate cudaMalloc, because IPC handles refer to whole allocations.
 
     Attributes:
-        pointer: device address; 0 once closed.
+        pointer: device address; 0 after `close`.
         handle: handles for `ImportedBuffer`.
 
     Raises:
-        CudaError: memory or events can't be created or shared; the message names the call.
+        CudaError: CUDA failed to create or share memory or events; the message names the call.
 
     Example:
         >>> with ExportedBuffer(0, 1 << 20) as buffer:  # doctest: +SKIP
@@ -133,7 +134,7 @@ class ExportedBuffer(_Shared):
         self._record(self._ready, stream_ptr)
 
     def wait_free(self, stream_ptr: int) -> None:
-        """Make the stream wait for the reader's last recorded use; the host doesn't wait."""
+        """Make the stream wait for the reader's last recorded use, without blocking the host."""
         self._wait(self._free, stream_ptr)
 
     def _give_back_memory(self, pointer: int) -> None:
@@ -144,19 +145,19 @@ class ExportedBuffer(_Shared):
 
 
 class ImportedBuffer(_Shared):
-    """Another process's `ExportedBuffer`, mapped into this one.
+    """Another process's `ExportedBuffer`, mapped into this process.
 
-    A handle can be opened once per process, and not in the process that exported it.
+    A process can open a handle once. The exporting process can't open its own handle.
 
     Args:
         handle: from `ExportedBuffer.handle`.
-        device_id: the same device by this process's numbering; the owner's by default.
+        device_id: the same device in this process's numbering; the owner's number by default.
 
     Attributes:
-        pointer: device address in this process; 0 once closed.
+        pointer: device address in this process; 0 after `close`.
 
     Raises:
-        CudaError: the handle can't be opened: the owner has exited, or the processes can't share memory.
+        CudaError: CUDA failed to open the handle: the owner has exited, or the processes can't share memory.
     """
 
     def __init__(self, handle: BufferHandle, device_id: int | None = None) -> None:
@@ -175,11 +176,11 @@ class ImportedBuffer(_Shared):
             raise
 
     def wait_ready(self, stream_ptr: int) -> None:
-        """Make the stream wait until the owner has written; the host doesn't wait."""
+        """Make the stream wait until the owner has written, without blocking the host."""
         self._wait(self._ready, stream_ptr)
 
     def record_free(self, stream_ptr: int) -> None:
-        """Record that this reader is done after the stream's current work."""
+        """Record that this reader finishes with the stream's current work."""
         self._record(self._free, stream_ptr)
 
     def _give_back_memory(self, pointer: int) -> None:

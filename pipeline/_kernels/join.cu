@@ -1,13 +1,13 @@
-// Concatenates contiguous arrays, a part per blockIdx.y: runs of elements go from a part to
-// every `pitch` elements of the result.
+// Concatenates contiguous arrays; one source array per blockIdx.y. In the result, runs of `run`
+// consecutive source elements begin every `pitch` elements.
 //
-// Defined by the launcher: VALUE, an unsigned type of the elements' size.
+// Macros from the launcher: VALUE (an unsigned type of the elements' size).
 
 #include "common.cuh"
 
 struct Part {
     const VALUE* src;
-    VALUE* dst;  // of its first run
+    VALUE* dst;  // destination of the first run
     uint64 count, run, pitch;
 };
 

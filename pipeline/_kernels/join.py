@@ -1,4 +1,4 @@
-"""Launcher of join.cu: concatenation along an axis, in one launch per batch."""
+"""Launcher of join.cu: concatenates samples along an axis, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["join_samples", "plan_join"]
 
 
 def join_samples(context: KernelContext, stream: Any, sources: Sequence[Samples], dst: Samples, axis: int) -> None:
-    """Concatenate batches, sample by sample.
+    """Concatenate batches sample by sample.
 
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        sources: contiguous batches of the same size, dtype and, but for the axis, shapes.
-        dst: contiguous; its extent along the axis is the sum of the sources'.
-        axis: from 0.
+        sources: contiguous batches of the same size and dtype; shapes differ along the axis only.
+        dst: contiguous samples; the extent along the axis is the sum of the sources' extents.
+        axis: axis to concatenate along; not negative.
 
     Raises:
         PipelineError: the samples don't match.
@@ -34,7 +34,7 @@ def join_samples(context: KernelContext, stream: Any, sources: Sequence[Samples]
 
 
 def plan_join(sources: Sequence[Samples], dst: Samples, axis: int) -> Iterator[Launch]:
-    """Return the launches of `join_samples`: one for up to 65,535 parts. Arguments as there."""
+    """Yield the launches of `join_samples`, one for up to 65,535 source samples. The arguments are the same."""
     extents = np.sum([source.shapes[:, axis] for source in sources], axis=0)
     alike = all(len(source) == len(dst) and source.dtype == dst.dtype for source in sources)
     if not alike or (extents != dst.shapes[:, axis]).any():

@@ -1,15 +1,16 @@
-// JPEG compression and decompression without a file: colors to YCbCr, half the chroma, transform, quantise, and all of it in
-// reverse. An image per blockIdx.y. The arithmetic is that of libjpeg (jccolor, jcsample, jfdctint, jidctint, jdsample,
-// jdcolor): whole numbers, so pixels are those of a file that is written and read.
+// JPEG compression and decompression without a file: convert colors to YCbCr, halve the resolution of chroma,
+// transform, quantise, and reverse these steps. One image per blockIdx.y. The integer arithmetic is that of libjpeg
+// (jccolor, jcsample, jfdctint, jidctint, jdsample, jdcolor), so the pixels equal those of a file that is written and
+// read.
 
 #include "common.cuh"
 
 struct Image {
     const uint8* src;  // contiguous HWC, three channels
-    uint8* dst;        // likewise
-    uint8* planes;     // Y of the padded size, then Cb and Cr of half of it
+    uint8* dst;        // contiguous HWC, three channels
+    uint8* planes;     // Y at the padded size, then Cb and Cr at half of that size
     uint32 height, width;
-    uint16 quant[2][64];  // of Y, and of both others
+    uint16 quant[2][64];  // tables of Y, and of Cb and Cr
 };
 
 constexpr int CONST_BITS = 13, PASS1_BITS = 2;
@@ -18,7 +19,7 @@ __device__ __forceinline__ int32 descale(int32 value, int bits) { return (value 
 __device__ __forceinline__ int32 limited(int32 value) { return value < 0 ? 0 : value > 255 ? 255 : value; }
 __device__ __forceinline__ uint32 least(uint32 a, uint32 b) { return a < b ? a : b; }
 
-// One of Y, Cb and Cr of a pixel, rounded to a byte.
+// Y, Cb or Cr of a pixel, rounded to a byte.
 __device__ __forceinline__ int32 component(const Image& image, uint32 y, uint32 x, int which) {
     const uint8* pixel = image.src + (static_cast<uint64>(y) * image.width + x) * 3;
     const int32 r = pixel[0], g = pixel[1], b = pixel[2];
@@ -27,7 +28,7 @@ __device__ __forceinline__ int32 component(const Image& image, uint32 y, uint32 
     return (32768 * r - 27439 * g - 5329 * b + (128 << 16) + 32767) >> 16;
 }
 
-// Eight values become eight coefficients. `first` is the pass over rows, which keeps PASS1_BITS of the fraction.
+// Transforms eight values to eight coefficients. `first`: the pass over rows, which keeps PASS1_BITS of the fraction.
 __device__ __forceinline__ void forward(int32* d, int step, bool first) {
     const int shift = first ? CONST_BITS - PASS1_BITS : CONST_BITS + PASS1_BITS;
     int32 t0 = d[0] + d[7 * step], t7 = d[0] - d[7 * step], t1 = d[step] + d[6 * step], t6 = d[step] - d[6 * step];
@@ -65,10 +66,10 @@ __device__ __forceinline__ void inverse(int32* d, int step, int shift) {
     d[3 * step] = descale(t13 + t0, shift), d[4 * step] = descale(t13 - t0, shift);
 }
 
-// A thread does one block of 8 by 8: it leaves what the decoder makes of it in the planes.
+// Each thread encodes and decodes one block of 8 by 8 values, and writes the decoded values to the planes.
 extern "C" __global__ void jpeg_blocks(const Image* __restrict__ images) {
     const Image& image = images[blockIdx.y];
-    const uint32 columns = (image.width + 15) / 16, rows = (image.height + 15) / 16;  // of 16 by 16 pixels
+    const uint32 columns = (image.width + 15) / 16, rows = (image.height + 15) / 16;  // tiles of 16 by 16 pixels
     const uint32 half_height = (image.height + 1) / 2;
     const uint32 blocks = columns * rows * 6;
     for (uint32 block = blockIdx.x * blockDim.x + threadIdx.x; block < blocks; block += gridDim.x * blockDim.x) {
@@ -85,7 +86,7 @@ extern "C" __global__ void jpeg_blocks(const Image* __restrict__ images) {
                 if (luma) {
                     value = component(image, least(top + i, image.height - 1), least(left + j, image.width - 1), 0);
                 } else {
-                    // The last row of halves is repeated; the last column of whole pixels is.
+                    // Padding repeats the last chroma row at half resolution, but the last column at full resolution.
                     const uint32 y = 2 * least(top + i, half_height - 1), x = 2 * (left + j);
                     const uint32 y1 = least(y + 1, image.height - 1);
                     const uint32 x0 = least(x, image.width - 1), x1 = least(x + 1, image.width - 1);
@@ -114,7 +115,7 @@ extern "C" __global__ void jpeg_blocks(const Image* __restrict__ images) {
     }
 }
 
-// Chroma at a pixel: a triangle over the neighbors, or the nearest one in images of up to four columns.
+// Chroma at a pixel: a triangle filter over the neighbors, or the nearest value in images of up to four columns.
 __device__ __forceinline__ int32 upsampled(const uint8* plane, uint32 pitch, uint32 height, uint32 width, uint32 y,
                                            uint32 x) {
     const uint32 row = y / 2, column = x / 2;

@@ -1,4 +1,4 @@
-"""Launcher of jpeg.cu: compression artifacts of JPEG, in two launches per batch."""
+"""Launcher of jpeg.cu: adds the compression artifacts of JPEG, in two launches per batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.errors import PipelineError
 
 __all__ = ["JpegPlan", "distort_as_jpeg", "quantization"]
 
-# The tables of the standard's annex K, by rows.
+# Tables of the standard's annex K, row by row.
 _LUMA = (
     "16 11 10 16 24 40 51 61 12 12 14 19 26 58 60 55 14 13 16 24 40 57 69 56 14 17 22 29 51 87 80 62 "
     "18 22 37 56 68 109 103 77 24 35 55 64 81 104 113 92 49 64 78 87 103 121 120 101 72 92 95 98 112 100 103 99"
@@ -41,17 +41,17 @@ def quantization(quality: npt.NDArray[np.int64]) -> npt.NDArray[np.uint16]:
 def distort_as_jpeg(
     context: KernelContext, stream: Any, src: Samples, dst: Samples, quality: npt.NDArray[np.int64]
 ) -> None:
-    """Compress images as JPEG, with chroma of half the resolution, and decompress them.
+    """Compress images as JPEG with chroma at half the resolution, and decompress them.
 
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: contiguous uint8 RGB, HWC.
-        dst: contiguous, of the same shapes.
+        src: contiguous uint8 RGB images, HWC.
+        dst: contiguous uint8 images of the same shapes.
         quality: (N,), from 1 to 100.
 
     Raises:
-        PipelineError: the samples aren't such images.
+        PipelineError: the samples have other shapes or dtypes, or aren't contiguous.
         CudaError: a launch failed.
     """
     plan = JpegPlan(src, dst, quality)
@@ -61,7 +61,7 @@ def distort_as_jpeg(
 
 
 class JpegPlan:
-    """Plans the launches of `distort_as_jpeg`. See there for the arguments."""
+    """Plan of the launches of `distort_as_jpeg`, with the same arguments."""
 
     def __init__(self, src: Samples, dst: Samples, quality: npt.NDArray[np.int64]) -> None:
         images = all(samples.ndim == 3 and samples.dtype == np.uint8 for samples in (src, dst))
@@ -74,11 +74,11 @@ class JpegPlan:
         self._table["src"], self._table["dst"] = src.pointers, dst.pointers
         self._table["height"], self._table["width"] = src.shapes[:, 0], src.shapes[:, 1]
         self._table["quant"] = quantization(quality)
-        #: Bytes of device memory for planes of luma and chroma.
+        #: Bytes of device memory for the luma and chroma planes.
         self.scratch_bytes = int(self._tiles.sum()) * 384
 
     def launches(self, scratch: int) -> list[Launch]:
-        """Return both launches, none for empty images; `scratch` is the address of device memory of `scratch_bytes`."""
+        """Return both launches, or none for empty images; `scratch` points to `scratch_bytes` of device memory."""
         if not self.scratch_bytes:
             return []
         self._table["planes"] = scratch + (np.cumsum(self._tiles) - self._tiles) * 384

@@ -1,6 +1,6 @@
 """A kernel launch as a value: the kernel, its tables and its grid.
 
-Launchers plan with NumPy alone and hand the plan to `KernelContext.run`, so plans can be read and tested with no GPU.
+Launchers plan with NumPy alone and pass the launches to `KernelContext.run`, so tests of plans need no GPU.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pipeline.errors import PipelineError
 __all__ = ["CTYPES", "MAX_SAMPLES", "THREADS", "Launch", "blocks_for", "ctype"]
 
 THREADS = 256
-#: Samples of a launch: the limit of CUDA's second grid dimension.
+#: Maximum number of samples per launch: the limit of CUDA's second grid dimension.
 MAX_SAMPLES = 65535
 
-#: Name in common.cuh of each element type.
+#: Names of the element types in common.cuh.
 CTYPES: dict[np.dtype[Any], str] = {
     np.dtype(name): ctype
     for name, ctype in {
@@ -44,11 +44,11 @@ class Launch:
     """One launch of one kernel.
 
     Attributes:
-        file: the .cu file, beside this module.
+        file: .cu file in the directory of this module.
         kernel: name of its `extern "C"` function.
         defines: macros of the compilation, as (name, value).
         tables: structured arrays; the kernel's first arguments are pointers to copies of them on the device.
-        scalars: NumPy scalars, the kernel's further arguments.
+        scalars: NumPy scalars; the kernel's remaining arguments.
         grid: blocks in (x, y); y counts the samples.
     """
 
@@ -65,10 +65,10 @@ class Launch:
 
 
 def ctype(dtype: np.dtype[Any]) -> str:
-    """Return the kernels' name of an element type.
+    """Return the name of an element type in the kernels.
 
     Raises:
-        PipelineError: the kernels don't support it.
+        PipelineError: the kernels don't support the dtype.
     """
     try:
         return CTYPES[dtype]
@@ -77,5 +77,5 @@ def ctype(dtype: np.dtype[Any]) -> str:
 
 
 def blocks_for(items: int, per_thread: int = 1, limit: int = 1 << 16) -> int:
-    """Return the blocks that cover a sample's `items`; kernels stride by the grid, so `limit` only bounds it."""
+    """Return the number of blocks for `items` per sample, at most `limit`: kernels use grid-stride loops."""
     return max(1, min(limit, -(-items // (THREADS * per_thread))))

@@ -1,4 +1,4 @@
-"""Launcher of lookup.cu: values by whole numbers from one table, in one launch per batch."""
+"""Launcher of lookup.cu: replaces integers by their entries in a table, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def look_up(context: KernelContext, stream: Any, src: Samples, dst: Samples, tab
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: contiguous, whole numbers.
-        dst: contiguous, of the same shapes; of the table's dtype.
-        table: values for 0, 1, ... and, last, the one for all other numbers.
+        src: contiguous samples of integers.
+        dst: contiguous samples of the same shapes and the table's dtype.
+        table: values for 0, 1, ...; the last entry is the value for all other integers.
 
     Raises:
         PipelineError: the samples don't match.
@@ -35,7 +35,7 @@ def look_up(context: KernelContext, stream: Any, src: Samples, dst: Samples, tab
 
 
 def plan_look_up(src: Samples, dst: Samples, table: npt.NDArray[Any]) -> Launch | None:
-    """Return the launch of `look_up`, or None if there are no elements. See there for the arguments."""
+    """Return the launch of `look_up`, or None if there are no elements. The arguments are the same."""
     if len(src) != len(dst) or (src.shapes != dst.shapes).any() or dst.dtype != table.dtype:
         raise PipelineError("the samples of input and output differ in shape, or the table in dtype")
     if not (src.is_contiguous() and dst.is_contiguous()):

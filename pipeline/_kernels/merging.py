@@ -1,4 +1,4 @@
-"""Neighboring dimensions that a kernel may merge: it saves a division per element and dimension."""
+"""Merges of adjacent dimensions, which save kernels a division per element and dimension."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Table = npt.NDArray[np.int64]
 
 
 def groups_of(extents: Table, *strides: Table, apart: Collection[int] = ()) -> list[list[int]]:
-    """Return groups of adjacent dimensions that can be merged into one in all samples.
+    """Return groups of adjacent dimensions that a kernel can merge in all samples.
 
     Args:
-        extents: (N, ndim).
-        strides: tables of the same shape, all of which must allow the merge.
-        apart: dimensions that must not be merged.
+        extents: (N, ndim), extents of the samples.
+        strides: tables of the same shape; all of them must allow the merge.
+        apart: dimensions to keep separate.
 
     Example:
         >>> groups_of(np.array([[4, 5, 3]]), np.array([[60, 3, 1]]))

@@ -1,7 +1,7 @@
-// Noise, a sample per blockIdx.y. Random numbers are Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as
-// 1, 2, 3"): a function of the sample's seed, the element and the number of the draw, whatever the launch looks like.
+// Adds noise; one sample per blockIdx.y. Random numbers are Philox4x32-10 (Salmon et al., "Parallel random numbers: as
+// easy as 1, 2, 3"): they depend on the sample's seed, the element and the draw, but not on the launch.
 //
-// Defined by the launcher: T (type), SUM (type of sums), NOISE (0 Gaussian, 1 salt and pepper, 2 shot).
+// Macros from the launcher: T (type), SUM (type of sums), NOISE (0 Gaussian, 1 salt and pepper, 2 shot).
 
 #include "common.cuh"
 
@@ -10,8 +10,8 @@ struct Sample {
     T* dst;
     uint64 count;
     uint64 seed;
-    uint64 channels, inner;  // elements along the channels share their draw; 1 and 1 where each has its own
-    double first, second;    // Gaussian: mean, deviation. Salt and pepper: probability of salt, of either. Shot: factor
+    uint64 channels, inner;  // elements along the channels share a draw; 1 and 1 if each has a separate draw
+    double first, second;    // Gaussian: mean, deviation. Salt and pepper: probability of salt, of both. Shot: factor
     T salt, pepper;
 };
 
@@ -34,20 +34,20 @@ __device__ __forceinline__ Draws philox(uint64 seed, uint64 element, uint32 numb
     return {{c0, c1, c2, c3}};
 }
 
-// In (0, 1), of 52 bits.
+// Uniform in (0, 1), with 52 random bits.
 __device__ __forceinline__ double uniform(uint32 high, uint32 low) {
     const uint64 bits = (static_cast<uint64>(high) << 20) | (low >> 12);
     return (static_cast<double>(bits) + 0.5) * (1.0 / 4503599627370496.0);
 }
 
-// Box and Muller.
+// Box-Muller transform.
 __device__ __forceinline__ float normal(const Draws& draws) {
     const float radius = sqrtf(-2.0f * logf((static_cast<float>(draws.values[0]) + 0.5f) * (1.0f / 4294967296.0f)));
     return radius * cosf(6.2831853f * (static_cast<float>(draws.values[1] >> 8) * (1.0f / 16777216.0f)));
 }
 
-// Inversion for few expected events, else the transformed rejection PTRS (Hoermann, "The transformed rejection method
-// for generating Poisson random variables", 1993).
+// Inversion for few expected events, otherwise the transformed rejection method PTRS (Hoermann, "The transformed
+// rejection method for generating Poisson random variables", 1993).
 __device__ __forceinline__ double poisson(double expected, uint64 seed, uint64 element) {
     Draws draws = philox(seed, element, 0);
     if (expected < 10.0) {

@@ -1,4 +1,4 @@
-"""Launcher of noise.cu: Gaussian, salt-and-pepper and shot noise, in one launch per batch."""
+"""Launcher of noise.cu: adds Gaussian, salt-and-pepper or shot noise, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDE = {np.dtype(name) for name in ("float64", "int64", "uint64", "int32", "uin
 
 
 class Noise(Enum):
-    """The kinds of noise in noise.cu."""
+    """Kinds of noise in noise.cu."""
 
     GAUSSIAN = 0
     SALT_AND_PEPPER = 1
@@ -45,15 +45,15 @@ def add_noise(
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: contiguous.
-        dst: contiguous, of the same shapes and dtype.
-        noise: which kind.
-        seeds: (N,).
+        src: contiguous samples.
+        dst: contiguous samples of the same shapes and dtype.
+        noise: kind of noise.
+        seeds: (N,), one seed per sample.
         first: scalar or (N,): the mean, the probability of salt, or the factor of shot noise.
-        second: scalar or (N,): the standard deviation, or the probability of either.
-        salt: scalar or (N,), in the samples' dtype.
-        pepper: likewise.
-        channel_axis: dimension along which elements share their draw (salt and pepper only).
+        second: scalar or (N,): the standard deviation, or the probability of salt or pepper.
+        salt: scalar or (N,): value of salt, in the samples' dtype.
+        pepper: scalar or (N,): value of pepper, in the samples' dtype.
+        channel_axis: dimension along which elements share a draw (salt and pepper only).
 
     Raises:
         PipelineError: the shapes don't match.
@@ -78,7 +78,7 @@ def plan_add_noise(
     pepper: npt.ArrayLike = 0,
     channel_axis: int | None = None,
 ) -> Launch | None:
-    """Return the launch of `add_noise`, or None if there are no elements. See there for the arguments."""
+    """Return the launch of `add_noise`, or None if there are no elements. The arguments are the same."""
     if len(src) != len(dst) or (src.shapes != dst.shapes).any() or src.dtype != dst.dtype:
         raise PipelineError("the samples of input and output differ in shape or dtype")
     if not (src.is_contiguous() and dst.is_contiguous()):

@@ -1,8 +1,9 @@
-// Frames of a video decoder to pixels: out = matrix * (Y, Cb, Cr) + offset, a frame per blockIdx.y.
+// Converts frames of video decoders to pixels: out = matrix * (Y, Cb, Cr) + offset. One frame per blockIdx.y.
 //
-// Luma has a value a pixel; chroma has pairs (Cb, Cr) for 2 by 2 pixels, and is interpolated linearly. A pair lies halfway
-// between its two rows, and either halfway between its two columns or in the left one.
-// Defined by the launcher: IN (uint8, or uint16 whose upper 8 bits are those of uint8), CHANNELS.
+// Luma has one value per pixel. Chroma has one pair (Cb, Cr) per 2 by 2 pixels, and is interpolated linearly. A pair
+// lies halfway between its two rows, and either halfway between its two columns or in the left one.
+//
+// Macros from the launcher: IN (uint8, or uint16 with the value in the upper 8 bits), CHANNELS.
 
 #include "common.cuh"
 
@@ -10,7 +11,7 @@ struct Frame {
     const char* luma;
     const char* chroma;
     uint8* dst;  // contiguous, channels last
-    int64 luma_pitch, chroma_pitch;  // bytes of a row
+    int64 luma_pitch, chroma_pitch;  // bytes per row
     int64 height, width;
     int64 left;  // whether chroma lies in the left column
     float matrix[CHANNELS][3];
@@ -28,7 +29,7 @@ extern "C" __global__ void nv12_to_pixels(const Frame* __restrict__ frames) {
     const int64 step = static_cast<int64>(gridDim.x) * blockDim.x;
     for (int64 pixel = static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x; pixel < pixels; pixel += step) {
         const int64 y = pixel / frame.width, x = pixel % frame.width;
-        // Halfway between two pixels, the nearest chroma counts 3/4, the next one on the pixel's side 1/4.
+        // If chroma lies halfway between two pixels, the nearest pair counts 3/4, the next one on the pixel's side 1/4.
         const int64 near_y = y / 2, near_x = x / 2;
         int64 far_y = near_y + (y % 2 ? 1 : -1), far_x = near_x + (x % 2 ? 1 : -1);
         const float beside = !frame.left ? 0.25f : x % 2 ? 0.5f : 0.0f;

@@ -1,4 +1,4 @@
-"""Launcher of nv12.cu: converts the frames of video decoders on the GPU to pixels."""
+"""Launcher of nv12.cu: converts frames of GPU video decoders to pixels."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ def nv12_to_pixels(
     matrix: npt.ArrayLike,
     left: bool = False,
 ) -> None:
-    """Convert frames in NV12 or P016 to pixels.
+    """Convert NV12 or P016 frames to pixels.
 
     Args:
         context: context of the frames' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        luma: (height, width) each, uint8, or uint16 with the 8 bits of uint8 as the upper ones; rows may have a pitch.
-        chroma: (rows, columns, 2), half of that, rounded up; of the same dtype.
-        dst: contiguous (height, width, channels), uint8.
-        matrix: (channels, 4), or one a frame, of (Y, Cb, Cr, 1); rounded, and clamped.
-        left: whether chroma is sited in the left one of its two columns, instead of between them.
+        luma: (height, width) planes, uint8, or uint16 with the value in the upper 8 bits; rows may have a pitch.
+        chroma: (rows, columns, 2) planes of the same dtype; half the height and width of luma, rounded up.
+        dst: contiguous uint8 images of (height, width, channels).
+        matrix: (channels, 4), or (N, channels, 4) with one matrix per frame, for (Y, Cb, Cr, 1). Results are rounded
+            and clamped.
+        left: whether chroma is sited in the left of its two columns instead of between them.
 
     Raises:
         PipelineError: the shapes don't match.
@@ -45,7 +46,7 @@ def nv12_to_pixels(
 def plan_nv12_to_pixels(
     luma: Samples, chroma: Samples, dst: Samples, matrix: npt.ArrayLike, left: bool = False
 ) -> Launch:
-    """Return the launch of `nv12_to_pixels`. See there for the arguments."""
+    """Return the launch of `nv12_to_pixels`. The arguments are the same."""
     values = np.asarray(matrix, np.float32)
     channels = values.shape[-2]
     if luma.dtype not in (np.uint8, np.uint16) or chroma.dtype != luma.dtype:

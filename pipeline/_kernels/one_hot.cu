@@ -1,13 +1,13 @@
-// One-hot codes along a new axis, a sample per blockIdx.y: out[outer, class, inner] = (class == in[outer, inner]).
+// One-hot encoding along a new axis: out[outer, class, inner] = (class == in[outer, inner]). One sample per blockIdx.y.
 //
-// Defined by the launcher: IN, OUT (types).
+// Macros from the launcher: IN, OUT (types).
 
 #include "common.cuh"
 
 struct Sample {
     const char* src;  // contiguous
-    OUT* dst;         // likewise
-    uint64 count, inner;  // elements of the output, and of the dimensions behind the new one
+    OUT* dst;         // contiguous
+    uint64 count, inner;  // elements of the output, and of the dimensions after the new axis
     uint64 classes;
     float64 on, off;
 };

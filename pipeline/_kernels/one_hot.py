@@ -1,4 +1,4 @@
-"""Launcher of one_hot.cu: one-hot codes of ragged batches, in one launch per batch."""
+"""Launcher of one_hot.cu: encodes ragged batches as one-hot vectors, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["one_hot", "plan_one_hot"]
 def one_hot(
     context: KernelContext, stream: Any, src: Samples, dst: Samples, axis: int, on: float = 1.0, off: float = 0.0
 ) -> None:
-    """Encode numbers along a new axis.
+    """Encode numbers as one-hot vectors along a new axis.
 
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: contiguous; real numbers are truncated. Half precision isn't supported.
-        dst: contiguous; the shapes of the source, with the number of classes at `axis`.
-        axis: from 0.
-        on: value at the index of the class.
+        src: contiguous samples; floats are truncated. Half precision isn't supported.
+        dst: contiguous samples: the shapes of the source with the number of classes inserted at `axis`.
+        axis: index of the new axis; not negative.
+        on: value at the class index.
         off: value elsewhere.
 
     Raises:
@@ -38,7 +38,7 @@ def one_hot(
 
 
 def plan_one_hot(src: Samples, dst: Samples, axis: int, on: float = 1.0, off: float = 0.0) -> Launch | None:
-    """Return the launch of `one_hot`, or None if there are no elements. See there for the arguments."""
+    """Return the launch of `one_hot`, or None if there are no elements. The arguments are the same."""
     if len(src) != len(dst) or (np.delete(dst.shapes, axis, axis=1) != src.shapes).any():
         raise PipelineError("the shapes of the output aren't those of the input with one axis more")
     if not (src.is_contiguous() and dst.is_contiguous()):

@@ -1,4 +1,4 @@
-"""Pins host memory that was allocated elsewhere, so that a GPU copies from it without another copy on the host."""
+"""Pinned host memory: pins existing allocations, so that the GPU copies from them without another copy on the host."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _log = logging.getLogger("dali_proxy")
 
 
 class PinnedMemory:
-    """Pins memory as long as this object, or an array over it, is alive. A forked child doesn't unpin it.
+    """Memory that stays pinned while this object or an array over it is alive. A forked child doesn't unpin it.
 
     Args:
-        memory: ``uint8[nbytes]``, which it keeps.
+        memory: ``uint8[nbytes]``; this object keeps it alive.
         device_id: the GPU.
 
     Raises:
-        CudaError: the memory can't be pinned, for example because of the limit on locked memory.
+        CudaError: CUDA failed to pin the memory, for example because of the limit on locked memory.
 
     Example:
         >>> pinned = PinnedMemory(block.array, device_id=0)  # doctest: +SKIP
@@ -52,7 +52,7 @@ class PinnedMemory:
     def from_memory(cls, memory: npt.NDArray[np.uint8], device_id: int) -> PinnedMemory | None:
         """Pin memory if possible; otherwise warn that copies are slower, and return None.
 
-        The environment variable DALI_PROXY_PIN=0 disables pinning, for comparisons.
+        For comparisons, the environment variable DALI_PROXY_PIN=0 disables pinning.
         """
         if os.environ.get("DALI_PROXY_PIN") == "0":
             return None
@@ -62,9 +62,9 @@ class PinnedMemory:
             _log.warning("shared memory can't be pinned, so copies to the GPU use other memory: %s", error)
             return None
 
-    def __del__(self, getpid: Any = os.getpid) -> None:  # bound here: globals are gone at interpreter exit
+    def __del__(self, getpid: Any = os.getpid) -> None:  # a default, as globals vanish at exit
         if self._owner == getpid():
             try:
                 self._unregister(self.address)
-            except self._errors:  # the context is gone, and the registration with it
+            except self._errors:  # the context and its registrations are gone
                 return

@@ -1,7 +1,8 @@
-// Reductions along any axes, in two steps without barriers: `reduce_parts` combines every PARTS-th element of what an
-// output is made of, `reduce_finish` combines those parts. The order is fixed, so results are the same in every run.
+// Reductions along any axes, in two steps without barriers. In `reduce_parts`, each thread combines every `parts`-th
+// element of an output's sources; `reduce_finish` combines these partial results. The order is fixed, so every run has
+// the same results.
 //
-// Defined by the launcher: IN, SUM, OUT (types), KEPT and REDUCED (numbers of dimensions), TERM (0 value, 1 square,
+// Macros from the launcher: IN, SUM, OUT (types), KEPT and REDUCED (numbers of dimensions), TERM (0 value, 1 square,
 // 2 squared difference from the mean), COMBINE (0 sum, 1 minimum, 2 maximum), FINISH (0 nothing, 1 divide, 2 root).
 
 #include "common.cuh"
@@ -13,10 +14,10 @@ struct Dimension {
 
 struct Sample {
     const char* src;
-    const float* mean;     // one for all outputs, or one each
+    const float* mean;     // one for all outputs, or one per output
     SUM* parts;
     OUT* dst;
-    uint64 outputs, count;  // elements of the output, and of the source for each of them
+    uint64 outputs, count;  // elements of the output, and source elements per output
     uint64 mean_step;
     float64 divisor;
     Dimension kept[KEPT], reduced[REDUCED];
@@ -26,7 +27,7 @@ template <int N> __device__ __forceinline__ int64 offset_of(const Dimension (&di
     int64 offset = 0;
 #pragma unroll
     for (int d = N - 1; d >= 0; --d) {
-        const uint64 quotient = d ? element / dims[d].extent : 0;  // the outermost index is all that is left
+        const uint64 quotient = d ? element / dims[d].extent : 0;  // the outermost index is the remainder
         offset += static_cast<int64>(element - quotient * dims[d].extent) * dims[d].stride;
         element = quotient;
     }
@@ -66,7 +67,7 @@ template <typename Out> __device__ __forceinline__ Out finished(SUM sum, float64
         if constexpr (FINISH == 2) value = sqrt(value);
         return convert<Out>(value);
     } else {
-        // Whole numbers wrap around, and division cuts off the fraction.
+        // Integers wrap around, and divisions truncate.
         Out value = static_cast<Out>(sum);
         if constexpr (FINISH != 0) value = static_cast<Out>(static_cast<SUM>(value) / static_cast<SUM>(divisor));
         if constexpr (FINISH == 2) value = value < 1 ? Out(0) : static_cast<Out>(sqrt(static_cast<float64>(value)));
@@ -74,8 +75,8 @@ template <typename Out> __device__ __forceinline__ Out finished(SUM sum, float64
     }
 }
 
-// A thread makes one part of one output. `outputs_first` puts neighboring outputs on neighboring threads, for
-// sources whose last axis is kept; otherwise neighboring threads read neighboring elements of one output.
+// Each thread computes one partial result of one output. With `outputs_first`, neighboring threads compute neighboring
+// outputs, for sources whose last axis isn't reduced. Otherwise they read neighboring elements of one output.
 extern "C" __global__ void reduce_parts(const Sample* __restrict__ samples, int parts, int outputs_first) {
     const Sample& sample = samples[blockIdx.y];
     const uint64 total = sample.outputs * parts;

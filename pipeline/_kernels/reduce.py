@@ -1,4 +1,4 @@
-"""Launcher of reduce.cu: sums, means, extremes and deviations along axes, in two launches per batch."""
+"""Launcher of reduce.cu: computes sums, means, extremes and deviations along axes, in two launches per batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["ReductionPlan", "reduce_axes"]
 _TERMS = {"value": 0, "square": 1, "difference": 2}
 _COMBINES = {"sum": 0, "min": 1, "max": 2}
 _FINISHES = {"none": 0, "divide": 1, "root": 2}
-#: Elements that a thread combines before others help it, and the most threads that help.
+#: Maximum number of elements that one thread combines alone, and maximum number of threads per output.
 _ALONE, _MOST_PARTS = 64, 256
 
 
@@ -40,12 +40,12 @@ def reduce_axes(
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: any strides.
-        dst: contiguous; its elements are those of the kept axes, in order, with or without axes of extent 1.
-        reduction: what to do.
-        axes: different ones, none negative.
-        mean: for differences: float32, contiguous, one element per sample or as many as `dst` has.
-        ddof: subtracted from the number of elements in a division.
+        src: samples with any strides.
+        dst: contiguous samples with the remaining axes in order, with or without axes of extent 1.
+        reduction: the computation.
+        axes: axes to reduce; distinct and not negative.
+        mean: means for reductions of differences: contiguous float32, one element per sample or per element of `dst`.
+        ddof: delta degrees of freedom: divisors are the number of elements minus `ddof`.
 
     Raises:
         PipelineError: the shapes don't match.
@@ -58,7 +58,7 @@ def reduce_axes(
 
 
 class ReductionPlan:
-    """Plans the launches of `reduce_axes`. See there for the arguments."""
+    """Plan of the launches of `reduce_axes`, with the same arguments."""
 
     def __init__(
         self,
@@ -91,11 +91,11 @@ class ReductionPlan:
             if mean.dtype != np.float32 or ((sizes != 1) & (sizes != outputs)).any():
                 raise PipelineError("means must be float32, one per sample or one per output")
             self._table["mean_step"] = sizes != 1
-        #: Bytes of device memory for what threads have combined.
+        #: Bytes of device memory for the partial results of threads.
         self.scratch_bytes = int(outputs.sum()) * self._parts * self._sum.itemsize
 
     def launches(self, scratch: int) -> list[Launch]:
-        """Return both launches, none for an output without elements; `scratch` is `scratch_bytes` bytes."""
+        """Return both launches, or none for empty outputs; `scratch` points to `scratch_bytes` of device memory."""
         most = int(self._outputs.max())
         if not most:
             return []
@@ -121,7 +121,7 @@ class ReductionPlan:
         ]
 
     def _describe(self, kept: list[int], along: list[int], ddof: int) -> npt.NDArray[Any]:
-        """Return struct Sample of reduce.cu, all but the pointers to means and parts."""
+        """Return the table of struct Sample of reduce.cu, without the pointers to means and partial results."""
         dimension = np.dtype([("stride", "i8"), ("extent", "u8")])
         columns = [(name, "i8") for name in ("src", "mean", "parts", "dst")]
         columns += [(name, "u8") for name in ("outputs", "count", "mean_step")]
@@ -145,7 +145,7 @@ class ReductionPlan:
 
 
 def _sum_dtype(reduction: Reduction, source: np.dtype[Any], target: np.dtype[Any]) -> np.dtype[Any]:
-    """Return in what elements are combined; half-precision numbers have no arithmetic of their own."""
+    """Return the dtype of combined elements; never float16, which lacks arithmetic."""
     if reduction.combine != "sum":
         return np.dtype(np.float32 if source == np.float16 else source)
     if target.kind == "f":

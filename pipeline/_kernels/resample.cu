@@ -1,9 +1,9 @@
-// Separable resampling of ragged batches, a sample per blockIdx.y. First along x into float32, then along y.
+// Separable resampling of ragged batches, first along x into float32, then along y. One sample per blockIdx.y.
 //
-// Both passes are one kernel over an image seen as (outer, axis, inner): rows, columns, channels for the pass along
-// x; one, rows, columns * channels for the pass along y.
+// Both passes use the same kernel. It treats an image as (outer, axis, inner): (rows, columns, channels) for the pass
+// along x, and (1, rows, columns * channels) for the pass along y.
 //
-// Defined by the launcher: IN, OUT (types).
+// Macros from the launcher: IN, OUT (types).
 
 #include "common.cuh"
 #include "filters.cuh"
@@ -13,7 +13,7 @@ struct Pass {
     OUT* dst;  // contiguous (outer, out, inner)
     int64 outer_stride, axis_stride, inner_stride;  // of the source, in bytes
     uint32 outer, out, inner;
-    int held;  // the source holds the axis from this pixel on
+    int held;  // first pixel of the axis that the source contains
     Axis axis;
 };
 
@@ -45,7 +45,7 @@ struct Gather {
     Axis y, x;
 };
 
-// Nearest neighbour along both axes: no sums, so values of every type stay exact.
+// Nearest neighbor along both axes. There are no sums, so values of all types stay exact.
 extern "C" __global__ void resample_nearest(const Gather* __restrict__ gathers) {
     const Gather& gather = gathers[blockIdx.y];
     const uint32 count = gather.height * gather.width * gather.channels;

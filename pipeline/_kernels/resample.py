@@ -1,4 +1,4 @@
-"""Launcher of resample.cu: antialiased resizing of ragged HWC batches, in two launches per batch."""
+"""Launcher of resample.cu: resizes ragged HWC batches with antialiasing, in two launches per batch."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ def resample(
 ) -> None:
     """Resize a batch of images.
 
-    As in DALI: pixel k's center lies at k + 0.5, edge pixels repeat outside the image, filters may read beyond the
-    region, and where the image shrinks along an axis they are widened by the scale. Sums are float32.
+    As in DALI, the center of pixel k lies at k + 0.5, and edge pixels repeat outside the image. Filters may read beyond
+    the region; along axes that shrink, they are widened by the scale. Sums are float32.
 
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: HWC, any strides and number of channels.
-        dst: HWC, contiguous, of any dtype; its shapes are the new sizes, with the source's channels.
-        roi: (N, 4) float, (y0, x0, y1, x1) in source pixels; y1 < y0 or x1 < x0 flips; whole images by default.
-        min_filter: `DALIInterpType` along axes that shrink, one for all or (N,).
-        mag_filter: the same along axes that grow.
-        antialias: False samples shrinking axes with the plain filter.
+        src: HWC images with any strides and number of channels.
+        dst: contiguous HWC images of any dtype: the new sizes, with the source's channels.
+        roi: (N, 4) floats, (y0, x0, y1, x1) in source pixels; y1 < y0 or x1 < x0 flips. Whole images by default.
+        min_filter: `DALIInterpType` for axes that shrink; one for all, or (N,).
+        mag_filter: `DALIInterpType` for axes that grow; one for all, or (N,).
+        antialias: whether to widen filters along axes that shrink.
 
     Raises:
         PipelineError: the shapes don't match, or a filter is unknown.
@@ -71,10 +71,10 @@ def resample(
 
 
 class ResamplePlan:
-    """The launches of `resample`, whose arguments it takes.
+    """Plan of the launches of `resample`, with the same arguments.
 
     Attributes:
-        scratch_bytes: device memory that the launches need in between.
+        scratch_bytes: bytes of device memory for intermediate results.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class ResamplePlan:
             raise PipelineError(f"an image of {largest} elements is too large to resample")
 
     def launches(self, scratch: int) -> tuple[Launch, ...]:
-        """Return the launches, in order, given the address of `scratch_bytes` of device memory."""
+        """Return the launches in order; `scratch` is the address of `scratch_bytes` of device memory."""
         if self._nearest:
             return (self._gather(),)
         return self._along_x(scratch), self._along_y(scratch)

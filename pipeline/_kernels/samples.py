@@ -1,4 +1,4 @@
-"""The description of a batch for kernels: columns of pointers, shapes and strides."""
+"""Description of a batch for kernels: columns of pointers, shapes and strides."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def contiguous_strides(shapes: npt.NDArray[np.int64], itemsize: int) -> npt.NDAr
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """A ragged batch in memory that this object describes but doesn't own: its creator keeps the memory alive.
+    """Description of a ragged batch in memory. The creator of this object keeps the memory alive.
 
     The columns must not change, because derived values are cached.
 
     Attributes:
-        pointers: (N,) int64, address of each sample's element 0.
+        pointers: (N,) int64, address of the first element of each sample.
         shapes: (N, ndim) int64.
         strides: (N, ndim) int64, in bytes; may be negative or zero.
         dtype: element type of all samples.
@@ -45,10 +45,10 @@ class Samples:
 
     @classmethod
     def from_arrays(cls, arrays: Sequence[Any]) -> Samples:
-        """Describe a non-empty sequence of arrays of one dtype and ndim, CuPy's or NumPy's.
+        """Describe a non-empty sequence of CuPy or NumPy arrays of one dtype and ndim.
 
         Raises:
-            PipelineError: when the arrays differ in dtype or ndim, or there are none.
+            PipelineError: the arrays differ in dtype or ndim, or the sequence is empty.
 
         Example:
             >>> Samples.from_arrays([np.zeros((2, 3)), np.zeros((4, 3))]).shapes.tolist()
@@ -72,14 +72,14 @@ class Samples:
 
     @classmethod
     def contiguous(cls, pointers: npt.NDArray[np.int64], shapes: npt.NDArray[np.int64], dtype: Any) -> Samples:
-        """Describe C-contiguous samples, which makes `is_contiguous` free."""
+        """Describe C-contiguous samples, for which `is_contiguous` needs no check."""
         made = cls(pointers, shapes, contiguous_strides(shapes, dtype.itemsize), dtype)
         made.__dict__["_contiguous"] = True
         return made
 
     @classmethod
     def dense(cls, array: Any) -> Samples:
-        """Describe one array whose first dimension is the batch."""
+        """Describe an array whose first dimension is the batch."""
         count, ndim = array.shape[0], array.ndim - 1
         return cls(
             _pointer(array) + np.arange(count, dtype=np.int64) * array.strides[0],
@@ -92,10 +92,10 @@ class Samples:
     def packed(
         cls, pointer: int, shapes: npt.NDArray[np.int64], dtype: npt.DTypeLike, alignment: int = 256
     ) -> tuple[Samples, int]:
-        """Lay contiguous samples one after the other from `pointer` on.
+        """Describe contiguous samples that lie one after the other from `pointer` on.
 
         Returns:
-            the samples, and the bytes from `pointer` to their end.
+            The samples, and the number of bytes from `pointer` to their end.
         """
         kind = np.dtype(dtype)
         sizes = np.prod(shapes, axis=1, dtype=np.int64) * kind.itemsize
@@ -112,24 +112,24 @@ class Samples:
 
     @cached_property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """Bytes of each sample's elements, (N,)."""
+        """Number of bytes of each sample's elements, (N,)."""
         sizes: npt.NDArray[np.int64] = np.prod(self.shapes, axis=1, dtype=np.int64) * self.dtype.itemsize
         return sizes
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """Number of bytes of all elements."""
         return int(self.sizes.sum())
 
     def window(self, starts: npt.ArrayLike, shapes: npt.ArrayLike) -> Samples:
-        """Return views of integer windows, as `array[start : start + shape]` along every dimension.
+        """Return views of windows: `array[start : start + shape]` along every dimension.
 
         Args:
-            starts: (N, ndim) or anything that broadcasts to it.
-            shapes: likewise; a window has to lie inside its sample.
+            starts: begin of each window: (N, ndim), or an array that broadcasts to it.
+            shapes: extents of each window: (N, ndim), or an array that broadcasts to it.
 
         Raises:
-            PipelineError: naming the first sample whose window doesn't.
+            PipelineError: a window exceeds its sample; the message names the first such sample.
         """
         first = np.broadcast_to(np.asarray(starts, np.int64), self.shapes.shape)
         extent = np.broadcast_to(np.asarray(shapes, np.int64), self.shapes.shape)
@@ -156,7 +156,7 @@ class Samples:
 
 
 def _repeated(row: tuple[int, ...], count: int, length: int) -> npt.NDArray[np.int64]:
-    rows = np.empty((count, length), np.int64)  # takes half as long as np.broadcast_to
+    rows = np.empty((count, length), np.int64)  # twice as fast as np.broadcast_to
     rows[:] = row
     return rows
 

@@ -1,4 +1,4 @@
-"""Uploads tables to the device through pinned memory, which is reused when the kernel that reads it has finished."""
+"""Uploads of tables to the device through pinned memory, which is reused after the kernels that read it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pack_tables(tables: Sequence[npt.NDArray[Any]]) -> tuple[list[int], int]:
 
 
 class _Slot:
-    """A pinned buffer, a device buffer of the same size, and the event after which both are free."""
+    """Pinned buffer, device buffer of the same size, and the event after which both are free."""
 
     def __init__(self, size: int) -> None:
         cupy = load_cupy()
@@ -42,12 +42,12 @@ class _Slot:
 class StagingPool:
     """Buffers for the tables of launches in flight on one device.
 
-    Slots are taken in the order in which they were last used. A slot is in `_slots` exactly while no launch is being
-    prepared in it; it may still be read by the device until its event has passed. Nothing is allocated once there are
-    as many slots as launches in flight.
+    The pool reuses the least recently used slot first. `_slots` contains the slots in which no launch is being
+    prepared; the device may read a slot until its event has completed. The pool stops allocating when there are as
+    many slots as launches in flight.
 
     Args:
-        limit: slots at most; beyond, `upload` waits for the oldest launch.
+        limit: maximum number of slots; `upload` waits for the oldest launch when all are in use.
     """
 
     def __init__(self, limit: int = 64) -> None:
@@ -58,11 +58,11 @@ class StagingPool:
 
     @contextmanager
     def upload(self, tables: Sequence[npt.NDArray[Any]], stream: Any) -> Iterator[list[int]]:
-        """Copy tables to the device, in stream order; yields their device pointers, valid for launches in the block.
+        """Copy tables to the device in stream order, and yield device pointers for launches inside the block.
 
         Args:
             tables: contiguous arrays.
-            stream: the `cupy.cuda.Stream` of the launches.
+            stream: `cupy.cuda.Stream` of the launches.
         """
         cupy = load_cupy()
         offsets, size = pack_tables(tables)

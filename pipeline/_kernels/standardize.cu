@@ -1,14 +1,14 @@
-// out = (in - mean) * factor + shift, a sample per blockIdx.y. Means and deviations have the shape of the sample, with
-// an extent (and here a stride) of 0 along axes that they are the same for.
+// out = (in - mean) * factor + shift, one sample per blockIdx.y. Means and deviations broadcast to the sample: their
+// strides are 0 along axes of extent 1.
 //
-// Defined by the launcher: IN, OUT (types), NDIM, SPREAD (0: `spread` is one number, the factor; 1: standard
-// deviations, float32; 2: sums of squared differences, float64, of `degrees` of freedom).
+// Macros from the launcher: IN, OUT (types), NDIM, SPREAD (0: one factor per sample; 1: `spread` has standard
+// deviations, float32; 2: sums of squared differences, float64, with `degrees` of freedom).
 
 #include "common.cuh"
 
 struct Sample {
     const char* src;  // contiguous
-    OUT* dst;         // likewise
+    OUT* dst;         // contiguous
     const float* mean;
     const void* spread;
     uint64 count;
@@ -39,7 +39,7 @@ extern "C" __global__ void standardize(const Sample* __restrict__ samples) {
         uint64 rest = element, mean = 0, spread = 0;
 #pragma unroll
         for (int d = NDIM - 1; d >= 0; --d) {
-            const uint64 quotient = d ? rest / sample.extent[d] : 0;  // the outermost index is all that is left
+            const uint64 quotient = d ? rest / sample.extent[d] : 0;  // the outermost index is the remainder
             const uint64 index = rest - quotient * sample.extent[d];
             mean += index * sample.mean_stride[d];
             spread += index * sample.spread_stride[d];

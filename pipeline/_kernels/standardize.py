@@ -1,4 +1,4 @@
-"""Launcher of standardize.cu: subtracts means and divides by deviations, in one launch per batch."""
+"""Launcher of standardize.cu: subtracts means and divides by standard deviations, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["Spread", "plan_standardize", "standardize"]
 
 @dataclass(frozen=True)
 class Spread:
-    """The divisor: one number per sample, standard deviations, or sums of squares to compute them from.
+    """Divisor: one number per sample, standard deviations, or sums of squares that define them.
 
     Attributes:
-        factor: (N,), factor of the differences if neither deviations nor sums are given.
-        deviations: float32, contiguous, of the samples' number of dimensions and of extent 1 or theirs.
-        sums: likewise but float64: sums of squared differences from the mean.
-        degrees: (N,), what sums are divided by for a variance; which is 0 where this is not positive.
-        epsilon: added to variances.
+        factor: (N,), factor of the differences; used without deviations and sums.
+        deviations: standard deviations: contiguous float32 that broadcasts to the samples, with as many dimensions.
+        sums: sums of squared differences from the mean: float64, else like `deviations`.
+        degrees: (N,), degrees of freedom: the divisor of sums for variances. Variances are 0 unless it is positive.
+        epsilon: summand of variances.
     """
 
     factor: npt.NDArray[np.float32] | None = None
@@ -47,17 +47,17 @@ def standardize(
     scale: float = 1.0,
     shift: float = 0.0,
 ) -> None:
-    """Compute ``(src - mean) / deviation * scale + shift`` in float32; a deviation of 0 gives ``shift``.
+    """Compute ``(src - mean) / deviation * scale + shift`` in float32; the result for a deviation of 0 is ``shift``.
 
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: contiguous, one dimension or more.
-        dst: contiguous, of the same shapes; values are rounded and clamped.
-        mean: float32, contiguous, of the samples' number of dimensions and of extent 1 or theirs.
+        src: contiguous samples of one or more dimensions.
+        dst: contiguous samples of the same shapes; values are rounded and clamped.
+        mean: contiguous float32 that broadcasts to the samples, with as many dimensions.
         spread: the divisor; its `factor` includes `scale`.
-        scale: see above.
-        shift: see above.
+        scale: factor of the results.
+        shift: summand of the results.
 
     Raises:
         PipelineError: the shapes don't match.
@@ -71,7 +71,7 @@ def standardize(
 def plan_standardize(
     src: Samples, dst: Samples, *, mean: Samples, spread: Spread, scale: float = 1.0, shift: float = 0.0
 ) -> Launch | None:
-    """Return the launch of `standardize`, or None if there are no elements. See there for the arguments."""
+    """Return the launch of `standardize`, or None if there are no elements. The arguments are the same."""
     if len(src) != len(dst) or (src.shapes != dst.shapes).any() or not src.ndim:
         raise PipelineError("the samples of input and output differ in shape, or have no dimensions")
     if not (src.is_contiguous() and dst.is_contiguous()):
@@ -115,7 +115,7 @@ def plan_standardize(
 
 
 def _steps(values: Samples, like: Samples, dtype: npt.DTypeLike) -> npt.NDArray[np.int64]:
-    """Return the strides of values that broadcast to samples, in elements."""
+    """Return the strides, in elements, of values that broadcast to samples."""
     if values.dtype != dtype or values.ndim != like.ndim or not values.is_contiguous():
         raise PipelineError(f"means or deviations must be contiguous {np.dtype(dtype)} of {like.ndim} dimensions")
     if ((values.shapes != 1) & (values.shapes != like.shapes)).any():

@@ -1,4 +1,4 @@
-"""Creates CUDA streams."""
+"""Creation of CUDA streams."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["new_stream"]
 def new_stream(priority: int | None = None) -> Any:
     """Return a new non-blocking `cupy.cuda.Stream` of the current device.
 
-    CUDA doesn't work in forked children, so these never destroy it.
+    CUDA doesn't work in forked children, so they never destroy the stream.
 
     Args:
-        priority: smaller numbers come first; None for the default.
+        priority: priority of the stream; smaller numbers run first. None for CUDA's default.
     """
     made = load_cupy().cuda.Stream(non_blocking=True, priority=priority)
     keep_in_child(made)

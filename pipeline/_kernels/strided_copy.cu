@@ -1,10 +1,10 @@
-// The general ragged copy: out[i0, i1, ...] = convert(src[i0 * stride0 + i1 * stride1 + ...]), a sample per blockIdx.y.
+// General ragged copy: out[i0, i1, ...] = convert(src[i0 * stride0 + i1 * stride1 + ...]). One sample per blockIdx.y.
 //
-// Crop, slice, flip, transpose, cast, pad and normalisation are all tables of strides: a flip is a negative stride, a
-// transpose permutes them, a crop moves the source pointer. A dimension is read where begin <= i < end; elsewhere the
-// fill value is written, so a source pointer may lie outside its buffer and is never followed there.
+// Strides express most operations: a flip has a negative stride, a transpose permutes the strides, a crop moves the
+// source pointer. The kernel reads a dimension where begin <= i < end and writes the fill value elsewhere, so a source
+// pointer may lie outside its buffer: it isn't dereferenced there.
 //
-// Defined by the launcher: IN, OUT, COMPUTE (types), NDIM, INDEX (an unsigned type that counts a sample's elements),
+// Macros from the launcher: IN, OUT, COMPUTE (types), NDIM, INDEX (an unsigned type that counts a sample's elements),
 // NORMALIZE (0 or 1).
 
 #include "common.cuh"
@@ -20,7 +20,7 @@ struct Sample {
     const char* src;
     OUT* dst;       // contiguous
     uint64 count;   // elements of the output
-    uint32 channels;  // first of this sample's rows in the table of channels
+    uint32 channels;  // index of this sample's first row in the table of channels
     uint32 unused;
     Dimension dims[NDIM];
 };
@@ -47,7 +47,7 @@ extern "C" __global__ void strided_copy(const Sample* __restrict__ samples,
 #pragma unroll
         for (int d = NDIM - 1; d >= 0; --d) {
             const Dimension& dim = sample.dims[d];
-            const INDEX quotient = d ? rest / dim.extent : 0;  // the outermost index is all that is left
+            const INDEX quotient = d ? rest / dim.extent : 0;  // the outermost index is the remainder
             const uint32 i = static_cast<uint32>(rest - quotient * dim.extent);
             rest = quotient;
             offset += i * dim.stride;
@@ -60,8 +60,8 @@ extern "C" __global__ void strided_copy(const Sample* __restrict__ samples,
 }
 
 #if NDIM == 3
-// The same for outputs whose first dimension is the channel (HWC in, CHW out, above all): a thread does four pixels
-// of a row in every channel, and stores them at once where the rows allow it.
+// The same copy for outputs whose first dimension is the channel, mainly from HWC to CHW. Each thread computes four
+// pixels of a row in every channel, and stores them at once if the rows are aligned.
 struct __align__(4 * sizeof(OUT)) Quad {
     OUT values[4];
 };

@@ -1,4 +1,4 @@
-"""Launcher of strided_copy.cu: crop, slice, flip, transpose, cast, pad and normalisation of ragged batches."""
+"""Launcher of strided_copy.cu: crops, slices, flips, transposes, casts, pads and normalises ragged batches."""
 
 from __future__ import annotations
 
@@ -38,35 +38,33 @@ def strided_copy(
     bias: npt.ArrayLike | None = None,
     fill: npt.ArrayLike | None = None,
 ) -> None:
-    """Copy a batch through windows, steps, permutations, normalisation and a cast, in one launch.
+    """Copy a batch with windows, steps, permutations, normalisation and a cast, in one launch.
 
     Output element (i0, i1, ...) of a sample is ``src[start + i * step]``, where output dimension d runs along the
-    source's axis ``axes[d]``. A step of -1 with start = extent - 1 flips.
+    source's axis ``axes[d]``. A step of -1 with start = extent - 1 flips an axis. As in DALI, casts round half away
+    from zero and clamp.
 
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: up to 6 dimensions, any strides.
-        dst: contiguous; its shapes are the windows' extents, permuted.
-        start: first source element, by source axis: (N, ndim) or what broadcasts to it; 0 by default.
-        step: source elements between neighbors of the output, by source axis; nonzero; 1 by default.
+        src: samples of up to 6 dimensions, with any strides.
+        dst: contiguous samples; their shapes are the windows' extents, permuted.
+        start: first source element per source axis: (N, ndim), or an array that broadcasts to it; 0 by default.
+        step: distance of neighboring outputs in source elements, per source axis; nonzero; 1 by default.
         axes: permutation of the source's axes; identity by default.
-        channel_axis: the output dimension that `scale`, `bias` and `fill` run along; without it they are scalars
-            (or one value a sample, of shape (N, 1)).
-        scale: the output is ``source * scale + bias``, computed in float32 (float64 for 32 and 64-bit integers and
-            float64). None with bias None copies values as they are.
-        bias: see scale.
-        fill: what stands where the window leaves the source, in the output's units (not normalised). None: windows
-            have to are inside.
-
-    Values are cast as in DALI: rounded to nearest with halves away from zero, and clamped.
+        channel_axis: output dimension that `scale`, `bias` and `fill` run along; None for scalars or one value per
+            sample, of shape (N, 1).
+        scale: factor in ``source * scale + bias``, computed in float32 (float64 for 32 and 64-bit integers and
+            float64). If `scale` and `bias` are None, values are copied unchanged.
+        bias: see `scale`.
+        fill: value outside the source, in the output's units (not normalised). None: windows must lie inside.
 
     Raises:
         PipelineError: shapes, windows or dtypes don't match; the message names the sample.
         CudaError: the launch failed.
 
     Example:
-        Normalise HWC images into a CHW batch, mirroring the second of two:
+        Normalise two HWC images into a CHW batch, and mirror the second one:
 
         >>> strided_copy(  # doctest: +SKIP
         ...     context, stream, src, dst, axes=(2, 0, 1), channel_axis=0, scale=1 / std, bias=-mean / std,
@@ -92,7 +90,7 @@ def plan_strided_copy(
     bias: npt.ArrayLike | None = None,
     fill: npt.ArrayLike | None = None,
 ) -> Launch | None:
-    """Return the launch of `strided_copy`, or None if the output is empty. See there for the arguments."""
+    """Return the launch of `strided_copy`, or None if the output is empty. The arguments are the same."""
     ndim = src.ndim
     order = list(range(ndim)) if axes is None else list(axes)
     if sorted(order) != list(range(ndim)) or dst.ndim != ndim or len(src) != len(dst):
@@ -140,7 +138,7 @@ def plan_strided_copy(
         partial = np.flatnonzero(leaving.any(axis=0)).tolist() if leaves else []
         apart = partial if channel_axis is None else [*partial, channel_axis % ndim]
         groups = groups_of(dst.shapes, strides, apart=apart)
-    rank = max(1, len(groups))  # scalars are copied as one element of one dimension
+    rank = max(1, len(groups))  # a scalar is copied as one dimension of extent 1
     table = np.zeros(len(src), _sample_dtype(rank))
     table["src"] = src.pointers if first is None else src.pointers + (first * src.strides).sum(axis=1)
     table["dst"] = dst.pointers
@@ -174,7 +172,7 @@ def plan_strided_copy(
 
 
 def _sample_dtype(ndim: int) -> np.dtype[Any]:
-    """Return struct Sample of strided_copy.cu."""
+    """Return the dtype of struct Sample of strided_copy.cu."""
     dimension = np.dtype(
         [("stride", "i8"), ("extent", "u4"), ("begin", "u4"), ("end", "u4"), ("unused", "u4")], align=True
     )
@@ -183,17 +181,17 @@ def _sample_dtype(ndim: int) -> np.dtype[Any]:
 
 
 def _inside(start: Table | np.int64, step: Table | None, source: Table, extent: Table) -> tuple[Table, Table]:
-    """Return which outputs [begin, end) of each dimension read inside the source: 0 <= start + i * step < source.
+    """Return the outputs [begin, end) per dimension that read inside the source: 0 <= start + i * step < source.
 
-    Without steps, of 1, nothing is divided: that takes NumPy longer than all the rest.
+    If `step` is None, the steps are 1. This case avoids divisions, which would dominate the time in NumPy.
     """
     if step is None:
         begin = np.minimum(np.maximum(-start, 0), extent)
         return begin, np.minimum(np.maximum(source - start, begin), extent)
     forward = step > 0
     size = np.abs(step)
-    to_edge = np.where(forward, -start, start - (source - 1))  # how far the first output lies before the source
-    to_end = np.where(forward, source - start, start + 1)  # how far it lies before the source's other end
+    to_edge = np.where(forward, -start, start - (source - 1))  # distance from the first output to the source
+    to_end = np.where(forward, source - start, start + 1)  # its distance to the source's other end
     begin = np.clip(-(-to_edge // size), 0, extent)
     end = np.clip(-(-to_end // size), begin, extent)
     return begin, end

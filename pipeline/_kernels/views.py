@@ -1,4 +1,4 @@
-"""Arrays over device memory that another object owns, and a notification when the last one is dropped."""
+"""Arrays over memory that another object owns, and a callback when the last array is dropped."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _KDL_CUDA = 2
 
 
 class Lease:
-    """A lease on memory: every view holds it, and it ends when the last view is dropped.
+    """Lease on memory. Every view holds it; it ends when the last view is dropped.
 
     Args:
-        on_end: called once, without arguments, when the lease and all its views are gone or `end` is called. It may
-            run in any thread that drops the last reference, so it must be quick and take no lock that a user of
-            views may hold. It isn't called at interpreter exit.
+        on_end: callback without arguments, called once: when the lease and all its views are gone, or by `end`. It
+            runs in the thread that drops the last reference, so it must be quick and must not acquire a lock that
+            a user of views may hold. It isn't called at interpreter exit.
 
     Example:
         >>> ended = []
@@ -50,12 +50,12 @@ class Lease:
 
 
 def lent_array(memory: npt.NDArray[np.uint8], owner: object) -> npt.NDArray[np.uint8]:
-    """Return a writable array over `memory` that keeps `owner` alive, as do all views of it.
+    """Return a writable array over `memory`. The array and its views keep `owner` alive.
 
     Args:
         memory: bytes on the host.
-        owner: object that gives the memory back when it dies, such as a `Lease`. The last view may die in any thread
-            and within any allocation (garbage collection), so this must not wait for a lock.
+        owner: object that releases the memory when it is finalized, such as a `Lease`. The last view may be dropped in
+            any thread and, by garbage collection, within any allocation, so the release must not wait for a lock.
 
     Example:
         >>> ended = []
@@ -70,7 +70,7 @@ def lent_array(memory: npt.NDArray[np.uint8], owner: object) -> npt.NDArray[np.u
 
 
 class _HostView:
-    """The base of NumPy's arrays over lent memory. NumPy would skip a base that is an array itself."""
+    """Base of NumPy arrays over lent memory. NumPy would skip a base that is an array itself."""
 
     __slots__ = ("__array_interface__", "owner", "source")
 
@@ -83,17 +83,17 @@ class _HostView:
 
 
 class DeviceView:
-    """A C-contiguous array in device memory, for `torch.as_tensor`, `torch.from_dlpack` or `cupy.asarray`.
+    """C-contiguous array in device memory, for `torch.as_tensor`, `torch.from_dlpack` or `cupy.asarray`.
 
-    What they return keeps `owner` alive. No synchronisation is asked of them: the stream that reads must have been
-    made to wait for the writer.
+    The arrays and tensors that they return keep `owner` alive. They don't synchronise: the caller must make the reading
+    stream wait for the writer.
 
     Args:
         pointer: device address.
-        shape: in elements.
+        shape: extents in elements.
         dtype: element type.
         device_id: the CUDA device.
-        owner: any object; the view and arrays over it keep it alive.
+        owner: any object; the view and the arrays over it keep this object alive.
     """
 
     __slots__ = ("__weakref__", "device_id", "dtype", "owner", "pointer", "shape")
@@ -119,14 +119,14 @@ class DeviceView:
         }
 
     def as_cupy(self) -> Any:
-        """Return a CuPy array over the memory, with no copy."""
+        """Return a CuPy array over the memory, without a copy."""
         cupy = load_cupy()
         size = int(np.prod(self.shape)) * self.dtype.itemsize
         memory = cupy.cuda.UnownedMemory(self.pointer, size, self, self.device_id)
         return cupy.ndarray(self.shape, self.dtype, cupy.cuda.MemoryPointer(memory, 0))
 
     def __dlpack__(self, *, stream: int | None = None, **options: Any) -> Any:
-        # -1: the consumer must not be made to wait for CuPy's current stream, which has nothing to do with the data.
+        # -1: the consumer must not wait for CuPy's current stream, which is unrelated to the data.
         return self.as_cupy().__dlpack__(stream=-1, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -1,8 +1,8 @@
-// Affine warps of ragged batches of images or volumes, a sample per blockIdx.y.
+// Affine warps of ragged batches of images or volumes; one sample per blockIdx.y.
 //
-// Pixel k covers [k, k + 1), its center is k + 0.5.
+// Pixel k covers [k, k + 1); its center is k + 0.5.
 //
-// Defined by the launcher: IN, OUT (types), NDIM (2 or 3), LINEAR (0 or 1), FILL (0 repeats the border, 1 fills).
+// Macros from the launcher: IN, OUT (types), NDIM (2 or 3), LINEAR (0 or 1), FILL (0: repeat the border, 1: fill).
 
 #include "common.cuh"
 
@@ -10,11 +10,11 @@ struct Warp {
     const char* src;
     OUT* dst;          // contiguous (spatial axes, channels)
     uint64 count;      // elements of the output
-    int64 stride[NDIM + 1];   // of the source, in bytes; outermost axis first, as in all but the matrix
+    int64 stride[NDIM + 1];   // of the source, in bytes; outermost axis first, except in the matrix
     uint32 out[NDIM + 1];
     int extent[NDIM];         // of the source
     double matrix[NDIM][NDIM + 1];  // from the output to the source; rows and columns are x, y, z
-    double fill;              // of the output where LINEAR is 0, else of the source
+    double fill;              // a value of the output if LINEAR is 0, otherwise of the source
 };
 
 __device__ __forceinline__ float pick(const Warp& warp, const char* src, const int* index) {
@@ -58,7 +58,7 @@ extern "C" __global__ void warp_affine(const Warp* __restrict__ warps) {
         double point[NDIM];  // x, y, z
 #pragma unroll
         for (int d = NDIM - 1; d >= 0; --d) {
-            const uint64 quotient = d ? rest / warp.out[d] : 0;  // the outermost index is all that is left
+            const uint64 quotient = d ? rest / warp.out[d] : 0;  // the outermost index is the remainder
             point[NDIM - 1 - d] = static_cast<double>(rest - quotient * warp.out[d]) + 0.5;
             rest = quotient;
         }

@@ -1,4 +1,4 @@
-"""Launcher of warp.cu: affine warps of ragged batches, in one launch per batch."""
+"""Launcher of warp.cu: applies affine warps to ragged batches, in one launch per batch."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def warp_affine(
     nearest: bool = False,
     fill: float | None = None,
 ) -> None:
-    """Warp a batch; see `pipeline._imaging.warp.warp_affine` for the rules.
+    """Warp a batch by the rules of `pipeline._imaging.warp.warp_affine`.
 
     Args:
         context: context of the samples' device.
         stream: `cupy.cuda.Stream` to enqueue on.
-        src: HWC or DHWC, any strides, no empty samples.
-        dst: contiguous, of any dtype; its shapes are the new extents, with the source's channels.
-        matrices: (N, n, n + 1) for n spatial axes, from the output to the source.
-        nearest: take the nearest pixel instead of interpolating.
-        fill: value outside of the source, from `pipeline._imaging.warp.prepare_fill`; None repeats the border.
+        src: HWC or DHWC samples with any strides; none may be empty.
+        dst: contiguous samples of any dtype: the new extents, with the source's channels.
+        matrices: (N, n, n + 1) for n spatial axes; they map the output to the source.
+        nearest: whether to take the nearest pixel instead of interpolating.
+        fill: value outside the source, from `pipeline._imaging.warp.prepare_fill`; None repeats the border.
 
     Raises:
         PipelineError: the shapes don't match.
@@ -53,7 +53,7 @@ def plan_warp_affine(
     nearest: bool = False,
     fill: float | None = None,
 ) -> Launch | None:
-    """Return the launch of `warp_affine`, or None if the output is empty. See there for the arguments."""
+    """Return the launch of `warp_affine`, or None if the output is empty. The arguments are the same."""
     ndim = src.ndim - 1
     if ndim not in (2, 3) or dst.ndim != src.ndim or matrices.shape != (len(src), ndim, ndim + 1):
         raise PipelineError(f"{len(src)} samples of {src.ndim} dimensions can't be warped by {matrices.shape} matrices")

@@ -1,4 +1,4 @@
-"""Tensors in the memory of the host."""
+"""Tensors and batches in host memory."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Array = npt.NDArray[Any]
 
 
 class TensorCPU:
-    """One sample in the memory of the host.
+    """One sample in host memory.
 
     Args:
-        data: anything that NumPy turns into an array without a copy (or with one where it must).
+        data: any data that NumPy converts to an array, without a copy if possible.
         layout: names of the dimensions, such as "HWC".
-        source_info: where a reader found the sample.
+        source_info: origin of the sample in the reader's data set.
 
     Example:
         >>> TensorCPU(np.zeros((2, 3), np.uint8), "HW").shape()
@@ -51,7 +51,7 @@ class TensorCPU:
         return self._layout
 
     def source_info(self) -> str:
-        """Return where a reader found the sample; an empty string if it comes from elsewhere."""
+        """Return the origin of the sample in the reader's data set, or an empty string."""
         return self._source_info
 
     def shape(self) -> list[int]:
@@ -59,7 +59,7 @@ class TensorCPU:
         return list(self._array.shape)
 
     def as_array(self) -> Array:
-        """Return the data as a NumPy array, with no copy."""
+        """Return the data as a NumPy array, without a copy."""
         return self._array
 
     def as_cpu(self) -> TensorCPU:
@@ -67,13 +67,13 @@ class TensorCPU:
         return self
 
     def as_gpu(self, device_id: int = 0) -> Any:
-        """Copy the sample to a GPU; returns a `TensorGPU`."""
+        """Return a copy of the sample on a GPU, a `TensorGPU`."""
         from pipeline.tensors.gpu import TensorGPU
 
         return TensorGPU.from_host(self._array, self._layout, device_id, source_info=self._source_info)
 
     def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False) -> None:
-        """Copy the data, in C order, to memory at an address.
+        """Copy the data in C order to memory at an address.
 
         Args:
             ptr: address of `nbytes` bytes of host memory, as an int or a `ctypes.c_void_p`.
@@ -111,14 +111,14 @@ class TensorCPU:
 
 
 class TensorListCPU:
-    """A batch: samples of one dtype and number of dimensions, whose shapes may differ.
+    """A batch of samples with one dtype and number of dimensions; their shapes may differ.
 
-    It is dense when it was made of one array with a batch dimension in front; then samples are views of it. One that
-    was made by `from_table` has no arrays until somebody asks for `samples`.
+    A batch over one array, whose first dimension is the batch dimension, is dense: its samples are views of the array.
+    A batch from `from_table` creates its arrays on the first access to `samples`.
 
     Args:
-        data: a NumPy array with the batch dimension in front, or a sequence of samples.
-        layout: names of the dimensions of a sample, the batch dimension excluded.
+        data: a NumPy array whose first dimension is the batch dimension, or a sequence of samples.
+        layout: names of the dimensions of a sample, without the batch dimension.
 
     Example:
         >>> batch = TensorListCPU([np.zeros((2, 3)), np.ones((4, 3))], layout="HW")
@@ -136,11 +136,11 @@ class TensorListCPU:
         if isinstance(data, TensorListCPU):
             source = data.samples if data.dense is None else data.dense
             layout = layout or data.layout()
-        #: What keeps the memory of a dense batch, when it isn't NumPy's own: a slot, for one.
+        #: Owner of a dense batch's memory (a slot, for example), if NumPy doesn't own it.
         self.owner: Any = None
-        #: Where a reader found the samples; empty when they come from elsewhere.
+        #: Origins of the samples in the reader's data set; empty if they don't come from a reader.
         self.sources: Sequence[str] = ()
-        #: Whether its memory is registered with CUDA, so that a GPU copies from it directly.
+        #: Whether its memory is registered with CUDA, so that a GPU can copy from it directly.
         self.pinned = False
         self._dense: Array | None = None
         self._samples: Sequence[Array] | None
@@ -179,12 +179,12 @@ class TensorListCPU:
     def from_table(
         cls, table: Samples, blocks: Sequence[Array], homes: Array | None = None, layout: str = ""
     ) -> TensorListCPU:
-        """Return a batch over samples that lie in a few blocks of memory; nothing is done for each of them.
+        """Return a batch over samples in a few blocks of memory, without any work per sample.
 
         Args:
-            table: where the samples lie: C-contiguous, each within its block. This is not checked.
-            blocks: 1-D uint8 arrays, which the batch keeps.
-            homes: (N,) integers: which block each sample lies in; None when there is one block.
+            table: addresses and shapes of the samples, each C-contiguous and within its block. This isn't checked.
+            blocks: 1-D uint8 arrays, which the batch keeps alive.
+            homes: (N,) integers: index of each sample's block; None if there is only one block.
             layout: names of the dimensions of a sample.
 
         Example:
@@ -204,13 +204,13 @@ class TensorListCPU:
 
     @property
     def homes(self) -> Array | None:
-        """Which block of memory each sample lies in, (N,) integers; None where there are no blocks."""
+        """Index of each sample's block of memory, (N,) integers; None if the batch has no blocks."""
         if self._homes is None and len(self._blocks) == 1:
             self._homes = np.zeros(len(self), np.int64)
         return self._homes
 
     def table(self) -> Samples:
-        """Return addresses, shapes and strides of the samples: made once, and good for as long as the batch lives."""
+        """Return the addresses, shapes and strides of the samples, cached for the lifetime of the batch."""
         if self._table is None:
             self._table = Samples.dense(self._dense) if self._dense is not None else Samples.from_arrays(self.samples)
         return self._table
@@ -227,14 +227,14 @@ class TensorListCPU:
 
     @property
     def samples(self) -> Sequence[Array]:
-        """The samples as NumPy arrays, without copies. A list, or the dense array itself."""
+        """The samples as NumPy arrays, without copies: a list, or the dense array itself."""
         if self._samples is None:
             self._samples = self._make_samples()
         return self._samples
 
     @property
     def dense(self) -> Array | None:
-        """The array with the batch dimension in front, when the batch was made of one; else None."""
+        """The array of a dense batch, whose first dimension is the batch dimension; otherwise None."""
         return self._dense
 
     @property
@@ -265,7 +265,7 @@ class TensorListCPU:
         return [sample.shape for sample in self.samples]
 
     def is_dense_tensor(self) -> bool:
-        """Tell whether all samples have one shape, so that the batch can be seen as one tensor."""
+        """Return whether all samples have the same shape, so that the batch can be one tensor."""
         if self._dense is not None:
             return True
         if self._table is not None:
@@ -274,10 +274,10 @@ class TensorListCPU:
         return all(sample.shape == first for sample in self.samples)
 
     def as_array(self) -> Array:
-        """Return the batch as one array; no copy when it is dense already.
+        """Return the batch as one array, without a copy if it is dense.
 
         Raises:
-            RaggedError: when the shapes of the samples differ.
+            RaggedError: the shapes of the samples differ.
         """
         if self._dense is not None:
             return self._dense
@@ -286,7 +286,7 @@ class TensorListCPU:
         return np.stack(self.samples)
 
     def as_tensor(self) -> TensorCPU:
-        """Return the batch as one `TensorCPU`, the batch dimension in front ("N" in the layout)."""
+        """Return the batch as one `TensorCPU`; its first dimension is the batch dimension ("N" in the layout)."""
         return TensorCPU(self.as_array(), "N" + self._layout if self._layout else "")
 
     def as_cpu(self) -> TensorListCPU:
@@ -294,13 +294,13 @@ class TensorListCPU:
         return self
 
     def as_gpu(self, device_id: int = 0) -> Any:
-        """Copy the batch to a GPU; returns a `TensorListGPU`."""
+        """Return a copy of the batch on a GPU, a `TensorListGPU`."""
         from pipeline.tensors.gpu import TensorListGPU
 
         return TensorListGPU.from_host(self, device_id)
 
     def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False) -> None:
-        """Copy the samples, in C order and one after the other, to memory at an address.
+        """Copy the samples in C order, one after another, to memory at an address.
 
         Args:
             ptr: address of `nbytes` bytes of host memory, as an int or a `ctypes.c_void_p`.
@@ -310,10 +310,10 @@ class TensorListCPU:
         _copy_to(ptr, self.samples)
 
     def data_ptr(self) -> int:
-        """Return the address of the first element of a batch that is one array.
+        """Return the address of the first element of a dense batch.
 
         Raises:
-            RaggedError: when the samples lie in different places.
+            RaggedError: the batch isn't dense.
         """
         if self._dense is None:
             raise RaggedError("the samples of this batch aren't contiguous: use batch[index].data_ptr()")
@@ -360,7 +360,7 @@ class TensorListCPU:
 
 
 def as_host_array(data: Any) -> Array:
-    """Return data on the CPU as an array, without a copy where there can be none: arrays, DLPack, ``__array__``."""
+    """Convert data on the CPU (arrays, DLPack, ``__array__``) to an array, without a copy if possible."""
     if isinstance(data, bytes | bytearray | memoryview):
         return np.frombuffer(data, np.uint8)
     data = opened(data)
@@ -370,11 +370,11 @@ def as_host_array(data: Any) -> Array:
 
 
 def position_of(index: Any, batch: Any) -> int:
-    """Return the position of a sample, counted from the front; negative indices count from the end.
+    """Return a sample's index as a number from 0; negative indices count from the end.
 
     Raises:
         SampleIndexError: the batch has no such sample.
-        TypeError: the index is no integer.
+        TypeError: the index isn't an integer.
     """
     position = operator.index(index)
     if not -len(batch) <= position < len(batch):
@@ -393,5 +393,5 @@ def _copy_to(ptr: Any, arrays: Iterable[Array]) -> None:
 
 
 def shortly(array: Array) -> str:
-    """Return some of an array's data as text."""
+    """Return a summary of an array's data as text."""
     return np.array2string(np.asarray(array), threshold=32, edgeitems=2, precision=4)

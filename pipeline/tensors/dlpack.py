@@ -1,4 +1,7 @@
-"""DLPack capsules, as ``torch.utils.dlpack.to_dlpack`` makes them: NumPy and CuPy take only objects that give one."""
+"""DLPack capsules, for example from ``torch.utils.dlpack.to_dlpack``.
+
+NumPy and CuPy accept only objects with ``__dlpack__``, not the capsules themselves.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,8 @@ from pipeline.errors import InputError
 
 __all__ = ["CUDA", "opened"]
 
-CUDA = 2  # the number of a device on the GPU, in dlpack.h
-#: Where the description of the tensor begins in what a capsule of some name points to.
+CUDA = 2  # kDLCUDA in dlpack.h
+#: Offset of the tensor's description (DLTensor) in the structure of a capsule, by the capsule's name.
 _OFFSETS = {b"dltensor": 0, b"dltensor_versioned": 32}
 
 _name = ctypes.pythonapi.PyCapsule_GetName
@@ -20,13 +23,13 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes
 
 
 class _Capsule:
-    """A capsule that gives itself away, once.
+    """An object with ``__dlpack__``, which returns a given capsule. A consumer can use it once.
 
     Args:
-        capsule: it.
+        capsule: the capsule.
 
     Raises:
-        InputError: it holds no tensor, or was used before.
+        InputError: the capsule doesn't contain a tensor, or was used before.
     """
 
     def __init__(self, capsule: Any) -> None:
@@ -46,5 +49,5 @@ class _Capsule:
 
 
 def opened(data: Any) -> Any:
-    """Return a capsule as an object with ``__dlpack__``; anything else as it is."""
+    """Wrap a capsule in an object with ``__dlpack__``; return other data unchanged."""
     return _Capsule(data) if type(data).__name__ == "PyCapsule" else data

@@ -1,4 +1,4 @@
-"""Tensors in the memory of a GPU, over CuPy arrays (any object with `__cuda_array_interface__` can become one)."""
+"""Tensors and batches in GPU memory, over CuPy arrays or any object with `__cuda_array_interface__`."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ __all__ = ["TensorGPU", "TensorListGPU", "as_device_array"]
 
 
 class TensorGPU:
-    """One sample in the memory of a GPU.
+    """One sample in GPU memory.
 
     Args:
-        data: an array of CuPy, or anything with ``__cuda_array_interface__`` or DLPack: a tensor of torch, for one.
+        data: a CuPy array, or an object with ``__cuda_array_interface__`` or DLPack, such as a torch tensor.
         layout: names of the dimensions, such as "HWC".
-        ready: CUDA event after which the data may be read, or None when it may be read now.
-        source_info: where a reader found the sample.
+        ready: CUDA event after which the data may be read; None if it may be read now.
+        source_info: origin of the sample in the reader's data set.
     """
 
     def __init__(self, data: Any, layout: str = "", ready: Any = None, *, source_info: str = "") -> None:
         self._array = data = as_device_array(data)
         self._source_info = source_info
         self._ready = ready
-        #: As those of the `TensorListGPU` that it is taken from.
+        #: The owner, stream and lenders of the `TensorListGPU` that contains it.
         self.owner: Any = None
         self.stream: Any = None
         self.lenders: tuple[Any, ...] = ()
@@ -44,7 +44,7 @@ class TensorGPU:
 
     @property
     def ready(self) -> Any:
-        """The CUDA event after which the data may be read; None when it may be read at once."""
+        """The CUDA event after which the data may be read; None if it may be read now."""
         return self._ready
 
     def layout(self) -> str:
@@ -52,7 +52,7 @@ class TensorGPU:
         return self._layout
 
     def source_info(self) -> str:
-        """Return where a reader found the sample; an empty string if it comes from elsewhere."""
+        """Return the origin of the sample in the reader's data set, or an empty string."""
         return self._source_info
 
     def shape(self) -> list[int]:
@@ -73,7 +73,7 @@ class TensorGPU:
         return int(self._array.nbytes)
 
     def as_array(self) -> Any:
-        """Return the CuPy array, with no copy. Its data may be read after `ready`."""
+        """Return the CuPy array, without a copy. Its data may be read after `ready`."""
         return self._array
 
     @classmethod
@@ -89,18 +89,18 @@ class TensorGPU:
         return self
 
     def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False) -> None:
-        """Copy the data, in C order, to device memory at an address.
+        """Copy the data in C order to device memory at an address.
 
         Args:
             ptr: address of `nbytes` bytes of device memory, as an int or a `ctypes.c_void_p`.
-            cuda_stream: the stream to copy on, as an int or an object with a `ptr` or `cuda_stream`; by default the
-                current one of CuPy.
-            non_blocking: whether to return before the copy is done.
+            cuda_stream: the stream for the copy, as an int or an object with a `ptr` or `cuda_stream`; by default
+                CuPy's current stream.
+            non_blocking: whether to return before the copy completes.
         """
         _copy_to(ptr, [self._array], self._ready, cuda_stream, non_blocking)
 
     def as_cpu(self) -> TensorCPU:
-        """Copy the sample to the host; waits until it is computed."""
+        """Wait until the sample is computed, and return a copy in host memory."""
         _synchronize(self._ready)
         return TensorCPU(self._array.get(), self._layout, source_info=self._source_info)
 
@@ -123,14 +123,15 @@ class TensorGPU:
 
 
 class TensorListGPU:
-    """A batch in the memory of a GPU: samples of one dtype and number of dimensions, whose shapes may differ.
+    """A batch of samples in GPU memory, with one dtype and number of dimensions; their shapes may differ.
 
-    One that was made by `from_table` has no arrays until somebody asks for `samples`; kernels read the table.
+    A batch from `from_table` creates its arrays on the first access to `samples`; kernels read the table.
 
     Args:
-        data: an array with the batch dimension in front, or a sequence of samples: what `TensorGPU` is made of.
-        layout: names of the dimensions of a sample, the batch dimension excluded.
-        ready: CUDA event after which the data may be read, or None when it may be read now.
+        data: an array whose first dimension is the batch dimension, or a sequence of samples. Both may have the types
+            that `TensorGPU` accepts.
+        layout: names of the dimensions of a sample, without the batch dimension.
+        ready: CUDA event after which the data may be read; None if it may be read now.
     """
 
     __slots__ = (
@@ -139,15 +140,15 @@ class TensorListGPU:
     )
 
     def __init__(self, data: Any, layout: str = "", ready: Any = None) -> None:
-        #: What keeps the memory of the batch, when it isn't CuPy's own: a slot, for one.
+        #: Owner of the batch's memory (a slot, for example), if CuPy doesn't own it.
         self.owner: Any = None
-        #: Where a reader found the samples; empty when they come from elsewhere.
+        #: Origins of the samples in the reader's data set; empty if they don't come from a reader.
         self.sources: Sequence[str] = ()
         #: CUDA event after which the data may be read, or None.
         self.ready = ready
-        #: The CUDA stream that made the data and whose pool its memory returns to, or None.
+        #: The CUDA stream that computes the data, and to whose pool the memory returns; or None.
         self.stream: Any = None
-        #: Other streams to whose pools some of its memory may return: of data that was fed and only handed on.
+        #: Other streams to whose pools parts of its memory may return, for fed data that the pipeline only forwards.
         self.lenders: tuple[Any, ...] = ()
         self._dense: Any = None
         self._samples: Sequence[Any] | None = None
@@ -178,11 +179,11 @@ class TensorListGPU:
 
     @classmethod
     def from_table(cls, table: Samples, memory: Any, device_id: int, layout: str = "") -> TensorListGPU:
-        """Return a batch over samples somewhere in device memory; nothing is done for each of them.
+        """Return a batch over samples in device memory, without any work per sample.
 
         Args:
-            table: where they lie.
-            memory: any object that keeps the memory while it is there: the batch and arrays over it hold it.
+            table: addresses, shapes and strides of the samples.
+            memory: object that keeps the memory alive. The batch and its arrays hold a reference to it.
             device_id: number of the GPU.
             layout: names of the dimensions of a sample.
         """
@@ -195,7 +196,7 @@ class TensorListGPU:
         return made
 
     def table(self) -> Samples:
-        """Return addresses, shapes and strides of the samples: made once, and good for as long as the batch lives."""
+        """Return the addresses, shapes and strides of the samples, cached for the lifetime of the batch."""
         if self._table is None:
             self._table = Samples.dense(self._dense) if self._dense is not None else Samples.from_arrays(self.samples)
         return self._table
@@ -222,7 +223,7 @@ class TensorListGPU:
 
     @property
     def dense(self) -> Any:
-        """The CuPy array with the batch dimension in front, when the batch was made of one; else None."""
+        """The CuPy array of a dense batch, whose first dimension is the batch dimension; otherwise None."""
         return self._dense
 
     @property
@@ -254,24 +255,24 @@ class TensorListGPU:
         return int(array.device.id)
 
     def data_ptr(self) -> int:
-        """Return the address of the first element of a batch that is one array.
+        """Return the address of the first element of a dense batch.
 
         Raises:
-            RaggedError: when the samples lie in different places.
+            RaggedError: the batch isn't dense.
         """
         if self._dense is None:
             raise RaggedError("the samples of this batch aren't contiguous: use batch[index].data_ptr()")
         return int(self._dense.data.ptr)
 
     def is_dense_tensor(self) -> bool:
-        """Tell whether all samples have one shape, so that the batch can be seen as one tensor."""
+        """Return whether all samples have the same shape, so that the batch can be one tensor."""
         return self._dense is not None or bool((self.table().shapes == self.table().shapes[0]).all())
 
     def as_array(self) -> Any:
-        """Return the batch as one CuPy array; no copy when it is dense already.
+        """Return the batch as one CuPy array, without a copy if it is dense.
 
         Raises:
-            RaggedError: when the shapes of the samples differ.
+            RaggedError: the shapes of the samples differ.
         """
         if self._dense is not None:
             return self._dense
@@ -283,7 +284,7 @@ class TensorListGPU:
         return cupy.stack(list(self.samples))
 
     def as_tensor(self) -> TensorGPU:
-        """Return the batch as one `TensorGPU`, the batch dimension in front ("N" in the layout)."""
+        """Return the batch as one `TensorGPU`; its first dimension is the batch dimension ("N" in the layout)."""
         return self._part(self.as_array(), "N" + self._layout if self._layout else "")
 
     @classmethod
@@ -303,11 +304,11 @@ class TensorListGPU:
         return self
 
     def copy_to_external(self, ptr: Any, cuda_stream: Any = None, non_blocking: bool = False) -> None:
-        """Copy the samples, in C order and one after the other, to device memory; see `TensorGPU.copy_to_external`."""
+        """Copy the samples in C order, one after another, to device memory; see `TensorGPU.copy_to_external`."""
         _copy_to(ptr, [self._dense] if self._dense is not None else self.samples, self.ready, cuda_stream, non_blocking)
 
     def as_cpu(self) -> TensorListCPU:
-        """Copy the batch to the host; waits until it is computed."""
+        """Wait until the batch is computed, and return a copy in host memory."""
         _synchronize(self.ready)
         dense = self._dense
         made = TensorListCPU([sample.get() for sample in self.samples] if dense is None else dense.get(), self._layout)
@@ -358,7 +359,7 @@ class TensorListGPU:
 
 
 def as_device_array(data: Any) -> Any:
-    """Return data on a GPU as a CuPy array, with no copy: arrays of CuPy and torch, tensors, DLPack."""
+    """Convert data on a GPU (CuPy arrays, torch tensors, `TensorGPU`, DLPack) to a CuPy array, without a copy."""
     if isinstance(data, TensorGPU):
         return data.as_array()
     if type(data).__module__.partition(".")[0] == "cupy":
@@ -366,7 +367,7 @@ def as_device_array(data: Any) -> Any:
     import cupy
 
     data = opened(data)
-    if hasattr(data, "detach") and hasattr(data, "device"):  # a torch tensor: one that requires grad has no interface
+    if hasattr(data, "detach") and hasattr(data, "device"):  # a torch tensor; with requires_grad, it has no interface
         data = data.detach()
     return cupy.asarray(data) if hasattr(data, "__cuda_array_interface__") else cupy.from_dlpack(data)
 

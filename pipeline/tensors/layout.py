@@ -1,4 +1,4 @@
-"""Layouts: strings that name the dimensions of a sample, one letter each, the batch dimension excluded."""
+"""Layouts: strings with one letter for each dimension of a sample, without the batch dimension."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["axis_of", "check_layout", "common_layout"]
 
 
 def check_layout(layout: str, ndim: int, what: str) -> str:
-    """Return `layout` when it fits `ndim` dimensions; an empty layout fits everything.
+    """Check that a layout fits `ndim` dimensions, and return it. An empty layout always fits.
 
     Raises:
-        ArgumentValueError: when the number of letters differs from `ndim`; `what` begins the message.
+        ArgumentValueError: the number of letters differs from `ndim`. The message begins with `what`.
     """
     if layout and len(layout) != ndim:
         raise ArgumentValueError(
@@ -24,10 +24,10 @@ def check_layout(layout: str, ndim: int, what: str) -> str:
 
 
 def common_layout(samples: Iterable[Any]) -> str:
-    """Return the layout of samples that are tensors of this package; an empty one of other samples.
+    """Return the common layout of samples. Samples that aren't tensors of this package have an empty layout.
 
     Raises:
-        InputTypeError: when they have different layouts.
+        InputTypeError: the layouts differ.
     """
     layouts = {sample.layout() if callable(getattr(sample, "layout", None)) else "" for sample in samples}
     if len(layouts) > 1:
@@ -36,6 +36,6 @@ def common_layout(samples: Iterable[Any]) -> str:
 
 
 def axis_of(layout: str, letter: str) -> int | None:
-    """Return the position of a dimension's letter in a layout, or None."""
+    """Return the index of the dimension with that letter in a layout, or None."""
     position = layout.find(letter)
     return None if position < 0 else position

@@ -1,4 +1,4 @@
-"""Rivals that misbehave. They are in a module of their own, which the processes of the benchmarks can import."""
+"""Rivals that misbehave, in a separate module, which the processes of the benchmarks can import."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Broken(Rival):
 
 
 class Hanging(Broken):
-    """Gives no batch, and leaves a process of its own running."""
+    """A rival that yields no batch and leaves a process running."""
 
     name = "hanging"
 
@@ -43,7 +43,7 @@ class Hanging(Broken):
 
 
 class Raising(Broken):
-    """Raises in the third batch after the check."""
+    """A rival that raises in the third batch after the check."""
 
     name = "raising"
 
@@ -54,7 +54,7 @@ class Raising(Broken):
 
 
 class Vanishing(Broken):
-    """Ends its process."""
+    """A rival that ends its process."""
 
     name = "vanishing"
 
@@ -64,7 +64,7 @@ class Vanishing(Broken):
 
 
 class Shuffling(Broken):
-    """Gives the right arrays in the wrong order."""
+    """A rival that yields the right arrays in the wrong order."""
 
     name = "shuffling"
 

@@ -1,4 +1,4 @@
-"""What the benchmarks refuse to time."""
+"""Batches that the benchmarks refuse to time."""
 
 from __future__ import annotations
 

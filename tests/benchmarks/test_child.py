@@ -1,4 +1,4 @@
-"""A rival that misbehaves is ended, and what it said is told."""
+"""The benchmarks end a rival that misbehaves, and report its error."""
 
 from __future__ import annotations
 

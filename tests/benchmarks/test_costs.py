@@ -1,4 +1,4 @@
-"""Costs are measured with real servers and workers; their size depends on the machine and is not looked at."""
+"""Costs are measured with real servers and workers; their size depends on the machine and isn't checked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     costs = measure_costs(setup, rounds=1, seconds=0.1, say=lambda text: None)
     assert {target.name for target in TARGETS if target.kind == "costs"} <= set(costs)
     assert all(len(rounds) == 1 for rounds in costs.values())
-    assert all(value > 0 for name, (value,) in costs.items() if name != "server_ms_per_batch")  # that may be no tick
+    assert all(value > 0 for name, (value,) in costs.items() if name != "server_ms_per_batch")  # may be 0 ticks
     for name in ("workers_start", "workers_start_later"):
         ours, theirs = costs[f"{name}_seconds"][0], costs[f"{name}_torch_seconds"][0]
         assert costs[f"{name}_ratio"][0] == pytest.approx(theirs / ours, rel=0.01)

@@ -1,4 +1,4 @@
-"""The parts of ``make bench-gpu``, on the CPU and very small: their code is the same there."""
+"""The sections of ``make bench-gpu``, on the CPU and very small: the code is the same there."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from benchmarks.runner import run_kind
 from benchmarks.workload import Setup, prepare_pictures
 from tests.benchmarks.broken_rivals import Vanishing
 
-pytestmark = pytest.mark.timeout(180)  # processes start, which takes long on a busy machine
+pytestmark = pytest.mark.timeout(180)  # starting processes takes long on a busy machine
 
 MACHINE = {"date": "2026-11-21", "machine": {"gpus": [], "processor": "a processor", "cores": 2}}
 
@@ -91,7 +91,7 @@ def test_goals_tell_what_is_reached_and_why_the_rest_was_not_measured() -> None:
     assert found["training's share, batch 256: server in its process"].reached is None
     assert found["training's share, batch 64: our best mode"].reached is None
     assert found["training's share, batch 64: our best mode, CUDA graph"].reached
-    assert "training's share, batch 256: our best mode, CUDA graph" not in found  # nobody trains so
+    assert "training's share, batch 256: our best mode, CUDA graph" not in found  # no loader trains this way
     assert "2.0" in goals.summary(document())  # GiB
     assert len(goals.as_json(document())) == len(found)
 
@@ -109,7 +109,7 @@ def test_pictures_of_whatever_was_measured(tmp_path: Path) -> None:
 def test_pixels_of_the_same_graph_are_compared(session: Session) -> None:
     (check,) = pixels.check_pixels(session, pixels.TINY)
     assert session.failures == {}
-    assert (check.name, check.mean, check.good) == ("reader float16 HWC", 0.0, True)  # a CPU beside a CPU
+    assert (check.name, check.mean, check.good) == ("reader float16 HWC", 0.0, True)  # both sides ran on the CPU
     shown = pixels.first_pixels(Ours(), session.of_kind("reader"))
     assert shown.shape == (8, 224, 224, 3)
     assert shown.min() >= -1
@@ -135,7 +135,7 @@ def test_training_goes_on_after_a_loader_that_ends_its_process(session: Session)
     rivals = [Vanishing(), Ours("ours, process")]
     shares = list(training.measure_training(session, rivals, batch_sizes=[4, 2], network="tiny"))
     assert [(share.loader, share.batch_size) for share in shares] == [("ours, process", 4), ("ours, process", 2)]
-    assert list(session.failures) == ["training, batch 4, vanishing"]  # and is not asked again
+    assert list(session.failures) == ["training, batch 4, vanishing"]  # and isn't called again
     assert "died" in session.failures["training, batch 4, vanishing"]
 
 
@@ -236,7 +236,7 @@ def fail_or_sleep(bound: int, seconds: float) -> float:
 
 @contextmanager
 def errors_into(path: Path) -> Iterator[None]:
-    """Let this process, and those that it starts, write what goes to the standard error output to a file."""
+    """Redirect the standard error output of this process and its children to a file."""
     before = os.dup(2)
     with path.open("wb") as file:
         os.dup2(file.fileno(), 2)
@@ -261,7 +261,7 @@ def test_a_caller_survives_errors_and_ends_what_hangs(tmp_path: Path) -> None:
         with pytest.raises(RivalError, match="gave no answer") as caught:
             caller.end()
         assert not caught.value.told
-        while "in fail_or_sleep" not in errors.read_text():  # it says where it hangs
+        while "in fail_or_sleep" not in errors.read_text():  # the stack shows where it hangs
             os.sched_yield()
 
 

@@ -1,4 +1,4 @@
-"""The comparison of videos, on the CPU and very small: its code is the same on a GPU."""
+"""The comparison of videos, on the CPU and very small: the code is the same on a GPU."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from benchmarks.gpu.video_clips import Videos
 from benchmarks.gpu.video_readers import OursReader
 
 
-@pytest.mark.timeout(300)  # processes start, which takes long on a busy machine
+@pytest.mark.timeout(300)  # starting processes takes long on a busy machine
 def test_a_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One who isn't there is named, and the others go on."""
+    """A missing rival is named, and the others continue."""
     small = ["--device", "cpu", "--size", "128", "96", "--frames", "48", "--threads", "2", "--codecs", "h264"]
     rivals = ["ours-reader", "no-module"]
     with pytest.MonkeyPatch.context() as patch:

@@ -1,4 +1,4 @@
-"""The benchmarks from beginning to end, with the rivals that are always there and very little time."""
+"""The benchmarks from beginning to end, with the rivals that are always available and very little time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "benchmarks", *words]
-    environment = {**os.environ, "TMPDIR": str(folder)}  # where the JPEGs are made
+    environment = {**os.environ, "TMPDIR": str(folder)}  # folder of the JPEGs
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=380, check=False)
 
 
@@ -43,7 +43,7 @@ def test_table_and_json(tmp_path: Path) -> None:
     assert all(one["samples"] > 0 and one["cpu_seconds"] >= 0 for one in plain["rounds"])
     low, high = plain["reference_ratio_range"]
     assert low <= plain["reference_ratio"] <= high
-    assert set(document["kinds"]["arrays-60KB"]["rivals"]) == {"dali-proxy"}  # the other does not load arrays
+    assert set(document["kinds"]["arrays-60KB"]["rivals"]) == {"dali-proxy"}  # the other rival doesn't load arrays
     assert document["kinds"]["arrays-60KB"]["failures"] == {}
 
 

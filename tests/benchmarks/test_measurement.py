@@ -1,4 +1,4 @@
-"""Waiting until what was measured rests."""
+"""Wait until the measured processes are idle."""
 
 from __future__ import annotations
 

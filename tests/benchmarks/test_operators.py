@@ -1,4 +1,4 @@
-"""Operators beside DALI's: one that fails, hangs or dies is told, and the others go on."""
+"""Operators beside DALI's: one that fails, hangs or dies is reported, and the others continue."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_data_are_batches(tmp_path: Path) -> None:
     data.write_files(tmp_path)
     for name in sorted(
         data.NAMES - {"pictures", "thumbnails", "greys", "ragged", "clips"}
-    ):  # as stamps are, and larger
+    ):  # like time stamps, and larger
         batch = data.make(name, tmp_path)
         assert len(batch) == data.BATCH
         assert len({(array.dtype, array.ndim) for array in batch}) == 1

@@ -1,4 +1,4 @@
-"""Pictures are drawn, whatever is missing in the results."""
+"""Plots are drawn, whatever the results lack."""
 
 from __future__ import annotations
 

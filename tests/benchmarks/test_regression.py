@@ -1,4 +1,4 @@
-"""What counts as worse, with documents made by hand."""
+"""The definition of "worse", with hand-written documents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def document(ratio: float, low: float, high: float, **fields: Any) -> dict[str, 
         ((1.50, 1.45, 1.55), False),  # the same
         ((1.80, 1.70, 1.90), False),  # better
         ((1.20, 1.10, 1.30), True),
-        ((1.30, 1.20, 1.46), False),  # the ranges meet
+        ((1.30, 1.20, 1.46), False),  # the ranges overlap
         ((1.43, 1.43, 1.44), False),  # less than the margin
     ],
 )
@@ -63,7 +63,7 @@ def test_other_setups_are_not_compared() -> None:
     ("failures", "worse"),
     [
         ({"nvidia-proxy": "nvidia-dali is not installed"}, []),
-        ({}, []),  # nobody asked for it
+        ({}, []),  # not requested
         ({"nvidia-proxy": "nvidia-proxy gave no answer in 30 s"}, [True]),
     ],
 )

@@ -1,4 +1,4 @@
-"""Servers for the tests of the torch side."""
+"""Server fixtures for the tests of `dali_proxy`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODES = ("process", "thread")
 
 @pytest.fixture(autouse=True)
 def _nothing_of_dali_is_forked(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collect pipelines of NVIDIA's: where a forked worker of a later test did, it would hang or die."""
+    """Collect NVIDIA's pipelines now: a forked worker of a later test that collected them would hang or die."""
     yield
     if request.node.get_closest_marker("parity"):
         gc.collect()
@@ -24,15 +24,15 @@ def _nothing_of_dali_is_forked(request: pytest.FixtureRequest) -> Iterator[None]
 
 @pytest.fixture(params=MODES)
 def mode(request: pytest.FixtureRequest) -> str:
-    """Where the server runs."""
+    """Mode of the server: "process" or "thread"."""
     return str(request.param)
 
 
 @pytest.fixture(scope="module", params=MODES)
 def shared_server(request: pytest.FixtureRequest) -> Iterator[DALIServer | None]:
-    """For "process", a server for all tests of a module, this process connected to it; for "thread", None."""
+    """For "process", a server for all tests of a module, with this process connected; for "thread", None."""
     if request.param == "thread":
-        yield None  # its descriptors are this process's, so each test has one of its own
+        yield None  # its descriptors belong to this process, so each test starts its own server
         return
     with DALIServer(affine()) as running:
         running.produce_data(running.proxy(sample(0)))
@@ -51,7 +51,7 @@ def server(shared_server: DALIServer | None) -> Iterator[DALIServer]:
 
 @pytest.fixture
 def serve(mode: str) -> Iterator[Callable[..., DALIServer]]:
-    """Starts servers of any pipeline, and stops them at the end."""
+    """Return a function that starts a server for a pipeline; the servers are stopped after the test."""
     running: list[DALIServer] = []
 
     def start(pipeline: Any, **options: Any) -> DALIServer:

@@ -1,4 +1,4 @@
-"""A lane of the host in place of one of CUDA: the kernel is built by a host compiler, and work is done when asked."""
+"""A lane on the host that replaces the CUDA lane: a host compiler builds the kernel, and `work` runs issued work."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.pipeline.kernels import emulator
 
 @dataclass
 class Moment:
-    """Is over when the work before it was done."""
+    """Replaces a CUDA event: done when the work before it is done."""
 
     done: bool = False
 
@@ -30,11 +30,11 @@ class Moment:
 
 @dataclass
 class HostLane:
-    """Issues work, which `work` does: until then nothing is copied, as on a GPU that is busy.
+    """Queues issued work until `work` runs it: until then nothing is copied, as on a busy GPU.
 
     Attributes:
-        copies, launches, bounced: counted.
-        handed_over: memory that was.
+        copies, launches, bounced: numbers of copies, launches and bounce buffers.
+        handed_over: addresses of the memory that consumers' streams have waited for.
     """
 
     device_id: int = 0
@@ -46,7 +46,7 @@ class HostLane:
     issued: deque[Callable[[], object]] = field(default_factory=deque)
     working: Any = field(default_factory=threading.Lock)
     is_active: bool = False
-    kept: list[torch.Tensor] = field(default_factory=list)  # what was dropped may be used by what was issued before
+    kept: list[torch.Tensor] = field(default_factory=list)  # issued work may still use freed memory
 
     @contextmanager
     def active(self) -> Iterator[None]:
@@ -89,7 +89,7 @@ class HostLane:
         self.handed_over += [memory.data_ptr() for memory in memories]
 
     def work(self) -> None:
-        """Do what was issued."""
+        """Run the issued work."""
         with self.working:  # the emulator's grid is global
             while self.issued:
                 self.issued.popleft()()

@@ -1,4 +1,4 @@
-"""What a broken or hostile client may send: the messages of a good one, changed in every way that we know of."""
+"""Messages of broken or hostile clients: valid messages, changed in every known way."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ARENA_BYTES = 1 << 16
 
 
 def strange(rng: random.Random) -> Any:
-    """A value that is not what a field expects, or is at the edge of it."""
+    """Return a value that is invalid for a field, or at the limit of its range."""
     return rng.choice(
         (
             lambda: rng.choice(NUMBERS),
@@ -56,7 +56,7 @@ def strange(rng: random.Random) -> Any:
 
 
 def table(rng: random.Random) -> InputBatch:
-    """The samples of an input: places and shapes, some of them impossible."""
+    """Return the samples of an input: offsets and shapes, a few of them impossible."""
     dtype = rng.choice([*DTYPES, "uint8", "uint8", "object", "float128", ""])
     columns = 2 + rng.choice((0, 1, 1, 2, 3, 16, 17))
     rows = []
@@ -69,14 +69,14 @@ def table(rng: random.Random) -> InputBatch:
 
 
 def good_submit(rng: random.Random, seq: int) -> Submit:
-    """A batch that the server can run, if an arena is attached."""
+    """Return a batch that the server can run if an arena is attached."""
     count = rng.randrange(1, 9)
     rows = [(0, 64 * place, 3) for place in range(count)]
     return Submit(seq, rng.choice((0, 5)), rng.randrange(3), seq, 0, count, "", (InputBatch.pack("int32", rows),))
 
 
 def messages_of_worker(rng: random.Random) -> Iterator[Any]:
-    """What a worker might say, in a more or less sensible order."""
+    """Yield messages of a worker, in a roughly plausible order."""
     yield Hello("worker", os.getpid(), "fuzz")
     if rng.random() < 0.9:
         yield AttachSegment(0, rng.choice((ARENA_BYTES, ARENA_BYTES, ARENA_BYTES, 1, 0, 2**40, 2**63)))
@@ -101,7 +101,7 @@ def messages_of_worker(rng: random.Random) -> Iterator[Any]:
 
 
 def messages_of_consumer(rng: random.Random) -> Iterator[Any]:
-    """What a consumer might say."""
+    """Yield messages of a consumer."""
     yield Hello(rng.choice(("consumer", "consumer", "consumer", "king")), os.getpid(), "fuzz")
     for _ in range(rng.randrange(20)):
         client, seq = rng.choice((0, 1, 2, 3, 4, 2**64 - 1)), rng.choice((0, 1, 2, 5, 2**64 - 1))
@@ -119,7 +119,7 @@ def messages_of_consumer(rng: random.Random) -> Iterator[Any]:
 
 
 def mutated(rng: random.Random, message: Any) -> tuple[int, bytes]:
-    """The number and the bytes of a message of which one value, at any depth, was replaced."""
+    """Replace one value of a message, at any depth, and return the message's type number and bytes."""
     number, body = CODEC.encode(message)
     wire = msgpack.unpackb(body)
     node = wire
@@ -134,7 +134,7 @@ def mutated(rng: random.Random, message: Any) -> tuple[int, bytes]:
 
 
 def damaged(rng: random.Random, frame: bytes) -> bytes:
-    """A frame with some of its bytes changed, missing, added or repeated."""
+    """Return a frame with a few bytes changed, missing, added or repeated."""
     data = bytearray(frame)
     kind = rng.randrange(5)
     if kind == 0:
@@ -153,7 +153,7 @@ def damaged(rng: random.Random, frame: bytes) -> bytes:
 
 
 def strange_fd(rng: random.Random, stack: ExitStack, good: float = 0.4) -> int:
-    """A descriptor that may not be the shared memory that was announced."""
+    """Return a descriptor that may not be the announced shared memory."""
     kind = rng.randrange(3, 8)
     if rng.random() < good:
         block = SharedBlock.create(ARENA_BYTES)
@@ -176,12 +176,12 @@ def strange_fd(rng: random.Random, stack: ExitStack, good: float = 0.4) -> int:
 
 
 class Attacker:
-    """One connection of a client that knows the key and does not keep to the rules.
+    """One connection of a client that knows the key and violates the protocol.
 
     Args:
-        endpoint: the server's.
-        rng: what it does depends on this alone.
-        sent: counts what was sent, by kind.
+        endpoint: address of the server.
+        rng: random generator, which alone determines the attack.
+        sent: numbers of sent messages, by kind.
     """
 
     def __init__(self, endpoint: Endpoint, rng: random.Random, sent: Counter[str] | None = None) -> None:
@@ -193,13 +193,13 @@ class Attacker:
         self._key = endpoint.key
 
     def shake_hands(self) -> None:
-        """Say who this is, as a good client does."""
+        """Identify itself like a good client."""
         handshake = ClientHandshake(self._key)
         self.sock.sendall(handshake.proof(self._read(handshake.greeting_size)))
         handshake.check(self._read(handshake.answer_size))
 
     def attack(self) -> None:
-        """Do one thing after the other until the server has had enough, or nothing is left to say."""
+        """Send messages until the server closes the connection or none is left."""
         rng = self.rng
         try:
             if rng.random() < 0.1:
@@ -217,12 +217,12 @@ class Attacker:
             self.sent["refused"] += 1
 
     def say(self, message: Any, *fds: int) -> None:
-        """Send a message as a good client does."""
+        """Send a message like a good client."""
         number, body = CODEC.encode(message)
         socket.send_fds(self.sock, [encode_frame(number, body, len(fds))], fds)
 
     def closed_by_server(self, timeout: float = 30) -> bool:
-        """Wait for the server to close the connection; what it sends meanwhile is dropped."""
+        """Return whether the server closes the connection in time; drop everything that it sends meanwhile."""
         self.sock.settimeout(timeout)
         try:
             while self.sock.recv(1 << 16):
@@ -283,10 +283,10 @@ class Attacker:
 
 
 def use_up_numbers(endpoint: Endpoint, count: int) -> None:
-    """Have the server give its first numbers to clients that end at once.
+    """Let the server assign its first client numbers to clients that end immediately.
 
-    Who knows the key may fetch and drop everybody's batches. Attackers do so with the lowest numbers; the good clients
-    that come after this have higher ones.
+    Clients that know the key may fetch and drop the batches of all clients. Attackers do so with the lowest numbers;
+    good clients that connect later have higher numbers.
     """
     for _ in range(count):
         with Attacker(endpoint, random.Random(0)) as attacker:
@@ -296,7 +296,7 @@ def use_up_numbers(endpoint: Endpoint, count: int) -> None:
 
 
 def hostile_result(rng: random.Random) -> tuple[int, bytes]:
-    """What a broken server may send to a consumer: a result with places and shapes that may be impossible."""
+    """Return a result of a broken server, with offsets and shapes that may be impossible."""
     from dali_proxy._transport.protocol import OutputBatch, Result
 
     outputs = []

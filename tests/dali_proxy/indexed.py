@@ -1,6 +1,6 @@
-"""Datasets and pipelines whose every sample carries its index, so that a swap, loss or repeat of one is seen.
+"""Datasets and pipelines whose samples carry their index, so that tests detect swapped, lost or repeated samples.
 
-In a module of their own, so that spawned workers can import them.
+They are in a separate module, so that spawned workers can import them.
 """
 
 from __future__ import annotations
@@ -21,50 +21,50 @@ SCALE, SHIFT = 3, 7
 
 @pipeline_def(num_threads=2, device_id=None, batch_size=16)
 def affine() -> Any:
-    """One input, one output: 3 x + 7."""
+    """Compute 3 x + 7: one input, one output."""
     return fn.external_source(name="x") * SCALE + SHIFT
 
 
 @pipeline_def(num_threads=2, device_id=None, batch_size=16)
 def sum_and_difference() -> Any:
-    """Two inputs, two outputs."""
+    """Compute sum and difference: two inputs, two outputs."""
     a, b = fn.external_source(name="a"), fn.external_source(name="b")
     return a + b, a - b
 
 
 @pipeline_def(num_threads=2, device_id=None, batch_size=16)
 def decoded() -> Any:
-    """Pictures of `jpeg`, decoded."""
+    """Decode the images of `jpeg`."""
     return fn.decoders.image(fn.external_source(name="encoded"), device="cpu")
 
 
 @pipeline_def(num_threads=2, device_id=None, batch_size=16, seed=5)
 def noisy() -> Any:
-    """Index and a random number."""
+    """Return the index and a random number."""
     x = fn.external_source(name="x")
     return x * 1.0 + fn.random.uniform(range=(0.0, 0.5))
 
 
 @pipeline_def(num_threads=2, device_id=None, batch_size=16)
 def declared() -> Any:
-    """An input that declares what it takes."""
+    """Use an input that declares its dtype and dimensions."""
     return fn.external_source(name="x", dtype=types.UINT8, ndim=1) + 0
 
 
 def sample(index: int, width: int = 3) -> np.ndarray[Any, Any]:
-    """The input of sample `index`: its index, `width` times."""
+    """Return the input of sample `index`: the index, `width` times."""
     return np.full(width, index, np.int32)
 
 
 def jpeg(index: int) -> bytes:
-    """A grey picture of brightness `index`."""
+    """Return a grey JPEG of brightness `index`."""
     file = io.BytesIO()
     Image.new("RGB", (16, 16), (index,) * 3).save(file, "JPEG", quality=95)
     return file.getvalue()
 
 
 class IndexDataset(Dataset[Any]):
-    """Yields (what the transform makes of the sample, index)."""
+    """Returns pairs of the transformed sample and its index."""
 
     def __init__(self, length: int, transform: Any, width: int = 3) -> None:
         self.length = length
@@ -79,14 +79,14 @@ class IndexDataset(Dataset[Any]):
 
 
 class BatchedIndexDataset(IndexDataset):
-    """The same with `__getitems__`."""
+    """Like `IndexDataset`, with `__getitems__`."""
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
         return [self[index] for index in indices]
 
 
 class DictDataset(IndexDataset):
-    """Yields a dictionary with other things beside the placeholder."""
+    """Returns dictionaries with other values beside the placeholder."""
 
     def __getitem__(self, index: int) -> Any:
         image, index = super().__getitem__(index)
@@ -101,7 +101,7 @@ class TwoViewsDataset(IndexDataset):
 
 
 class TwoInputDataset(IndexDataset):
-    """For a pipeline of two inputs and two outputs."""
+    """Samples for a pipeline of two inputs and two outputs."""
 
     def __getitem__(self, index: int) -> Any:
         total, difference = self.transform(a=sample(index), b=sample(1))
@@ -120,7 +120,7 @@ class RaisingDataset(IndexDataset):
 
 
 class JpegDataset(IndexDataset):
-    """For `decoded`: grey pictures whose brightness is their index; one is corrupt."""
+    """Samples for `decoded`: grey images whose brightness is their index; one is corrupt."""
 
     bad = 13
 
@@ -129,7 +129,7 @@ class JpegDataset(IndexDataset):
 
 
 class IndexStream(IterableDataset[Any]):
-    """An iterable dataset; workers share the indices between them."""
+    """An iterable dataset; the workers divide the indices among them."""
 
     def __init__(self, length: int, transform: Any) -> None:
         self.length = length
@@ -143,7 +143,7 @@ class IndexStream(IterableDataset[Any]):
 
 
 class WatchfulDataset(IndexDataset):
-    """Yields whether `get_worker_info` shows this very dataset, and its attribute."""
+    """Returns whether `get_worker_info` has this dataset itself, and the dataset's attribute."""
 
     marked = 0
 
@@ -153,24 +153,24 @@ class WatchfulDataset(IndexDataset):
 
 
 def mark_dataset(worker_id: int) -> None:
-    """A `worker_init_fn` that writes to the worker's dataset."""
+    """Set an attribute of the worker's dataset; used as `worker_init_fn`."""
     info = get_worker_info()
     assert info is not None
     info.dataset.marked = 100 + worker_id  # type: ignore[attr-defined]
 
 
 def keep_apart(samples: list[Any]) -> list[Any]:
-    """A collate function that collates nothing."""
+    """Return the samples unchanged; used as collate function."""
     return samples
 
 
 def affine_of(index: torch.Tensor | int) -> Any:
-    """What `affine` makes of a sample's index."""
+    """Return the value that `affine` computes for a sample's index."""
     return index * SCALE + SHIFT
 
 
 def check_affine(images: torch.Tensor, indices: torch.Tensor, width: int = 3) -> list[int]:
-    """Check that every sample of a batch is the one that its index says; return the indices."""
+    """Check that every sample of a batch matches its index, and return the indices."""
     assert isinstance(images, torch.Tensor)
     assert images.shape == (len(indices), width)
     assert torch.equal(images, affine_of(indices)[:, None].expand(-1, width).to(images.dtype))
@@ -178,7 +178,7 @@ def check_affine(images: torch.Tensor, indices: torch.Tensor, width: int = 3) ->
 
 
 def error_of(loop: Iterator[Any]) -> BaseException:
-    """What the next step of a loop raises, without its frames: with them, it would keep the loop and its workers."""
+    """Return the error of a loop's next step, without its frames: they would keep the loop and its workers alive."""
     try:
         next(loop)
     except BaseException as error:  # noqa: BLE001
@@ -187,6 +187,6 @@ def error_of(loop: Iterator[Any]) -> BaseException:
 
 
 def make(name: str, **arguments: Any) -> Pipeline:
-    """Make one of the pipelines above by name."""
+    """Create one of the pipelines above by name."""
     made: Pipeline = globals()[name](**arguments)
     return made

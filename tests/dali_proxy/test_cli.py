@@ -83,7 +83,7 @@ def test_ctrl_c_is_one_line_and_no_traceback(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # so that the signal reaches all of its processes, like Ctrl-C
+        start_new_session=True,  # so that the signal reaches all its processes, like Ctrl-C
     )
     assert demo.stdout is not None
     demo.stdout.readline()

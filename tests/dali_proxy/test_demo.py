@@ -1,4 +1,4 @@
-"""The whole demo and its parts."""
+"""Tests of the demo and its components."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CROPS = Crops(photographs=4, train_per_photograph=16, held_out_per_photograph=8)
 
 @pytest.fixture
 def bundled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use the photographs of scikit-image, whatever the environment says."""
+    """Use the photographs of scikit-image, independent of the environment."""
     monkeypatch.delenv("DALI_EXTRA_PATH", raising=False)
 
 
 @pytest.fixture
 def one_thread() -> Iterator[None]:
-    """Make torch train on one thread: several threads on busy cores take twice the CPU time."""
+    """Let torch train on one thread: several threads on busy cores take twice the CPU time."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

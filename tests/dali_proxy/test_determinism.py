@@ -1,4 +1,4 @@
-"""With a seed, results are the same bits, whoever makes them and in whatever order."""
+"""With a seed, results are bit-identical, whichever thread or process computes them, and in any order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SAMPLES, BATCH, EPOCHS = 22, 4, 2
 
 @pipeline_def(device_id=None, batch_size=8)
 def augmented() -> Any:
-    """Draws a window, a flip, a factor and a number for each pixel."""
+    """Draw a window, a flip, a factor and a number for each pixel."""
     x, y = fn.random.uniform(range=(0.0, 1.0)), fn.random.uniform(range=(0.0, 1.0))
     pictures = fn.crop(fn.external_source(name="x", layout="HWC"), crop=(8, 8), crop_pos_x=x, crop_pos_y=y)
     pictures = fn.flip(pictures, horizontal=fn.random.coin_flip())
@@ -27,7 +27,7 @@ def augmented() -> Any:
 
 
 class TwoPictures(Dataset[Any]):
-    """Two views of a picture that is its index and a ramp; worth more time for some than for others."""
+    """Two views of an image that consists of its index and a ramp; a few images take more time than others."""
 
     def __init__(self, transform: Any) -> None:
         self.transform = transform
@@ -42,7 +42,7 @@ class TwoPictures(Dataset[Any]):
 
 
 def epochs(mode: Any, num_workers: int, seed: int = 5, num_threads: int = 2, **options: Any) -> list[torch.Tensor]:
-    """All that a loader makes, an epoch after the other."""
+    """Return all outputs of a loader, epoch by epoch."""
     deterministic = options.pop("deterministic", False)
     pipe = augmented(seed=seed, num_threads=num_threads)
     order = torch.Generator().manual_seed(3)
@@ -68,7 +68,7 @@ def epochs(mode: Any, num_workers: int, seed: int = 5, num_threads: int = 2, **o
 
 @pytest.fixture(scope="module")
 def expected() -> list[torch.Tensor]:
-    """What one process makes, with one thread."""
+    """Return the outputs of one process with one thread."""
     return epochs("thread", 0, num_threads=1)
 
 

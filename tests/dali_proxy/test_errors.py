@@ -1,4 +1,4 @@
-"""What errors know of the samples that failed."""
+"""Errors describe the samples that failed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.dali_proxy.indexed import IndexDataset, affine, check_affine, decoded
 
 
 class Named:
-    """A dataset whose indices are any objects, of which some name a corrupt file; they name their samples."""
+    """A dataset whose indices are arbitrary objects and become sample names; a few refer to a corrupt file."""
 
     def __init__(self, transform: Any, bad: Callable[[Any], bool]) -> None:
         self.transform = transform
@@ -27,7 +27,7 @@ class Named:
 
 @pytest.fixture(scope="module")
 def decoder() -> Iterator[DALIServer]:
-    """A server that decodes."""
+    """Run a server that decodes images."""
     with DALIServer(decoded(batch_size=128)) as running:
         running.produce_data(running.proxy(jpeg(1)))
         yield running

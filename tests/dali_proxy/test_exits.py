@@ -1,4 +1,4 @@
-"""Code of the user that exits in the server: an error of its batch, and the next batch arrives."""
+"""User code that exits in the server fails its batch, and the next batch arrives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def interrupt() -> None:
 
 
 class Indices:
-    """Sample i is i, handed to a server."""
+    """Sample i is the number i, passed to a server."""
 
     def __init__(self, proxy: Any) -> None:
         self.proxy = proxy

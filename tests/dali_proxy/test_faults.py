@@ -1,4 +1,4 @@
-"""Whatever dies, hangs or runs out: who waits is told within seconds, and nothing is left behind."""
+"""When a process dies or hangs or a resource runs out, callers get an error in seconds, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_to_the_end(iterator: Any) -> list[int]:
-    batches = list(iterator)  # no code of ours in between, in which torch's handler of SIGCHLD would raise
+    batches = list(iterator)  # no code in between in which torch's SIGCHLD handler could raise
     return [index for batch in batches for index in check_affine(*batch)]
 
 
@@ -43,7 +43,7 @@ def run_to_the_end(iterator: Any) -> list[int]:
 
 
 class MortalDataset(IndexDataset):
-    """Its process is killed at one sample."""
+    """Kills its process at one sample."""
 
     def __getitem__(self, index: int) -> Any:
         if index == self.length // 2:
@@ -52,7 +52,7 @@ class MortalDataset(IndexDataset):
 
 
 def in_a_child(body: Callable[[DALIServer], None], mode: Any) -> None:
-    """Run a test in a process of its own: torch's handler of SIGCHLD raises wherever that process is, in pytest too."""
+    """Run a test in a separate process: torch's SIGCHLD handler raises in any code of a process, even in pytest."""
 
     def run() -> None:
         with DALIServer(affine(), mode=mode) as server:
@@ -72,7 +72,7 @@ def test_worker_that_is_killed(mode: str, persistent_workers: bool) -> None:
         iterator = iter(loader)
         with soon(), pytest.raises(WorkerDiedError, match=r"worker 0 \(pid \d+\) was killed by SIGKILL"):
             run_to_the_end(iterator)
-        with soon(), pytest.raises(WorkerDiedError):  # torch's iterator would go on with what is left
+        with soon(), pytest.raises(WorkerDiedError):  # torch's iterator would continue with the remaining batches
             next(iterator)
         del iterator
         dataset.length = 1000  # the next workers live longer
@@ -85,7 +85,7 @@ def test_worker_that_is_killed(mode: str, persistent_workers: bool) -> None:
 def test_worker_that_was_killed_before_its_batches_were_wanted(mode: str) -> None:
     def body(server: DALIServer) -> None:
         dataset = MortalDataset(40, server.proxy)
-        # torch's handler would raise wherever this is when the signal comes, which may be after the process has ended.
+        # torch's handler would raise in any code when the signal arrives, perhaps after the process has ended.
         torch.utils.data._utils.signal_handling._set_SIGCHLD_handler()
         told = threading.Event()
         handler = signal.signal(signal.SIGCHLD, lambda *_: told.set())
@@ -93,7 +93,7 @@ def test_worker_that_was_killed_before_its_batches_were_wanted(mode: str) -> Non
         (worker,) = (each for each in psutil.Process().children() if each.pid != server.pid)
         wait_until(lambda: told.is_set() and worker.status() == psutil.STATUS_ZOMBIE)
         signal.signal(signal.SIGCHLD, handler)
-        # What it had made travels through its sockets, too: torch alone would give a bare ConnectionResetError.
+        # The worker's batches travel through its sockets, too: torch alone would raise a bare ConnectionResetError.
         with soon(), pytest.raises(WorkerDiedError, match=f"pid {worker.pid}.*SIGKILL"):
             run_to_the_end(iterator)
 
@@ -101,7 +101,7 @@ def test_worker_that_was_killed_before_its_batches_were_wanted(mode: str) -> Non
 
 
 class HangingDataset(IndexDataset):
-    """Takes very long over one sample."""
+    """Hangs at one sample."""
 
     def __getitem__(self, index: int) -> Any:
         if index == 9:
@@ -110,7 +110,9 @@ class HangingDataset(IndexDataset):
 
 
 def test_worker_that_hangs(server: DALIServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2)  # what torch gives it for its end
+    monkeypatch.setattr(
+        torch.utils.data._utils, "MP_STATUS_CHECK_INTERVAL", 0.2
+    )  # time that torch allows the worker for ending
     iterator = iter(DataLoader(server, HangingDataset(40, server.proxy), batch_size=4, num_workers=1, timeout=1))
     with soon(), pytest.raises(ProxyError, match=r"within 1 s.*worker 0 \(pid \d+\)"):
         run_to_the_end(iterator)
@@ -132,7 +134,7 @@ def test_exception_in_collate(server: DALIServer) -> None:
 
 
 class LambdaDataset(IndexDataset):
-    """Returns what can't be pickled, for one sample."""
+    """Returns an object that can't be pickled for one sample."""
 
     def __getitem__(self, index: int) -> Any:
         return (*super().__getitem__(index), (lambda: 1) if index == 5 else 1)
@@ -151,22 +153,22 @@ def test_sample_that_cannot_travel(server: DALIServer) -> None:
 
 
 class WithoutDescriptors(IndexDataset):
-    """Its worker has no descriptor left when it comes to one sample."""
+    """Uses up the worker's descriptors at one sample."""
 
     def __getitem__(self, index: int) -> Any:
         if index == 9:
             _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (8, most))  # those numbers are taken
+            resource.setrlimit(resource.RLIMIT_NOFILE, (8, most))  # these numbers are in use
         return super().__getitem__(index)
 
 
 def test_worker_without_descriptors(server: DALIServer) -> None:
     loader = DataLoader(server, WithoutDescriptors(40, server.proxy), batch_size=4, num_workers=1)
-    assert run_to_the_end(loader) == list(range(40))  # it needs none for samples and labels
+    assert run_to_the_end(loader) == list(range(40))  # samples and labels need no descriptors
 
 
 def test_training_without_descriptors(server: DALIServer) -> None:
-    next(iter(DataLoader(server, IndexDataset(8, server.proxy), batch_size=4)))  # it is connected
+    next(iter(DataLoader(server, IndexDataset(8, server.proxy), batch_size=4)))  # connects this process
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     loader = DataLoader(server, IndexDataset(8, server.proxy), batch_size=4, num_workers=1)
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free_descriptor(os.getpid()) + 2, limits[1]))
@@ -234,7 +236,7 @@ def test_small_shared_memory_of_the_system() -> None:
 
 @pipeline_def(num_threads=1, device_id=None, batch_size=4)
 def stuck() -> Any:
-    """Never gets anything done."""
+    """Never finish a batch."""
     return fn.external_source(name="x") + fn.external_source(lambda info: time.sleep(60), batch=False)
 
 
@@ -264,7 +266,7 @@ def test_server_that_is_killed_while_everybody_waits_for_it() -> None:
 
 @pipeline_def(num_threads=1, device_id=None, batch_size=4)
 def enlarged() -> Any:
-    """Pictures of one pixel, as large as their brightness says."""
+    """Enlarge images of one pixel to the size that their brightness specifies."""
     x = fn.external_source(name="x")
     return fn.resize(x, size=fn.cast(x[0, 0, :1], dtype=types.FLOAT) * 1000.0)
 
@@ -282,7 +284,7 @@ def test_server_that_runs_out_of_memory() -> None:
         resource.prlimit(server.pid, resource.RLIMIT_AS, (used + (100 << 20), resource.RLIM_INFINITY))
         with soon(), pytest.raises(BatchError, match=r"(?i)memory|allocate"):
             size_of(20)
-        assert size_of(2) == [1, 2000, 2000, 1]  # it goes on with what fits
+        assert size_of(2) == [1, 2000, 2000, 1]  # it continues with batches that fit
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
@@ -312,7 +314,7 @@ def test_server_without_descriptors() -> None:
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (lowest_free_descriptor(server.pid), 4096))
         with soon(), pytest.raises(ProxyError):
             run_to_the_end(loader)
-        assert run_to_the_end(here) == list(range(8))  # who is connected goes on
+        assert run_to_the_end(here) == list(range(8))  # connected clients continue
         resource.prlimit(server.pid, resource.RLIMIT_NOFILE, (4096, 4096))
         assert run_to_the_end(loader) == list(range(8))
 
@@ -323,10 +325,10 @@ def test_socket_folder_that_is_removed() -> None:
         iterator = iter(loader)
         check_affine(*next(iterator))
         shutil.rmtree(Path(server.endpoint.path).parent)
-        assert run_to_the_end(iterator) == list(range(4, 40))  # connections live on
+        assert run_to_the_end(iterator) == list(range(4, 40))  # connections stay open
         with pytest.raises(ServerDiedError, match="was removed while it ran"):
             raise server.end_error() or AssertionError
-        assert run_to_the_end(loader) == list(range(40))  # it was started again
+        assert run_to_the_end(loader) == list(range(40))  # the server was restarted
         assert os.path.exists(server.endpoint.path)
 
 
@@ -334,7 +336,7 @@ def test_socket_folder_that_is_removed() -> None:
 
 
 def train_for_ever(mode: Any, pids: Any) -> None:
-    """What a process does that will be killed."""
+    """Train until the process is killed."""
     with DALIServer(affine(), mode=mode) as server:
         for number, _ in enumerate(DataLoader(server, IndexDataset(10**9, server.proxy), batch_size=4, num_workers=1)):
             if number == 3:
@@ -343,7 +345,9 @@ def train_for_ever(mode: Any, pids: Any) -> None:
 
 
 def test_training_process_that_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.utils.data._utils.worker, "MP_STATUS_CHECK_INTERVAL", 1)  # workers look for their parent
+    monkeypatch.setattr(
+        torch.utils.data._utils.worker, "MP_STATUS_CHECK_INTERVAL", 1
+    )  # interval at which workers check their parent
     context = multiprocessing.get_context("fork")
     fates = [("process", signal.SIGKILL), ("thread", signal.SIGTERM), ("process", signal.SIGINT)]
     trainings, children = [], []
@@ -359,5 +363,5 @@ def test_training_process_that_is_killed(monkeypatch: pytest.MonkeyPatch) -> Non
             training.send_signal(number)
         _, alive = psutil.wait_procs([training for training, _ in trainings] + children, timeout=PATIENCE_S)
     assert not alive
-    with DALIServer(affine()):  # removes what the one in thread mode could not
+    with DALIServer(affine()):  # removes the files that the server in thread mode couldn't remove
         assert len(list(Path(tempfile.gettempdir()).glob("dali-proxy-*"))) == 1

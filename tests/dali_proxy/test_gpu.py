@@ -1,4 +1,4 @@
-"""The main job on a GPU: the same as on the CPU, within the rounding of the decoder."""
+"""The main job on a GPU gives the same results as on the CPU, within the rounding of the decoder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLACED = [("process", "server"), ("thread", "server"), ("process", "cores"), ("p
 
 @pytest.fixture(scope="module")
 def pictures(jpeg_folder: Any) -> list[np.ndarray[Any, Any]]:
-    """Encoded pictures whose chroma is not subsampled: there decoders differ by rounding only."""
+    """Return encoded images without chroma subsampling: for these, decoders differ only by rounding."""
     encoded = []
     for path in sorted(jpeg_folder.rglob("*.jpg")):
         buffer = io.BytesIO()
@@ -62,7 +62,7 @@ def epoch(pictures: Any, device: str, mode: str, placement: Any = "server", **ar
     with dali_proxy.DALIServer(pipe, mode=mode, placement=placement) as server:
         dataset = Encoded(pictures, server.proxy)
         loader = dali_proxy.DataLoader(server, dataset, batch_size=BATCH, num_workers=2)
-        held = list(loader)  # all at once: a slot that was reused too early shows as a wrong batch
+        held = list(loader)  # holds all batches at once, so that a slot that is reused too early gives a wrong batch
         return [(images.cpu(), indices, images.device.type) for images, indices in held]
 
 
@@ -118,7 +118,7 @@ def test_with_the_consumer_the_server_does_not_touch_the_gpu(pictures: Any) -> N
 def _open_files(pid: int | None) -> list[str]:
     found = []
     for each in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):  # closed meanwhile
+        with suppress(FileNotFoundError):  # it was closed meanwhile
             found.append(os.readlink(each))
     return found
 
@@ -183,7 +183,7 @@ def test_work_of_the_training_and_of_the_pipeline_do_not_overwrite_each_other(
         for _ in range(2):
             of_epoch = []
             for images, _ in loader:
-                for _ in range(20):  # keeps the stream busy, so that a slot that is reused too early is seen
+                for _ in range(20):  # keeps the stream busy, so that a slot that is reused too early is detected
                     images = images * 1.0
                 of_epoch.append(images.double().sum())
             sums.append(torch.stack(of_epoch).cpu())
@@ -201,7 +201,7 @@ def test_work_of_the_training_and_of_the_pipeline_do_not_overwrite_each_other(
 @pipeline_def(batch_size=BATCH, num_threads=2)
 def ragged_pipe() -> Any:
     images = fn.decoders.image(fn.external_source(name="images"), device="mixed")
-    return images, fn.resize(images, size=(0, 40))  # of the second, only the height differs
+    return images, fn.resize(images, size=(0, 40))  # samples of the second output differ only in height
 
 
 class Two(Encoded):

@@ -1,4 +1,4 @@
-"""Whatever order things happen in: each batch is the one that was asked for, and no sample is another's."""
+"""In any order of events, each batch is the requested one, and samples aren't mixed up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BATCH = 4
 
 
 class SometimesDataset(IndexDataset):
-    """Calls the proxy for two of three samples, and uses one buffer for all of them."""
+    """Calls the proxy for two of three samples, with one buffer for all of them."""
 
     buffer = np.zeros(3, np.int32)
 
@@ -41,7 +41,7 @@ class SometimesDataset(IndexDataset):
 
 
 def mixed_collate(samples: list[Any]) -> Any:
-    """Batches what the proxy made and what it didn't, each for itself; one sample comes twice."""
+    """Collate placeholders and other samples separately, with one sample twice."""
     made = [image for image, index in samples if index % 3]
     plain = [image for image, index in samples if not index % 3]
     return {
@@ -72,13 +72,13 @@ def check_plain(batch: Any) -> list[int]:
 
 
 class Epochs:
-    """Loops over a loader again and again, and knows which batch must come next.
+    """Loops over a loader repeatedly, and checks which batch comes next.
 
     Args:
         loader: the loader.
-        check: checks a batch, and returns its indices.
-        expected: the indices of an epoch, batch by batch; None where the order is random.
-        produce: turns what the loader yields into data.
+        check: checks a batch and returns its indices.
+        expected: indices of an epoch, batch by batch; None for a random order.
+        produce: converts the loader's batches to data.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ def test_threads_that_loop_at_the_same_time(serve: Callable[..., DALIServer]) ->
                     assert check_views(batch) == IN_ORDER[count]
                     if epoch == 0 and count == number:
                         break
-        except BaseException as error:  # noqa: BLE001  # for the thread of the test
+        except BaseException as error:  # noqa: BLE001  # raised in the test's thread
             failed.append(error)
 
     threads = [threading.Thread(target=loop, args=(number,)) for number in range(4)]
@@ -173,7 +173,7 @@ def test_threads_that_loop_at_the_same_time(serve: Callable[..., DALIServer]) ->
 
 
 def train(server: DALIServer, seed: int) -> None:
-    """Another training process: its loops take turns, too."""
+    """Run another training process, whose loops take turns, too."""
     loops = all_kinds(server)
     loops = [loops[0], loops[3], loops[5]]
     rng = random.Random(seed)
@@ -216,7 +216,7 @@ def test_epochs_after_samples_that_raised(server: DALIServer, persistent_workers
 
 
 class WideDataset(IndexDataset):
-    """One sample has more dimensions than the others: its batch fails in the server or before."""
+    """One sample has more dimensions than the others: its batch fails in the server or earlier."""
 
     def __getitem__(self, index: int) -> Any:
         return self.transform(np.full((1, 3) if index == 6 else 3, index, np.int32)), index

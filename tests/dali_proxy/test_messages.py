@@ -1,4 +1,4 @@
-"""What errors of batches say."""
+"""Messages of batch errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pipeline.errors import InputError, OperatorError, SampleFailure
 
 
 def test_error_of_a_large_batch_names_eight_samples() -> None:
-    """The attributes have all of them, as far as they are sent."""
+    """The attributes contain all samples that are sent."""
     error = OperatorError("bad", failures=tuple(SampleFailure(sample, ValueError()) for sample in range(32)))
     indices = [str(1000 + sample) for sample in range(32)]
     paths = [f"{sample}.jpg".encode() for sample in range(32)]

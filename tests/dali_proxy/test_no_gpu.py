@@ -59,7 +59,7 @@ for mode in ("process", "thread", "pipeline"):
 
 @pytest.mark.parametrize("cupy", ["there", "missing"])
 def test_device_id_needs_a_gpu_only_for_operators_on_it(cupy: str, tmp_path: Path) -> None:
-    """Where there are none, CUDA isn't called, not even at the end."""
+    """Without such operators, CUDA isn't called, not even at the end."""
     (tmp_path / "script.py").write_text(SCRIPT)
     if cupy == "missing":
         (tmp_path / "cupy.py").write_text("raise ModuleNotFoundError(\"No module named 'cupy'\", name='cupy')\n")

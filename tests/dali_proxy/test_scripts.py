@@ -1,4 +1,4 @@
-"""Whole scripts, as users write them: none of them may fail, hang or leave anything behind."""
+"""Complete scripts, as users write them, must not fail, hang or leave anything behind."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ while True:
 
 
 def script(tmp_path: Path, folder: Path, *parts: str) -> list[str]:
-    """Write a script, and return the command that runs it."""
+    """Write a script and return the command that runs it."""
     path = tmp_path / "script.py"
     path.write_text("".join((EXAMPLE, f"FOLDER = {str(folder)!r}\n", *parts)))
     return [sys.executable, str(path)]
 
 
 def environment() -> dict[str, str]:
-    # torch says so where there are fewer processors than workers.
+    # torch prints this warning on machines with fewer processors than workers.
     return with_project(PYTHONWARNINGS="ignore:This DataLoader will create:UserWarning")
 
 
@@ -112,7 +112,7 @@ def test_script_that_is_interrupted(tmp_path: Path, jpeg_folder: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,  # so that the signal reaches the workers, as Ctrl-C does
+        start_new_session=True,  # so that the signal reaches the workers, like Ctrl-C
     )
     assert process.stdout is not None
     host = psutil.Process(int(process.stdout.readline()))

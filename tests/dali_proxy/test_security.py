@@ -1,4 +1,4 @@
-"""Hostile clients: the server refuses them, serves the others, and has nothing left of them."""
+"""The server refuses hostile clients, serves the others, and frees all resources of the hostile ones."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ARENA = 1 << 16
 
 @pytest.fixture(scope="module")
 def victim() -> Iterator[DALIServer]:
-    """A server in a process of its own, its good clients connected."""
+    """Run a server in a separate process, with its good clients connected."""
     limits = {"unclaimed_bytes": 1 << 20, "arena_bytes": ARENA, "arena_bytes_limit": 1 << 20}
     with DALIServer(affine(), **limits, timeout=PATIENCE_S) as server:
         use_up_numbers(server.endpoint, 20)
@@ -51,7 +51,7 @@ def victim() -> Iterator[DALIServer]:
 
 @pytest.fixture
 def attacker(victim: DALIServer) -> Iterator[Attacker]:
-    """A client that knows the key."""
+    """Connect a client that knows the key."""
     with Attacker(victim.endpoint, random.Random(0)) as made:
         made.shake_hands()
         yield made
@@ -100,7 +100,7 @@ def test_only_this_user_reaches_the_socket(victim: DALIServer) -> None:
 
 
 def test_noise_right_behind_the_proof(victim: DALIServer) -> None:
-    """It arrives together with the proof, before the server has taken note of the client."""
+    """The noise arrives together with the proof, before the server has registered the client."""
     with Attacker(victim.endpoint, random.Random(0)) as attacker:
         handshake = ClientHandshake(victim.endpoint.key)
         attacker.sock.sendall(handshake.proof(attacker._read(handshake.greeting_size)) + b"\xff" * 100)
@@ -153,7 +153,7 @@ def test_descriptors_that_nobody_wants_are_closed(victim: DALIServer) -> None:
         (1, 0, 3),
         (0, 1, 3),
         (0, 0, 2**62, 4),  # wraps around to 0
-        (0, 0, 0, 2**47, 2**47),  # no bytes, and still more than an array may have
+        (0, 0, 0, 2**47, 2**47),  # no bytes, but dimensions too large for an array
     ],
 )
 def test_samples_outside_of_their_memory(victim: DALIServer, attacker: Attacker, row: tuple[int, ...]) -> None:
@@ -163,7 +163,7 @@ def test_samples_outside_of_their_memory(victim: DALIServer, attacker: Attacker,
         attacker.say(AttachSegment(0, ARENA), block.fd)
     attacker.say(Submit(0, 9, 0, 0, 0, 1, "", (InputBatch.pack("int32", [row]),)))
     assert attacker.closed_by_server()
-    wait_until(lambda: victim.stats().waiting_results <= waiting + 1)  # its failure
+    wait_until(lambda: victim.stats().waiting_results <= waiting + 1)  # the failure message
 
 
 def test_memory_is_limited_to_what_was_agreed(attacker: Attacker) -> None:
@@ -175,7 +175,7 @@ def test_memory_is_limited_to_what_was_agreed(attacker: Attacker) -> None:
 
 def test_a_client_ends_only_its_own_iterators(victim: DALIServer, attacker: Attacker) -> None:
     attacker.say(Hello("consumer", 1, ""))
-    attacker.say(CloseSession(0))  # that of everybody who has none
+    attacker.say(CloseSession(0))  # the session of clients that have opened none
     attacker.say(OpenSession(0))
     assert attacker.closed_by_server()
 

@@ -1,4 +1,4 @@
-"""One machine, two GPUs: iterators over a pipeline on each, servers on the second, devices that are not mixed up."""
+"""Two GPUs in one machine: an iterator on each, servers on the second, and devices that aren't mixed up."""
 
 from __future__ import annotations
 

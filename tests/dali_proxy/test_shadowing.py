@@ -1,4 +1,4 @@
-"""A user's module named `pipeline` causes an error that names it; with scripts for NVIDIA DALI, it works."""
+"""A user's module named `pipeline` causes an error that names it; in scripts for NVIDIA DALI, it works."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from tests.environment import ROOT, with_project
 
-#: The user's module, or the `__init__.py` of a package. Other processes get its objects by name.
+#: The user's module, or the `__init__.py` of a package. Other processes import its objects by name.
 USERS_MODULE = """
 import numpy as np
 from torch.utils.data import Dataset
@@ -107,7 +107,7 @@ def write(folder: Path, kind: str) -> str:
     (folder / "pipeline").mkdir()
     if kind == "package":
         (folder / "pipeline" / "__init__.py").write_text("")
-    (folder / "pipeline" / "errors.py").write_text(USERS_MODULE)  # our package has a module of that name, too
+    (folder / "pipeline" / "errors.py").write_text(USERS_MODULE)  # the library's package has a module of this name, too
     return "pipeline.errors"
 
 
@@ -120,14 +120,14 @@ def test_script_for_dali_runs_beside_a_pipeline_of_the_user(tmp_path: Path) -> N
 
 
 def test_script_for_dali_runs_beside_a_folder_of_modules(tmp_path: Path) -> None:
-    """Without the hook, Python would prefer our package, which has an `__init__.py`."""
+    """Without the hook, Python would prefer the library's package, which has an `__init__.py`."""
     (tmp_path / "train.py").write_text(f"from nvidia.dali import fn\nimport {write(tmp_path, 'folder')} as theirs\n")
     (tmp_path / "train.py").open("a").write("print(fn.resize.__name__, theirs.plus_one(1))\n")
     assert python("-m", "dali_proxy", "run", "train.py", folder=tmp_path).stdout == "resize 2\n"
 
 
 def test_command_runs_in_a_folder_with_a_pipeline_of_the_user(tmp_path: Path) -> None:
-    """`python -m` adds the folder to its path before it imports `dali_proxy`."""
+    """`python -m` adds the folder to the path before it imports `dali_proxy`."""
     (tmp_path / "pipeline.py").write_text("X = 1\n")
     code = "from nvidia.dali import fn\nimport pipeline\nprint(fn.resize.__name__, pipeline.X)\n"
     (tmp_path / "pipelines.py").write_text(code)
@@ -172,7 +172,7 @@ def test_our_package_has_both_names_where_the_user_has_no_pipeline(tmp_path: Pat
 
 
 def test_our_package_keeps_a_name_that_it_has(tmp_path: Path) -> None:
-    """Its classes have that name in pickles; the private name in pickles of other processes means the same."""
+    """Pickles refer to its classes by that name; the private name in other processes' pickles has the same meaning."""
     code = (
         "import dali_proxy\n"
         "from pipeline import Pipeline\n"
@@ -206,7 +206,7 @@ def test_pipeline_of_the_user_is_an_error_that_names_it(code: str, kind: str, tm
 
 
 def test_hidden_folder_of_the_user_is_an_error_that_names_it(tmp_path: Path) -> None:
-    """Python prefers our package to a folder without `__init__.py`, wherever that folder is."""
+    """Python prefers the library's package to a folder without `__init__.py`, wherever that folder is."""
     (tmp_path / "pipeline").mkdir()
     (tmp_path / "pipeline" / "data.py").write_text("X = 1\n")
     (tmp_path / "train.py").write_text("import dali_proxy\nfrom pipeline import fn\nimport pipeline.data\n")

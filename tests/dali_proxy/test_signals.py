@@ -1,4 +1,4 @@
-"""A signal handler that raises: its exception comes out of the loop, and the loop goes on. Servers that are stopped."""
+"""Exceptions of signal handlers leave the loop, and the loop can continue. Loops whose server is stopped."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ OURS = tuple(os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file
 
 
 class LateError(TimeoutError):
-    """What a user's alarm raises: an `OSError`, too."""
+    """Error of a user's alarm, which is also an `OSError`."""
 
 
 class StopNowError(BaseException):
-    """What another one raises."""
+    """Error of another alarm, which isn't an `Exception`."""
 
 
 def is_in_our_code(frame: FrameType | None) -> bool:
@@ -43,7 +43,7 @@ def is_in_our_code(frame: FrameType | None) -> bool:
 
 @contextmanager
 def alarms(error: type[BaseException]) -> Iterator[list[int]]:
-    """Have alarms raise wherever they come in our code. Yields how often they did."""
+    """Let alarms raise anywhere in the library's code. Yield a list with the number of raised errors."""
     raised = [0]
 
     def interrupt(_number: int, frame: FrameType | None) -> None:
@@ -65,7 +65,7 @@ def test_handlers_that_raise_anywhere_in_a_loop(
     server: DALIServer, num_workers: int, error: type[BaseException]
 ) -> None:
     loader = DataLoader(server, IndexDataset(600, server.proxy), batch_size=4, num_workers=num_workers)
-    next(iter(loader))  # imports what is imported late
+    next(iter(loader))  # triggers all late imports
     moments = random.Random(num_workers)
     iterator, indices, ended = iter(loader), [], False
     with alarms(error) as raised:
@@ -84,7 +84,7 @@ def test_handlers_that_raise_anywhere_in_a_loop(
 
 
 class ImpatientDataset(IndexDataset):
-    """Calls the proxy until no alarm comes meanwhile."""
+    """Calls the proxy until a call completes without an alarm."""
 
     def __getitem__(self, index: int) -> Any:
         with alarms(LateError):
@@ -107,7 +107,7 @@ def test_alarms_around_the_proxy(server: DALIServer, num_workers: int) -> None:
 
 
 class LoopingDataset(IndexDataset):
-    """Each sample runs a loop of its own."""
+    """Runs a separate loop for each sample."""
 
     def __init__(self, length: int, transform: Any, inner: Any) -> None:
         super().__init__(length, transform)
@@ -123,7 +123,7 @@ class LoopingDataset(IndexDataset):
 def test_handlers_that_raise_in_a_loop_inside_a_sample(server: DALIServer, error: type[BaseException]) -> None:
     inner = DataLoader(server, IndexDataset(4, server.proxy), batch_size=2)
     iterator = iter(DataLoader(server, LoopingDataset(40, server.proxy, inner), batch_size=2))
-    indices = check_affine(*next(iterator))  # imports what is imported late
+    indices = check_affine(*next(iterator))  # triggers all late imports
     with alarms(error) as raised:
         for delay in [1e-5, 2e-4, 1e-3, 3e-3] * 5:
             try:
@@ -139,7 +139,7 @@ def test_handlers_that_raise_in_a_loop_inside_a_sample(server: DALIServer, error
 
 
 class InterruptingDataset(IndexDataset):
-    """Can't read one sample; a signal comes while another one is read for the `reads`-th time."""
+    """Can't read one sample; a signal arrives while another sample is read for the `reads`-th time."""
 
     def __init__(self, length: int, transform: Any, bad: int, number: int, reads: int, at: int = 4) -> None:
         super().__init__(length, transform)
@@ -168,7 +168,7 @@ def test_ctrl_c_in_the_dataset_loses_no_batch(server: DALIServer) -> None:
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_ctrl_c_while_a_batch_is_made_without_its_bad_sample(server: DALIServer, num_workers: int) -> None:
-    # A worker reads the sample once in a process of its own; what is made again is read in this one.
+    # A worker reads the sample once in its process; recomputed batches are read in this process.
     reads = 1 if num_workers else 2
     dataset = InterruptingDataset(12, server.proxy, bad=5, number=signal.SIGINT, reads=-1 if num_workers else reads)
     errors: list[BatchError] = []
@@ -185,7 +185,7 @@ def test_ctrl_c_while_a_batch_is_made_without_its_bad_sample(server: DALIServer,
 
 
 class CatchingDataset(LoopingDataset):
-    """Can't read one sample, and catches what a handler raises in the loops inside the others."""
+    """Can't read one sample, and catches the handler's errors in the loops inside the others."""
 
     caught = 0
 
@@ -200,7 +200,7 @@ class CatchingDataset(LoopingDataset):
 
 
 def test_handler_that_raises_in_a_loop_inside_a_batch_that_is_made_again(server: DALIServer) -> None:
-    # The first reading of the batch ends at its bad sample, after one loop; the signal comes in the second loop.
+    # The first reading of the batch ends at its bad sample, after one loop; the signal arrives in the second loop.
     inner = DataLoader(server, InterruptingDataset(4, server.proxy, -1, signal.SIGALRM, reads=2, at=3), batch_size=2)
     dataset = CatchingDataset(8, server.proxy, inner)
     with alarms(LateError) as raised:
@@ -210,7 +210,7 @@ def test_handler_that_raises_in_a_loop_inside_a_batch_that_is_made_again(server:
 
 
 class ExitingDataset(IndexDataset):
-    """Can't read one sample, and exits for another one of the same batch."""
+    """Can't read one sample, and exits at another sample of the same batch."""
 
     def __getitem__(self, index: int) -> Any:
         if index == 5:
@@ -235,7 +235,7 @@ def test_exit_while_a_batch_is_made_without_its_bad_sample(server: DALIServer, n
 
 
 def test_handler_that_raises_what_torch_does(server: DALIServer) -> None:
-    """A user's RuntimeError isn't taken for that of a loader's timeout."""
+    """A user's RuntimeError isn't mistaken for the error of a loader's timeout."""
 
     def interrupt(*_: object) -> None:
         raise RuntimeError("timed out")
@@ -292,7 +292,7 @@ def test_loaders_timeout_bounds_the_wait_for_results() -> None:
 
 
 class StoppingDataset(IndexDataset):
-    """One sample runs a loop while its server is stopped."""
+    """Runs a loop for one sample while the loop's server is stopped."""
 
     def __init__(self, length: int, transform: Any, inner: Any, pid: int) -> None:
         super().__init__(length, transform)
@@ -308,7 +308,7 @@ class StoppingDataset(IndexDataset):
         return super().__getitem__(index)
 
 
-# torch's loaders take a timeout with workers only, which a loop inside a worker can't have.
+# torch's loaders accept a timeout only with workers, which a loop inside a worker can't have.
 @pytest.mark.parametrize(("num_workers", "timeout"), [(0, PATIENCE_S), (1, 2)])
 def test_timeout_of_a_loop_inside_a_sample_costs_that_batch(num_workers: int, timeout: float) -> None:
     with DALIServer(affine(), mode="thread") as server, DALIServer(affine(), timeout=timeout) as other:

@@ -1,4 +1,4 @@
-"""Short forms of what `make soak` does for long, and the bound of shared memory that the documentation gives."""
+"""Short versions of `make soak`, and the documented limit of shared memory."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_slow_consumer_lets_nothing_grow() -> None:
 
 
 def shared_memory(pid: int | None) -> int:
-    """Bytes of the memfds that a process has mapped, each counted once."""
+    """Return the bytes of the memfds that a process has mapped, each counted once."""
     sizes: dict[str, int] = {}
     for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
         addresses, _, _, _, inode, *name = line.split()
@@ -58,4 +58,4 @@ def test_shared_memory_is_bounded_as_documented() -> None:
     arenas = workers * max(arena, 2 * 3 * inputs)
     batches = workers * prefetch + server.pipeline.prefetch_queue_depth + 1 + kept
     assert most <= arenas + batches * (results + 4096) + (1 << 16)
-    assert most > results * (kept + 1)  # it is measured at all
+    assert most > results * (kept + 1)  # the measurement works

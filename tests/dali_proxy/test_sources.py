@@ -1,4 +1,4 @@
-"""Pipelines with sources in a server: they give data beside what the proxy is called with."""
+"""Pipelines with sources in a server: the sources supply data beside the proxy's inputs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BATCH_SIZE = 4
 
 
 class Numbers(Dataset[Any]):
-    """Sample i is i, handed to a server."""
+    """Sample i is the number i, passed to a server."""
 
     def __init__(self, server: DALIServer) -> None:
         self.server = server
@@ -88,7 +88,7 @@ def training_is_possible(info: SampleInfo) -> Any:
 
 @pytest.mark.parametrize(("mode", "possible"), [("process", 0), ("thread", 1)])
 def test_a_servers_process_knows_that_nobody_trains_there(mode: Any, possible: int) -> None:
-    """Where somebody may, decoders of JPEGs wait for the GPU; waiting costs a training elsewhere time."""
+    """In training processes, JPEG decoders wait for the GPU; in a server, waiting would slow down the training."""
     with DALIServer(pipe_with(training_is_possible, batch=False), mode=mode) as server:
         (batch, *_) = DataLoader(server, Numbers(server), batch_size=BATCH_SIZE, num_workers=1)
     assert batch[1].tolist() == [possible] * BATCH_SIZE

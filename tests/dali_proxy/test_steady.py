@@ -1,4 +1,4 @@
-"""Nothing is kept for a batch that is done: objects are counted, which no other program can disturb."""
+"""Nothing is kept for finished batches. The tests count objects, which other programs can't influence."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.dali_proxy.indexed import IndexDataset, affine
 BATCH = 4
 BLOCKS = 5
 BLOCK = 300  # batches
-SLACK = 150  # objects: of batches that are on their way, of epochs that ended (a few each); one a batch would be 300
+SLACK = 150  # objects: of batches in flight and of finished epochs (a few each); one object per batch would be 300
 
 
 class Counting(IndexDataset):
-    """Counts the objects of its worker, a block of batches after the other, into memory that both processes have."""
+    """Counts the objects of its worker after each block of batches, in memory that both processes share."""
 
     def __init__(self, length: int, proxy: Callable[[Any], Any], page: mmap.mmap) -> None:
         super().__init__(length, proxy)
@@ -38,13 +38,13 @@ class Counting(IndexDataset):
 
 
 def counted() -> tuple[int, int]:
-    """Objects and descriptors of this process."""
+    """Return the numbers of objects and descriptors of this process."""
     gc.collect()
     return sys.getallocatedblocks(), len(os.listdir("/proc/self/fd"))
 
 
 def watched(server: DALIServer, blocks: int, epochs: int, page: mmap.mmap) -> Iterator[tuple[int, int]]:
-    """What this process has after each block of batches; its server runs on threads, and so is counted, too."""
+    """Yield the counts of this process after each block of batches, including the server, which runs on threads."""
     dataset = Counting(blocks * BLOCK * BATCH // epochs, server.proxy, page)
     loader = DataLoader(server, dataset, BATCH, num_workers=1, persistent_workers=True)
     made = 0
@@ -56,7 +56,7 @@ def watched(server: DALIServer, blocks: int, epochs: int, page: mmap.mmap) -> It
 
 
 def check(counts: list[tuple[int, int]]) -> None:
-    """Find out whether each block of batches left something; that one of them did is no rule: modules are imported."""
+    """Fail if every block of batches left objects behind; a single block may: it imports modules."""
     left = [(after[0] - before[0], after[1] - before[1]) for before, after in pairwise(counts[1:])]
     assert min(objects for objects, _ in left) < SLACK, counts
     assert min(descriptors for _, descriptors in left) <= 0, counts
@@ -70,5 +70,5 @@ def test_nothing_is_kept_of_batches() -> None:
 
 def test_nothing_is_kept_of_epochs() -> None:
     with mmap.mmap(-1, 4096) as page, DALIServer(affine(), mode="thread") as server:
-        check(list(watched(server, BLOCKS, 30, page)))  # of 50 batches
+        check(list(watched(server, BLOCKS, 30, page)))  # epochs of 50 batches
         check([struct.unpack_from("qq", page, 16 * block) for block in range(BLOCKS)])

@@ -7,7 +7,7 @@ import numpy as np
 from tests.parity.drawing import ALL, INTEGERS, Draw, Type
 from tests.parity.machine import case
 
-#: What reductions take in DALI.
+#: Types that DALI's reductions accept.
 REDUCED = (*INTEGERS, "float32")
 LETTERS = "HWCD"
 
@@ -50,7 +50,7 @@ def cast_like(draw: Draw) -> None:
 def cat(draw: Draw) -> None:
     ndim, dtype = draw.integer(1, 4), draw.one(*ALL)
     layout, axis = draw.one(None, LETTERS[:ndim]), draw.integer(0, ndim - 1)
-    first = draw.arrays(ndim, [dtype], layout=layout, empty=False)  # DALI leaves out what has no elements
+    first = draw.arrays(ndim, [dtype], layout=layout, empty=False)  # DALI drops samples without elements
     for _ in range(draw.integer(0, 3)):
         samples = []
         for sample in first:
@@ -107,7 +107,7 @@ def reshape(draw: Draw) -> None:
     else:
         ndim = 3
         draw.give(layout="CHW")
-    if way in ("shape", "rel_shape", "layout"):  # elsewhere DALI fails where the number of dimensions changes
+    if way in ("shape", "rel_shape", "layout"):  # with other arguments DALI fails if the number of dimensions changes
         draw.call.inputs[0] = (samples, draw.one("HWC", None))
     if way != "layout":
         draw.maybe("layout", lambda: "ABCD"[:ndim])
@@ -266,7 +266,7 @@ def deviation(draw: Draw) -> None:
     layout = draw.one(None, LETTERS[:ndim])
     samples = draw.arrays(ndim, REDUCED, layout=layout, least=2, low=0, high=50)
     if draw.flag():
-        draw.call.inputs.append((draw.real(0, 9), None))  # DALI takes one number for the whole sample only
+        draw.call.inputs.append((draw.real(0, 9), None))  # DALI accepts one number for the whole sample only
     else:
         axes = draw.some(range(ndim))
         if layout and draw.flag():
@@ -305,7 +305,7 @@ def normalize(draw: Draw) -> None:
         low=0,
         high=50,
     )
-    whole = draw.flag()  # of the batch
+    whole = draw.flag()  # one value for the whole batch
     mean, stddev = (draw.one(None, "number", *([] if whole else ["samples"])) for _ in range(2))
     tensors = "samples" in (mean, stddev)
     if tensors or None in (mean, stddev):

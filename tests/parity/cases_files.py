@@ -14,12 +14,12 @@ from PIL import Image
 from tests.parity.drawing import Array, Draw, Type
 from tests.parity.machine import case
 
-#: Of windows: DALI decodes the first column of a JPEG alone as if it had no neighbours, which changes its colours.
+#: The smallest window: DALI decodes the first column of a JPEG alone without its neighbours, so its colours change.
 LEAST = 2
 DECODED = ("decoders.image", "decoders.image_crop", "decoders.image_slice")
 
 
-#: What is drawn: the format, and how its pictures are made.
+#: The drawn kinds: the format, and how to create its images.
 KINDS = (
     *("JPEG", "JPEG progressive", "JPEG turned", "JPEG grey", "JPEG CMYK"),
     *("PNG", "PNG grey", "PNG palette", "PNG alpha", "PNG turned", "PNG 16", "PNG grey 16"),
@@ -31,7 +31,7 @@ _MODES = {"grey": "L", "CMYK": "CMYK", "palette": "P", "alpha": "RGBA"}
 
 @cache
 def encoded(kind: str, number: int) -> Array:
-    """Return a smooth picture of its own size, encoded."""
+    """Return a smooth, encoded image of its own size."""
     words = kind.split()
     rng = np.random.default_rng(number)
     height, width = (int(extent) for extent in rng.integers(17, 40, 2))
@@ -73,15 +73,15 @@ def image(draw: Draw, operator: str) -> None:
         "PNG 16",
         "PPM 16",
         "TIFF",
-    ):  # DALI ends the process, or refuses others
+    ):  # DALI ends the process, or refuses other kinds
         draw.maybe("output_type", lambda: Type("ANY_DATA"))
     draw.maybe("dtype", lambda: Type(draw.one("UINT8", "INT8", "UINT16", "INT16", "INT32", "UINT32", "FLOAT")))
     draw.maybe("adjust_orientation", draw.flag)
     draw.maybe("use_fast_idct", draw.flag)
-    if kind == "JPEG CMYK" and draw.call.constants.get("use_fast_idct"):  # which pillow doesn't have
+    if kind == "JPEG CMYK" and draw.call.constants.get("use_fast_idct"):  # pillow lacks this option
         draw.call.ends = 0.03
     else:
-        draw.call.ends = 0.008  # one of 255, in dtypes where that isn't 1, and of pictures that are darker than 255
+        draw.call.ends = 0.008  # 1 of 255, for dtypes with another maximum and for images darker than 255
     draw.maybe("jpeg_fancy_upsampling", draw.flag)
     draw.maybe("hw_decoder_load", lambda: draw.real(0, 1))
     if operator == "decoders.image_crop":
@@ -143,7 +143,7 @@ def decode_numpy(draw: Draw) -> None:
 
 @cache
 def folder() -> Path:
-    """Return a folder of files, which goes when the tests end."""
+    """Return a folder of files, which is deleted when the tests end."""
     held = tempfile.TemporaryDirectory(prefix="parity-")
     root = Path(held.name)
     _HELD.append(held)

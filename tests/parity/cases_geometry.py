@@ -75,7 +75,7 @@ def erase(draw: Draw) -> None:
     channels = samples[0].shape[layout.index("C")]
     draw.argument("fill_value", lambda: draw.one([draw.real(0, 90)], [draw.real(0, 90) for _ in range(channels)]))
     draw.maybe("centered_anchor", draw.flag)
-    if "fill_value" in draw.call.per_sample:  # as many in all samples
+    if "fill_value" in draw.call.per_sample:  # all samples need the same number
         draw.per_sample("fill_value", [[draw.real(0, 90)] * channels for _ in range(draw.count)])
 
 
@@ -84,7 +84,7 @@ def interpolated(draw: Draw) -> str:
     layout, samples = draw.pictures(layouts, ("uint8", "int16", "int32", "float32"), least=3)
     draw.maybe("interp_type", lambda: Type(draw.one("INTERP_LINEAR", "INTERP_NN")))
     if draw.call.constants.get("interp_type") == Type("INTERP_NN"):
-        draw.call.ties = 0.12  # the pixel in the middle, of 3 x 3
+        draw.call.ties = 0.12  # the central pixel of 3 x 3
     draw.maybe("fill_value", lambda: draw.real(0, 99))
     if samples[0].dtype != np.float32:
         draw.maybe("dtype", lambda: Type("FLOAT"))
@@ -128,7 +128,7 @@ def warp_affine(draw: Draw) -> None:
 
 
 def fold(draw: Draw, name: str, width: int) -> None:
-    """Make rows of an argument that has values for each sample: a constant is a flat list."""
+    """Form rows from an argument that has values for each sample: a constant is a flat list."""
     if name in draw.call.per_sample:
         values = draw.call.per_sample[name]
         draw.call.per_sample[name] = [each.reshape(*each.shape[:-1], -1, width) for each in values]
@@ -142,7 +142,7 @@ def matrices(draw: Draw, ndim: int, frames: list[int] | None) -> None:
 
 
 def base(draw: Draw, ndim: int) -> None:
-    """Maybe add transforms to begin with."""
+    """Add initial transforms, or none."""
     way = draw.one("none", "samples", "frames")
     if draw.flag():
         draw.free_frames()
@@ -213,7 +213,7 @@ def combine(draw: Draw) -> None:
 
 
 def points(draw: Draw, coordinates: int) -> None:
-    """Add an input of points, all with so many coordinates."""
+    """Add an input of points with the given number of coordinates."""
     samples = [draw.noise((draw.integer(1, 5), coordinates), "float32", -2, 2) for _ in range(draw.count)]
     draw.call.inputs.append((samples, None))
 

@@ -1,4 +1,4 @@
-"""Calls of operators on pictures: colours, noise, windows, resizing."""
+"""Calls of operators on images: colours, noise, windows, resizing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ INTERPOLATIONS = ("NN", "LINEAR", "CUBIC", "LANCZOS3", "TRIANGULAR", "GAUSSIAN")
 
 
 def filters(draw: Draw, *, nearest: bool) -> None:
-    """Draw the filters of a resize, with or without that of the nearest pixel."""
+    """Draw the filters of a resize, with or without the nearest-pixel filter."""
     region = "roi_end" in draw.call.names
     draw.maybe("interp_type", lambda: Type(f"INTERP_{draw.one(*INTERPOLATIONS[not nearest :])}"))
     if region and draw.call.constants.get("interp_type") == Type("INTERP_NN"):
         draw.call.ties = 0.35  # a row of three
-    else:  # DALI shifts regions where one axis takes the nearest pixel and another one does not
+    else:  # DALI shifts regions if only one axis uses the nearest pixel
         others = INTERPOLATIONS[region or not nearest :]
         for name in ("min_filter", "mag_filter"):
             draw.maybe(name, lambda: Type(f"INTERP_{draw.one(*others)}"))
@@ -145,7 +145,7 @@ def crop_mirror_normalize(draw: Draw) -> None:
     if len(layout) == 3:
         draw.maybe("output_layout", lambda: draw.one(*orders))
     else:
-        draw.give(output_layout=draw.one(*orders))  # the default, CHW, is refused
+        draw.give(output_layout=draw.one(*orders))  # DALI refuses the default, CHW
     draw.maybe("pad_output", draw.flag)
 
 
@@ -221,14 +221,14 @@ def resize_arguments(draw: Draw, layout: str, *, nearest: bool) -> None:
 def resize(draw: Draw) -> None:
     layout, _ = draw.pictures(RESIZE_LAYOUTS, ("uint8", "int16", "uint16", "float32"), least=3)
     resize_arguments(draw, layout, nearest=True)
-    draw.maybe("save_attrs", lambda: True)  # DALI fails where False is given
+    draw.maybe("save_attrs", lambda: True)  # DALI fails if the value is False
 
 
 @case("resize_crop_mirror", "fast_resize_crop_mirror")
 def resize_crop_mirror(draw: Draw) -> None:
     layout, _ = draw.pictures(RESIZE_LAYOUTS, ("uint8", "int16", "uint16", "float32"), least=3)
-    resize_arguments(draw, layout, nearest=False)  # DALI reads memory outside where a window leaves the picture
-    if layout in ("HWC", "DHWC"):  # elsewhere DALI flips other axes than those that it documents
+    resize_arguments(draw, layout, nearest=False)  # DALI reads out of bounds if a window leaves the image
+    if layout in ("HWC", "DHWC"):  # for other layouts DALI doesn't flip the documented axes
         draw.argument("mirror", lambda: draw.integer(0, 7), np.int32)
     crop_window(draw, layout, 6)
 

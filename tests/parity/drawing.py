@@ -1,4 +1,4 @@
-"""Draws calls of operators: batches of random shapes, dtypes and layouts, and arguments, constant or per sample."""
+"""Draw calls of operators: batches of random shapes, dtypes and layouts, and arguments, constant or per sample."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ALL = (*INTEGERS, "bool", "float16", "float32", "float64")
 
 @dataclass(frozen=True)
 class Type:
-    """A member of `types`, by name: each side has its own."""
+    """A member of `types`, by name: each library has separate objects."""
 
     name: str
 
@@ -28,14 +28,14 @@ class Call:
     """One call of an operator.
 
     Attributes:
-        inputs: batches and their layouts; what isn't a list of samples is passed as it is.
+        inputs: batches and their layouts; an entry that isn't a list of samples is passed unchanged.
         constants: keyword arguments.
-        per_sample: keyword arguments with one array a sample.
-        by_frame: those of them that have a row for each frame.
-        on_cpu: inputs that stay on the CPU where the operator runs on the GPU.
-        size: of the batch, where no batch tells it.
-        ties: share of the values that may be others: those of the nearest pixel where two are as near.
-        ends: how much values may differ, as a fraction of the largest: a Gaussian doesn't end at 0, so it matters
+        per_sample: keyword arguments with one array per sample.
+        by_frame: names of per-sample arguments that have a row for each frame.
+        on_cpu: inputs that stay on the CPU if the operator runs on the GPU.
+        size: batch size, if no batch determines it.
+        ties: share of values that may differ, because two pixels are equally near.
+        ends: allowed difference as a fraction of the largest value: a Gaussian doesn't end at 0, so it matters
             whether a pixel exactly at its end counts.
     """
 
@@ -59,12 +59,12 @@ class Call:
 
 
 class Draw:
-    """What a case draws its call with.
+    """The means to draw the call of a case.
 
     Args:
         data: hypothesis' source of choices.
         framed: arguments of the operator that may differ from frame to frame.
-        gpu: whether the call is to run on a GPU, which has less of some operators.
+        gpu: whether the call runs on a GPU, which supports less of several operators.
     """
 
     def __init__(self, data: st.DataObject, framed: Collection[str] = (), *, gpu: bool = False) -> None:
@@ -80,7 +80,7 @@ class Draw:
         return self._draw(st.integers(low, high))
 
     def real(self, low: float, high: float) -> float:
-        """Return a number of few digits: exact in float32, and short in reports."""
+        """Return a number with few digits: exact in float32, and short in reports."""
         return self.integer(round(low * 8), round(high * 8)) / 8
 
     def flag(self) -> bool:
@@ -90,29 +90,29 @@ class Draw:
         return self._draw(st.sampled_from(choices))
 
     def some(self, choices: Sequence[Any], least: int = 1) -> list[Any]:
-        """Return different ones, in any order."""
+        """Return distinct choices, in any order."""
         order = self._draw(st.permutations(list(choices)))
         return order[: self.integer(least, len(choices))]
 
     def nothing(self) -> bool:
-        """Whether samples may be empty: now and then."""
+        """Return whether samples may be empty, at random."""
         return self.integer(0, 7) == 0
 
     def frames(self) -> list[int] | None:
-        """Return how many frames each sample has: those of the first input; None where it isn't one of sequences."""
+        """Return each sample's number of frames in the first input, or None if it isn't an input of sequences."""
         data, layout = self.call.inputs[0] if self.call.inputs else (None, None)
         if isinstance(data, list) and (layout or "")[:1] == "F":
             return [len(sample) for sample in data]
         return self._frames
 
     def free_frames(self) -> list[int]:
-        """Return how many frames arguments have, where no input tells."""
+        """Return numbers of frames for arguments if no input determines them."""
         if self._frames is None:
             self._frames = [self.integer(1, 3) for _ in range(self.count)]
         return self._frames
 
     def noise(self, shape: Sequence[int], dtype: npt.DTypeLike, low: float = 0, high: float = 255) -> Array:
-        """Return an array of random contents, within a range and the dtype's."""
+        """Return an array of random values within the given range and the dtype's."""
         kind = np.dtype(dtype)
         if kind.kind == "f":
             return np.asarray(self._noise.uniform(low, high, shape)).astype(kind)
@@ -142,15 +142,15 @@ class Draw:
         """Add an input: a ragged batch of arrays.
 
         Args:
-            ndim: dimensions of the samples; drawn without.
-            dtypes: one is drawn.
-            layout: of the samples.
+            ndim: number of dimensions of the samples, without frames.
+            dtypes: dtypes to draw from.
+            layout: layout of the samples.
             same: axes whose extents all samples share; -1 for all of them.
             empty: whether extents may be 0, where `least` is 1.
-            least: of the extents.
-            most: of the extents.
-            low: of the values.
-            high: of the values.
+            least: smallest extent.
+            most: largest extent.
+            low: smallest value.
+            high: largest value.
         """
         ndim = self.integer(0, 4) if ndim is None else ndim
         dtype = self.one(*dtypes)
@@ -176,17 +176,17 @@ class Draw:
         low: float = 0,
         high: float = 255,
     ) -> tuple[str, list[Array]]:
-        """Add an input of pictures, volumes or sequences; return their layout and the samples.
+        """Add an input of images, volumes or sequences; return their layout and the samples.
 
         Args:
-            layouts: one is drawn.
-            dtypes: one is drawn.
-            channels: one number of them is drawn.
-            named: whether the layout is given; by default it may be left out where it is the first one of its length.
-            least: of height, width and depth.
-            most: likewise.
-            low: of the values.
-            high: of the values.
+            layouts: layouts to draw from.
+            dtypes: dtypes to draw from.
+            channels: numbers of channels to draw from.
+            named: whether to pass the layout; by default it may be omitted if it is the first one of its length.
+            least: smallest height, width and depth.
+            most: largest height, width and depth.
+            low: smallest value.
+            high: largest value.
         """
         layout, dtype, depth = self.one(*layouts), self.one(*dtypes), self.one(*channels)
         samples = []
@@ -204,12 +204,12 @@ class Draw:
         self.call.constants.update(constants)
 
     def maybe(self, name: str, make: Any) -> None:
-        """Add a constant argument, or leave it out; `make` is called without arguments."""
+        """Add a constant argument from `make()`, or omit it."""
         if self.flag():
             self.call.constants[name] = make()
 
     def argument(self, name: str, make: Any, dtype: npt.DTypeLike = np.float32, *, always: bool = False) -> None:
-        """Add an argument: left out, a constant, per sample or per frame; `make` is called without arguments."""
+        """Add an argument from `make()`: omitted, a constant, per sample or per frame."""
         frames = self.frames() if name in self._framed else None
         ways = ["constant", "sample", *([] if always else ["none"]), *(["frame"] if frames else [])]
         way = self.one(*ways)

@@ -1,4 +1,4 @@
-"""What the parity tests leave out, and why."""
+"""Operators and arguments that the parity tests leave out, and the reasons."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from pipeline._readers.arguments import EPOCH_SHUFFLE_ARGUMENTS, READER_ARGUMENT
 _RANDOM = "random: distributions are tested in tests/pipeline/{}"
 _OWN = "compared with DALI in tests/pipeline/{}"
 
-#: Operators without a case. Each reason ends in the file that tests the operator.
+#: Operators without a case. Each reason ends with the file that tests the operator.
 EXCEPTIONS = {
-    "batch_permutation": _RANDOM.format("operators/test_arrays.py"),
-    "decoders.image_random_crop": _RANDOM.format("operators/test_random_crops.py"),
-    "decoders.video": _OWN.format("operators/test_video_decoder.py"),
-    "dl_tensor_python_function": _OWN.format("operators/test_python_function.py"),
-    "equalize": _OWN.format("operators/test_byte_map.py"),
-    "experimental.decoders.video": _OWN.format("operators/test_video_decoder.py"),
-    "experimental.equalize": _OWN.format("operators/test_byte_map.py"),
-    "experimental.filter": _OWN.format("operators/test_filter.py"),
-    "experimental.inputs.video": _OWN.format("operators/test_video_input.py"),
+    "batch_permutation": _RANDOM.format("operators/arrays/test_arrays.py"),
+    "decoders.image_random_crop": _RANDOM.format("operators/geometry/test_random_crops.py"),
+    "decoders.video": _OWN.format("operators/decoding/test_video_decoder.py"),
+    "dl_tensor_python_function": _OWN.format("operators/user_code/test_python_function.py"),
+    "equalize": _OWN.format("operators/color/test_byte_map.py"),
+    "experimental.decoders.video": _OWN.format("operators/decoding/test_video_decoder.py"),
+    "experimental.equalize": _OWN.format("operators/color/test_byte_map.py"),
+    "experimental.filter": _OWN.format("operators/effects/test_filter.py"),
+    "experimental.inputs.video": _OWN.format("operators/decoding/test_video_input.py"),
     "experimental.readers.video": _OWN.format("readers/test_video_experimental.py"),
     "external_source": _OWN.format("external_source/test_parity.py"),
-    "filter": _OWN.format("operators/test_filter.py"),
-    "inputs.video": _OWN.format("operators/test_video_input.py"),
-    "noise.gaussian": _RANDOM.format("operators/test_noise.py"),
-    "noise.salt_and_pepper": _RANDOM.format("operators/test_noise.py"),
-    "noise.shot": _RANDOM.format("operators/test_noise.py"),
-    "per_frame": _OWN.format("operators/test_python_function.py"),
-    "python_function": _OWN.format("operators/test_python_function.py"),
-    "random.beta": _RANDOM.format("operators/test_random.py"),
-    "random.choice": _RANDOM.format("operators/test_random.py"),
-    "random.coin_flip": _RANDOM.format("operators/test_random.py"),
-    "random.normal": _RANDOM.format("operators/test_random.py"),
-    "random.uniform": _RANDOM.format("operators/test_random.py"),
-    "random_bbox_crop": _RANDOM.format("operators/test_random_bbox_crop.py"),
-    "random_crop_generator": _RANDOM.format("operators/test_random_crops.py"),
-    "random_resized_crop": _RANDOM.format("operators/test_random_crops.py"),
+    "filter": _OWN.format("operators/effects/test_filter.py"),
+    "inputs.video": _OWN.format("operators/decoding/test_video_input.py"),
+    "noise.gaussian": _RANDOM.format("operators/effects/test_noise.py"),
+    "noise.salt_and_pepper": _RANDOM.format("operators/effects/test_noise.py"),
+    "noise.shot": _RANDOM.format("operators/effects/test_noise.py"),
+    "per_frame": _OWN.format("operators/user_code/test_python_function.py"),
+    "python_function": _OWN.format("operators/user_code/test_python_function.py"),
+    "random.beta": _RANDOM.format("operators/random/test_random.py"),
+    "random.choice": _RANDOM.format("operators/random/test_random.py"),
+    "random.coin_flip": _RANDOM.format("operators/random/test_random.py"),
+    "random.normal": _RANDOM.format("operators/random/test_random.py"),
+    "random.uniform": _RANDOM.format("operators/random/test_random.py"),
+    "random_bbox_crop": _RANDOM.format("operators/boxes/test_random_bbox_crop.py"),
+    "random_crop_generator": _RANDOM.format("operators/geometry/test_random_crops.py"),
+    "random_resized_crop": _RANDOM.format("operators/geometry/test_random_crops.py"),
     "readers.coco": _OWN.format("readers/test_coco.py"),
     "readers.file": _OWN.format("readers/test_parity.py"),
     "readers.sequence": _OWN.format("readers/test_parity.py"),
@@ -45,7 +45,7 @@ EXCEPTIONS = {
 
 #: Arguments that no case draws, by operator.
 UNDRAWN: dict[str, set[str]] = {
-    "decoders.image_crop": {"crop_d", "crop_pos_z"},  # pictures have no depth
-    # What all readers share is compared in tests/pipeline/readers.
+    "decoders.image_crop": {"crop_d", "crop_pos_z"},  # images have no depth
+    # The tests in tests/pipeline/readers compare the arguments that all readers share.
     "readers.numpy": {argument.name for argument in (*READER_ARGUMENTS, *EPOCH_SHUFFLE_ARGUMENTS)},
 }

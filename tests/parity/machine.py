@@ -1,4 +1,4 @@
-"""Runs drawn calls on both sides and compares what they make."""
+"""Run drawn calls on both sides and compare their outputs."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tests.parity.drawing import Array, Call, Draw, Type
 from tests.parity.tolerances import EXACT, TOLERANCES
 from tests.pipeline.operators.both import Output, difference, run_dali, run_ours
 
-#: Draws one call of an operator.
+#: Function that draws one call of an operator.
 Case = Callable[[Draw], Any]
 
 CASES: dict[str, list[Case]] = {}
 
 _LISTED = json.loads(NAMES.read_text())
 
-#: Beginnings of the documentation of arguments that do nothing.
+#: First words of the documentation of arguments without effect.
 _IDLE = ("Accepted for compatibility", "Deprecated")
 
 
 def case(*operators: str) -> Callable[[Case], Case]:
-    """Decorate a function that draws a call of each of these operators; it may be told which one it is for."""
+    """Decorate a function that draws a call of each of these operators; it may accept the operator's name."""
 
     def add(function: Case) -> Case:
         for operator in operators:
@@ -84,7 +84,7 @@ def _resolve(types: Any, value: Any) -> Any:
 
 
 def feeds_of(call: Call) -> tuple[list[list[Array]], list[str | None]]:
-    """Return the batches that are fed, and their layouts."""
+    """Return the batches to feed, and their layouts."""
     batches = [(data, layout) for data, layout in call.inputs if isinstance(data, list)]
     return [*(data for data, _ in batches), *call.per_sample.values()], [layout for _, layout in batches]
 
@@ -103,11 +103,11 @@ def run_there(operator: str, call: Call) -> list[Output]:
 
 
 def compare(operator: str, call: Call, ours: list[Output], theirs: list[Output]) -> dict[str, float]:
-    """Assert that outputs are the same within the tolerance of the operator, and of the call.
+    """Assert that outputs are equal within the tolerance of the operator and of the call.
 
     Returns:
-        by dtype, the largest difference: of whole numbers as it is (of 32 bits and more, what goes beyond the bound
-        for real ones), of real ones as a fraction of the largest value.
+        the largest difference by dtype: absolute for integers (for those of 32 bits and more, the excess over the bound
+        for real numbers), and a fraction of the largest value for real numbers.
     """
     bound = TOLERANCES.get(operator, EXACT)
     found: dict[str, float] = {}
@@ -122,7 +122,7 @@ def compare(operator: str, call: Call, ours: list[Output], theirs: list[Output])
             scale = max(1.0, float(np.abs(their[np.isfinite(their)].astype(np.float64)).max(initial=0)))
             if our.dtype.kind == "f":
                 largest, allowed = largest / scale, bound.halves if our.dtype == np.float16 else bound.reals
-            elif our.dtype.itemsize > 2:  # more digits than a float32 has
+            elif our.dtype.itemsize > 2:  # more digits than float32 has
                 largest = max(0.0, largest - scale * bound.reals)
             if largest > allowed and ((our != their).mean() <= call.ties or largest <= call.ends * scale):
                 continue
@@ -132,7 +132,7 @@ def compare(operator: str, call: Call, ours: list[Output], theirs: list[Output])
 
 
 def record(device: str, operator: str, found: dict[str, float]) -> None:
-    """Note the largest differences of an operator in the file that the environment names, if it does."""
+    """Write the largest differences of an operator to the file that the environment names, if any."""
     name = os.environ.get("DALI_PROXY_PARITY_RECORD")
     if name is None:
         return
@@ -144,5 +144,5 @@ def record(device: str, operator: str, found: dict[str, float]) -> None:
 
 
 def documented(schema: OperatorSchema) -> set[str]:
-    """Return the arguments of an operator that do something."""
+    """Return the arguments of an operator that have an effect."""
     return {each.name for each in schema.arguments if not each.doc.startswith(_IDLE)}

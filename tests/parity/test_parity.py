@@ -1,7 +1,7 @@
-"""Every operator, with every argument that it documents, against NVIDIA DALI on the CPU.
+"""Compare every operator, with every argument that it documents, with NVIDIA DALI on the CPU.
 
-Calls are the same in every run. DALI_PROXY_PARITY_EXAMPLES=200 draws more of them, and other ones;
-DALI_PROXY_PARITY_RECORD=docs/parity.json notes the largest differences, for docs/operators.md.
+Calls are the same in every run. DALI_PROXY_PARITY_EXAMPLES=200 draws more calls, and different ones;
+DALI_PROXY_PARITY_RECORD=docs/parity.json records the largest differences, for docs/operators.md.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tests.parity.tolerances import TOLERANCES
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = int(os.environ.get("DALI_PROXY_PARITY_EXAMPLES", "0"))
-#: Rounds of calls at most; there are more than one only where arguments haven't been drawn yet.
+#: Maximum number of rounds of calls; a further round runs only if arguments haven't been drawn yet.
 ROUNDS = 6
 
 options = settings(
     max_examples=EXAMPLES or 12,
     deadline=None,
     database=None,
-    derandomize=False,  # the seed is that of the round
+    derandomize=False,  # the round determines the seed
     phases=[Phase.generate, Phase.shrink] if EXAMPLES else [Phase.generate],
     suppress_health_check=list(HealthCheck),
 )

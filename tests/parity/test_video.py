@@ -1,4 +1,4 @@
-"""`readers.video` on the GPU beside NVIDIA DALI's, which has none for the CPU: the same sequences in the same order."""
+"""`readers.video` on the GPU beside NVIDIA DALI's, which supports no CPU: the same sequences in the same order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZE = (144, 192)
 
 @pytest.fixture(scope="module", params=["h264.mp4", "hevc.mkv"])
 def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Three videos of one codec, as DALI wants them, whose frames show different numbers."""
+    """Return three videos of one codec that DALI accepts, whose frames show different numbers."""
     folder = tmp_path_factory.mktemp("videos")
     counts = {"a.mp4": 40, "b.mp4": 23, "c.mp4": 17}
     for begin, (name, count) in zip((0, 64, 128), counts.items(), strict=True):
@@ -77,7 +77,7 @@ def test_sequences_in_order(arguments: dict[str, Any], files: list[str]) -> None
 
 
 def test_shuffled_sequences_are_the_same_set(files: list[str]) -> None:
-    """In which order they come is up to the generator of random numbers."""
+    """Their order depends on the random number generator."""
     arguments = {"filenames": files, "sequence_length": 4, "labels": [], "random_shuffle": True}
     found = [
         sorted((int(label[0]), *(number_of(frame) for frame in frames)) for frames, label in made)
@@ -91,7 +91,7 @@ def test_shuffled_sequences_are_the_same_set(files: list[str]) -> None:
     [
         ("5 3 12", {"file_list_frame_num": True}),
         ("5 -9 -2", {"file_list_frame_num": True}),
-        ("5 0.19 0.59", {}),  # 0.2 is frame 5; DALI begins with frame 6, as the number is rounded up to float32's next
+        ("5 0.19 0.59", {}),  # 0.2 is frame 5; DALI begins with frame 6, because it rounds up to the next float32
         ("5 0.21 0.61", {}),
         ("5 0.21 0.61", {"file_list_include_preceding_frame": True}),
     ],

@@ -1,6 +1,6 @@
-"""How much results may differ from NVIDIA DALI's, and why: one table for all operators.
+"""Allowed differences from NVIDIA DALI's results, and the reasons: one table for all operators.
 
-An operator that isn't here is exact: it moves data, or rounds once and in the same way.
+An operator that isn't listed is exact: it moves data, or rounds once and in the same way.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Tolerance:
-    """A bound.
+    """A bound for differences.
 
     Attributes:
-        integers: largest difference of whole numbers.
-        reals: largest difference of real ones, as a fraction of the largest value (1 at least).
-        reason: why it isn't 0.
+        integers: largest difference of integers.
+        reals: largest difference of real numbers, as a fraction of the largest value (1 at least).
+        reason: reason why the bound isn't 0.
         halves: the same as `reals` for float16; by default 0.001, one unit in the last place.
     """
 

@@ -1,4 +1,4 @@
-"""Batches on their way from a worker."""
+"""Batches that workers send."""
 
 from __future__ import annotations
 
@@ -33,4 +33,4 @@ def test_tensors_arrive_as_they_were(tensor: torch.Tensor) -> None:
     copy = arrived.data["it"]
     assert (type(copy), copy.dtype, copy.shape) == (type(tensor), tensor.dtype, tensor.shape)
     assert torch.equal(copy, tensor)
-    copy.zero_()  # it may be written to
+    copy.zero_()  # it is writable

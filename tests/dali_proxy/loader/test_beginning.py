@@ -1,4 +1,4 @@
-"""Loops that begin in several threads at once."""
+"""Loops that several threads begin at the same time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.dali_proxy.indexed import IndexDataset, affine
 
 
 class Drawing(torch.utils.data.Sampler[int]):
-    """Draws for a millisecond, with torch's default generator."""
+    """Draws from torch's default generator for a millisecond."""
 
     def __len__(self) -> int:
         return 8
@@ -22,7 +22,7 @@ class Drawing(torch.utils.data.Sampler[int]):
 
 
 def test_workers_are_not_forked_while_another_loop_draws_its_order() -> None:
-    """They would inherit the generator's lock, and torch's first step in a worker is to take it."""
+    """Such workers would inherit the generator's locked lock, which torch acquires first in a worker."""
     over = threading.Event()
     with DALIServer(affine()) as server:
         dataset = IndexDataset(8, server.proxy)

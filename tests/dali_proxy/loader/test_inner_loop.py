@@ -1,4 +1,4 @@
-"""Loops inside samples of other loops."""
+"""Loops that run while another loop reads a sample."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ INNER = 6
 
 @pytest.fixture
 def servers() -> Iterator[tuple[DALIServer, DALIServer]]:
-    """Two servers of `noisy`."""
+    """Start two servers of `noisy`."""
     with DALIServer(noisy(), mode="thread") as one, DALIServer(noisy(), mode="thread") as other:
         yield one, other
 
 
 class Outer(IndexDataset):
-    """Each sample runs a loop of its own between two calls of its proxy."""
+    """Runs a separate loop in each sample, between two calls of the proxy."""
 
     def __init__(self, length: int, transform: Any, inner: Any) -> None:
         super().__init__(length, transform)
@@ -68,7 +68,7 @@ def test_data_and_random_numbers_depend_on_no_number_of_workers(servers: Any, sa
         assert int(before[0]) == index
         assert int(after[0]) == index + 1000
         assert [int(row[0]) for row in inside] == list(range(INNER))
-    assert found[0][0][2] != found[0][1][2]  # loops of different samples draw different numbers
+    assert found[0][0][2] != found[0][1][2]  # loops in different samples draw different random numbers
 
 
 class OuterOfRaising(IndexDataset):

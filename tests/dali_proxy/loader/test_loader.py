@@ -1,4 +1,4 @@
-"""The loader: every sample arrives, once, in order, whatever the workers, the samplers and the collation."""
+"""The loader: every sample arrives once and in order, with any workers, samplers and collation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WORKERS = (0, 1, 3)
 
 
 def indices_of(loader: Any) -> list[int]:
-    """Run an epoch, check every sample, and return the indices in their order."""
+    """Run an epoch, check every sample, and return the indices in order."""
     return [index for images, indices in loader for index in check_affine(images, indices)]
 
 
@@ -85,7 +85,7 @@ def test_samplers(server: DALIServer, num_workers: int) -> None:
     dataset = IndexDataset(30, server.proxy)
     weighted = WeightedRandomSampler([1.0] * 30, 50, generator=torch.Generator().manual_seed(2))
     loader = DataLoader(server, dataset, batch_size=16, sampler=weighted, num_workers=num_workers)
-    assert len(indices_of(loader)) == 50  # with repeats, also within a batch
+    assert len(indices_of(loader)) == 50  # with repeated samples, also within a batch
     assert loader.sampler is weighted
     batches = BatchSampler(RandomSampler(range(30), generator=torch.Generator().manual_seed(3)), 4, drop_last=False)
     loader = DataLoader(server, dataset, batch_sampler=batches, num_workers=num_workers)
@@ -130,9 +130,9 @@ def test_persistent_workers(server: DALIServer, dataset: Any) -> None:
     first = iter(loader)
     assert sorted(index for images, indices in first for index in check_affine(images, indices)) == list(range(40))
     second = iter(loader)
-    assert second is first  # as with torch's
+    assert second is first  # as in torch
     check_affine(*next(second))
-    for _ in range(2):  # the epoch before was left half-way
+    for _ in range(2):  # the previous epoch was abandoned halfway
         assert sorted(indices_of(loader)) == list(range(40))
 
 
@@ -214,7 +214,7 @@ def test_two_inputs_and_two_outputs(serve: Callable[..., DALIServer], num_worker
         assert torch.equal(difference, (indices[:, None] - 1).expand(-1, 3).int())
         seen += indices.tolist()
     assert seen == list(range(20))
-    assert server.stats().batches == 3  # one request makes both outputs
+    assert server.stats().batches == 3  # one request produces both outputs
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
@@ -233,7 +233,7 @@ def check_pictures(images: torch.Tensor, indices: torch.Tensor) -> None:
 
 
 def error_of(iterator: Any) -> BatchError:
-    """The error that comes next; pytest.raises would keep the iterator alive by its traceback."""
+    """Return the error that `next` raises. The traceback in `pytest.raises` would keep the iterator alive."""
     try:
         next(iterator)
     except BatchError as error:
@@ -275,7 +275,7 @@ def test_worker_info_and_worker_init_fn_see_the_users_dataset(server: DALIServer
 
 
 class Garbage:
-    """What only a collection ends, and only where it was made: as an iterator of torch's that somebody has dropped."""
+    """A cycle that only the process that created it may collect, like a dropped iterator of torch."""
 
     def __init__(self) -> None:
         self.circle = self
@@ -286,7 +286,7 @@ class Garbage:
 
 
 class CollectingDataset(IndexDataset):
-    """Collects garbage before each sample, and yields how many things could not end."""
+    """Collects garbage before each sample, and yields the number of failed finalizers."""
 
     def __getitem__(self, index: int) -> Any:
         failed: list[Any] = []
@@ -329,7 +329,7 @@ def test_outputs_of_a_batch_stay_together_while_another_thread_makes_one(serve: 
 
 
 class IndexPipe(IterDataPipe[Any]):
-    """A datapipe: torch asks for its type, so it can't be wrapped."""
+    """A datapipe. torch checks its type, so it can't be wrapped."""
 
     def __init__(self, length: int, transform: Any) -> None:
         self.stream = IndexStream(length, transform)
@@ -391,7 +391,7 @@ def test_tensors_stay_as_they_are_while_they_are_held(server: DALIServer) -> Non
     loader = DataLoader(server, IndexDataset(64, server.proxy), batch_size=4, num_workers=2)
     held = list(loader)
     for images, _ in held[::2]:
-        images += 1  # they are the user's to write to
+        images += 1  # users may write to them
     for number, (images, indices) in enumerate(held):
         check_affine(images - int(number % 2 == 0), indices)
     del held

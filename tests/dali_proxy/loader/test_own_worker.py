@@ -1,4 +1,4 @@
-"""Exceptions that torch would lose, or end a worker for: they arrive where their batch would have come."""
+"""Exceptions that torch would lose, or that would end a worker: the loop receives them in place of their batch."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ EXITS = [SystemExit(3), KeyboardInterrupt("of a library"), asyncio.CancelledErro
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[DALIServer]:
-    """A server for all tests, which this process is connected to."""
+    """Start a server for all tests and connect this process to it."""
     with DALIServer(affine()) as running:
         running.produce_data(running.proxy(sample(0)))
         yield running
 
 
 def kind_of(error: BaseException) -> type[BaseException]:
-    """What the training loop gets: StopIteration would end a `for`."""
+    """Return the type of exception that the training loop receives: StopIteration would end a `for`."""
     return RuntimeError if isinstance(error, StopIteration) else type(error)
 
 
@@ -53,7 +53,7 @@ class Exiting(IndexDataset):
 
 
 class ExitingStream(IterableDataset[Any]):
-    """Its iterator raises any exception for one sample, and goes on after it."""
+    """Its iterator raises any exception for one sample, and then continues."""
 
     def __init__(self, length: int, transform: Any, error: BaseException) -> None:
         self.length, self.transform, self.error = length, transform, error
@@ -84,7 +84,7 @@ class ExitingCollate:
 
 
 class ExitingBatches:
-    """A batch sampler whose iterator raises before its second batch, and goes on."""
+    """A batch sampler whose iterator raises before its second batch, and then continues."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
@@ -107,7 +107,7 @@ class ExitingBatches:
 
 
 def indices_and_error(loader: Any) -> tuple[list[int], BaseException]:
-    """Iterate over everything; return what came, and the one exception."""
+    """Iterate to the end. Return the indices and the only exception."""
     indices: list[int] = []
     errors: list[BaseException] = []
     with soon():
@@ -148,14 +148,14 @@ def test_collate_fn_that_raises_an_exit(server: DALIServer, error: BaseException
 def test_stream_that_raises_an_exit_goes_on(server: DALIServer, num_workers: int) -> None:
     dataset = ExitingStream(12, server.proxy, SystemExit(3))
     indices, raised = indices_and_error(DataLoader(server, dataset, batch_size=4, num_workers=num_workers))
-    assert indices == [0, 1, 2, 3, 6, 7, 8, 9, 10, 11]  # the next batch begins behind the sample that failed
+    assert indices == [0, 1, 2, 3, 6, 7, 8, 9, 10, 11]  # the next batch begins after the sample that failed
     assert type(raised) is SystemExit
     assert f"sample {BAD}" in text_of(raised)
 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_collate_fn_of_a_stream_does_not_end_it(server: DALIServer, num_workers: int) -> None:
-    dataset = ExitingStream(12, server.proxy, StopIteration())  # its iterator's own: its end
+    dataset = ExitingStream(12, server.proxy, StopIteration())  # from the iterator, so it ends the stream
     loader = DataLoader(server, dataset, 2, num_workers=num_workers, collate_fn=stop_at_two)
     indices, raised = indices_and_error(loader)
     assert indices == [0, 1, 4]

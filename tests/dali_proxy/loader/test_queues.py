@@ -1,4 +1,4 @@
-"""Queues without threads: what is put arrives, in order, also where a thread must help."""
+"""Queues without threads: messages arrive in order, even if a thread must send them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_short_messages_need_no_thread() -> None:
 
 
 def test_what_a_pipe_takes_at_once_and_what_it_does_not() -> None:
-    """POSIX promises for PIPE_BUF bytes that they are taken at once or not at all; four or twelve tell the length."""
+    """POSIX guarantees atomic writes of up to PIPE_BUF bytes; 4 or 12 of them are the length field."""
     overhead = len(ForkingPickler.dumps(b"x" * 1000)) - 1000
     for size, threads in ((_AT_ONCE - overhead, 0), (_AT_ONCE - overhead + 1, 1)):
         queue = _make()
@@ -95,7 +95,7 @@ def test_every_size_arrives_in_order(size: int) -> None:
 
 def test_a_full_pipe_does_not_block() -> None:
     queue = _make()
-    for number in range(5_000):  # of some 400 bytes: a pipe holds 64 KiB
+    for number in range(5_000):  # about 400 bytes each; a pipe holds 64 KiB
         queue.put((number, "x" * 400))
     assert [queue.get(timeout=30)[0] for _ in range(5_000)] == list(range(5_000))
     queue.close()
@@ -103,7 +103,7 @@ def test_a_full_pipe_does_not_block() -> None:
 
 
 def test_a_message_waits_for_nobody_who_has_the_lock() -> None:
-    """As the thread of another process has while it waits for room in the pipe."""
+    """A thread of another process holds the lock while it waits for room in the pipe."""
     queue = _make()
     queue.put(0)
     held, freed = threading.Event(), threading.Event()
@@ -116,7 +116,7 @@ def test_a_message_waits_for_nobody_who_has_the_lock() -> None:
     holder = threading.Thread(target=hold)
     holder.start()
     held.wait()
-    for number in range(1, 4):  # would wait for ever
+    for number in range(1, 4):  # would wait forever
         queue.put(number)
     freed.set()
     assert [queue.get(timeout=30) for _ in range(4)] == [0, 1, 2, 3]
@@ -170,11 +170,11 @@ def test_a_worker_ends_when_its_parent_was_killed(method: str, when: str, tmp_pa
         [sys.executable, str(tmp_path / "parent.py"), method, when, until],
         env=with_project(),
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,  # of semaphores that its end leaves to others
+        stderr=subprocess.DEVNULL,  # warnings about semaphores that the killed process leaves behind
     ) as parent:
         assert parent.stdout is not None
         worker = psutil.Process(int(parent.stdout.readline()))
-        with open(until, "w"):  # the worker goes on when it is closed
+        with open(until, "w"):  # the worker continues when the file is closed
             parent.kill()
             parent.wait()
         worker.wait(PATIENCE_S)
@@ -185,7 +185,7 @@ def test_finalizers_of_queues_go_with_them() -> None:
     before = len(_finalizer_registry)
     for _ in range(5):
         queue = _make()
-        queue.put("x" * 5000)  # by a thread
+        queue.put("x" * 5000)  # long, so a thread sends it
         assert len(queue.get(timeout=30)) == 5000
         queue.close()
         queue.join_thread()
@@ -196,14 +196,14 @@ def test_finalizers_of_queues_go_with_them() -> None:
 
 def test_time_that_is_over_is_not_for_ever() -> None:
     queue = _make()
-    assert not queue._poll(-1.0)  # as of a `get` whose time was over before it looked
+    assert not queue._poll(-1.0)  # as in a `get` whose timeout has expired before it polls
     assert not queue._poll(0.0)
     queue.put(1)
     assert queue._poll(-1.0)
 
 
 def test_a_queue_that_is_dropped_leaves_nothing_open() -> None:
-    _make().close()  # the first one of a forkserver starts a process that Python keeps
+    _make().close()  # the first queue of a forkserver starts a process that Python keeps
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Batches that fail and are made again: after the server died, and without the samples that are bad."""
+"""Recovery of failed batches: they are repeated after the server died, or without their bad samples."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_epoch_goes_on_after_the_server_died(num_workers: int) -> None:
             made.append(images)
             if number in (2, 9):
                 kill(server)
-        assert torch.equal(torch.cat(made), undisturbed)  # random numbers are the same bits
+        assert torch.equal(torch.cat(made), undisturbed)  # random numbers are identical to the bit
         assert server.stats().restarts == 2
 
 
@@ -57,7 +57,7 @@ def test_another_thread_starts_the_server_again_while_a_result_is_opened(monkeyp
     receive = ResultOpener.receive
 
     def open_after_a_restart(opener: ResultOpener, *args: Any) -> Any:
-        monkeypatch.undo()  # once
+        monkeypatch.undo()  # only the first call
         kill(server)
         thread = threading.Thread(target=server.revive, args=(server.stops,))
         thread.start()
@@ -66,7 +66,7 @@ def test_another_thread_starts_the_server_again_while_a_result_is_opened(monkeyp
 
     with DALIServer(affine(), restart="on-failure") as server:
         loader = DataLoader(server, IndexDataset(12, server.proxy), batch_size=4, num_workers=0)
-        assert len([None for _ in loader]) == 3  # the next results come in memory that is mapped already
+        assert len([None for _ in loader]) == 3  # the next results arrive in memory that is already mapped
         monkeypatch.setattr(ResultOpener, "receive", open_after_a_restart)
         seen = [index for batch in loader for index in check_affine(*batch)]
         assert seen == list(range(12))
@@ -78,11 +78,11 @@ def test_a_server_that_dies_while_an_epoch_begins(monkeypatch: pytest.MonkeyPatc
     open_session = ConsumerClient.open_session
 
     def open_after_a_death(consumer: ConsumerClient, session: int) -> None:
-        monkeypatch.undo()  # once
+        monkeypatch.undo()  # only the first call
         assert server.pid is not None
         pid = server.pid
         kill(server)
-        with suppress(ChildProcessError):  # the server's own thread may be first
+        with suppress(ChildProcessError):  # the server's thread may reap the process first
             os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         open_session(consumer, session)
 
@@ -107,7 +107,7 @@ def test_two_loops_survive_one_death() -> None:
                 indices += check_affine(*batch)
             if number == 3:
                 assert server.pid is not None
-                os.kill(server.pid, signal.SIGTERM)  # nobody asked for that, either
+                os.kill(server.pid, signal.SIGTERM)  # not requested by this process, so it counts as a death, too
         assert seen == [list(range(32))] * 2
         assert server.losses.restarts == 1
 
@@ -143,7 +143,7 @@ def test_torchs_own_loader_finds_a_new_server() -> None:
 
 @pipeline_def(num_threads=1, device_id=None, batch_size=4)
 def fatal() -> Any:
-    """Ends its process at the tenth sample of an epoch."""
+    """Return a pipeline that ends its process at the tenth sample of an epoch."""
 
     def last_words(info: Any) -> Any:
         if info.idx_in_epoch == 9:
@@ -163,7 +163,7 @@ def test_a_batch_that_ends_every_server_is_given_up() -> None:
 
 
 def brightness(batch: Any) -> list[int]:
-    """Check the pictures of a batch, and return the indices."""
+    """Check the images of a batch, and return the indices."""
     images, indices = batch
     assert (images.float().mean(dim=(1, 2, 3)) - indices).abs().max() <= 1
     return [int(index) for index in indices]
@@ -191,7 +191,7 @@ def test_bad_picture_costs_itself_only(serve: Callable[..., DALIServer], num_wor
 
 
 class ManyRaiseDataset(IndexDataset):
-    """Raises for every index of a batch of 4, and for one of another."""
+    """Raises for every index of one batch of 4, and for one index of another batch."""
 
     def __getitem__(self, index: int) -> Any:
         if index in (3, 8, 9, 10, 11):
@@ -207,7 +207,7 @@ def test_samples_that_the_dataset_cannot_read(server: DALIServer, num_workers: i
     loader = DataLoader(server, dataset, batch_size=4, num_workers=num_workers, on_error=errors.append)
     batches = [check_affine(*batch) for batch in loader]
     assert [index for batch in batches for index in batch] == expected
-    assert [len(batch) for batch in batches] == [3, 4, 4]  # nothing is left of the batch from 8 to 11
+    assert [len(batch) for batch in batches] == [3, 4, 4]  # the batch from 8 to 11 is left out
     assert [error.dataset_index for error in errors] == [3, 8, 9, 10, 11]
     assert "no file for 3" in str(errors[0])
     assert "test_rescue.py" in errors[0].remote_traceback

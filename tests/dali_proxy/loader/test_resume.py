@@ -1,4 +1,4 @@
-"""Stopping at any batch and going on: the rest has the same bits, and nothing that was skipped is read."""
+"""Resuming after any batch: the remaining batches are identical to the bit, and skipped samples aren't read."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ SAMPLES, BATCH = 22, 4
 
 @pytest.fixture(scope="module")
 def noise() -> Iterator[DALIServer]:
-    """A server whose results are random, so that a batch that is made as another one shows."""
+    """Start a server with random results, which reveal a batch that has a wrong number."""
     with DALIServer(noisy()) as server:
-        server.produce_data(server.proxy(sample(0)))  # connected: descriptors are the module's
+        server.produce_data(server.proxy(sample(0)))  # connect here, so that the file descriptors belong to the module
         yield server
 
 
 class ShuffledByPython(Sampler[int]):
-    """Draws from Python's generator, and says nothing about it."""
+    """Draws from Python's generator and has no state."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -53,13 +53,13 @@ class ShuffledByPython(Sampler[int]):
 
 
 class SamplerWithState(Sampler[int]):
-    """Another order in each epoch; only its own state knows which."""
+    """Uses a different order in each epoch, which only its state determines."""
 
     def __init__(self, length: int) -> None:
         self.length = length
         self.epoch_begun = 0
         self.place = 0
-        self.drawn = 0  # by this object
+        self.drawn = 0  # number of samples that this object has drawn
 
     def __iter__(self) -> Iterator[int]:
         while self.place < self.length:
@@ -80,7 +80,7 @@ class SamplerWithState(Sampler[int]):
 
 
 class CountingSampler(SamplerWithState):
-    """As torchdata's: its state says how many were given, also at its end; what was loaded counts when it begins."""
+    """Like torchdata's sampler: its state counts the samples, also at the end; a loaded state applies at the start."""
 
     loaded = 0
 
@@ -130,7 +130,7 @@ def bits(batch: Any) -> Any:
 
 
 def saved(state: Any) -> Any:
-    """What comes out of a checkpoint file that is read as torch does by default."""
+    """Return the state after a round trip through a checkpoint, read with torch's default options."""
     file = io.BytesIO()
     torch.save(state, file)
     file.seek(0)
@@ -143,7 +143,7 @@ def set_epoch(loader: DataLoader, epoch: int) -> None:
 
 
 def run_and_save(loader: DataLoader, epochs: int = 2) -> tuple[list[list[Any]], list[tuple[int, Any, Any]]]:
-    """Run epochs; return their batches, and (epoch, state, random numbers of the process) before each of all steps."""
+    """Run epochs. Return their batches, and (epoch, state, random states of the process) before each step."""
     made: list[list[Any]] = []
     states = []
 
@@ -156,19 +156,19 @@ def run_and_save(loader: DataLoader, epochs: int = 2) -> tuple[list[list[Any]], 
         made.append([])
         for batch in loader:
             made[-1].append(bits(batch))
-            torch.rand(3)  # a training draws random numbers, too
+            torch.rand(3)  # a training loop draws random numbers, too
             save(epoch)
     return made, states
 
 
 def check_the_rest(loader: DataLoader, start: tuple[int, Any, Any], made: list[list[Any]], batches: int) -> None:
-    """Check that a loader that was given a state makes what is missing of the epochs."""
+    """Check that a loader with a restored state yields the remaining batches of all epochs."""
     epoch, state, (torchs, pythons) = start
     torch.set_rng_state(torchs)
     random.setstate(pythons)
     loader.load_state_dict(state)
     assert_same(loader.state_dict(), state)
-    if batches == 0:  # in the middle of an epoch, the state tells the sampler
+    if batches == 0:  # in the middle of an epoch, the state sets the sampler's epoch
         set_epoch(loader, epoch)
     left: list[list[Any]] = []
     for number in range(epoch, len(made)):
@@ -204,11 +204,11 @@ def test_the_rest_of_every_epoch_from_every_batch(noise: DALIServer, order: str)
 
 @pytest.mark.parametrize("order", ["shuffled", "sampler with state", "filled, sampler with state"])
 def test_another_number_of_workers(noise: DALIServer, order: str) -> None:
-    """Workers are ahead of the batches that were yielded, and samplers ahead of them all."""
+    """Workers are ahead of the yielded batches, and samplers are ahead of the workers."""
     torch.manual_seed(2)
     made, states = run_and_save(make(noise, 2, **ORDERS[order]()))
     check_the_rest(make(noise, 0, **ORDERS[order]()), states[2], made, 2)
-    lasting = order != "shuffled"  # torch draws a seed for new workers, so that lasting ones change the later order
+    lasting = order != "shuffled"  # torch draws a seed for new workers, so persistent ones change the later order
     check_the_rest(make(noise, 1, **ORDERS[order](), persistent_workers=lasting), states[3], made, 3)
     if order == "shuffled":
         made, states = run_and_save(make(noise, 0, **ORDERS[order]()))
@@ -219,7 +219,7 @@ def test_another_number_of_workers(noise: DALIServer, order: str) -> None:
 def test_persistent_workers_draw_one_seed_for_all_epochs(noise: DALIServer, order: str) -> None:
     torch.manual_seed(3)
     made, states = run_and_save(make(noise, 1, **ORDERS[order](), persistent_workers=True), epochs=3)
-    for place, count in ((8, 1), (7, 0)):  # in the second epoch, and before it
+    for place, count in ((8, 1), (7, 0)):  # in the second epoch and before it
         check_the_rest(make(noise, 1, **ORDERS[order](), persistent_workers=True), states[place], made, count)
 
 
@@ -249,7 +249,7 @@ def test_what_was_yielded_is_not_read_again(noise: DALIServer) -> None:
     again = make(noise, sampler=sampler)
     again.load_state_dict(with_state.state_dict())
     list(again)
-    assert sampler.drawn == SAMPLES - 2 * BATCH  # what was yielded last is drawn again
+    assert sampler.drawn == SAMPLES - 2 * BATCH  # the last yielded batch is drawn again
 
 
 def test_a_loop_that_was_left_and_a_later_iterator(noise: DALIServer) -> None:
@@ -260,7 +260,7 @@ def test_a_loop_that_was_left_and_a_later_iterator(noise: DALIServer) -> None:
     assert (state["epoch"], state["batches"]) == (0, 1)
     first, second = iter(loader), iter(loader)
     next(first)
-    assert (loader.state_dict()["epoch"], loader.state_dict()["batches"]) == (2, 0)  # of the one that began last
+    assert (loader.state_dict()["epoch"], loader.state_dict()["batches"]) == (2, 0)  # of the latest iterator
     next(second)
     assert loader.state_dict()["batches"] == 1
     loader.load_state_dict(state)
@@ -270,7 +270,7 @@ def test_a_loop_that_was_left_and_a_later_iterator(noise: DALIServer) -> None:
 
 
 def test_batches_that_fail(noise: DALIServer) -> None:
-    """A batch that fails is behind once a later one has come, and tried again if the loop ended with it."""
+    """A failed batch counts as done after a later batch has arrived. If the loop ended with it, it is repeated."""
     loader = make(noise, dataset=RaisingDataset)
     iterator = iter(loader)
     next(iterator)
@@ -284,7 +284,7 @@ def test_batches_that_fail(noise: DALIServer) -> None:
 
 
 class SlowStart(IndexDataset):
-    """Worker 0's first batch comes last."""
+    """Delays the first batch of worker 0, so that it arrives last."""
 
     def __getitem__(self, index: int) -> Any:
         info = get_worker_info()
@@ -314,10 +314,10 @@ def test_batches_in_any_order(noise: DALIServer) -> None:
 
 
 class StreamWithState(IndexStream):
-    """Says where each worker's part of it is."""
+    """A stream whose state is the position in each worker's samples."""
 
-    at = -1  # the index that was given last
-    begun = 0  # iterations that did not begin at the beginning
+    at = -1  # index that was yielded last
+    begun = 0  # number of iterations that didn't start at the beginning
 
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
@@ -335,7 +335,7 @@ class StreamWithState(IndexStream):
 
 
 class Counted(Iterator[Any]):
-    """An iterator that says where it is."""
+    """An iterator with a state."""
 
     def __init__(self, stream: IndexStream) -> None:
         worker = get_worker_info()
@@ -367,7 +367,7 @@ class PlainStream(IndexStream):
 
 
 class UnequalParts(IndexStream):
-    """Worker w has 8 / (w + 1) samples: those with higher numbers end early."""
+    """Worker w has 8 / (w + 1) samples: workers with higher numbers end early."""
 
     def __iter__(self) -> Iterator[Any]:
         worker = get_worker_info()
@@ -385,7 +385,7 @@ def test_iterable_datasets_from_every_batch(noise: DALIServer, kind: Any) -> Non
     made, states = run_and_save(stream(noise, kind, 0))
     assert made[0] != made[1]
     for count in range(6):
-        check_the_rest(stream(noise, kind, count % 2), states[count], made, count)  # one worker or none is the same
+        check_the_rest(stream(noise, kind, count % 2), states[count], made, count)  # 0 and 1 workers are equivalent
 
 
 @pytest.mark.parametrize(
@@ -465,7 +465,7 @@ def test_lightning_saves_and_restores_the_state(noise: DALIServer, tmp_path: Pat
     assert fit(tmp_path / "step=8.ckpt") == whole[8:]  # in the second epoch
 
 
-# What can't be
+# Invalid states
 
 
 def test_states_of_other_loaders_are_refused(noise: DALIServer) -> None:
@@ -488,7 +488,7 @@ def test_states_of_other_loaders_are_refused(noise: DALIServer) -> None:
             loader.load_state_dict(state_of(other))
     with pytest.raises(ArgumentMismatchError, match=r"num_workers .*each worker has a part"):
         stream(noise, PlainStream, 3).load_state_dict(state_of(stream(noise, PlainStream, 2)))
-    assert len(list(loader)) == 6  # nothing has come of it
+    assert len(list(loader)) == 6  # the failed calls had no effect
 
 
 def test_what_a_state_says_is_a_copy(noise: DALIServer) -> None:

@@ -213,8 +213,8 @@ def test_with_cores_the_server_runs_all_of_it_and_decodes_on_the_cpu() -> None:
     placing = Placing("cores", on_gpu())
     runs = placing.settle()
     assert (placing.placement, placing.second_half, runs.device_id) == ("cores", None, 0)
-    assert not decodes_pictures(runs.graph)
-    devices = {node.operator: node.device for node in runs.graph.nodes}
+    assert not decodes_pictures(runs._internals.graph)
+    devices = {node.operator: node.device for node in runs._internals.graph.nodes}
     assert devices["decoders.image_random_crop"] == "cpu"
     assert devices["copy_to_gpu"] == devices["resize"] == devices["crop_mirror_normalize"] == "gpu"
     assert "placement=cores" in repr(DALIServer(on_gpu(), placement="cores"))
@@ -275,7 +275,7 @@ def test_auto_chooses_once_and_says_so(caplog: pytest.LogCaptureFixture) -> None
     assert "idle cores" in placing.reason
     assert [record.getMessage() for record in caplog.records] == [f"placement={placing.placement!r}: {placing.reason}"]
     assert (placing.second_half is None) == (placing.placement == "server")
-    assert decodes_pictures(runs.graph) == (placing.placement == "server")
+    assert decodes_pictures(runs._internals.graph) == (placing.placement == "server")
     assert runs.device_id == (0 if placing.placement == "server" else None)
     caplog.clear()
     placing.settle()

@@ -1,4 +1,4 @@
-"""What the proxy takes, and what it refuses at once."""
+"""The data that the proxy accepts, and the data that it rejects at once."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ GRID = np.arange(24).reshape(4, 6)
 
 
 class FromArray:
-    """Something that NumPy can read."""
+    """An object that NumPy can read."""
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.arange(3, dtype=np.int16)
 
 
 class FromDLPack:
-    """Something with DLPack only."""
+    """An object that supports only DLPack."""
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         return np.arange(3, dtype=np.int16).__dlpack__(**kwargs)
@@ -39,7 +39,7 @@ class FromDLPack:
 
 
 class Hostile:
-    """Something that can't be read."""
+    """An object that raises when it is read."""
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise OSError("the file is gone")

@@ -1,4 +1,4 @@
-"""How the proxy is called."""
+"""Calls of the proxy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.dali_proxy.indexed import affine, sample, sum_and_difference
 
 @pytest.fixture
 def two_inputs() -> Iterator[DALIServer]:
-    """A server of a pipeline with two inputs and two outputs."""
+    """Start a server of a pipeline with two inputs and two outputs."""
     with DALIServer(sum_and_difference(), mode="thread") as server:
         yield server
 

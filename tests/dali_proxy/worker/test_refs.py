@@ -1,4 +1,4 @@
-"""Placeholders say what they are, whatever is done to them."""
+"""Placeholders: any use as data raises an error that explains them."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ USES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.fixture
 def refs(server: DALIServer) -> list[Any]:
-    """A reference of each kind."""
+    """Return a reference of each kind."""
     return [server.proxy(sample(1)), BatchRef(Ticket(b"", 1, 2, 3), 0)]
 
 
@@ -105,7 +105,7 @@ def test_a_batch_of_the_users_own_type_may_pin_itself() -> None:
             self.images = self.images.pin_memory()
             return self
 
-    pinned = pin_memory({"batch": Batch()})  # as torch does before the batch is produced
+    pinned = pin_memory({"batch": Batch()})  # as in torch, before the batch is produced
     assert pinned["batch"].images is Batch.images
 
 
@@ -120,7 +120,7 @@ def test_ticket_that_dies_unused_is_given_back() -> None:
         ticket = Ticket(b"server", 1, 1, 4)
         travelled = pickle.loads(pickle.dumps(ticket))
         del ticket
-        assert unwanted == []  # whoever has the pickle is responsible
+        assert unwanted == []  # the holder of the pickle is responsible
         del travelled
         assert unwanted == [(1, 1)]
         fetched = Ticket(b"server", 1, 2, 4)

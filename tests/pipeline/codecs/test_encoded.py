@@ -1,4 +1,4 @@
-"""Encoded pictures are described as they lie in memory."""
+"""Descriptions of encoded images in memory."""
 
 from __future__ import annotations
 

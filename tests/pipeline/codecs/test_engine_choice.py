@@ -1,4 +1,4 @@
-"""Which pictures the JPEG engine is given, and which ones nvImageCodec."""
+"""The choice between the JPEG engine and nvImageCodec for each image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.pipeline.codecs.test_headers import Bytes, jpeg
 
 @pytest.fixture
 def decoder() -> ImageBatchDecoder:
-    """One that has an engine; here, none is asked."""
+    """Return a decoder that has an engine; these tests never call it."""
     made = object.__new__(ImageBatchDecoder)
     engine: Any = object()
     made._engine = engine
@@ -42,12 +42,12 @@ def test_windows_that_lie_in_their_pictures(decoder: ImageBatchDecoder) -> None:
 
 
 def test_sizes_that_the_bytes_cannot_hold(decoder: ImageBatchDecoder) -> None:
-    """Memory for them would be kept for as long as the decoder lives."""
+    """The decoder would keep memory for such sizes as long as it lives."""
     damaged = jpeg().copy()
     frame = bytes(damaged).index(b"\xff\xc0")
     damaged[frame + 5 : frame + 9] = 0xFF
     assert EncodedBatch.from_arrays([damaged]).headers["width"].tolist() == [65535]
-    black = io.BytesIO()  # as few bytes for its size as there can be
+    black = io.BytesIO()  # the smallest possible file for its size
     Image.new("L", (2000, 3000)).save(black, "JPEG", optimize=True)
     assert len(black.getvalue()) < 2000 * 3000 / 250
     assert choose(decoder, [damaged, np.frombuffer(black.getvalue(), np.uint8)]) == [False, True]

@@ -1,4 +1,4 @@
-"""Headers of JPEGs as columns: the compiled walk and the one in Python agree, on whole and on damaged files."""
+"""Headers of JPEGs as columns: the compiled parser and the one in Python agree, on valid and on damaged files."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_grey_of_unusual_sampling_is_not_for_the_engine(walk: Callable[..., list
 def test_red_green_and_blue_are_not_for_the_engine(
     walk: Callable[..., list[tuple[int, ...]]], names: bytes, transform: int, simple: int
 ) -> None:
-    made = jpeg(keep_rgb=True).copy()  # Adobe's segment, and components that are called R, G and B
+    made = jpeg(keep_rgb=True).copy()  # Adobe's segment, and components with the names R, G and B
     frame = bytes(made).index(b"\xff\xc0")
     made[frame + 10 : frame + 19 : 3] = np.frombuffer(names, np.uint8)
     made[bytes(made).index(b"Adobe") + 11] = transform
@@ -104,7 +104,7 @@ def test_what_is_cut_off_is_not_simple(walk: Callable[..., list[tuple[int, ...]]
 
 def test_nothing_comes_behind_the_end(walk: Callable[..., list[tuple[int, ...]]]) -> None:
     file = jpeg().copy()
-    file[3] = 0xD9  # in place of a segment, which can be skipped
+    file[3] = 0xD9  # replaces a segment that can be skipped
     assert walk(file) == [(0, 0, 0, 1, 0, 0)]
 
 

@@ -1,4 +1,4 @@
-"""A library that lacks what is needed is one clear error, so that decoding goes on without it."""
+"""A library that lacks a function causes one clear error, so that decoding can continue without it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_libnvjpeg_without_the_batched_call_is_no_engine() -> None:
 
 
 def test_nothing_of_nvidias_is_said_where_our_own_nvidia_stands_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`dali-proxy run` makes a package `nvidia` where there is none."""
+    """`dali-proxy run` creates a package `nvidia` if there is none."""
     made = ModuleType("nvidia")
     made.__path__ = []
     monkeypatch.setitem(sys.modules, "nvidia", made)
@@ -28,6 +28,6 @@ def test_nothing_of_nvidias_is_said_where_our_own_nvidia_stands_for_it(monkeypat
 
 
 def test_without_a_package_of_nvidias_the_codec_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "nvidia", None)  # an import of it fails
+    monkeypatch.setitem(sys.modules, "nvidia", None)  # importing it fails
     monkeypatch.delitem(sys.modules, "nvidia.nvimgcodec", raising=False)
     assert str(missing_codec_reason.__wrapped__()).startswith("nvImageCodec is not installed")

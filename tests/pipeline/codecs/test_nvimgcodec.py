@@ -22,7 +22,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def picture(seed: int, height: int, width: int) -> npt.NDArray[np.uint8]:
-    """Smooth noise of little colour: decoders may differ in how they upsample chroma."""
+    """Return smooth noise of little colour: decoders may differ in how they upsample chroma."""
     rng = np.random.default_rng(seed)
     shape = (height // 24 + 2, width // 24 + 2)
     small = rng.integers(30, 220, (*shape, 1)) + rng.integers(-30, 31, (*shape, 3))
@@ -46,7 +46,7 @@ def with_pillow(data: npt.NDArray[np.uint8], mode: str = "RGB") -> npt.NDArray[n
 
 
 class Decoding:
-    """A decoder, its stream, and its pictures as NumPy arrays."""
+    """A decoder, its stream, and its images as NumPy arrays."""
 
     def __init__(self, device_id: int | None) -> None:
         self.decoder = GpuDecoder(device_id, num_threads=2)
@@ -172,7 +172,7 @@ def test_a_device_that_is_not_there_is_one_clear_error() -> None:
 
 @pytest.mark.gpu
 def test_decoding_and_resizing_on_a_stream_without_waiting() -> None:
-    """Ten batches in a row on one stream, each decoded and resized, read back once at the end."""
+    """Decode and resize ten batches in a row on one stream, and read them back once at the end."""
     cupy = pytest.importorskip("cupy")
     if not cupy.cuda.is_available():
         pytest.skip("needs a CUDA device")

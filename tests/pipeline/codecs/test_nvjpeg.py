@@ -1,4 +1,4 @@
-"""What the JPEG engine's decoder does around its calls, with functions in place of libnvjpeg's, CUDA's and CuPy's."""
+"""The JPEG engine's decoder with fakes of libnvjpeg, CUDA and CuPy."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ GPU = 7
 
 
 class Engine:
-    """A decoder, what stands for its libraries, and what these were asked for."""
+    """A decoder, the fakes of its libraries, and their recorded calls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []
-        self.status = 0  # of decoding
+        self.status = 0  # the status of decoding
         self.synchronize: Callable[[], None] = lambda: None
 
         def made(*arguments: Any) -> int:
-            arguments[-1]._obj.value = 32  # a pointer to the new thing is the last argument
+            arguments[-1]._obj.value = 32  # the last argument receives a pointer to the new object
             return 0
 
         calls = library(decode=lambda *_: self.calls.append("decode") or self.status)
@@ -59,7 +59,7 @@ class Engine:
         self.decoder = NvjpegDecoder(GPU)
 
     def decode(self, stream: Any) -> None:
-        """Decode a batch of two pictures."""
+        """Decode a batch of two images."""
         shapes = np.array([[4, 5, 3], [6, 7, 3]])
         target, _ = Samples.packed(1 << 20, shapes, np.uint8)
         some = np.array([1 << 12, 1 << 13])
@@ -96,7 +96,7 @@ def test_a_batch_that_has_begun_is_decoded_though_the_decoder_is_closed_meanwhil
     closing = threading.Thread(target=engine.decoder.close)
 
     class Stream:
-        """Is asked for its address once the batch has begun."""
+        """A stream whose address is read once the batch has begun."""
 
         @property
         def ptr(self) -> int:
@@ -111,7 +111,7 @@ def test_a_batch_that_has_begun_is_decoded_though_the_decoder_is_closed_meanwhil
 
 
 def test_a_decoder_of_a_lost_gpu_is_closed(engine: Engine) -> None:
-    """Whoever closes it has other things to end; libnvjpeg isn't called any more."""
+    """The caller has further resources to close; libnvjpeg isn't called any more."""
 
     def lost() -> None:
         raise CudaError("cudaDeviceSynchronize", "the GPU is lost")

@@ -1,4 +1,4 @@
-"""The engine and nvImageCodec together decode what pillow decodes, in the order of the batch."""
+"""The engine and nvImageCodec together decode the same pixels as pillow, in the order of the batch."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_nvimgcodec_is_not_loaded_before_it_is_wanted(decoding: Decoding) -> Non
 
 
 def test_the_engine_begins_on_an_idle_stream_and_ends_on_one(decoding: Decoding) -> None:
-    """Else it can wait for ever, beside a training that replays a CUDA graph."""
+    """Otherwise it can wait forever, beside a training that replays a CUDA graph."""
     if not decoding.decoder.uses_engine:
         pytest.skip("needs a JPEG engine")
     slow = decoding.cupy.RawKernel(
@@ -122,7 +122,7 @@ def test_one_bad_picture_is_one_failure(decoding: Decoding) -> None:
 
 
 def test_what_the_engine_refuses_costs_nobody_else(decoding: Decoding) -> None:
-    # A header that promises what does not follow: the engine fails for the whole batch, nvImageCodec for this one.
+    # The data that the header promises is missing: the engine fails for the whole batch, nvImageCodec for this image.
     encoded = mixture()
     bad = encoded[0].copy()
     scan = bytes(bad).index(b"\xff\xda")
@@ -145,7 +145,7 @@ def test_memory_is_used_again(decoding: Decoding) -> None:
 
 
 def test_the_engine_is_used_by_turns_only(decoding: Decoding) -> None:
-    """Or not at all, where chroma is interpolated."""
+    """If chroma is interpolated, the engine isn't used at all."""
     assert decoding.decoder._others().hw_load == (0 if decoding.decoder.uses_engine else 1)
     with ImageBatchDecoder(0, num_threads=1, fancy_upsampling=True) as fancy:
         assert not fancy.uses_engine
@@ -154,14 +154,14 @@ def test_the_engine_is_used_by_turns_only(decoding: Decoding) -> None:
 
 @pytest.mark.parametrize("streams", [1, 3])
 def test_threads_share_a_decoder(decoding: Decoding, streams: int) -> None:
-    """With batches of many sizes, of both types, and some that the engine refuses."""
+    """The batches have many sizes and both types, and include images that the engine refuses."""
     errors: list[BaseException] = []
     shared = [decoding.cupy.cuda.Stream(non_blocking=True) for _ in range(streams)]
 
     def work(seed: int) -> None:
         try:
             stream = shared[seed // 100 % streams]
-            # Those that must be turned are nvImageCodec's.
+            # nvImageCodec decodes the images that need a rotation.
             data = [encode(picture(seed + n, 120, 140), orientation=1 + 5 * (n % 2)) for n in range(8)]
             bad = data[2].copy()
             scan = bytes(bad).index(b"\xff\xda")

@@ -1,4 +1,4 @@
-"""A function of libnvjpeg is called for each picture: by the C module, and without it."""
+"""The calls of a libnvjpeg function for each image, with and without the C module."""
 
 from __future__ import annotations
 

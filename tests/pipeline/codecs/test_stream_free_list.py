@@ -1,4 +1,4 @@
-"""What is idle on a stream goes to the next work on it, which waits for its last use elsewhere. Events are played."""
+"""Work on a stream reuses what is idle there, after waiting for its last use on other streams. Events are fakes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ cupy = pytest.importorskip("cupy")
 
 
 class Stream:
-    """Notes what it waits for."""
+    """A stream that records the events that it waits for."""
 
     def __init__(self, number: int) -> None:
         self.ptr = number
@@ -25,7 +25,7 @@ class Stream:
 
 
 class Event:
-    """Notes on which stream it was recorded."""
+    """An event that records its stream."""
 
     def __init__(self, disable_timing: bool) -> None:
         self.after: int | None = None

@@ -1,4 +1,4 @@
-"""libnvjpeg is called by one thread at a time, with the arguments that it wants: by the C module, and without it."""
+"""One thread at a time calls libnvjpeg, with the right arguments, with and without the C module."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ BATCH = tuple(np.arange(count, dtype=np.uint64) for count in (3, 4, 5, 6))
 
 
 def library(prepare: Callable[..., int] = lambda *_: 0, decode: Callable[..., int] = lambda *_: 0) -> Any:
-    """What stands for libnvjpeg: functions that C can call."""
+    """Return a fake of libnvjpeg: functions that C can call."""
     return SimpleNamespace(nvjpegDecodeBatchedInitialize=PREPARE(prepare), nvjpegDecodeBatchedEx=DECODE(decode))
 
 
 def driver(record: Callable[..., int] = lambda *_: 0, wait: Callable[..., int] = lambda *_: 0) -> Any:
-    """What stands for libcuda."""
+    """Return a fake of libcuda."""
     return SimpleNamespace(cuEventRecord=RECORD(record), cuEventSynchronize=WAIT(wait))
 
 
@@ -138,7 +138,7 @@ def test_one_at_a_time_for_each_gpu() -> None:
     assert inside.wait(50)
     for thread in threads[1:]:
         thread.start()
-    assert other_gpu.wait(50)  # another GPU has turns of its own
+    assert other_gpu.wait(50)  # another GPU has separate turns
     with Turn(2).held:
         pass
     assert order == [1, 3, -3]
@@ -167,12 +167,12 @@ def test_a_turn_that_is_held_keeps_others_out() -> None:
 
 
 class Interrupted(Exception):
-    """What a signal raises in the main thread, as Ctrl-C does."""
+    """The exception that a signal raises in the main thread, like Ctrl-C."""
 
 
 @pytest.fixture
 def interrupting() -> Iterator[None]:
-    """SIGUSR1 raises, and a thread keeps the GIL until it waits for something else."""
+    """Let SIGUSR1 raise while a thread keeps the GIL until it waits for something else."""
 
     def interrupt(*_: object) -> None:
         raise Interrupted
@@ -185,7 +185,7 @@ def interrupting() -> Iterator[None]:
 
 
 def is_free(gpu: int) -> bool:
-    """Tell whether another thread can have the turn."""
+    """Return whether another thread can get the turn."""
     had = threading.Event()
 
     def take() -> None:
@@ -203,7 +203,7 @@ def test_a_turn_is_given_up_by_who_is_interrupted_while_it_waits() -> None:
     def decode(*_: int) -> int:
         inside.set()
         assert waited_for.wait(50)
-        signal.raise_signal(signal.SIGUSR1)  # the main thread has let go of the GIL, so it waits for the turn
+        signal.raise_signal(signal.SIGUSR1)  # the main thread has released the GIL, so it waits for the turn
         return 0
 
     made = library(decode=decode)
@@ -215,7 +215,7 @@ def test_a_turn_is_given_up_by_who_is_interrupted_while_it_waits() -> None:
     def take() -> None:
         waited_for.set()
         with turn.held:
-            sum(range(3))  # here or before, the signal is seen
+            sum(range(3))  # Python handles the signal here or before
 
     with pytest.raises(Interrupted):
         take()
@@ -224,7 +224,7 @@ def test_a_turn_is_given_up_by_who_is_interrupted_while_it_waits() -> None:
 
 
 def test_who_has_the_turn_may_take_it_again() -> None:
-    """Garbage is collected meanwhile, and another decoder is maybe closed with it."""
+    """Garbage collection may close another decoder during a turn."""
     done = threading.Event()
 
     def twice() -> None:

@@ -1,4 +1,4 @@
-"""Arguments that differ from frame to frame, against NVIDIA DALI."""
+"""Arguments that differ between frames, compared with NVIDIA DALI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators that are run as one on the GPU give the pixels of the operators one after the other."""
+"""Fused operators on the GPU return the same pixels as the separate operators in sequence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BATCH = 8
 
 
 def files() -> list[Bytes]:
-    """JPEGs for the engine, and others: progressive, turned, a PNG."""
+    """Return JPEGs for the engine, and other images: progressive, rotated, a PNG."""
     kinds: list[dict[str, Any]] = [{}, {"subsampling": 0}, {"progressive": True}, {"orientation": 6}, {"format": "PNG"}]
     return [encode(picture(n, 90 + 17 * n, 150 - 9 * n), **kinds[n % len(kinds)]) for n in range(BATCH)]
 
@@ -77,7 +77,7 @@ def run(define: Callable[[Any], Any], encoded: list[Bytes]) -> list[Bytes]:
 
 @pytest.fixture
 def apart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Returns what makes later pipelines run operator by operator."""
+    """Return a function that lets later pipelines run operator by operator."""
     return lambda: monkeypatch.setattr(executor, "make_plan", lambda graph, **_: make_plan(graph, fuse=False))
 
 

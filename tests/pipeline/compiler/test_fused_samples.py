@@ -1,4 +1,4 @@
-"""Resize and crop_mirror_normalize as one on the CPU: the same as one after the other, errors included."""
+"""Resize and crop_mirror_normalize, fused on the CPU: the same results as in sequence, errors included."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def pictures(channels: int = 3, dtype: Any = np.uint8) -> list[np.ndarray]:
 
 
 class Run:
-    """The output of a pipeline, and how often it was made by one step.
+    """The output of a pipeline, and how often the fused step computed it.
 
     Args:
-        images: what is fed.
-        apart: whether the operators run one after the other, as they do where their outputs' sizes are wanted.
+        images: images to feed.
+        apart: whether the operators run separately, as they do if the graph needs the sizes of their outputs.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which operators are run as one, and where not."""
+"""Which operators the compiler fuses, and where it doesn't."""
 
 from __future__ import annotations
 

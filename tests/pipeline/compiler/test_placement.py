@@ -1,4 +1,4 @@
-"""Graphs in two halves: whatever the cut, the halves make the bits of the whole."""
+"""Graphs split into a host stage and a device stage: whatever the cut, they return the bits of the whole graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a graph does on a GPU, planned without one: the launches that an executor would make."""
+"""Plans of graphs on a GPU, computed without one: the launches that an executor would issue."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def halves(pipe: Pipeline) -> Halves:
 
 
 def main_job(x: Any, label: Any) -> Any:
-    """A crop that is drawn in the second half, and a coin and a mean of each sample, which come from the first."""
+    """Define a crop that is drawn in the device stage, and a coin and a mean of each sample from the host stage."""
     images = fn.random_resized_crop(x.gpu(), size=(16, 24))
     normal = fn.crop_mirror_normalize(
         images, mirror=fn.random.coin_flip(), mean=fn.random.uniform(range=(90.0, 120.0)), std=[60.0, 61.0, 62.0]
@@ -97,7 +97,7 @@ def test_other_graphs_have_no_parts(define: Callable[..., Any]) -> None:
 
 
 def test_the_plan_is_the_executors() -> None:
-    """The same tables, but for where memory begins, as the operators of the whole graph make for the batch."""
+    """The tables equal those of the whole graph's operators for the batch, except for base addresses."""
     pipe = pipeline(main_job, "x", "label")
     made = planned(pipe, pictures(), LABELS, COINS, MEANS, LABELS)
     assert made is not None
@@ -124,7 +124,7 @@ def test_the_plan_is_the_executors() -> None:
 
 
 def _launch_of(pipe: Pipeline, data: TensorListCPU, target: Samples) -> Any:
-    """Return the launch that the whole graph's own operators plan."""
+    """Return the launch that the operators of the whole graph plan."""
     graph, config = pipe._internals.graph, pipe._internals.arguments.executor_config()
     nodes = [graph.find(name)[0] for name in ("random_resized_crop", "crop_mirror_normalize")]
     operators = [make_operator(node, graph, Setup(4, 1, 0, config.seed)) for node in nodes]
@@ -156,7 +156,7 @@ def test_the_block_has_all_that_a_launch_needs() -> None:
     block = np.zeros(made.nbytes, np.uint8)
     made.write(block)
     copies, ragged, small = made.outputs
-    read = np.frombuffer(block[: made.launched_nbytes].tobytes(), np.uint8).copy()  # as on the GPU, elsewhere
+    read = np.frombuffer(block[: made.launched_nbytes].tobytes(), np.uint8).copy()  # moved, as on the GPU
     for output in (ragged, small):
         assert output.target is not None
         assert output.launch is not None

@@ -1,4 +1,4 @@
-"""An executor that is closed gives the results of all batches that were begun, wherever they are just then."""
+"""An executor that is closed returns the results of all batches in flight, whatever stage they are in."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tests.waiting import wait_until
 
 
 class Stream(nullcontext[None]):
-    """A stream whose work is done at once."""
+    """A stream whose work completes immediately."""
 
     def synchronize(self) -> None:
         pass
 
 
 class Slot:
-    """What a batch has on a GPU."""
+    """Result memory of a batch on a GPU."""
 
     def __init__(self) -> None:
         self.stream = Stream()
@@ -44,7 +44,7 @@ class Slot:
 
 
 class SlowDevice:
-    """Stands for a GPU that has a batch until the executor's threads for the CPU are asked to end."""
+    """A fake GPU that holds a batch until the executor's CPU threads are asked to end."""
 
     device_id = 0
 
@@ -115,4 +115,4 @@ def test_what_operators_opened_is_closed_when_a_later_one_cannot_be_made(tmp_pat
     with pytest.raises(ArgumentValueError, match="dtype") as caught:
         Executor(graph, ExecutorConfig(max_batch_size=1, num_threads=1, device_id=None, seed=1))
     assert os.listdir("/proc/self/fd") == before
-    del caught  # whose frames have the operators
+    del caught  # its frames hold references to the operators

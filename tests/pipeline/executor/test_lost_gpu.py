@@ -1,4 +1,4 @@
-"""When CUDA fails for good, batches end with an error and inputs are let go: nobody waits for ever, nothing stays."""
+"""If CUDA fails permanently, batches end with an error and inputs are released: no thread hangs, nothing leaks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipeline.types import YCbCr
 
 
 class LostStream:
-    """No stream: whatever is asked of it fails, as with a GPU that fell off the bus."""
+    """A stream whose every operation fails, as with a GPU that fell off the bus."""
 
     def synchronize(self) -> None:
         raise RuntimeError("the GPU is lost")

@@ -53,7 +53,7 @@ def run(executor: Executor, data: TensorListCPU, batches: int, at_once: int = 3)
 
 
 class Meeting:
-    """Has two threads wait for each other, once: without the second one, the first would wait for a minute and fail."""
+    """A meeting of two threads that wait for each other once: alone, the first one waits for a minute and fails."""
 
     def __init__(self) -> None:
         self._barrier = threading.Barrier(2)
@@ -70,7 +70,7 @@ def test_work_on_different_batches_overlaps_on_threads_that_run_in_parallel(
 ) -> None:
     with Executor(image_graph(), CONFIG) as executor:
         run(executor, encoded(jpeg_folder), 5)
-        for _ in range(20):  # where other processes have the cores, batches may take turns for a while
+        for _ in range(20):  # if other processes use the cores, batches may take turns for a while
             executor.trace = trace = Trace()
             meet = Meeting()
             monkeypatch.setattr(decoders, "decode", lambda *a, meet=meet, **k: meet() or decode(*a, **k))
@@ -125,14 +125,14 @@ def test_a_thousand_batches_allocate_nothing_new(jpeg_folder: Path) -> None:
         run(executor, data, 100)
         faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         run(executor, data, 1000, at_once=3)
-        # One for each of the three batches at once, and those that frames of both sides still hold for a moment.
+        # One for each of the three concurrent batches, and those that frames of both sides still hold briefly.
         assert executor.buffers_made <= 6
-        # 1,000 batches of 8 outputs of 48 KB would be 94,000 pages, had they been fresh.
+        # 1,000 batches of 8 outputs of 48 KB would be 94,000 pages if the memory were fresh.
         assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults < 5000
 
 
 def test_heavy_operators_leave_the_interpreter_to_others() -> None:
-    """While a large picture is decoded and resized on one thread, Python code on this one goes on."""
+    """While one thread decodes and resizes a large image, this thread continues to run Python code."""
     noise = np.random.default_rng(1).integers(0, 256, (3000, 3000, 3), np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(noise).save(buffer, "jpeg", quality=90)
@@ -140,7 +140,7 @@ def test_heavy_operators_leave_the_interpreter_to_others() -> None:
     done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
     with Executor(image_graph(), ExecutorConfig(1, 1, None, 1)) as executor:
         shares = []
-        for _ in range(20):  # where other processes have the cores, this thread may not look for a while
+        for _ in range(20):  # if other processes use the cores, this thread may not run for a while
             executor.submit(BatchRequest(1, {"x": data}), done.put)
             longest, begin = 0.0, work_of_others()
             last = begin
@@ -155,7 +155,7 @@ def test_heavy_operators_leave_the_interpreter_to_others() -> None:
 
 
 def work_of_others() -> float:
-    """Processor time of this process's other threads: who else uses the processors doesn't count."""
+    """Return the CPU time of this process's other threads; other users of the cores don't count."""
     return time.process_time() - time.thread_time()
 
 

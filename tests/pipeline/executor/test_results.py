@@ -1,4 +1,4 @@
-"""What operators return is right data, or an error that names the operator: never memory that nobody wrote."""
+"""Operators return correct data, or an error that names the operator: never uninitialized memory."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def declared(outputs: int = 1) -> OperatorSchema:
 
 
 def of_samples(run: Run, *specs: OutputSpec, outputs: int = 1) -> None:
-    """Declare an operator that makes samples: `run` is called with the input and `out`."""
+    """Declare an operator that computes samples: it calls `run` with the input and `out`."""
 
     @implements(declared(outputs), "cpu")
     class Own(SampleOperator[None]):
@@ -56,7 +56,7 @@ def of_batches(run: Callable[[Any], Any], outputs: int = 1) -> None:
 
 @pytest.fixture
 def pipes() -> Iterator[Callable[[bool], Pipeline]]:
-    """Makes pipelines of the operator, alone or with another one behind it."""
+    """Yield a function that creates pipelines of the operator, alone or followed by another one."""
     made: list[Pipeline] = []
 
     def make(inner: bool) -> Pipeline:
@@ -168,7 +168,7 @@ def test_an_operator_that_exits_costs_its_batch(pipes: Any, where: str) -> None:
 
 
 def test_what_was_opened_is_closed_when_something_later_fails(pipes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also when an operator can't be closed: the fixture that looks for threads would see those of the others."""
+    """Even if an operator can't be closed: the fixture that looks for threads would find those of the others."""
     closed: list[str] = []
     of_batches(lambda data: [data])
     kind = registry._IMPLEMENTATIONS["own", "cpu"]
@@ -187,7 +187,7 @@ def test_what_was_opened_is_closed_when_something_later_fails(pipes: Any, monkey
         start(thread)
 
     pipe = pipes(False)
-    monkeypatch.setattr(threading.Thread, "start", start_few)  # stands for the system's limit
+    monkeypatch.setattr(threading.Thread, "start", start_few)  # simulates the system's limit
     with pytest.raises(OSError, match="can't be closed"):
         pipe.build()
     assert len(closed) == 1

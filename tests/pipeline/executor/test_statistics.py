@@ -1,4 +1,4 @@
-"""What operators are charged for: their own work, also where they run together or behind others."""
+"""Statistics charge operators for their own work, even if they run together or wait for others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAUSE = 0.02  # seconds
 
 
 def burn(_: Any = None, seconds: float = PAUSE) -> Any:
-    """Use a core for so long."""
+    """Use a core for the given time."""
     end = time.thread_time() + seconds
     while time.thread_time() < end:
         pass
@@ -111,7 +111,7 @@ def test_a_caller_is_charged_for_the_work_of_threads() -> None:
 def test_a_caller_is_not_charged_for_waiting_for_threads() -> None:
     with ThreadPool(1, "test") as pool:
         begin, started = spent(), time.perf_counter()
-        behind = [pool.start(doze, 10), pool.start(lambda _: None, 1)][1]  # one thread: the other job is first
+        behind = [pool.start(doze, 10), pool.start(lambda _: None, 1)][1]  # one thread: the other job runs first
         behind.wait()
         cost, passed = spent().minus(begin), time.perf_counter() - started
         assert passed >= 10 * PAUSE

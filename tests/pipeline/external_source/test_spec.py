@@ -26,7 +26,7 @@ from pipeline import errors, fn, types
         ({"source": lambda: 0, "parallel": True}, TypeError, "must take one argument"),
         ({"source": [0], "parallel": True, "batch": False}, TypeError, "let it return batches"),
         ({"source": lambda i: 0, "parallel": True, "no_copy": False}, ValueError, "data isn't copied"),
-        ({"source": lambda: 0, "repeat_last": True}, ValueError, "for data that is fed"),
+        ({"source": lambda: 0, "repeat_last": True}, ValueError, "only for fed data"),
         ({"source": lambda: 0, "foo": 1}, TypeError, "unknown argument 'foo'"),
         ({"num_outputs": 2}, ValueError, "needs a source"),
         ({"cycle": "quiet"}, ValueError, "needs a source"),

@@ -1,4 +1,4 @@
-"""Runs one DALI operator on the CPU, to compare with."""
+"""Run one DALI operator on the CPU, to compare with."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 def run(
     operator: Callable[..., Any], samples: Sequence[Array], *, layout: str | None = None, **arguments: Any
 ) -> list[Array]:
-    """Give what a DALI operator makes of some samples."""
+    """Return the outputs of a DALI operator for the given samples."""
     options = {} if layout is None else {"layout": layout}
 
     @dali.pipeline_def(batch_size=len(samples), num_threads=1, device_id=None, prefetch_queue_depth=1)
@@ -30,5 +30,5 @@ def run(
 
 
 def decode(encoded: bytes, **arguments: Any) -> Array:
-    """Decode a picture as DALI does."""
+    """Decode an image as DALI does."""
     return run(dali.fn.decoders.image, [np.frombuffer(encoded, np.uint8)], **arguments)[0]

@@ -1,4 +1,4 @@
-"""Pictures made for tests, and their encodings."""
+"""Generated images, and their encodings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Array = npt.NDArray[Any]
 
 
 def smooth(height: int = 30, width: int = 40, channels: int = 3, seed: int = 0, highest: int = 255) -> Array:
-    """Something like a photograph: large soft patches of colour."""
+    """Create an image like a photograph: large soft patches of colour."""
     coarse = np.random.default_rng(seed).integers(0, highest + 1, (6, 8, channels)).astype(np.float32)
     large = cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC).reshape(height, width, channels)
     return np.clip(large, 0, highest).astype(np.uint8 if highest == 255 else np.uint16)
@@ -40,7 +40,7 @@ def with_orientation(pixels: Array, kind: str, orientation: int) -> bytes:
 
 
 def encodings() -> dict[str, bytes]:
-    """One small picture in many formats."""
+    """Return one small image in many formats."""
     rgb, rgba, deep = smooth(), smooth(channels=4), smooth(highest=65535)
     gray = rgb[:, :, 0]
     image = Image.fromarray(rgb)

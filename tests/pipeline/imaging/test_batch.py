@@ -1,4 +1,4 @@
-"""Pictures of a batch in one call: the same bits as one after the other, one operation after the other."""
+"""Images of a batch in one call: the same bits as one image after the other, one operation after the other."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def one_by_one(images: list[np.ndarray], regions: Any, size: tuple[int, int], **
 @pytest.mark.parametrize("antialias", [True, False])
 def test_gives_the_same_bits(channels: int, size: tuple[int, int], antialias: bool) -> None:
     images = pictures(channels)
-    images = [image[: 7 * size[0], : 7 * size[1]] for image in images]  # what shrinks too much isn't for it
+    images = [image[: 7 * size[0], : 7 * size[1]] for image in images]  # the batch call can't shrink further
     heights, widths = (np.array([image.shape[axis] for image in images], float) for axis in (0, 1))
     regions = np.stack([heights * 0.1, widths * 0.3 - 1, heights * 0.9 + 1.5, widths], axis=1)
-    regions[1] = regions[1][[2, 1, 0, 3]]  # upside down
+    regions[1] = regions[1][[2, 1, 0, 3]]  # flipped vertically
     numbers = np.random.default_rng(7)
     options = {
         "antialias": antialias,
@@ -133,7 +133,7 @@ def test_what_does_not_fit_together_is_refused() -> None:
         {"out": np.empty((2, 3, 32, 40), np.float32)},
         {"out": np.empty((1, 5, 32, 40), np.float32)},
         {"out": np.empty((1, 3, 32), np.float32)},
-        {"out": np.empty((1, 3, 2, 2), np.float32)},  # a 30th
+        {"out": np.empty((1, 3, 2, 2), np.float32)},  # reduced to a 30th
         {"begin": -1},
         {"begin": 1, "end": 0},
         {"end": 2},

@@ -19,7 +19,7 @@ dali_types = pytest.importorskip("nvidia.dali.types")
 ENCODED = encodings()
 JPEG = pillow(smooth(100, 120), "JPEG", quality=90)
 
-# Gray of colours that were rounded before.
+# Gray computed from rounded colours.
 MAY_DIFFER_BY_1 = {("jpeg cmyk", "GRAY"), ("tiff 16 rgb", "GRAY")}
 # DALI can't decode a CMYK JPEG to ANY_DATA, and DALI 2.4 ends the process for a gray one.
 DALI_FAILS = {("jpeg cmyk", "ANY_DATA"), ("jpeg gray", "ANY_DATA")}
@@ -185,7 +185,7 @@ def test_min_size_scales_by_powers_of_two(min_size: tuple[int, int], shape: tupl
     assert pixels.shape == (*shape, 3)
     out = np.empty_like(pixels)
     np.testing.assert_array_equal(decode(JPEG, min_size=min_size, out=out), pixels)
-    # A pixel stands for a square of `factor` pixels; the last one for a square that reaches beyond the picture.
+    # A pixel covers a square of `factor` pixels; the last one covers a square that reaches beyond the image.
     factor = round(100 / shape[0])
     rows, columns = 100 // factor, 120 // factor
     full = decode(JPEG)[: rows * factor, : columns * factor].astype(float)

@@ -1,4 +1,4 @@
-"""The compiled loops give what NumPy and OpenCV do without them, and refuse what they can't take."""
+"""The compiled loops return the same as NumPy and OpenCV, and refuse unsupported arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_it_is_built_where_there_is_a_compiler() -> None:
 
 @pytest.fixture
 def without(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """Leaves the compiled loops out."""
+    """Disable the compiled loops."""
     for module in ("resample", "normalize"):
         monkeypatch.setattr(sys.modules[f"pipeline._imaging.{module}"], "compiled", None)
     return monkeypatch
@@ -54,7 +54,7 @@ def test_resize_gives_the_same(shape: tuple[int, ...], interp: str, planar: bool
                     patch.setattr(sys.modules["pipeline._imaging.resample"], "compiled", compiled)
                     made = resize(image, size, **options)
                 assert made.shape == expected.shape
-                # Weights have 15 bits: a sum next to a tie may be rounded to the other side. Without antialiasing
+                # Weights have 15 bits: a sum next to a tie may round to the other side. Without antialiasing
                 # many sums of these sizes are ties.
                 difference = np.abs(made.astype(int) - expected)
                 assert difference.max() <= 1

@@ -61,7 +61,7 @@ def test_normalizes_as_dali_does(dtype: Any, layout: str, mirror: bool, source: 
         fill=[1, 2, 3],
         layout=layout,
     )
-    # Where DALI subtracts before it multiplies, the last bit differs; of float16 that is 1/512 at these values.
+    # If DALI subtracts before it multiplies, the last bit differs; in float16 that is 1/512 at these values.
     bound = {np.float32: 2e-6, np.float16: 4e-3}.get(dtype, 1)
     assert np.abs(out.astype(float) - expected).max() <= bound
     if dtype in (np.uint8, np.int8):
@@ -89,7 +89,7 @@ def test_any_window_agrees_with_the_definition(data: st.DataObject) -> None:
     source = data.draw(st.sampled_from([np.uint8, np.float32, np.int16]))
     dtype = data.draw(st.sampled_from([np.float32, np.float16, np.uint8, np.int8, np.int16]))
     image = np.random.default_rng(height).integers(0, 200, (height, width, channels)).astype(source)
-    # Quarters: exact in every type, ties included.
+    # Quarters are exact in every type, ties included.
     scale = np.array(data.draw(st.lists(st.integers(-8, 8), min_size=channels, max_size=channels))) / 4
     bias = np.array(data.draw(st.lists(st.integers(-40, 40), min_size=channels, max_size=channels))) / 4
     expected = reference(image, window, mirror, scale, bias, 7, dtype)

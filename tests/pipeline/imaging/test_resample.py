@@ -29,9 +29,9 @@ DALI_TYPES = {
     "triangular": dali_types.INTERP_TRIANGULAR,
     "gaussian": dali_types.INTERP_GAUSSIAN,
 }
-# The largest difference from DALI for values in 0..1: rounding of float32 sums. For the Gaussian, whether a tap at
-# exactly its end, where it is still exp(-4), counts is undefined in DALI. So is, with a region, which of two pixels
-# is nearest to a position exactly between them: the regions below have none.
+# The largest difference from DALI for values in 0..1: rounding of float32 sums. For the Gaussian, DALI doesn't define
+# whether a tap exactly at its end counts, where it is still exp(-4). With a region, DALI doesn't define which of two
+# pixels is nearest to a position exactly between them: the regions below avoid this case.
 BOUNDS = {"nearest": 0.0, "gaussian": 0.04}
 
 
@@ -123,7 +123,7 @@ def test_float_results_are_neither_rounded_nor_clamped() -> None:
 
 
 def dense_triangle(extent: int, size: int, low: float, high: float) -> Array:
-    """The weights of the antialiased triangle, written down as they are defined."""
+    """Return the weights of the antialiased triangle, written as in their definition."""
     scale = (high - low) / size
     stretch = max(1.0, abs(scale))
     weights = np.zeros((size, extent))

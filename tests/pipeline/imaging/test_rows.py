@@ -1,4 +1,4 @@
-"""Operations on arrays with short last axes: the same as NumPy's, also where rows are taken together."""
+"""Operations on arrays with short last axes: the same results as NumPy's, even if rows are merged."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def _gpu_runner() -> GpuRunner:
 
 @pytest.fixture(params=["host", pytest.param("gpu", marks=pytest.mark.gpu)])
 def runner(request: pytest.FixtureRequest) -> Any:
-    """What runs the kernels: a host compiler's build of them, or the GPU."""
+    """Return an object that runs the kernels: compiled for the host, or on the GPU."""
     if request.param == "gpu":
         require_gpu()
         return _gpu_runner()
@@ -27,7 +27,7 @@ def runner(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def gpu() -> None:
-    """Skip where there is no CUDA device."""
+    """Skip if there is no CUDA device."""
     require_gpu()
 
 

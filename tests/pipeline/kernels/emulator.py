@@ -1,7 +1,7 @@
-"""Runs the .cu files on the CPU: a host compiler builds them, a loop over blocks and threads plays the grid.
+"""Run the .cu files on the CPU: a host compiler builds them, a loop over blocks and threads emulates the grid.
 
-The kernels have no barriers and share nothing, so each thread may run to its end before the next. Arguments are the
-launches that the launchers plan, over NumPy arrays in place of device memory.
+The kernels have no barriers and no shared memory, so each thread may finish before the next starts. The arguments are
+the launches that the launchers plan, over NumPy arrays in place of device memory.
 """
 
 from __future__ import annotations

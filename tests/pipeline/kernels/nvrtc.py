@@ -1,4 +1,4 @@
-"""NVRTC by ctypes: compiles a .cu file for any architecture, with no GPU and no CuPy."""
+"""NVRTC through ctypes: compile a .cu file for any architecture, without a GPU or CuPy."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def library() -> ctypes.CDLL | None:
 
 @cache
 def _hurry(lib: ctypes.CDLL) -> tuple[str, ...]:
-    """Options for code that nobody will run: it is found right or wrong as before, in a quarter of the time."""
+    """Return options for code that is never run: the check stays the same, in a quarter of the time."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     assert lib.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)) == 0
     return ("--Ofast-compile=max",) if (major.value, minor.value) >= (12, 9) else ()
 
 
 def compile(file: str, defines: tuple[tuple[str, str], ...], arch: str) -> int:
-    """Compile and return the size of the result; `arch` is such as "sm_90" or "compute_80".
+    """Compile and return the size of the result; `arch` is, for example, "sm_90" or "compute_80".
 
     Raises:
         AssertionError: with the compiler's log.

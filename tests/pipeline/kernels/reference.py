@@ -1,4 +1,4 @@
-"""NumPy references of the kernels, written from DALI's observable behaviour and not from the kernels."""
+"""NumPy references of the kernels, written from DALI's observable behaviour, not from the kernels."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def weights(
 
 
 def _kernel(x: npt.NDArray[np.float64], filter: DALIInterpType) -> npt.NDArray[np.float64]:
-    """DALI's smooth filters are tables of 32 steps a pixel; the Gaussian's left edge counts, its right one not."""
+    """Evaluate DALI's filters: tables of 32 steps per pixel; the Gaussian's left edge counts, its right one doesn't."""
     steps = np.arange(97) / 32
     if filter == DALIInterpType.INTERP_CUBIC:
         near, far = 1.5 * steps**3 - 2.5 * steps**2 + 1, -0.5 * steps**3 + 2.5 * steps**2 - 4 * steps + 2
@@ -82,7 +82,7 @@ def resize(
     filter: DALIInterpType = DALIInterpType.INTERP_LINEAR,
     antialias: bool = True,
 ) -> npt.NDArray[np.float64]:
-    """Resize an HWC picture, in float64."""
+    """Resize an HWC image, in float64."""
     height, width = picture.shape[:2]
     y0, x0, y1, x1 = (0, 0, height, width) if roi is None else np.asarray(roi, np.float64)
     rows = weights(y0, y1, height, size[0], filter, antialias)

@@ -1,4 +1,4 @@
-"""Two ways to run the launchers: on the GPU, and on the CPU with the kernels built by a host compiler."""
+"""Two ways to run the launchers: on the GPU, and on the CPU with kernels that a host compiler built."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class HostRunner:
 
 
 class GpuRunner:
-    """Launchers over copies of the arrays on device 0, strides kept."""
+    """Launchers over copies of the arrays on device 0, with the same strides."""
 
     def __init__(self) -> None:
         import cupy

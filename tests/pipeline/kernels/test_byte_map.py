@@ -1,4 +1,4 @@
-"""Tables for bytes against the CPU's."""
+"""Tables for bytes against those of the CPU."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_counted_tables(runner: Any, rule: Rule, channels: int) -> None:
             Rule.CONTRAST: contrast_tables,
         }[rule](counts, factor)
         expected = look_up(picture, tables, np.empty_like(picture)).astype(int)
-        # A fused multiplication and addition may round a tie the other way.
+        # A fused multiply-add may round a tie to the other side.
         assert np.abs(result.astype(int) - expected).max() <= (1 if rule is Rule.CONTRAST else 0)
 
 

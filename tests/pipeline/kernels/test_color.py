@@ -1,4 +1,4 @@
-"""Matrices between channels against the CPU's, which are compared with NumPy here."""
+"""Matrices between channels against the CPU's results, which this file compares with NumPy."""
 
 from __future__ import annotations
 

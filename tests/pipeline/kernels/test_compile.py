@@ -1,4 +1,4 @@
-"""Every .cu file compiles in every combination that the launchers ask for; needs NVRTC, no GPU."""
+"""Every .cu file compiles in every combination that the launchers use; needs NVRTC, but no GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What only a GPU shows: staging under load, scratch memory, errors of CUDA and NVRTC."""
+"""Behaviour that only a GPU shows: staging under load, scratch memory, errors of CUDA and NVRTC."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class TestOnTheGpu:
         assert failures == []
 
     def test_nothing_is_allocated_in_steady_state(self) -> None:
-        """Tables have a buffer for each launch in flight: how many that are at once, of two a round, time decides."""
+        """Tables have a buffer for each launch in flight; timing decides how many launches of two per round overlap."""
         import cupy
 
         stream, pool = cupy.cuda.Stream(non_blocking=True), cupy.cuda.MemoryPool()

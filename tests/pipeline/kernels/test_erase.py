@@ -1,4 +1,4 @@
-"""Regions of ragged batches: exact."""
+"""Erased regions of ragged batches are exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Device memory between two processes, ordered by events alone."""
+"""Device memory shared by two processes, ordered by events alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.environment import with_project
 
 ROUNDS, ELEMENTS = 20, 1 << 20
 
-# The reader: opens the handle, and for each round waits by event, checks and says what it saw.
+# The reader: it opens the handle, and in each round waits for the event, checks the data and reports it.
 _READER = """
 import pickle, sys
 import cupy
@@ -71,7 +71,7 @@ def test_two_processes_take_turns() -> None:
             for number in range(ROUNDS):
                 with stream:
                     buffer.wait_free(stream.ptr)
-                    for step in range(20):  # long enough that a reader that didn't wait would see it
+                    for step in range(20):  # long enough that a reader that doesn't wait would notice
                         values.fill(step - 100)
                     values.fill(number)
                     buffer.record_ready(stream.ptr)

@@ -1,4 +1,4 @@
-"""What JPEG does to pictures: the same as a file written and read by libjpeg, to the last bit."""
+"""JPEG distortion equals that of a file written and read by libjpeg, to the last bit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of values by whole numbers: exact."""
+"""Tables of values indexed by integers are exact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dimensions that are counted as one: an index into the merged ones finds the same elements."""
+"""Merged dimensions: an index into them finds the same elements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noise of the kernel: its distributions, by chi-squared and Kolmogorov-Smirnov tests, and what it must not touch."""
+"""The kernel's noise: its distributions, by chi-squared and Kolmogorov-Smirnov tests, and memory it must not touch."""
 
 from __future__ import annotations
 

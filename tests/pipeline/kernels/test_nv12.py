@@ -1,4 +1,4 @@
-"""Frames of video decoders, against what the CPU makes of the same frames."""
+"""Frames of video decoders, converted on the GPU and on the CPU."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.clips import Clips, decode_from_start
 
 
 def planes(frame: av.VideoFrame, dtype: str = "uint8") -> tuple[Any, Any]:
-    """Luma and chroma, as a decoder on the GPU leaves them: rows have a pitch."""
+    """Return luma and chroma as a decoder on the GPU stores them: rows have a pitch."""
     made = frame.reformat(format={"uint8": "nv12", "uint16": "p016le"}[dtype])
     views = []
     luma, chroma = planes_of([made])

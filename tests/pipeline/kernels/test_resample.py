@@ -26,7 +26,7 @@ def pictures(seed: int, count: int = 4, dtype: npt.DTypeLike = np.uint8, channel
 
 
 def regions(seed: int, src: list[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
-    """Random regions, some of them reversed, some beyond the picture's edges."""
+    """Return random regions, several of them reversed or beyond the image's edges."""
     rng = np.random.default_rng(seed)
     sizes = np.array([picture.shape[:2] for picture in src])
     return np.concatenate([rng.uniform(-0.2, 1.0, (len(src), 2)), rng.uniform(0, 1.2, (len(src), 2))], 1) * np.tile(
@@ -163,7 +163,7 @@ def test_the_reference_is_dali(filter: DALIInterpType, antialias: bool) -> None:
     outputs = [np.asarray(output.at(0)) for output in pipe.run()]
     for output, size, region in zip(outputs, ((18, 60), (100, 8), (12, 40)), (None, None, roi), strict=True):
         expected = reference.resize(picture, size, region, filter, antialias)
-        # At the edges of its Gaussian, which doesn't end at 0, DALI takes or leaves a tap by rounding.
+        # At the edges of its Gaussian, which doesn't end at 0, DALI includes or omits a tap depending on rounding.
         np.testing.assert_allclose(output, expected, atol=2.0 if filter == DALIInterpType.INTERP_GAUSSIAN else 0.02)
 
 

@@ -1,4 +1,4 @@
-"""The general copy against NumPy, its table against an interpreter of a few lines, its errors."""
+"""The general copy against NumPy, its table against a short interpreter, and its errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def outputs(shapes: Any, dtype: npt.DTypeLike) -> list[npt.NDArray[Any]]:
 def windowed(
     source: npt.NDArray[Any], start: Any, step: Any, axes: Any, shape: Any, fill: Any
 ) -> npt.NDArray[np.float64]:
-    """An element at a time: what a copy with these arguments means."""
+    """Copy one element at a time: the definition of a copy with these arguments."""
     out = np.empty(shape, np.float64)
     for index in np.ndindex(*shape):
         at = [0] * source.ndim
@@ -44,7 +44,7 @@ def windowed(
 
 
 def interpret(launch: Launch) -> None:
-    """The kernel's index arithmetic, in Python over the table alone: strides, begin, end, fill; uint8 to uint8."""
+    """Compute the kernel's index arithmetic in Python from the table alone: strides, begin, end, fill; uint8 only."""
     table, channels = launch.tables
     axis = int(launch.scalars[0])
     for sample in table:

@@ -74,7 +74,7 @@ def test_lent_array_ends_the_lease_with_its_last_view() -> None:
     memory.setflags(write=False)
     array = lent_array(memory, Lease(lambda: ended.append(True)))
     view = array[8:].view(np.int32)
-    view[0] = 1  # the owner decides about writing, not the array that lies below
+    view[0] = 1  # the owner decides whether it is writable, not the underlying array
     del array
     assert memory[8] == 1
     assert ended == []

@@ -1,4 +1,4 @@
-"""Warps of ragged batches by the kernel against those of one sample on the CPU."""
+"""Warps of ragged batches by the kernel, compared with those of single samples on the CPU."""
 
 from __future__ import annotations
 

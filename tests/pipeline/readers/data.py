@@ -1,4 +1,4 @@
-"""What the tests of readers share: a data set of files whose contents are their numbers, and what batches hold."""
+"""Shared code of the readers' tests: a data set of files that contain their numbers, and the contents of batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pipeline import Pipeline, fn
 
 
 def write_files(folder: Path, count: int) -> list[str]:
-    """Make files of one byte, which is the file's number; return their paths."""
+    """Create files of one byte, which is the file's number; return their paths."""
     paths = [folder / f"{number:03}.jpg" for number in range(count)]
     for number, path in enumerate(paths):
         path.write_bytes(bytes([number]))
@@ -19,7 +19,7 @@ def write_files(folder: Path, count: int) -> list[str]:
 
 
 def reading(files: list[str], batch_size: int, name: str = "r", **arguments: Any) -> Pipeline:
-    """Make a pipeline that reads files; arguments of `Pipeline` begin with ``pipe_``."""
+    """Create a pipeline that reads files; arguments of `Pipeline` begin with ``pipe_``."""
     of_pipe = {key[5:]: value for key, value in arguments.items() if key.startswith("pipe_")}
     of_reader = {key: value for key, value in arguments.items() if not key.startswith("pipe_")}
     with Pipeline(**{"batch_size": batch_size, "num_threads": 2, "device_id": None, **of_pipe}) as pipe:
@@ -28,7 +28,7 @@ def reading(files: list[str], batch_size: int, name: str = "r", **arguments: Any
 
 
 def take(pipe: Any, batches: int) -> list[list[int]]:
-    """Run batches; return the numbers of the files in each, which the contents and the labels must agree on."""
+    """Run batches; return the file numbers in each, on which the contents and the labels must agree."""
     made = []
     for _ in range(batches):
         data, labels = pipe.run()

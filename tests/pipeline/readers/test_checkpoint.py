@@ -1,4 +1,4 @@
-"""Readers go on exactly where a checkpoint was made, in this process and in another one."""
+"""Readers resume exactly at a checkpoint, in this process and in another one."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_checkpoint_of_another_data_set_is_refused(tmp_path: Path) -> None:
 
 
 def test_readers_stay_in_step_with_each_other_and_with_sources(tmp_path: Path) -> None:
-    """Batch n has the n-th samples of both readers and the n-th of the source, also after one that failed."""
+    """Batch n has the n-th samples of both readers and of the source, also after a failed batch."""
     files = write_files(tmp_path, 12)
 
     def source(iteration: int) -> Any:
@@ -107,7 +107,7 @@ def test_readers_stay_in_step_with_each_other_and_with_sources(tmp_path: Path) -
 
 
 def test_smaller_batches_lose_nothing(tmp_path: Path) -> None:
-    """The size of a batch is that of what is fed; what was read ahead for a larger one is not lost."""
+    """The fed input determines the batch size; samples that were prefetched for a larger batch aren't lost."""
     files = write_files(tmp_path, 10)
     with Pipeline(batch_size=4, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(fn.readers.file(files=files)[1], fn.external_source(name="x"))

@@ -1,4 +1,4 @@
-"""readers.coco against NVIDIA DALI: everything exact, numbers relative to the picture within rounding of float32."""
+"""readers.coco against NVIDIA DALI: all results exact, relative numbers within the rounding of float32."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def annotation(image: int, category: int, box: list[float], outline: Any, crowd:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pictures of any bytes, one without objects, and objects of all kinds."""
+    """Create images of any bytes, one without objects, and objects of all kinds."""
     folder = tmp_path_factory.mktemp("coco")
     generator = np.random.default_rng(4)
     for number, name in enumerate(NAMES):
@@ -144,7 +144,7 @@ def test_run_lengths_as_numbers_and_as_text() -> None:
     mask[1:4, 2:6] = True
     counts = [11, 3, 2, 3, 2, 3, 2, 3, 6]
     assert np.array_equal(mask_of_runs(counts, 5, 7), mask)
-    # A difference from the last but one from the third on, in groups of five bits from 48 on.
+    # From the third number on, the difference from the last but one, in groups of five bits from 48 on.
     assert runs_of_text(";32000004") == counts
     with pytest.raises(ValueError, match="34 pixels, but the image has 35"):
         mask_of_runs([*counts[:-1], 5], 5, 7)

@@ -1,4 +1,4 @@
-"""`readers.file`: which files it finds and with which labels, what it refuses, and files that can't be read."""
+"""`readers.file`: the files that it finds, their labels, refused arguments, and unreadable files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = [
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A folder with files of all kinds in folders of all kinds, and a folder of links."""
+    """Create a folder with files of all kinds in folders of all kinds, and a folder of links."""
     made = tmp_path / "root"
     for name in NAMES:
         (made / name).parent.mkdir(parents=True, exist_ok=True)
@@ -188,14 +188,14 @@ def test_a_file_that_vanishes_costs_its_batch_alone(tmp_path: Path) -> None:
     text = str(caught.value)
     assert f"fn.readers.file (name='r') failed for sample 0: can't read the file {files[2]!r}: No such file" in text
     assert "(and 1 more sample of this batch)" in text
-    assert "data.py" in text  # the line that made the reader
+    assert "data.py" in text  # the line that created the reader
     assert [failure.sample for failure in caught.value.failures] == [0, 1]
     assert take(pipe, 1) == [[4, 5]]
     with pytest.raises(errors.OperatorError, match=r"sample 1: can't read the file .*007\.jpg': Is a directory"):
         pipe.run()
     Path(files[2]).write_bytes(b"\x02")
     Path(files[3]).write_bytes(b"\x03")
-    assert take(pipe, 3) == [[8, 9], [0, 1], [2, 3]]  # files that came back
+    assert take(pipe, 3) == [[8, 9], [0, 1], [2, 3]]  # files that were restored
     pipe.close()
 
 
@@ -269,7 +269,7 @@ def test_readers_stay_in_step_when_one_of_them_cannot_begin(root: Path, monkeypa
         start(thread)
 
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", start_others)  # stands for the system's limit
+        patch.setattr(threading.Thread, "start", start_others)  # simulates the system's limit
         with pytest.raises(errors.OperatorError, match=r"first.*can't start new thread"):
             pipe.run()
     assert [len(output) for output in pipe.run()] == [1, 1]

@@ -1,4 +1,4 @@
-"""What a new format gets from the base: a `Loader` that lists entries and reads one is all there is to write."""
+"""A new format needs only a `Loader` that lists entries and reads one; the base class does the rest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pipeline.tensors.cpu import Array
 
 
 class Shelf:
-    """What the loader of the tests reads, under the tests' eyes."""
+    """A data set that records the test loader's reads, and can block them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -30,7 +30,7 @@ class Shelf:
         self.read: list[int] = []
         self.threads: set[str] = set()
         self.given: dict[int, Array] = {}
-        self.held: set[int] = set()  # entries whose reading waits
+        self.held: set[int] = set()  # entries whose reads are blocked
 
     def take(self, entry: int) -> Array:
         with self.changed:
@@ -54,7 +54,7 @@ class Shelf:
 
 @pytest.fixture
 def shelf(monkeypatch: pytest.MonkeyPatch) -> Iterator[Shelf]:
-    """A reader `readers.shelf` of 100 numbers that differ in length, with their numbers and squares."""
+    """Register a reader `readers.shelf` of 100 numbers that differ in length, with their numbers and squares."""
     monkeypatch.setattr(registry, "_SCHEMAS", dict(registry._SCHEMAS))
     monkeypatch.setattr(registry, "_IMPLEMENTATIONS", dict(registry._IMPLEMENTATIONS))
     made = Shelf()
@@ -114,7 +114,7 @@ def test_entries_are_read_at_the_same_time(shelf: Shelf) -> None:
     shelf.held = {0, 1, 2}
     pipe = reading(num_threads=3)
     pipe.schedule_run()
-    shelf.wait_for(3)  # each of them has begun, and none has ended
+    shelf.wait_for(3)  # each read has begun, and none has ended
     assert sorted(shelf.read) == [0, 1, 2]
     shelf.release()
     assert pipe.share_outputs()[1].dense[:, 0].tolist() == [0, 1, 2, 3]
@@ -125,7 +125,7 @@ def test_a_slow_entry_holds_up_only_its_batch_and_those_after_it(shelf: Shelf) -
     shelf.held = {5}
     pipe = reading(pipe_depth=2)
     assert pipe.run()[1].dense[:, 0].tolist() == [0, 1, 2, 3]
-    shelf.wait_for(12)  # the batch of entry 5, and one more, were begun
+    shelf.wait_for(12)  # the batch of entry 5 and one more have begun
     shelf.release()
     assert pipe.run()[1].dense[:, 0].tolist() == [4, 5, 6, 7]
     pipe.close()

@@ -1,4 +1,4 @@
-"""`readers.numpy`: of a region, only what lies around it is read."""
+"""`readers.numpy` reads only the surroundings of a region."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from pipeline._operators.decoding.numpy_file import parse_npy
 from pipeline._readers.npy_file import NpyFile
 from pipeline.errors import DecodeError, PipelineError
 
-HUGE = (1 << 16, 1 << 14, 64)  # 64 GiB of bytes, which no file system allots
+HUGE = (1 << 16, 1 << 14, 64)  # 64 GiB of bytes, which no file system allocates
 
 
 @pytest.fixture
 def huge(tmp_path: Path) -> Path:
-    """A file of nothing but a few bytes."""
+    """Create a sparse file with only a few bytes of data."""
     path = tmp_path / "huge.npy"
     with open(path, "wb") as file:
         np.lib.format.write_array_header_1_0(file, {"descr": "|u1", "fortran_order": False, "shape": HUGE})
@@ -33,7 +33,7 @@ def huge(tmp_path: Path) -> Path:
 
 
 class Counted:
-    """Counts the bytes that are read."""
+    """A counter of the bytes that are read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bytes = self.calls = 0
@@ -77,7 +77,7 @@ def test_a_region_of_a_huge_file(huge: Path, per_sample: bool, monkeypatch: pyte
         first, _ = read(files=[str(huge)], roi_start=start, roi_shape=[3, 2, 4])
     assert first[:, 1, 1].tolist() == [1, 2, 3]
     assert first.sum() == 6 + 3 * 7
-    assert counted.bytes < 200_000  # headers, and rows of 68 bytes; a batch is read ahead
+    assert counted.bytes < 200_000  # headers, and rows of 68 bytes; one batch is prefetched
 
 
 @pytest.mark.parametrize("fortran", [False, True])
@@ -88,7 +88,7 @@ def test_any_region_of_any_array(tmp_path: Path, fortran: bool, dtype: str) -> N
         shape = tuple(rng.integers(1, [9, 300, 40, 5][: number % 5] if number % 5 else 1, size=number % 5).tolist())
         array = rng.integers(0, 2, shape).astype(dtype) if dtype == "?" else rng.integers(0, 99, shape).astype(dtype)
         path = tmp_path / f"{number}.npy"
-        array = np.asfortranarray(array) if fortran else array  # which makes one dimension of none
+        array = np.asfortranarray(array) if fortran else array  # the call turns 0 dimensions into 1
         shape = array.shape
         np.save(path, array)
         file = NpyFile.open(str(path))
@@ -116,7 +116,7 @@ def test_files_that_are_cut_short(tmp_path: Path) -> None:
     np.save(path, np.zeros((100, 100)))
     file = NpyFile.open(str(path))
     os.truncate(path, 5000)
-    with pytest.raises(PipelineError, match="became shorter"):
+    with pytest.raises(PipelineError, match="was truncated while it was read"):
         file.read([90, 0], [5, 5])
     with pytest.raises(DecodeError, match=r"has 80000 bytes, but the file '.*x\.npy' has"):
         NpyFile.open(str(path))

@@ -1,4 +1,4 @@
-"""Orders, shards and shuffling: what each epoch has, as arithmetic."""
+"""Orders, shards and shuffling: the contents of each epoch, as arithmetic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_each_epoch_of_all_shards_has_every_entry_once(entries: int, shards: int
     sizes = set()
     for shard in range(shards):
         sharding = Sharding(entries, shard, shards, stick_to_shard=stick)
-        order = make_order(kind, sharding, seed=shard)  # of the buffer; shards may differ in it
+        order = make_order(kind, sharding, seed=shard)  # seed of the buffer; shards may use different ones
         sizes.add(sharding.size(epoch))
         seen += order.entries(epoch, np.arange(sharding.size(epoch))).tolist()
     assert sorted(seen) == list(range(entries))
@@ -63,7 +63,7 @@ def test_a_buffer_gives_all_and_none_too_early(count: int, buffer: int, seed: in
 
 
 def test_draws_from_a_buffer_are_even() -> None:
-    """Each of the entries in the buffer is drawn first equally often, and the last entry may come at any late place."""
+    """Each entry of the buffer is equally likely to be drawn first, and the last entry may come at any late index."""
     first = [int(shuffle_by_buffer(20, 4, seed, 0, BatchKey())[0]) for seed in range(400)]
     assert np.bincount(first, minlength=4).min() > 60
     assert len(first) == sum(np.bincount(first, minlength=4)[:4])
@@ -72,7 +72,7 @@ def test_draws_from_a_buffer_are_even() -> None:
 
 
 def test_orders_are_pinned() -> None:
-    """A checkpoint made by another version of NumPy, or on another machine, must go on in the same order."""
+    """A checkpoint from another version of NumPy, or another machine, must resume in the same order."""
     assert permutation(8, 1, 2, BatchKey(3)).tolist() == PINNED_PERMUTATION
     assert shuffle_by_buffer(8, 3, 1, 2, BatchKey(3)).tolist() == PINNED_BUFFER
 

@@ -1,4 +1,4 @@
-"""Which samples batches have, against NVIDIA DALI."""
+"""The samples in each batch, compared with NVIDIA DALI."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_shuffled_readers_tell_the_same(shuffle: str, tmp_path: Path) -> None:
 
 
 def test_where_samples_come_from_goes_with_them(jpeg_folder: Path) -> None:
-    """Through decoders and other operators, along their first inputs; labels come from nowhere."""
+    """Source information follows the first inputs of decoders and other operators; labels have none."""
     import nvidia.dali
 
     import pipeline

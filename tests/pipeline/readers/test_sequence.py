@@ -1,4 +1,4 @@
-"""`readers.sequence`, against NVIDIA DALI."""
+"""`readers.sequence`, compared with NVIDIA DALI."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STREAMS = [("b", 7, "png", (8, 6)), ("a", 3, "jpg", (16, 24)), ("C", 4, "bmp", (
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Streams of coloured noise, and files and a folder that are none."""
+    """Create streams of coloured noise, and files and a folder that aren't streams."""
     random = np.random.default_rng(3)
     for stream, count, kind, size in STREAMS:
         (tmp_path / stream).mkdir()

@@ -1,4 +1,4 @@
-"""`readers.video` and `readers.video_resize`: which frames sequences have, and that none is lost or given twice."""
+"""`readers.video` and `readers.video_resize`: the frames of sequences, and that none is lost or returned twice."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def paths(clips: Clips, *names: str) -> list[str]:
 
 
 def sequences(count: int, length: int, step: int, stride: int, pad: bool = False) -> list[list[int]]:
-    """What the reader should give of a video, spelled out; -1 stands for a black frame."""
+    """Return the expected sequences of a video; -1 stands for a black frame."""
     made, first = [], 0
     while first + (length - 1) * stride < count:
         made.append([first + stride * number for number in range(length)])
@@ -49,7 +49,7 @@ def sequences(count: int, length: int, step: int, stride: int, pad: bool = False
     ("length", "step", "stride"), [*itertools.product((1, 5, 16), (-1, 7), (1, 3)), (5, 1, 1), (40, 9, 1)]
 )
 def test_every_sequence_comes_once(length: int, step: int, stride: int, clips: Clips) -> None:
-    """For each number of shards, with and without shuffling and padding; frames, numbers, labels and times agree."""
+    """Test each number of shards, with and without shuffling and padding; frames, numbers, labels and times agree."""
     files = paths(clips, *MIXED[::2])
     for pad, shuffle, shards in itertools.product((False, True), (False, True), (1, 3)):
         expected = Counter(
@@ -102,7 +102,7 @@ def test_frames_equal_those_of_ffmpeg(clips: Clips) -> None:
             seen.add((path, first))
             for place, frame in enumerate(np.asarray(sample)):
                 expected = everything[path][int(first) + 2 * place].to_ndarray(format="rgb24").astype(int)
-                assert np.abs(frame - expected).mean() < 3  # another interpolation of the chroma
+                assert np.abs(frame - expected).mean() < 3  # the chroma is interpolated differently
                 assert number_of(frame) == int(first) + 2 * place
     assert len(seen) == pipe.epoch_size("r") == 12
     pipe.close()
@@ -293,7 +293,7 @@ def test_wrong_lists(clips: Clips, tmp_path: Path) -> None:
 
 
 def test_a_video_that_is_cut_off(clips: Clips, tmp_path: Path) -> None:
-    """Its header tells how many frames an MP4 should have; other videos are read through when the reader is built."""
+    """An MP4's header gives its number of frames; other videos are read through when the reader is built."""
     for name, built in (("h264_faststart.mp4", True), ("h264.mkv", False)):
         data = clips.path(name).read_bytes()
         (tmp_path / name).write_bytes(data[: len(data) // 2])
@@ -353,7 +353,7 @@ def test_going_on_from_a_checkpoint(clips: Clips) -> None:
 
 @pytest.mark.parity
 def test_a_noted_rotation_is_not_applied(clips: Clips, tmp_path: Path) -> None:
-    """Nor is it by DALI: frames are as they were encoded, whatever a phone noted of how it was held."""
+    """DALI doesn't apply it either: frames are as they were encoded, whatever orientation a phone recorded."""
     dali = pytest.importorskip("nvidia.dali")
     path = tmp_path / "rotated.mp4"
     remux(clips.path("vp9.mp4"), path, turned=90)

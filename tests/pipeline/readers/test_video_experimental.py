@@ -1,4 +1,4 @@
-"""`experimental.readers.video`, against NVIDIA DALI, which reads VP9 and MJPEG on the CPU."""
+"""`experimental.readers.video`, compared with NVIDIA DALI, which reads VP9 and MJPEG on the CPU."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.clips import Clips, number_of
 
 
 def epoch(module: Any, pipe: Any, **arguments: Any) -> list[Any]:
-    """Return the samples of an epoch: the frames, their numbers, and what else there is."""
+    """Return the samples of an epoch: the frames, their numbers, and any other outputs."""
     with pipe:
         made = module.experimental.readers.video(name="r", **arguments)
         pipe.set_outputs(*(made if isinstance(made, list | tuple) else (made,)))
@@ -99,7 +99,7 @@ def test_folders_give_numbers_and_times_as_well(clips: Clips, tmp_path: Path) ->
 
 
 def test_what_dali_leaves_out(clips: Clips, tmp_path: Path) -> None:
-    """Files on the CPU that it decodes on GPUs, and parts up to the end of a video."""
+    """Files that DALI decodes only on GPUs, and segments up to the end of a video."""
     for part, expected in (("1.2", [*range(30, 40)]), ("1.21 9", [*range(30, 40)]), ("-1 0.1", [0, 1, 2])):
         (tmp_path / "list.txt").write_text(f"{clips.path('h264_open_gop.mp4')} 3 {part}\n")
         made = ours(file_list=str(tmp_path / "list.txt"), sequence_length=1)

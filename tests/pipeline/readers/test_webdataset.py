@@ -1,4 +1,4 @@
-"""readers.webdataset against NVIDIA DALI, with and without indices."""
+"""readers.webdataset compared with NVIDIA DALI, with and without indices."""
 
 from __future__ import annotations
 

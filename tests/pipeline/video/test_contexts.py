@@ -1,4 +1,4 @@
-"""What decoded one video decodes another one: on the CPU here, where it makes the same frames as on a GPU."""
+"""Videos share decoder contexts: tested on the CPU, where they decode the same frames as on a GPU."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pipeline._video.decoder import Decoder
 from pipeline._video.frames import Decoders
 from tests.clips import KINDS, Kind, decode_from_start, encode
 
-BEGIN = 61  # the number that the second clip's first frame shows
-SOME = [0, 1, 17, 3, 4, 39, 0, 25]  # begins without a seek, and ends with frames that nobody took
+BEGIN = 61  # number of the second clip's first frame
+SOME = [0, 1, 17, 3, 4, 39, 0, 25]  # begins without a seek, and ends with frames that no request takes
 
 
 def decoded(decoder: Decoder) -> list[Any]:
-    """Return the luma of some frames."""
+    """Return the luma of a few frames."""
     return [
         np.asarray(frame.reformat(format="gray").to_ndarray())
         for wanted in SOME
@@ -94,7 +94,7 @@ def test_not_after_trouble(tmp_path: Path) -> None:
 
 
 def test_unused_decoders_make_room_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The GPU is a pretended one: the CPU decodes for it."""
+    """The GPU is a fake: the CPU decodes for it."""
     monkeypatch.setattr(Clip, "decoded_by", 0)
     monkeypatch.setattr(Clip, "open", lambda self, contexts=None: _open(self, contexts))
     made = []

@@ -1,4 +1,4 @@
-"""Every frame is the one that was asked for, wherever decoding began: against FFmpeg's frames without any seek."""
+"""Every frame is the requested one, wherever decoding began, compared with FFmpeg's frames without any seek."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pipeline.types import DALIImageType
 from tests.clips import COUNT, KINDS, VARYING, Clips, decode_from_start, encode, number_of, remux
 
 RANDOM = np.random.default_rng(6).permutation(COUNT).tolist()
-#: Files that have no time stamps to tell frames by.
+#: Files without time stamps to identify frames.
 COUNTED = {"h264.avi", "h264.h264"}
 
 
@@ -30,7 +30,7 @@ def numbers(frames: Any) -> list[int]:
 
 
 def planes(frame: Any) -> Any:
-    """All that a frame holds, as one row of bytes; PyAV makes no arrays of frames of odd sizes."""
+    """Return all bytes of a frame as one row; PyAV creates no arrays from frames of odd sizes."""
     rows = [np.frombuffer(plane, np.uint8).reshape(plane.height, -1)[:, : plane.width] for plane in frame.planes]
     return np.concatenate([plane.ravel() for plane in rows])
 
@@ -68,7 +68,7 @@ def test_sound_is_passed_over(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", [-3, -12, -15])
 @pytest.mark.parametrize("name", ["h264.mp4", "h264_open_gop.mp4", "hevc.mkv", "mpeg4.mp4"])
 def test_an_edit_list_that_begins_behind_a_key_frame(name: str, first: int, tmp_path: Path) -> None:
-    """As a video that was trimmed without encoding it again: the first frames are there to be decoded, not shown."""
+    """A video trimmed without encoding it again has such a list: its first frames are decoded, but not shown."""
     path = tmp_path / "trimmed.mp4"
     encode(path, KINDS[name], first=first)
     expected = [planes(frame) for frame in decode_from_start(path)]
@@ -95,7 +95,7 @@ def test_an_mp4_that_begins_with_no_key_frame(clips: Clips, tmp_path: Path) -> N
 def test_what_is_shown_before_the_first_key_frame_takes_no_seek(
     clips: Clips, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No key frame leads there, and the search from a later one would go on to the end of the video."""
+    """No key frame leads there, and the search from a later one would continue to the end of the video."""
     remux(clips.path("mpeg4.mp4"), tmp_path / "cut.mp4", first=3)
     clip = Clip(str(tmp_path / "cut.mp4"))
     assert clip.index.keys[0] == 2
@@ -122,7 +122,7 @@ def test_sequences_from_memory(name: str, clips: Clips) -> None:
 
 
 def test_an_open_gop_is_one(clips: Clips) -> None:
-    """The test above would prove nothing if no frame were made from the group of frames before its own."""
+    """The test above would prove nothing if no frame depended on the group of frames before its own."""
     for name in ("h264_open_gop.mp4", "hevc_open_gop.mp4"):
         with av.open(str(clips.path(name))) as file:
             packets = [packet for packet in file.demux(video=0) if packet.size]
@@ -138,7 +138,7 @@ def test_times_of_a_varying_frame_rate(clips: Clips) -> None:
 
 
 def test_frames_that_lack_their_references_are_no_frames(clips: Clips, tmp_path: Path) -> None:
-    """What FFmpeg leaves out at the start of a video that was cut from a longer one is left out of the index."""
+    """The index omits the frames that FFmpeg omits at the start of a video that was cut from a longer one."""
     for name, kind in (("h264_open_gop.mp4", "mkv"), ("hevc_open_gop.mp4", "mkv"), ("h264.ts", "ts")):
         path = tmp_path / f"{name}.{kind}"
         with av.open(str(clips.path(name))) as source, av.open(str(path), "w") as cut:
@@ -175,7 +175,7 @@ def test_the_next_sequence_needs_no_seek(clips: Clips) -> None:
 
 
 def test_who_wants_the_next_sequence_waits_for_its_decoder(clips: Clips) -> None:
-    """Sequences 1 to 3 are asked for at once, in any order, while sequence 0 is being decoded."""
+    """Sequences 1 to 3 are requested at once, in any order, while sequence 0 is being decoded."""
     clip, decoders = Clip(str(clips.path("h264.mp4"))), Decoders(4)
     with ThreadPoolExecutor(3) as threads:
         with decoders.lend(clip, 0, 3) as busy:
@@ -207,7 +207,7 @@ def test_a_failure_wakes_who_waits(clips: Clips) -> None:
     "name", ["h264_open_gop.mp4", "hevc_open_gop.mp4", "vp9.webm", "mpeg4.avi", "h264_varying.mkv"]
 )
 def test_a_seek_is_enough(name: str, clips: Clips) -> None:
-    """The start of the video is the last resort, where a seek didn't lead to a frame."""
+    """The start of the video is the last resort, if a seek didn't lead to a frame."""
     decoder = Decoder(Clip(str(clips.path(name))))
     container = decoder._container
     for wanted in (35, 12, 30, 39, 1, 20):
@@ -228,9 +228,9 @@ def test_no_more_decoders_are_kept_than_allowed(clips: Clips) -> None:
 @pytest.mark.parametrize(
     ("name", "kept", "message"),
     [
-        ("h264.mp4", 0.7, "Invalid data"),  # what its frames are stands at its end
+        ("h264.mp4", 0.7, "Invalid data"),  # the index of its frames is at its end
         ("h264_faststart.mp4", 0.7, "truncated within the data of its frame 2"),
-        # Where 0.6 lies, between two fragments or in a frame, depends on the machine that encoded the file.
+        # The content at 0.6, between two fragments or in a frame, depends on the machine that encoded the file.
         ("h264_fragments.mp4", 0.6, "truncated(: its header declares 24 frames| within the data of its frame 2)"),
         ("h264.mkv", 0.5, r"truncated: its header declares 1.600 seconds, but its last frame is shown at 0\."),
         ("vp9.webm", 0.7, r"truncated: its header declares 1.600 seconds, but its last frame is shown at 1\."),
@@ -323,7 +323,7 @@ def test_a_codec_that_nobody_knows(clips: Clips, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["h264.mp4", "av1.mp4", "vp9.webm"])
 def test_frames_behind_a_damaged_one_are_not_guessed(name: str, clips: Clips) -> None:
-    """Up to the next key frame, FFmpeg makes frames of what it has, and they look like their neighbours."""
+    """Up to the next key frame, FFmpeg guesses frames from the data that it has; they look like their neighbours."""
     data = clips.bytes(name)
     with av.open(str(clips.path(name))) as file:
         packet = [packet for packet in file.demux(video=0) if packet.size][17]

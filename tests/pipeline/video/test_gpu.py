@@ -1,4 +1,4 @@
-"""NVDEC: the same frames as on the CPU, which stay on the GPU. Clips are as large as its codecs need."""
+"""NVDEC decodes the same frames as the CPU, and they stay on the GPU. Clips have the minimum size of its codecs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.clips import COUNT, KINDS, Kind, decode_from_start, encode, needs_nvd
 
 pytestmark = [pytest.mark.gpu, needs_nvdec]
 
-#: Kinds whose standards leave decoders no choice: NVDEC's frames are FFmpeg's, bit by bit.
+#: Kinds whose standards are exact: NVDEC's frames equal FFmpeg's, bit by bit.
 EXACT = (
     *("h264.mp4", "h264_open_gop.mp4", "h264_varying.mkv", "h264_refresh.mkv", "h264.avi", "h264.ts"),
     *("hevc_open_gop.mp4", "hevc.mkv", "hevc_10_bits.mkv", "vp9.webm", "vp9.mp4"),
 )
-#: Kinds that leave the inverse transform some freedom.
+#: Kinds whose standards allow variations of the inverse transform.
 OTHERS = ("mpeg4.mp4", "mpeg4.avi", "mjpeg.avi")
 NAMES = ("h264.mp4", "hevc_open_gop.mp4", "hevc_10_bits.mkv", "vp9.webm", "mpeg4.avi", "mjpeg.avi")
 SIZE = (144, 192)
@@ -39,7 +39,7 @@ TEN_BITS = Kind("libx265", "keyint=12:min-keyint=12:scenecut=0:bframes=3", pixel
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Clips that the codecs of NVDEC take: AV1 and VP9 need 128 by 128 pixels, HEVC 144 by 144."""
+    """Return clips that the codecs of NVDEC accept: AV1 and VP9 need 128 by 128 pixels, HEVC 144 by 144."""
     folder = tmp_path_factory.mktemp("large")
     for name in (*EXACT, *OTHERS, "av1.mp4"):
         encode(folder / name, KINDS.get(name, TEN_BITS), size=SIZE)
@@ -56,7 +56,7 @@ def outputs(pipe: Pipeline, runs: int = 1, **feed: Any) -> list[list[Any]]:
 
 
 def download(samples: Samples) -> Any:
-    """Return the one sample as an array, with all bytes of its rows read in one copy."""
+    """Return the only sample as an array, with all bytes of its rows read in one copy."""
     import cupy
 
     shape, strides = samples.shapes[0].tolist(), samples.strides[0].tolist()
@@ -66,7 +66,7 @@ def download(samples: Samples) -> Any:
 
 
 def read_on(path: Path, device_id: int | None, frames: list[int], output: DALIImageType = DALIImageType.RGB) -> Any:
-    """Return frames, on the CPU, as `read_frames` makes them on a device."""
+    """Return frames from `read_frames` on a device, copied to the CPU."""
     clip = Clip(str(path), device_id)
     with KernelContext(0) as kernels:
         made = read_frames(clip, frames, target_for(clip, output, kernels), Decoders(0))
@@ -81,7 +81,7 @@ def close(ours: Any, theirs: Any) -> None:
 
 @pytest.mark.parametrize("name", [*EXACT, *OTHERS])
 def test_any_frame_is_exactly_that_frame(name: str, large: dict[str, Path]) -> None:
-    """Luma and chroma as NVDEC gives them, whichever frame was decoded before."""
+    """Luma and chroma equal NVDEC's output, whichever frame was decoded before."""
     expected = [frame.reformat(format="nv12") for frame in decode_from_start(large[name])]
     if name == "hevc_10_bits.mkv":
         expected = [frame.reformat(format="p010le") for frame in decode_from_start(large[name])]
@@ -150,7 +150,7 @@ def test_the_cpu_decodes_what_the_gpu_does_not(
 
 
 def test_videos_of_both_kinds_in_a_batch(large: dict[str, Path], tmp_path: Path) -> None:
-    """Of even sizes and of odd ones: the GPU decodes some, the CPU the others."""
+    """Videos of even and of odd sizes: the GPU decodes the former, the CPU the latter."""
     encode(tmp_path / "odd.webm", KINDS["odd.webm"], size=(145, 193))
     made = []
     for device, device_id in (("cpu", None), ("gpu", 0)):
@@ -177,7 +177,7 @@ def test_videos_of_both_kinds_in_a_batch(large: dict[str, Path], tmp_path: Path)
 @pytest.mark.parametrize("pixels", ["yuv420p", "yuv420p10le"])
 @pytest.mark.parametrize("colors", [(1, 1), (1, 2), (5, 1), (5, 2), (6, 1), (7, 1), (9, 1), (9, 2), (2, 0)], ids=str)
 def test_matrices_and_ranges(colors: tuple[int, int], pixels: str, tmp_path: Path) -> None:
-    """BT.709, BT.601, SMPTE 240M and BT.2020, limited and full, and a video that doesn't say."""
+    """BT.709, BT.601, SMPTE 240M and BT.2020, limited and full, and a video without this information."""
     codec = "libx264" if pixels == "yuv420p" else "libx265"
     encode(tmp_path / "clip.mp4", Kind(codec, pixels=pixels), 3, SIZE, color=colors)
     made = [read_on(tmp_path / "clip.mp4", device_id, [2, 0]) for device_id in (None, 0)]
@@ -186,7 +186,7 @@ def test_matrices_and_ranges(colors: tuple[int, int], pixels: str, tmp_path: Pat
 
 
 def test_many_videos_share_what_decodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions of NVDEC take long to make: those of other videos that are encoded alike are used."""
+    """Sessions of NVDEC take long to create, so videos with the same encoding share them."""
     made: list[int] = []
     of_clip = nvdec.acceleration
     monkeypatch.setattr("pipeline._video.clip.acceleration", lambda device_id: made.append(1) or of_clip(device_id))
@@ -236,7 +236,7 @@ def test_encoded_bytes_share_what_decodes(large: dict[str, Path], monkeypatch: p
     ],
 )
 def test_sizes_that_are_no_multiples(codec: str, size: tuple[int, int], tmp_path: Path) -> None:
-    """Decoders round sizes up, to blocks."""
+    """Decoders round sizes up to blocks."""
     path = tmp_path / "clip.mkv"
     encode(path, Kind(codec), 3, size)
     made = [read_on(path, device_id, [2, 0, 1, 0, -1]) for device_id in (None, 0)]
@@ -245,7 +245,7 @@ def test_sizes_that_are_no_multiples(codec: str, size: tuple[int, int], tmp_path
 
 
 def test_more_frames_than_a_launch_takes(large: dict[str, Path]) -> None:
-    """Some twice, so that they are read while others wait."""
+    """Several frames are requested twice, so that they are read while others wait."""
     frames = [*range(COUNT), *range(0, COUNT, 3)]
     made = read_on(large["h264.mp4"], 0, frames)
     assert [number_of(frame) for frame in made] == frames

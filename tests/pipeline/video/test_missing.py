@@ -1,4 +1,4 @@
-"""What is missing is said: the library, the driver, the GPU."""
+"""Errors name the missing component: the library, the driver, the GPU."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ for operator, arguments in (
 
 
 def test_without_the_library() -> None:
-    """Everything else works, and operators on videos say what to install when they are built."""
+    """Everything else works; operators on videos fail to build with an error that names the package to install."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_AV], cwd=ROOT, capture_output=True, text=True, timeout=150, check=True
     )
@@ -49,6 +49,6 @@ def test_without_the_library() -> None:
 
 
 def test_without_nvdec(clips: Clips) -> None:
-    """Here the driver's library is missing, or the GPU of that number."""
+    """On this machine, the driver's library is missing, or the GPU with that index."""
     with pytest.raises(DeviceError, match=r"libnvcuvid .*NVIDIA_DRIVER_CAPABILITIES|'.*h264.mp4' .*device_id=99"):
         read_frames(Clip(str(clips.path("h264.mp4")), device_id=99), [0], Pixels(DALIImageType.RGB), Decoders(0))

@@ -1,4 +1,4 @@
-"""The compiled conversion of planes to pixels: against the formulas in float64, and against what does without it."""
+"""The compiled conversion of planes to pixels, compared with the formulas in float64 and with the fallback."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.clips import Clips, decode_from_start
 
 needs_compiled = pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
 
-#: Rows and columns: smaller than a block, more than one, and odd.
+#: Rows and columns: smaller than a block, more than one block, and odd.
 SIZES = [(1, 1), (2, 2), (3, 5), (4, 255), (3, 256), (5, 257), (2, 515)]
-#: Whether rows are halved, columns are, and chroma lies in the left column.
+#: Whether rows are halved, whether columns are halved, and whether chroma lies in the left column.
 KINDS = [(True, True, False), (True, True, True), (False, True, False), (False, True, True), (False, False, False)]
 
 
@@ -29,7 +29,7 @@ def test_it_is_built_where_there_is_a_compiler() -> None:
 
 
 def enlarged(chroma: Any, count: int, left: bool) -> Any:
-    """Twice the columns of chroma, of which `count` are needed."""
+    """Double the columns of chroma, and return the first `count`."""
     padded = np.pad(chroma, ((0, 0), (1, 1)), mode="edge")
     before, here, after = padded[:, :-2], padded[:, 1:-1], padded[:, 2:]
     even, odd = (here, (here + after) / 2) if left else ((3 * here + before) / 4, (3 * here + after) / 4)
@@ -44,7 +44,7 @@ def test_pixels_are_those_of_the_formulas(output: str, rows: bool, columns: bool
     for height, width in SIZES:
         halves = (-(-height // 2) if rows else height), (-(-width // 2) if columns else width)
         planes = [rng.integers(0, 256, (size[0], size[1] + 3), np.uint8) for size in ((height, width), halves, halves)]
-        planes[0][:, ::7], planes[1][:, ::5], planes[2][:, ::4] = 255, 255, 0  # the most that sums can be
+        planes[0][:, ::7], planes[1][:, ::5], planes[2][:, ::4] = 255, 255, 0  # the largest possible sums
         luma = planes[0][:, :width].astype(float)
         chroma = [plane[:, :-3].astype(float) for plane in planes[1:]]
         if columns:
@@ -72,7 +72,7 @@ def test_planes_must_be_large_enough() -> None:
         compiled.convert(*planes, pitches, (True, True), False, table, out)
 
     convert()
-    convert((luma.reshape(-1)[:-1], chroma, chroma))  # the last row needs no more than its pixels
+    convert((luma.reshape(-1)[:-1], chroma, chroma))  # the last row needs no padding
     for planes in (
         (luma.reshape(-1)[:-2], chroma, chroma),
         (luma, chroma[:2], chroma),
@@ -95,9 +95,9 @@ def test_planes_must_be_large_enough() -> None:
 @needs_compiled
 @pytest.mark.parametrize(("name", "most"), [("h264.mp4", 2), ("vp9.webm", 2), ("mjpeg.avi", 2), ("odd.webm", 20)])
 def test_the_same_without_it(name: str, most: int, clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For codecs whose chroma lies between columns, and in the left one; FFmpeg knows where, we know the codecs.
+    """Test codecs whose chroma lies between columns, and in the left one; FFmpeg knows where, we know the codecs.
 
-    Of odd sizes swscale stretches chroma a little, as half of 63 columns are 32.
+    For odd sizes swscale stretches chroma a little, because half of 63 columns are 32.
     """
     codec = {"h264.mp4": "h264", "mjpeg.avi": "mjpeg"}.get(name, "vp9")
     frame = decode_from_start(clips.path(name))[7]

@@ -1,4 +1,4 @@
-"""What a driver says of its GPU, and what we say then. The driver is a pretended one."""
+"""Decoders that a driver reports for its GPU, and our messages about them. The driver is a fake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.clips import Clips, Kind, encode, number_of
 
 
 class Driver:
-    """Decodes H.264 of 8 bits, and HEVC of 8 or 10."""
+    """A fake driver that decodes H.264 of 8 bits, and HEVC of 8 or 10."""
 
     def cuvidGetDecoderCaps(self, pointer: Any) -> int:
         asked = pointer._obj
@@ -53,7 +53,7 @@ def encoding(codec: str, pixels: str | None = "yuv420p", width: int = 640, heigh
         encoding("h264", "yuvj420p", 642, 478),
         encoding("hevc", "yuv420p10le"),
         encoding("hevc", None),
-        encoding("h264", width=140, height=130),  # a decoder rounds up to blocks, as to 144
+        encoding("h264", width=140, height=130),  # a decoder rounds up to blocks, here to 144
         encoding("h264", width=4096, height=2304),
     ],
 )
@@ -89,7 +89,7 @@ def test_a_driver_that_can_not_be_asked() -> None:
 
 
 def test_the_cpu_decodes_what_it_does_not(tmp_path: Path) -> None:
-    """It is said once of each reason, not of each file."""
+    """Each reason is reported once, not once per file."""
     for name in ("a.webm", "b.webm"):
         encode(tmp_path / name, Kind("libvpx-vp9"), 5)
     video = Clip(str(tmp_path / "a.webm"), device_id=0)

@@ -1,4 +1,4 @@
-"""Colours of frames, against the formulas in float64."""
+"""Colours of frames, compared with the formulas in float64."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WEIGHTS = {1: (0.2126, 0.0722), 2: (0.299, 0.114), 5: (0.299, 0.114), 9: (0.2627
 
 
 def rgb_of(planes: Any, weights: tuple[float, float], full: bool) -> Any:
-    """ITU-T H.273, 8.3."""
+    """Convert planes to RGB by ITU-T H.273, 8.3."""
     y, u, v = np.asarray(planes, np.float64)
     black, luma, chroma = (0, 255, 255) if full else (16, 219, 224)
     y, u, v = (y - black) / luma, (u - 128) / chroma, (v - 128) / chroma

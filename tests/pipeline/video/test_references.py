@@ -1,4 +1,4 @@
-"""Frames that nothing is made from are left out on the way to others; those that come are exact all the same."""
+"""Frames without dependants are skipped on the way to others; the returned frames are still exact."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONFIGURATION = bytes([1, 100, 0, 31, 0xFF])  # lengths of 4 bytes
 
 
 def packet(*units: tuple[int, int]) -> bytes:
-    """Units of a packet, each by its importance and its kind."""
+    """Return a packet of units, each given by its importance and its kind."""
     made = [bytes([importance << 5 | kind, 1, 2, 3]) for importance, kind in units]
     return b"".join(len(unit).to_bytes(4, "big") + unit for unit in made)
 
@@ -24,7 +24,7 @@ def packet(*units: tuple[int, int]) -> bytes:
     ("units", "unreferenced"),
     [
         ([(0, 1)], True),
-        ([(0, 6), (0, 1), (0, 1)], True),  # 6: what is no slice
+        ([(0, 6), (0, 1), (0, 1)], True),  # 6: a unit that isn't a slice
         ([(3, 5)], False),
         ([(2, 1)], False),
         ([(0, 1), (1, 1)], False),  # the second field, or another slice

@@ -1,4 +1,4 @@
-"""Which frames a sample has, and what stands for those that a video lacks."""
+"""The frames of a sample, and the replacement of those that a video lacks."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from PIL import Image
 
+from tests import lock_order  # first: locks are created on import
 from tests.clips import Clips
 from tests.leftovers import Snapshot, end_processes, forget_what_stays, wait_until_nothing_is_left
 
@@ -121,7 +122,21 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
         patch.setattr(tempfile, "tempdir", str(folder))
+        patch.setenv(lock_order.REPORT_VARIABLE, str(tmp_path_factory.getbasetemp() / "lock-order"))
         yield folder
+        _fail_on_lock_order("the session")
+
+
+@pytest.fixture(autouse=True)
+def locks_taken_in_order(request: pytest.FixtureRequest, temporary_folder: Path) -> Iterator[None]:
+    """Fail if a thread of any process has taken locks in the wrong order since the last test."""
+    yield
+    _fail_on_lock_order(request.node.name)
+
+
+def _fail_on_lock_order(ended: str) -> None:
+    if report := lock_order.take_report():
+        pytest.fail(f"locks were taken in the wrong order before {ended} ended:\n{report}", pytrace=False)
 
 
 @pytest.fixture(scope="session")

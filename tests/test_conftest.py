@@ -22,6 +22,24 @@ def test_careless():
     os.memfd_create("forgotten")
 """
 
+SWALLOWING = """
+import subprocess
+import sys
+
+PROGRAM = \'\'\'
+from contextlib import suppress
+from pipeline._concurrency.locks import Level, new_lock
+with new_lock(Level.LEAF, "inner"), suppress(RuntimeError), new_lock(Level.SERVER, "outer"):
+    pass
+\'\'\'
+
+def test_swallowing():
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True)
+
+def test_later():
+    pass
+"""
+
 ON_THE_GPU = """
 import pytest
 
@@ -48,6 +66,14 @@ def test_a_test_that_leaves_something_fails(tmp_path: Path) -> None:
     run = run_pytest(tmp_path, CARELESS)
     assert re.search(r"test_careless left behind:\n +descriptor \d+: /memfd:forgotten \(deleted\)", run.stdout)
     assert "1 passed, 1 error" in run.stdout, "what a test left is not told again of its module"
+    assert run.returncode == 1
+
+
+def test_lock_order_that_another_process_breaks_fails_the_test(tmp_path: Path) -> None:
+    run = run_pytest(tmp_path, SWALLOWING)
+    expected = "a thread takes the lock 'outer' (level SERVER) while it holds 'inner' (level LEAF)"
+    assert f"before test_swallowing ended:\n{expected}" in run.stdout
+    assert "2 passed, 1 error" in run.stdout
     assert run.returncode == 1
 
 

@@ -33,7 +33,7 @@ from dali_proxy._transport.release_queue import ReleaseQueue
 from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError, StaleReferenceError
 from pipeline._concurrency.finalizers import THREAD_PREFIX
-from pipeline._concurrency.forking import free_in_child
+from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.channel import Received
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, IPCError
 from pipeline._ipc.signals import deferred_signals, let_through
@@ -89,7 +89,7 @@ class ConsumerClient:
         self.waited = 0.0
         self._questions = Questions()
         self._lock, self._changed, self._ahead = self._questions.lock, self._questions.changed, self._questions.ahead
-        self._taking = free_in_child(threading.RLock())
+        self._taking = new_rlock(Level.DELIVERY, "delivery")
         self._receiving = False
         self._end: ProxyError | None = None
         self._goodbye = ""

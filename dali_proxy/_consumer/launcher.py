@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from dali_proxy._transport.protocol import unpacked
 from dali_proxy._transport.slot_view import check_rows
 from pipeline._bulk.buffer_pool import buffer_size
 from pipeline._concurrency.cost import Cost, spent
+from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.errors import ProtocolError
 from pipeline._kernels.channels import CHANNEL
 from pipeline._kernels.fused import IMAGE, fused_defines, relocate
@@ -75,7 +75,7 @@ class Launcher:
 
     def __init__(self, device_id: int | None, open_lane: Callable[[int], Lane] = CudaLane) -> None:
         self._lane = None if device_id is None else open_lane(device_id)
-        self._lock = threading.RLock()  # a signal handler that closes may interrupt its holder
+        self._lock = new_rlock(Level.LAUNCHER, "launcher")  # a signal handler that closes may interrupt its holder
         self._copying: deque[tuple[Moment, Any]] = deque()  # slots and bounce buffers that the GPU reads
         self._unmarked: list[Any] = []  # the same, where recording the event failed
         self.batches = 0

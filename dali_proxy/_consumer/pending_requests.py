@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dali_proxy._transport.fetch_ahead import Lookahead
 from dali_proxy.errors import ProxyError
-from pipeline._concurrency.forking import free_in_child
+from pipeline._concurrency.locks import Level, new_rlock
 
 if TYPE_CHECKING:
     from dali_proxy._transport.protocol import Result
@@ -49,7 +49,7 @@ class Questions(dict[Key, Question]):
     """
 
     def __init__(self) -> None:
-        self.lock = free_in_child(threading.RLock())
+        self.lock = new_rlock(Level.PENDING_REQUESTS, "pending requests")
         self.changed = threading.Condition(self.lock)
         self.ahead = Lookahead()
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 from pipeline._compiler.device_planner import PlannedBatch, Planner
 from pipeline._concurrency.cost import spent
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._definition.serializing import deserialize_for_host
 from pipeline._executor.statistics import StepTimes
 from pipeline._operator_api.request import TensorList
@@ -32,7 +32,7 @@ class Planning:
         pipeline = deserialize_for_host(device_stage)._internals
         self._planner = Planner(pipeline.graph, pipeline.arguments.executor_config())
         self.forwarded = self._planner.handed_on
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.LEAF, "planning times")
         self._times = StepTimes("plan for the consumer's GPU")
 
     def plan(self, outputs: Sequence[TensorList], key: BatchKey) -> PlannedBatch | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from pipeline import Pipeline
 from pipeline._compiler.partition import halves_by_device
 from pipeline._concurrency.finalizers import Ending
-from pipeline._concurrency.forking import free_in_child
+from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._definition.serializing import serialize_for_host
 from pipeline._ipc.signals import deferred_signals, let_through
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, PipelineError
@@ -168,7 +167,7 @@ class DALIServer:
 
     def _live(self, life: _Life) -> None:
         self._life = life
-        self._lock = free_in_child(threading.RLock())
+        self._lock = new_rlock(Level.SERVER, "server")
         Ending(self, partial(life.stop, "its handle is gone"))
 
     @property

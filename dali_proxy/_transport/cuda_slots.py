@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch
 from dali_proxy._transport.slots import Slot, SlotPool
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._ipc.arena import ALIGNMENT
 from pipeline._kernels.errors import load_cupy
 from pipeline._kernels.ipc import ExportedBuffer
@@ -31,7 +31,7 @@ class CudaPublisher:
 
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.LEAF, "copies to CUDA slots")
         self._copying: deque[tuple[Any, TensorListGPU]] = deque()  # sources of copies that may still run
         self.pool: SlotPool[ExportedBuffer] = SlotPool(self._make, needs_consent=True)
 

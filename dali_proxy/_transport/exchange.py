@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from typing import Any
 
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._ipc.errors import ProtocolError
 
 __all__ = ["LocalExchange"]
@@ -15,7 +15,7 @@ class LocalExchange:
     """Passes objects between threads of one process, by number."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.LEAF, "local exchange")
         self._numbers = itertools.count()
         self._objects: dict[int, Any] = {}
 

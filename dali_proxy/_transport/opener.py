@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -14,6 +13,7 @@ import numpy.typing as npt
 from dali_proxy._transport.exchange import LocalExchange
 from dali_proxy._transport.protocol import CUDA_SLOTS, OutputBatch, Result
 from dali_proxy._transport.slot_view import SlotView
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._ipc.errors import ChannelClosedError, ProtocolError
 from pipeline._ipc.frames import close_all
 from pipeline.tensors.cpu import TensorListCPU
@@ -64,7 +64,7 @@ class ResultOpener:
         device_id: int | None = None,
     ) -> None:
         self._local = local
-        self._lock = threading.Lock()  # held while memory is mapped and lent
+        self._lock = new_lock(Level.RESULT_OPENER, "result opener")  # held while memory is mapped and lent
         self._closed = False
         self._cuda: CudaSlotView | None = None
         self._cpu = SlotView(control_fds[0], control_nbytes, device_id)

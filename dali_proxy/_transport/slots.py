@@ -8,7 +8,6 @@ of the loan, so it identifies the loan that is over. With the `RETIRED` bit, the
 from __future__ import annotations
 
 import heapq
-import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._ipc.errors import IPCError
 from pipeline._ipc.memory import SharedBlock
 
@@ -86,7 +86,7 @@ class SlotPool(Generic[M]):
     def __init__(self, make: Callable[[int], M], *, needs_consent: bool = False) -> None:
         self._make = make
         self._needs_consent = needs_consent
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.LEAF, "slot pool")
         self._slots: dict[int, Slot[M]] = {}  # all, by number
         self._free_numbers: list[int] = []  # a heap of the numbers below _next_number that are not in _slots
         self._next_number = 0

@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from dali_proxy._worker.batch_context import BatchContext, current_context
 from dali_proxy._worker.samples import Sample
 from dali_proxy._worker.tickets import Ticket, discard_through, forget_discard
 from dali_proxy.errors import BatchSizeError, SampleTypeError, ServerClosedError, ServerDiedError, StaleReferenceError
-from pipeline._concurrency.forking import free_in_child
+from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.arena import Arena, Block
 from pipeline._ipc.completion import CompletionReader
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError
@@ -78,7 +78,7 @@ class WorkerClient:
         self._numbers = itertools.count()
         # Requests are sent in the order of their numbers. Reentrant: a signal handler that submits may interrupt the
         # holder.
-        self._lock = free_in_child(threading.RLock())
+        self._lock = new_rlock(Level.SUBMISSION, "submission")
         # The requests of current batches, by context and sample numbers: the outputs of a pipeline are collated one
         # after the other, but belong to one request. An entry lives as long as its ticket.
         self._recent: weakref.WeakValueDictionary[_Batch, Ticket] = weakref.WeakValueDictionary()
@@ -265,7 +265,7 @@ class _Connection:
     """This process's single connection to a server, which all proxies and loaders share."""
 
     # One lock per server: a finalizer that disconnects from another server may interrupt any thread.
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    lock: threading.RLock = field(default_factory=partial(new_rlock, Level.CONNECTION, "connection"))
     client: WorkerClient | None = None
 
 

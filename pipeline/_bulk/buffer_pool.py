@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.pinned import PinnedMemory
 from pipeline._kernels.views import Lease, lent_array
 from pipeline.tensors.cpu import Array
@@ -36,7 +36,7 @@ class BufferPool:
         self._returned: deque[Array] = deque()
         self._idle_bytes = 0
         self._idle_limit = idle_limit
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.LEAF, "buffer pool")
         self.allocated = 0
 
     def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:

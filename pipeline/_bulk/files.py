@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from contextlib import suppress
 
 import numpy as np
@@ -14,6 +13,7 @@ from pipeline._bulk.native import compiled
 from pipeline._bulk.paths import PathTable
 from pipeline._bulk.read_file import read_file
 from pipeline._concurrency.cost import Cost, charge
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._concurrency.thread_pool import Job, ThreadPool
 from pipeline._kernels.samples import Samples
 from pipeline.errors import PipelineError, SampleFailure
@@ -38,7 +38,7 @@ class FileBuffers:
     def __init__(self, pin_for: int | None = None) -> None:
         self._pool = BufferPool(pin_for=pin_for)
         self._per_file = 0.0  # bytes per file of the batch with the largest files
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.LEAF, "file buffers")
 
     def take(self, paths: PathTable) -> Array:
         """Return memory that is probably large enough for the files."""

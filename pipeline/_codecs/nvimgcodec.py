@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
@@ -14,6 +13,7 @@ from pipeline._codecs.decoded import DecodedBatch
 from pipeline._codecs.encoded import EncodedBatch
 from pipeline._codecs.missing import require_codec
 from pipeline._codecs.stream_free_list import StreamFreeList
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.errors import load_cupy, require_device
 from pipeline._kernels.samples import Samples
 from pipeline.errors import DecodeError, DeviceError, PipelineError, SampleFailure
@@ -86,7 +86,7 @@ class GpuDecoder:
             )
         except RuntimeError as error:
             raise DeviceError(f"nvImageCodec can't create a decoder for device {device_id}: {error}") from error
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.IMAGE_CODEC, "image codec")
         self._idle = StreamFreeList(device_id)  # released images
 
     def decode(

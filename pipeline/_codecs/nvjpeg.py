@@ -20,6 +20,7 @@ import numpy.typing as npt
 from pipeline._codecs.missing import load_nvjpeg
 from pipeline._codecs.native import compiled
 from pipeline._codecs.turns import Turn, training_possible
+from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._kernels.errors import CudaError, cuda_call, load_cupy, require_device
 from pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError, PipelineError
@@ -80,7 +81,7 @@ class NvjpegDecoder:
         self._turn = Turn(device_id)
         self._idle: dict[int, list[_Decoding]] = {}  # by the stream's address
         self._users = 0
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(new_rlock(Level.LEAF, "nvJPEG users"))
         with load_cupy().cuda.Device(device_id), self._turn.held:
             status = self._library.nvjpegCreateEx(_BACKEND_HARDWARE, None, None, 0, byref(self._handle))
         if status:

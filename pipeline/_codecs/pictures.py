@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from functools import partial
 from types import TracebackType
 from typing import Any
@@ -15,6 +14,7 @@ from pipeline._codecs.encoded import EncodedBatch
 from pipeline._codecs.nvimgcodec import GpuDecoder
 from pipeline._codecs.nvjpeg import NvjpegDecoder, NvjpegError
 from pipeline._codecs.stream_memory import StreamMemory
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.samples import Samples
 from pipeline.errors import DeviceError, PipelineError, SampleFailure
 from pipeline.types import GRAY, RGB, DALIImageType
@@ -52,7 +52,7 @@ class ImageBatchDecoder:
         # nvImageCodec doesn't take turns (see `Turn`): its calls of the engine could deadlock with ours.
         codec_load = hw_load if self._engine is None else 0.0
         self._create_codec = partial(GpuDecoder, device_id, num_threads, codec_load, fancy_upsampling=fancy_upsampling)
-        self._codec_lock = threading.Lock()
+        self._codec_lock = new_lock(Level.IMAGE_DECODER, "image decoder")
         self._codec = self._create_codec() if self._engine is None else None
         self._closed = False
         self._memory = StreamMemory(device_id)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from typing import Any
 
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.errors import cuda_call, load_cupy
 
 __all__ = ["StreamFreeList"]
@@ -25,7 +25,7 @@ class StreamFreeList:
         self._device_id = device_id
         self._idle: dict[int, list[tuple[Any, Any]]] = {}  # by the stream's address: resources, and events or None
         self._closed = False
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.LEAF, "stream free list")
 
     def put(self, resources: Iterable[Any], stream: Any, last: Any = None) -> None:
         """Add resources after their last use was enqueued. A closed list drops them.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from typing import Any
 
 import numpy.typing as npt
 
 from pipeline._codecs.native import compiled
+from pipeline._concurrency.locks import Level, new_rlock
 
 __all__ = ["Turn", "declare_no_training", "training_possible"]
 
@@ -45,7 +45,9 @@ class Turn:
 
     def __init__(self, device_id: int) -> None:
         self._device_id = device_id
-        self.held = _LOCKS.setdefault(device_id, compiled.HeldTurn(device_id) if compiled else threading.RLock())
+        self.held = _LOCKS.setdefault(
+            device_id, compiled.HeldTurn(device_id) if compiled else new_rlock(Level.LEAF, "nvJPEG turn")
+        )
 
     def decode(
         self,

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import threading
 import weakref
-from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-__all__ = ["ForkAware", "drop_in_child", "fork_count", "forks", "free_in_child", "keep_in_child", "no_forks"]
+from pipeline._concurrency.locks import Level, free_inherited_locks, new_rlock
 
-no_forks = threading.RLock()
+__all__ = ["ForkAware", "drop_in_child", "fork_count", "forks", "keep_in_child", "no_forks"]
+
+no_forks = new_rlock(Level.FORKS, "no forks")
 """Prevents forks by other threads while a thread holds it.
 
 A child forked at the wrong moment would inherit files that are only open briefly, or a lock that is never released.
@@ -35,9 +35,6 @@ forks: list[None] = []
 _inherited: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 _to_keep: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _kept: list[Any] = []
-_locks: weakref.WeakSet[Any] = weakref.WeakSet()
-
-L = TypeVar("L")
 
 
 def drop_in_child(thing: ForkAware) -> None:
@@ -54,26 +51,13 @@ def keep_in_child(thing: Any) -> None:
     _to_keep[id(thing)] = thing
 
 
-def free_in_child(lock: L) -> L:
-    """Register a lock of `threading` that forked children reset to unlocked, and return it.
-
-    The thread that holds it may not exist in the child, where the lock would stay locked forever.
-    """
-    _locks.add(lock)
-    return lock
-
-
 def fork_count() -> int:
     """Return how often this process has forked so far: after a fork, a child may also hold memory lent before it."""
     return len(forks)
 
 
 def _after_fork_in_child() -> None:
-    with suppress(RuntimeError):  # raised once it is released: the thread that forked may have held it several times
-        while True:
-            no_forks.release()
-    for lock in list(_locks):
-        lock._at_fork_reinit()  # as Python's own modules do
+    free_inherited_locks()
     _kept.extend(_to_keep.values())
     for thing in list(_inherited):
         thing.drop_inherited()

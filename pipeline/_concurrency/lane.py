@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 from pipeline._concurrency.finalizers import call_back
+from pipeline._concurrency.locks import Level, new_lock
 
 __all__ = ["Lane"]
 
@@ -25,7 +26,8 @@ class Lane:
     def __init__(self, name: str, threads: int) -> None:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._closed = False
-        self._lock = threading.Lock()  # serializes `put` and `close`, so that no work arrives after the threads end
+        # Serializes `put` and `close`, so that no work arrives after the threads end.
+        self._lock = new_lock(Level.LEAF, "lane")
         self._threads: list[threading.Thread] = []  # only started threads
         try:
             for index in range(threads):

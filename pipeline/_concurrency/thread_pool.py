@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from pipeline._concurrency.cost import Cost, charge, spent
+from pipeline._concurrency.locks import Level, new_lock, new_rlock
 
 __all__ = ["Job", "ThreadPool"]
 
@@ -26,7 +27,7 @@ class Job:
         self.task = task
         self.count = count
         self.draw = itertools.count().__next__  # atomic under the GIL
-        self.lock = threading.Lock()
+        self.lock = new_lock(Level.LEAF, "job")
         self.left = count  # number of unfinished tasks; changes only under the lock
         self.errors: list[tuple[int, BaseException]] = []
         self.done = threading.Event()
@@ -71,7 +72,7 @@ class ThreadPool:
 
     def __init__(self, num_threads: int, name: str, affinity: Sequence[int] = ()) -> None:
         self._jobs: deque[Job] = deque()
-        self._wake = threading.Condition()
+        self._wake = threading.Condition(new_rlock(Level.LEAF, "thread pool"))
         self._closed = False
         self._threads: list[threading.Thread] = []  # only started threads
         try:

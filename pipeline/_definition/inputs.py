@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
+from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._graph.graph import GraphNode
 from pipeline._operator_api.request import TensorList
 from pipeline.errors import InputError, MissingInputError, PipelineError
@@ -22,7 +23,7 @@ class FedInputs:
     """
 
     def __init__(self, nodes: Mapping[str, GraphNode]) -> None:
-        self._changed = threading.Condition()  # guards the attributes below
+        self._changed = threading.Condition(new_rlock(Level.LEAF, "fed inputs"))  # guards the attributes below
         self._queues: dict[str, deque[TensorList]] = {name: deque() for name in nodes}
         self._last: dict[str, TensorList | None] = {
             name: None for name, node in nodes.items() if node.argument("repeat_last")

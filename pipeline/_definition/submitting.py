@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._definition.sources import SourceGroup
 from pipeline._executor.executor import Executor
 from pipeline._external_source.reader import EndOfData
@@ -38,7 +39,7 @@ class Submitter:
         self._executor = executor
         self._sources = sources
         self._queue: queue.SimpleQueue[_Submitted | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()  # guards the start of the thread
+        self._lock = new_lock(Level.LEAF, "submitter")  # guards the start of the thread
         self._thread: threading.Thread | None = None
 
     def submit(self, request: BatchRequest, on_done: Callable[[BatchResult], None]) -> None:

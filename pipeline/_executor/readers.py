@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Container, Mapping
 from contextlib import suppress
 from typing import Any
 
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._declaration.registry import lookup
 from pipeline._graph.graph import Edge, Graph
 from pipeline._operator_api.error_context import describe_failure
@@ -27,7 +27,7 @@ class ReaderGroup:
     def __init__(self, graph: Graph, operators: Mapping[int, Any]) -> None:
         self._readers = {index: each for index, each in operators.items() if isinstance(each, Reader)}
         self._origins = _origins(graph, self._readers)
-        self._lock = threading.Lock()  # a batch takes its samples from all readers at once
+        self._lock = new_lock(Level.READER_GROUP, "reader group")  # a batch takes its samples from all readers at once
 
     @property
     def metas(self) -> dict[str, ReaderMeta]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pipeline._concurrency.cost import Cost, Costs
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._graph.graph import Graph, GraphNode
 
 __all__ = ["Statistics", "StepTimes"]
@@ -94,7 +94,7 @@ class Statistics:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.LEAF, "executor statistics")
         self._labels = _labels(graph)
         self._steps: dict[int, _Step] = {}  # by the index of the first node, which is in no other
         self.batches = 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline._concurrency.forking import drop_in_child
+from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.errors import ArenaFullError, ChannelClosedError, ChannelTimeoutError
 from pipeline._ipc.memory import SharedBlock
 from pipeline._ipc.places import ALIGNMENT, Block, make_places
@@ -86,7 +86,8 @@ class Arena:
         self._detach = detach
         self._ahead = ahead
         self._timeout = timeout
-        self._lock = threading.RLock()  # a finalizer or signal handler that closes the arena may interrupt its holder
+        # Reentrant: a finalizer or signal handler that closes the arena may interrupt its holder.
+        self._lock = new_rlock(Level.ARENA, "arena")
         self._segments: list[_Segment] = []
         self._next_segment_id = 0
         self._in_flight: deque[tuple[Block, ...]] = deque()  # the last of the requests that were begun
@@ -174,7 +175,6 @@ class Arena:
 
     def drop_inherited(self) -> None:
         """Drop the parent's arena in a forked child."""
-        self._lock = threading.RLock()
         self._forget()
 
     def _forget(self) -> None:

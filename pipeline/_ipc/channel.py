@@ -5,7 +5,6 @@ from __future__ import annotations
 import array
 import select
 import socket
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipeline._concurrency.forking import drop_in_child
+from pipeline._concurrency.locks import Level, new_lock, new_rlock
 from pipeline._ipc.authentication import ServerHandshake
 from pipeline._ipc.errors import (
     AuthenticationError,
@@ -26,7 +26,7 @@ from pipeline._ipc.errors import (
 from pipeline._ipc.frames import MAX_FDS, Frame, FrameParser, close_all, encode_frame
 from pipeline._ipc.messages import Codec
 from pipeline._ipc.outgoing import Outgoing
-from pipeline._ipc.signals import let_through
+from pipeline._ipc.signals import deferred_signals, let_through
 
 __all__ = ["Channel", "Received"]
 
@@ -108,8 +108,8 @@ class Channel:
         self._codec = codec
         # Guards _outgoing, _users, _closed. A finalizer or signal handler that closes the channel may interrupt the
         # holder of the lock.
-        self._lock = threading.RLock()
-        self._receive_lock = threading.Lock()
+        self._lock = new_rlock(Level.CHANNEL, "channel")
+        self._receive_lock = new_lock(Level.RECEIVE, "channel receiver")
         self._parser = FrameParser(max_fds)
         self._ready: deque[Received] = deque()
         self._outgoing = Outgoing(sock, peer_pid, max_outgoing)
@@ -148,7 +148,7 @@ class Channel:
     def alive(self) -> bool:
         """Return whether both ends are open. Data that the peer sent before it closed its end can still be received."""
         try:
-            with self.using():
+            with deferred_signals, self.using():  # a handler that raised in between would keep the descriptor open
                 return not self._wait(0, 0)
         except ChannelClosedError:
             return False
@@ -251,8 +251,6 @@ class Channel:
 
     def drop_inherited(self) -> None:
         """In a forked child: the connection is the parent's, and only the parent's end may keep it open."""
-        self._lock = threading.RLock()
-        self._receive_lock = threading.Lock()
         self._closed = True
         self._dispose()
 

@@ -6,7 +6,6 @@ import heapq
 import itertools
 import os
 import selectors
-import threading
 import time
 import traceback
 import weakref
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from functools import partial
 
 from pipeline._concurrency.forking import drop_in_child
+from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._ipc.channel import Channel, Received
 from pipeline._ipc.connecting import Listener
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError
@@ -64,7 +64,7 @@ class ChannelServer:
         self._selector = selectors.DefaultSelector()
         self._bell = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         # Guards the number of the bell against use after `close`. A signal handler may interrupt the holder.
-        self._bell_lock = threading.RLock()
+        self._bell_lock = new_rlock(Level.LEAF, "doorbell")
         self._channels: set[Channel] = set()  # all, also those that aren't authenticated yet
         self._opened: set[Channel] = set()  # those that on_open was called with
         self._calls: deque[Callable[[], None]] = deque()
@@ -133,7 +133,6 @@ class ChannelServer:
     def drop_inherited(self) -> None:
         """Drop the parent's server in a forked child. Keep the epoll set, which both processes share."""
         self._stopping = True
-        self._bell_lock = threading.RLock()
         self._channels.clear()
         self._opened.clear()
         self._release(unlink=False)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import select
-import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
 import numpy as np
 
+from pipeline._concurrency.locks import Level, new_lock, new_rlock
 from pipeline._ipc.errors import ChannelClosedError, ChannelTimeoutError, ProtocolError
 from pipeline._ipc.memory import SharedBlock, as_descriptor_error
 from pipeline._ipc.signals import deferred_signals, let_through
@@ -40,7 +40,7 @@ class CompletionWriter:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.LEAF, "completion writer")
         self._page = SharedBlock.create(_PAGE)
         self._words = self._page.array[:16].view(np.int64)
         self._begun = 0
@@ -120,7 +120,7 @@ class CompletionReader:
             raise
         self._page.close_fd()
         self._words = self._page.array[:16].data.cast("q")  # NumPy takes three times as long for a number
-        self._order = threading.RLock()  # guards the two below
+        self._order = new_rlock(Level.LEAF, "completion reader")  # guards the two below
         self._waiting = 0  # threads: the last one closes the doorbell, so its number isn't reused under them
         self._closed = False
 

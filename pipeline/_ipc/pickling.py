@@ -12,7 +12,6 @@ import inspect
 import io
 import os
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.machinery import ModuleSpec
@@ -21,12 +20,13 @@ from typing import Any
 
 import cloudpickle
 
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline.errors import SerializationError
 
 __all__ = ["display_name", "dumps", "loads"]
 
 _SCRIPTS = ("__main__", "__mp_main__")
-_registry_lock = threading.Lock()  # cloudpickle has one list of modules for all threads
+_registry_lock = new_lock(Level.PICKLING, "pickling")  # cloudpickle has one list of modules for all threads
 
 
 def dumps(value: object, parts: Mapping[str, object]) -> bytes:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.errors import KernelCompileError, cuda_call, load_cupy
 
 __all__ = ["OPTIONS", "get_kernel", "macro_options", "read_source"]
@@ -16,7 +16,7 @@ __all__ = ["OPTIONS", "get_kernel", "macro_options", "read_source"]
 OPTIONS = ("-std=c++17",)
 
 _kernels: dict[tuple[str, str, tuple[tuple[str, str], ...], int], Any] = {}
-_lock = threading.Lock()
+_lock = new_lock(Level.LEAF, "kernel compiler")
 
 
 @cache

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.compiler import get_kernel
 from pipeline._kernels.errors import cuda_call, load_cupy, require_device
 from pipeline._kernels.launch import THREADS, Launch
@@ -34,7 +34,7 @@ class KernelContext:
         self.device_id = device_id
         self._staging = StagingPool()
         self._scratch: dict[int, Any] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.LEAF, "scratch memory")
 
     def run(self, launch: Launch, stream: Any) -> None:
         """Enqueue a launch on a `cupy.cuda.Stream`, without waiting for the device in steady state.

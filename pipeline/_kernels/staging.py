@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._kernels.errors import cuda_call, load_cupy
 
 __all__ = ["StagingPool", "pack_tables"]
@@ -54,7 +54,7 @@ class StagingPool:
         self._limit = limit
         self._slots: deque[_Slot] = deque()
         self._made = 0
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.LEAF, "staging pool")
 
     @contextmanager
     def upload(self, tables: Sequence[npt.NDArray[Any]], stream: Any) -> Iterator[list[int]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._graph.graph import Edge, Graph
 from pipeline._operator_api.request import TensorList
 from pipeline.tensors.cpu import Array
@@ -41,7 +41,7 @@ class MemoryStatistics:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.LEAF, "memory statistics")
         self._outputs = {
             Edge(node.index, output): _Largest() for node in graph.nodes for output in range(node.output_count)
         }

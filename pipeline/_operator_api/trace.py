@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline._concurrency.locks import Level, new_lock
+
 __all__ = ["Span", "Trace"]
 
 
@@ -53,7 +55,7 @@ class Trace:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.LEAF, "trace")
         self._spans: list[Span] = []
         self._on_gpu: list[tuple[str, int, str, Any, Any]] = []
         self._origin: tuple[Any, float] | None = None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import OperatorSchema
 from pipeline._graph.graph import Edge, GraphNode
@@ -48,7 +48,7 @@ class DataReader(Reader):
         super().__init__(node, setup)
         self._arguments = ReaderArguments.from_node(node)
         self._loader = self.loader(node, setup)
-        self._lock = threading.Lock()  # guards `_open`: any thread may read `meta`
+        self._lock = new_lock(Level.READER, "reader")  # guards `_open`: any thread may read `meta`
         self._opened: tuple[Sharding, ReadAhead] | None = None
         self._restored = ReaderPosition()  # where to begin when it is opened
         if not self._arguments.lazy_init:

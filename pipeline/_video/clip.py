@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._video.contexts import Contexts
 from pipeline._video.index import FrameIndex, count_frames, index_packets
 from pipeline._video.missing import any_title, require_av
@@ -50,7 +50,7 @@ class Clip:
         self.device_id = device_id
         #: Exceptions that PyAV raises for videos that can't be decoded.
         self.decoding_errors: tuple[type[Exception], ...] = (self._av.FFmpegError, NotImplementedError)
-        self._lock = threading.Lock()  # guards the creation of the index
+        self._lock = new_lock(Level.VIDEO_CLIP, "video clip")  # guards the creation of the index
         self._index: FrameIndex | None = None
         self._encoding: Encoding | None = None  # known with the index
         self._header_count: int | None = None  # number of frames in the header; 0 if unreliable

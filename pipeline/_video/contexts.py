@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._video.nvdec import Encoding
 
 __all__ = ["Contexts"]
@@ -27,7 +27,7 @@ class Contexts:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = new_lock(Level.LEAF, "video contexts")  # guards the fields below
         self._idle: list[tuple[tuple[object, ...], Any]] = []
 
     def take(self, encoding: Encoding) -> Any:

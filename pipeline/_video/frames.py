@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._video.clip import Clip
 from pipeline._video.contexts import Contexts
 from pipeline._video.decoder import Decoder
@@ -68,7 +69,8 @@ class Decoders:
     def __init__(self, limit: int, contexts: int = _CONTEXTS) -> None:
         self._limit = limit
         self._contexts = Contexts(contexts)
-        self._changed = threading.Condition()  # guards the fields below
+        # Guards the fields below.
+        self._changed = threading.Condition(new_rlock(Level.VIDEO_DECODERS, "video decoders"))
         self._idle: list[Decoder] = []
         self._loans: list[_Loan] = []
 

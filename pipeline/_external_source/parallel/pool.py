@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from pipeline._concurrency.finalizers import THREAD_PREFIX
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._external_source.parallel.launch import WorkerProcess, fork_worker, spawn_worker
 from pipeline._external_source.parallel.packing import unpack
 from pipeline._external_source.parallel.protocol import Done, Ended, Failed, Segment, Task
@@ -126,7 +127,8 @@ class WorkerPool:
     def __init__(self, specs: Sequence[SourceSpec], max_batch_size: int, num_workers: int, start_method: str) -> None:
         self._owner = os.getpid()
         self._specs = specs
-        self._lock = threading.Lock()  # guards the queues, `_closed`, `_positions`, and the members and their jobs
+        # Guards the queues, `_closed`, `_positions`, and the members and their jobs.
+        self._lock = new_lock(Level.SOURCE_POOL, "source pool")
         self._numbers = itertools.count()
         self._waiting: deque[_Job] = deque()  # tasks for any worker
         self._positions: dict[int, tuple[int, int]] = {}  # of iterable sources: epoch, and number of items read

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from pipeline._concurrency.locks import Level, new_lock
 from pipeline._declaration.registry import implements, register
 from pipeline._declaration.schema import REQUIRED, Argument, Input, Kind, OperatorSchema
 from pipeline._graph.graph import Edge, GraphNode
@@ -54,7 +54,7 @@ class NvidiaPipeline(BatchOperator):
 
     def __init__(self, node: GraphNode, setup: Setup) -> None:
         super().__init__(node, setup)
-        self._lock = threading.Lock()
+        self._lock = new_lock(Level.NVIDIA_PIPELINE, "NVIDIA pipeline")
         self._pipeline = self._make()
 
     def run(self, batch: Batch, inputs: Sequence[Any]) -> Sequence[TensorList]:

@@ -16,6 +16,7 @@ from dali_proxy._transport.fetch_ahead import Lookahead
 from dali_proxy._transport.opener import Opened, ResultOpener
 from dali_proxy._transport.protocol import Fetch
 from dali_proxy.errors import ProxyError
+from pipeline._concurrency.checked_lock import as_interruption
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.frames import close_all
 from pipeline._ipc.outgoing import Outgoing
@@ -49,7 +50,7 @@ def test_a_session_that_a_finalizer_ends_while_another_one_goes_on(
 
     class Interrupted(Lookahead):
         def ask(self, key: Any) -> list[Any]:
-            server.consumer.close_session(session)
+            as_interruption(lambda: server.consumer.close_session(session))
             assert session in self._early, "it ended while who holds the lock goes through the sessions"
             return super().ask(key)
 

@@ -29,6 +29,7 @@ from dali_proxy import BatchError, DALIServer, DataLoader, ServerClosedError, Se
 from dali_proxy._host import ProcessHost
 from dali_proxy.errors import ProxyError, StaleReferenceError
 from pipeline import Pipeline, fn, pipeline_def
+from pipeline._concurrency.checked_lock import as_interruption
 from pipeline._ipc.arena import Arena
 from pipeline._ipc.channel import Channel
 from pipeline._ipc.frames import FrameParser
@@ -365,7 +366,7 @@ def test_stop_by_a_signal_handler_wherever_it_comes(
     def stop(frame: Any, event: str, _: Any) -> None:
         if event == "call" and frame.f_code is place.__code__:  # type: ignore[attr-defined]
             sys.setprofile(None)
-            server.stop()
+            as_interruption(server.stop)
 
     sys.setprofile(stop)
     with pytest.raises(ProxyError):  # which one depends on the place

@@ -282,7 +282,9 @@ def test_workers_end_whatever_the_programs_handler_of_sigterm_does(compiled: boo
     """As torch's: Lightning, for one, sets a handler that only takes note of the signal."""
     command = [sys.executable, "-c", KEEPS_RUNNING_AT_SIGTERM]
     variables = {} if compiled else {"DALI_PROXY_NATIVE": "0"}
-    ended = subprocess.run(command, env=with_project(**variables), capture_output=True, text=True, timeout=60, check=True)
+    ended = subprocess.run(
+        command, env=with_project(**variables), capture_output=True, text=True, timeout=60, check=True
+    )
     assert ended.stdout == "2\n"
 
 

@@ -24,8 +24,8 @@ from dali_proxy._transport.endpoint import Endpoint, input_specs
 from dali_proxy._worker.worker import close_worker_client
 from dali_proxy.errors import ProxyError, ServerClosedError, ServerDiedError
 from pipeline import Pipeline
-from pipeline._compiler.partition import halves_by_device
-from pipeline._concurrency.finalizers import Ending
+from pipeline._compiler.partition import stages_by_device
+from pipeline._concurrency.finalizers import Finalizer
 from pipeline._concurrency.locks import Level, new_rlock
 from pipeline._definition.serializing import serialize_for_host
 from pipeline._ipc.signals import deferred_signals, let_through
@@ -115,7 +115,7 @@ class DALIServer:
         ...         train(images, labels)
     """
 
-    _split = staticmethod(halves_by_device)  # splits a graph for placement="consumer"
+    _split = staticmethod(stages_by_device)  # splits a graph for placement="consumer"
 
     @accept_old_names(ring_bytes="arena_bytes", ring_bytes_limit="arena_bytes_limit")
     def __init__(
@@ -168,7 +168,7 @@ class DALIServer:
     def _live(self, life: _Life) -> None:
         self._life = life
         self._lock = new_rlock(Level.SERVER, "server")
-        Ending(self, partial(life.stop, "its handle is gone"))
+        Finalizer(self, partial(life.stop, "its handle is gone"))
 
     @property
     def endpoint(self) -> Endpoint:
@@ -219,13 +219,13 @@ class DALIServer:
                 error = self.end_error()
                 if error is not None:
                     raise error
-                second_half = self._placing.second_half
+                device_stage = self._placing.device_stage
                 try:
                     if life.host is not None and self._owned:
                         host = life.host
-                        consumer = ConsumerClient(self.endpoint, host.describe_exit, host.local, second_half)
+                        consumer = ConsumerClient(self.endpoint, host.describe_exit, host.local, device_stage)
                     else:
-                        consumer = ConsumerClient(self.endpoint, second_half=second_half)
+                        consumer = ConsumerClient(self.endpoint, device_stage=device_stage)
                 except (ServerClosedError, ServerDiedError) as gone:
                     raise self.explain(gone) from None
                 life.consumers[os.getpid()] = consumer
@@ -274,13 +274,13 @@ class DALIServer:
                 server=secrets.token_bytes(16),
                 unclaimed_bytes=self._unclaimed_bytes,
                 arena_bytes_limit=self.endpoint.arena_bytes_limit,
-                host_stage_only=self._placing.second_half is not None,
-                device_stage=self._placing.planned_half,
+                host_stage_only=self._placing.device_stage is not None,
+                device_stage=self._placing.planned_stage,
             )
             try:  # the folder's name is known before it exists, so that an interrupt at any time leaves none
                 make_folder(self._life.directory)
                 self._life.host = _HOSTS[self.mode](serialize_for_host(pipeline), options)
-                if self._placing.second_half is not None:
+                if self._placing.device_stage is not None:
                     _ = self.consumer  # raises now if something is missing in this process
                 self._life.failure = ""
             except BaseException as error:
@@ -389,9 +389,9 @@ class DALIServer:
         return os.getpid() == self._life.owner
 
     def __getstate__(self) -> dict[str, Any]:
-        kept = ("pipeline", "_life", "_lock", "proxy")
+        dropped = ("pipeline", "_life", "_lock", "proxy")
         return {
-            **{name: value for name, value in vars(self).items() if name not in kept},
+            **{name: value for name, value in vars(self).items() if name not in dropped},
             "endpoint": self.endpoint,
         }
 

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pipeline._concurrency.finalizers import Ending
+from pipeline._concurrency.finalizers import Finalizer
 from pipeline._definition.arguments import PipelineArguments
 from pipeline._definition.checkpoint import Checkpoint
 from pipeline._definition.running import Runner
@@ -48,7 +48,7 @@ class PipelineInternals:
         self._pipeline = weakref.ref(pipeline)  # no cycle: a pipeline must end when its last reference is dropped
         self._sources: SourceGroup | None = None
         self._runner: Runner | None = None
-        self._finalizer: Ending | None = None  # closes a pipeline that is dropped without close()
+        self._finalizer: Finalizer | None = None  # closes a pipeline that is dropped without close()
 
     @property
     def graph(self) -> Graph:
@@ -166,7 +166,7 @@ class PipelineInternals:
     def close(self) -> None:
         """End all threads and worker processes, and free the device."""
         if self._finalizer is not None:
-            self._finalizer.now()
+            self._finalizer.run()
 
     def _iter_setup(self, default: Callable[..., None]) -> Callable[[], Any] | None:
         if getattr(self._owner().iter_setup, "__func__", None) is default:
@@ -182,8 +182,8 @@ class PipelineInternals:
 
     def _close_by(self, close: Callable[[], None]) -> None:
         if self._finalizer is not None:
-            self._finalizer.never()
-        self._finalizer = Ending(self, close)
+            self._finalizer.cancel()
+        self._finalizer = Finalizer(self, close)
 
     def _owner(self) -> Pipeline:
         pipeline = self._pipeline()

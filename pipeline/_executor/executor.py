@@ -19,8 +19,8 @@ from pipeline._concurrency.affinity import nearest_cores
 from pipeline._concurrency.cost import charged, spent
 from pipeline._concurrency.finalizers import THREAD_PREFIX, call_back
 from pipeline._concurrency.interrupts import is_interrupt
-from pipeline._concurrency.lane import Lane
 from pipeline._concurrency.thread_pool import ThreadPool
+from pipeline._concurrency.work_queue import WorkQueue
 from pipeline._executor.chain import ChainRunner
 from pipeline._executor.device import Device, open_device
 from pipeline._executor.readers import ReaderGroup
@@ -142,11 +142,11 @@ class Executor:
             f"{THREAD_PREFIX}cpu",
             nearest_cores(config.device_id if self._device else None) if config.set_affinity else (),
         )
-        self._cpu_lane = Lane(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
+        self._cpu_queue = WorkQueue(f"{THREAD_PREFIX}cpu-stage", max(1, config.cpu_depth))
         gpu_threads = self._gpu_threads() if self._device else 0
         #: Number of batches that it can use at once; further ones only wait.
         self.concurrency = max(config.cpu_depth, config.gpu_depth, gpu_threads + 1) + 1
-        self._gpu_lane = Lane(f"{THREAD_PREFIX}gpu-stage", gpu_threads) if self._device else None
+        self._gpu_queue = WorkQueue(f"{THREAD_PREFIX}gpu-stage", gpu_threads) if self._device else None
 
     def _sample_operator(self, index: int) -> SampleOperator[Any]:
         operator = self._operators[index]
@@ -218,7 +218,7 @@ class Executor:
                 ends.callback(self._device.close)
             for closing in reversed(self._opened):
                 ends.callback(closing)
-            for name in ("_pool", "_gpu_lane", "_cpu_lane"):
+            for name in ("_pool", "_gpu_queue", "_cpu_queue"):
                 threads = getattr(self, name, None)
                 if threads is not None:
                     ends.callback(threads.close)
@@ -252,9 +252,9 @@ class Executor:
         if phase.takes_inputs_only and run.phase + 1 < len(self._plan.phases):
             self._run_phase(run, phase)
             return
-        lane = self._cpu_lane if phase.device == "cpu" else self._gpu_lane
-        assert lane is not None
-        lane.put(lambda: self._run_phase(run, phase))
+        work_queue = self._cpu_queue if phase.device == "cpu" else self._gpu_queue
+        assert work_queue is not None
+        work_queue.put(lambda: self._run_phase(run, phase))
 
     def _run_phase(self, run: _Run, phase: Phase) -> None:
         try:

@@ -20,10 +20,10 @@ SAMPLES, BATCH, EPOCHS = 22, 4, 2
 def augmented() -> Any:
     """Draw a window, a flip, a factor and a number for each pixel."""
     x, y = fn.random.uniform(range=(0.0, 1.0)), fn.random.uniform(range=(0.0, 1.0))
-    pictures = fn.crop(fn.external_source(name="x", layout="HWC"), crop=(8, 8), crop_pos_x=x, crop_pos_y=y)
-    pictures = fn.flip(pictures, horizontal=fn.random.coin_flip())
-    pictures = pictures * fn.random.uniform(range=(0.5, 1.0))
-    return fn.noise.gaussian(pictures, stddev=2.0)
+    images = fn.crop(fn.external_source(name="x", layout="HWC"), crop=(8, 8), crop_pos_x=x, crop_pos_y=y)
+    images = fn.flip(images, horizontal=fn.random.coin_flip())
+    images = images * fn.random.uniform(range=(0.5, 1.0))
+    return fn.noise.gaussian(images, stddev=2.0)
 
 
 class TwoPictures(Dataset[Any]):

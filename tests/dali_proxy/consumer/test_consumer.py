@@ -12,8 +12,9 @@ from torch.utils.data import default_collate
 
 from dali_proxy import DALIServer, DataLoader
 from dali_proxy._consumer.consumer import ConsumerClient
+from dali_proxy._transport.deferred import OutputFunctions
 from dali_proxy._transport.fetch_ahead import Lookahead
-from dali_proxy._transport.opener import Opened, ResultOpener
+from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.protocol import Fetch
 from dali_proxy.errors import ProxyError
 from pipeline._concurrency.checked_lock import as_interruption
@@ -67,17 +68,17 @@ def test_what_a_finalizer_left_is_told_though_no_question_is_sent(server: DALISe
     iterator = iter(loader)
     next(iterator)
     wait_until(lambda: server.stats().batches >= 8)
-    wait_until(lambda: next(iterator) is not None and bool(server.consumer._questions))  # the next one was fetched
+    wait_until(lambda: next(iterator) is not None and bool(server.consumer._requests))  # the next one was fetched
     consumer = server.consumer
-    consumer._unwanted.add_batch(1 << 20, 0)
+    consumer._releases.add_batch(1 << 20, 0)
     next(iterator)
-    assert not consumer._unwanted
+    assert not consumer._releases
 
 
 def test_a_batch_whose_session_ended_is_not_fetched_early(server: DALIServer) -> None:
     consumer = server.consumer
     consumer._fetch_early([(1, 5)])
-    assert not consumer._questions
+    assert not consumer._requests
 
 
 def test_a_thread_asks_while_another_one_takes_the_same_batch(
@@ -85,16 +86,16 @@ def test_a_thread_asks_while_another_one_takes_the_same_batch(
 ) -> None:
     batch = one_batch(server)
     made: list[Any] = []
-    tensors = Opened.tensors
+    tensors = OutputFunctions.tensors
 
-    def slow(opened: Opened) -> Any:
-        monkeypatch.setattr(Opened, "tensors", tensors)
+    def slow(opened: OutputFunctions) -> Any:
+        monkeypatch.setattr(OutputFunctions, "tensors", tensors)
         made.append(threads.submit(server.produce_data, batch))
         wait_until(lambda: made[0].running() or made[0].done())
         threading.Event().wait(0.1)  # it should wait for this thread now; had it not, nothing would fail
         return tensors(opened)
 
-    monkeypatch.setattr(Opened, "tensors", slow)
+    monkeypatch.setattr(OutputFunctions, "tensors", slow)
     with ThreadPoolExecutor(1) as threads:
         taken = server.produce_data(batch)
         check_one(taken)
@@ -107,14 +108,14 @@ def test_a_thread_asks_when_another_one_has_just_taken_the_same_batch(
     batch = one_batch(server)
     ask = ConsumerClient._ask
 
-    def late(consumer: ConsumerClient, key: Any, question: Any, *more: Any) -> Any:
+    def late(consumer: ConsumerClient, key: Any, message: Any, *more: Any) -> Any:
         monkeypatch.setattr(ConsumerClient, "_ask", ask)
         check_one(server.produce_data(batch))
-        return ask(consumer, key, question, *more)
+        return ask(consumer, key, message, *more)
 
     monkeypatch.setattr(ConsumerClient, "_ask", late)
     check_one(server.produce_data(batch))
-    assert not server.consumer._questions
+    assert not server.consumer._requests
 
 
 def test_an_answer_is_not_replaced(server: DALIServer) -> None:

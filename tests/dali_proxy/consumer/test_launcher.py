@@ -1,4 +1,4 @@
-"""Batches whose work on the GPU the server has prepared. Here, the GPU is this processor: see `HostLane`."""
+"""Batches whose work on the GPU the server has prepared. Here, the GPU is this processor: see `HostStream`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ import torch.utils.data
 from msgspec.structs import replace
 
 from dali_proxy import BatchError, DALIServer, DataLoader
-from dali_proxy._consumer import device_stage as second_half
+from dali_proxy._consumer import device_stage
 from dali_proxy._consumer.launcher import Launcher
 from dali_proxy._transport import slot_view
 from dali_proxy._transport.opener import ResultOpener
 from dali_proxy._transport.publisher import ResultPublisher
 from pipeline import Pipeline, fn, pipeline_def
 from pipeline._compiler.device_planner import PlannedBatch, Planner
-from pipeline._compiler.partition import halves_by_device
+from pipeline._compiler.partition import stages_by_device
 from pipeline._ipc.errors import ProtocolError
 from pipeline._kernels.errors import CudaError
 from pipeline._rng import BatchKey
 from pipeline.errors import DeviceError
 from pipeline.tensors import TensorListCPU
-from tests.dali_proxy.host_lane import HostLane
-from tests.dali_proxy.host_lane import Moment as HostMoment
+from tests.dali_proxy.host_stream import Event as HostEvent
+from tests.dali_proxy.host_stream import HostStream
 from tests.pipeline.kernels import emulator
 from tests.waiting import wait_until
 
@@ -48,15 +48,15 @@ class Registered:
 
 
 @pytest.fixture
-def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[HostLane]:
-    """The lanes that are opened, in place of those of CUDA; "bounced" for memory that can't be pinned."""
-    opened: list[HostLane] = []
+def streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[HostStream]:
+    """The streams that are opened, on the host instead of CUDA; "bounced" for memory that can't be pinned."""
+    opened: list[HostStream] = []
 
-    def open_lane(device_id: int) -> HostLane:
-        opened.append(HostLane(device_id))
+    def open_stream(device_id: int) -> HostStream:
+        opened.append(HostStream(device_id))
         return opened[-1]
 
-    monkeypatch.setattr(second_half, "CudaLane", open_lane)
+    monkeypatch.setattr(device_stage, "SideStream", open_stream)
     pins = getattr(request, "param", "pinned") == "pinned"
     monkeypatch.setattr(slot_view.PinnedMemory, "from_memory", lambda memory, _: Registered(memory) if pins else None)
     return opened
@@ -114,30 +114,30 @@ def check(found: list[Any], expected: list[Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lanes", "mode"), [("pinned", "process"), ("bounced", "process"), ("pinned", "thread")], indirect=["lanes"]
+    ("streams", "mode"), [("pinned", "process"), ("bounced", "process"), ("pinned", "thread")], indirect=["streams"]
 )
-def test_an_epoch(lanes: list[HostLane], expected: list[Any], mode: Any) -> None:
+def test_an_epoch(streams: list[HostStream], expected: list[Any], mode: Any) -> None:
     with DALIServer(job("gpu", device_id=0), mode=mode, placement="consumer") as server:
         found = epoch(server)
         check(found, expected)
-        (lane,) = lanes
+        (stream,) = streams
         batches = len(found)
-        assert (lane.launches, lane.copies) == (2 * batches, 2 * batches), "pictures with their tables, and numbers"
-        assert lane.bounced in (0, batches)
+        assert (stream.launches, stream.copies) == (2 * batches, 2 * batches), "pictures with their tables, and numbers"
+        assert stream.bounced in (0, batches)
         for normal, narrow, numbers, _, _, _ in found:
             for memory in (normal, narrow[0], numbers):
-                assert memory.untyped_storage().data_ptr() in lane.handed_over
-        assert not server.consumer._second_half._runs, "there is no executor"  # type: ignore[union-attr]
+                assert memory.untyped_storage().data_ptr() in stream.waited_for
+        assert not server.consumer._device_stage._runs, "there is no executor"  # type: ignore[union-attr]
         steps = server.stats().operators
         assert steps["plan for the consumer's GPU"].batches == batches
         (name,) = [name for name in steps if "copy_to_gpu" in name]
         assert "crop_mirror_normalize" in name
         assert steps[name].batches == batches
-    assert lane.closed
+    assert stream.closed
     check(found, expected)  # they outlive the server
 
 
-def test_no_batch_is_lost_with_a_server_that_dies(lanes: list[HostLane], expected: list[Any]) -> None:
+def test_no_batch_is_lost_with_a_server_that_dies(streams: list[HostStream], expected: list[Any]) -> None:
     with DALIServer(job("gpu", device_id=0), placement="consumer", restart="on-failure") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=2))
         batches = [next(iterator)]
@@ -146,22 +146,22 @@ def test_no_batch_is_lost_with_a_server_that_dies(lanes: list[HostLane], expecte
         batches += list(iterator)
         check(batches, expected)
         assert server.losses.restarts >= 1
-    assert all(lane.closed for lane in lanes)
+    assert all(stream.closed for stream in streams)
 
 
-def test_an_epoch_that_is_left_and_another_one(lanes: list[HostLane], expected: list[Any]) -> None:
+def test_an_epoch_that_is_left_and_another_one(streams: list[HostStream], expected: list[Any]) -> None:
     with DALIServer(job("gpu", device_id=0), mode="thread", placement="consumer") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=2))
         check([next(iterator)], expected[:1])
         del iterator
-        wait_until(lambda: not server.consumer._questions)
+        wait_until(lambda: not server.consumer._requests)
         check(epoch(server), expected)
-        lanes[0].work()  # what was issued in vain, too
+        streams[0].work()  # what was issued in vain, too
         pool = server._life.host._host._publisher.pool  # type: ignore[union-attr]
         wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # asking gives slots back
 
 
-def test_pictures_that_the_kernel_does_not_take_go_the_other_way(lanes: list[HostLane]) -> None:
+def test_pictures_that_the_kernel_does_not_take_go_the_other_way(streams: list[HostStream]) -> None:
     """That is an executor's, which finds no GPU here."""
     if torch.cuda.is_available():
         pytest.skip("there is one")
@@ -180,7 +180,7 @@ def cut() -> Any:
     return fn.crop_mirror_normalize(images, crop=(7, 12), name="cut"), fn.external_source(name="number")
 
 
-def test_an_error_names_operator_line_and_dataset_index(lanes: list[HostLane]) -> None:
+def test_an_error_names_operator_line_and_dataset_index(streams: list[HostStream]) -> None:
     with DALIServer(cut(device_id=0), placement="consumer") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy, low=6), batch_size=BATCH))
         assert next(iterator)[-1].tolist() == [0, 1, 2, 3]
@@ -193,16 +193,16 @@ def test_an_error_names_operator_line_and_dataset_index(lanes: list[HostLane]) -
         assert next(iterator)[-1].tolist() == [8, 9, 10, 11]
 
 
-def test_an_error_of_the_gpu_costs_its_batch_only(lanes: list[HostLane], monkeypatch: pytest.MonkeyPatch) -> None:
-    launch = HostLane.launch
+def test_an_error_of_the_gpu_costs_its_batch_only(streams: list[HostStream], monkeypatch: pytest.MonkeyPatch) -> None:
+    launch = HostStream.launch
 
-    def failing(lane: HostLane, *arguments: Any) -> None:
-        if lane.launches == 2:
-            lane.launches += 1
+    def failing(stream: HostStream, *arguments: Any) -> None:
+        if stream.launches == 2:
+            stream.launches += 1
             raise CudaError("launch of crop_resize_normalize", "no reason")
-        launch(lane, *arguments)
+        launch(stream, *arguments)
 
-    monkeypatch.setattr(HostLane, "launch", failing)
+    monkeypatch.setattr(HostStream, "launch", failing)
     with DALIServer(job("gpu", device_id=0), placement="consumer") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH))
         assert next(iterator)[-1].tolist() == [0, 1, 2, 3]
@@ -213,16 +213,16 @@ def test_an_error_of_the_gpu_costs_its_batch_only(lanes: list[HostLane], monkeyp
 
 
 def test_first_error_of_the_gpu_is_raised_though_others_follow(
-    lanes: list[HostLane], monkeypatch: pytest.MonkeyPatch
+    streams: list[HostStream], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(lane: HostLane, *arguments: Any) -> None:
+    def failing(stream: HostStream, *arguments: Any) -> None:
         raise CudaError(f"call with {len(arguments)} arguments", "no reason")
 
     with DALIServer(job("gpu", device_id=0), placement="consumer") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=0))
         with monkeypatch.context() as patch:
-            patch.setattr(HostLane, "launch", failing)
-            patch.setattr(HostLane, "mark", failing)
+            patch.setattr(HostStream, "launch", failing)
+            patch.setattr(HostStream, "record_event", failing)
             with pytest.raises(BatchError, match="call with 3 arguments"):
                 next(iterator)
 
@@ -235,12 +235,12 @@ class Connected:
         self.account = self.publisher.account()
         fds = [os.dup(fd) for fd in self.account.control_fds]
         self.opener = ResultOpener(fds, self.account.control_nbytes)
-        self.lanes: list[HostLane] = []
-        self.launcher = Launcher(0, self._open_lane)
+        self.streams: list[HostStream] = []
+        self.launcher = Launcher(0, self._open_stream)
 
-    def _open_lane(self, device_id: int) -> HostLane:
-        self.lanes.append(HostLane(device_id))
-        return self.lanes[-1]
+    def _open_stream(self, device_id: int) -> HostStream:
+        self.streams.append(HostStream(device_id))
+        return self.streams[-1]
 
     def publish(self, planned: PlannedBatch) -> tuple[Any, list[Any]]:
         result, fds = self.publisher.publish(self.account, 1, 2, self.publisher.stage_planned(planned))
@@ -263,8 +263,8 @@ class Connected:
 def connected() -> Iterator[Connected]:
     made = Connected()
     yield made
-    for lane in made.lanes:
-        lane.work()
+    for stream in made.streams:
+        stream.work()
     made.close()
 
 
@@ -272,7 +272,7 @@ def planner(define: Callable[[Any], Any]) -> Planner:
     pipe = Pipeline(batch_size=BATCH, num_threads=1, device_id=0, seed=1)
     with pipe:
         pipe.set_outputs(define(fn.external_source(name="x")))
-    return Planner(halves_by_device(pipe._internals.graph).second, pipe._internals.arguments.executor_config())
+    return Planner(stages_by_device(pipe._internals.graph).device, pipe._internals.arguments.executor_config())
 
 
 def noise(*heights: int) -> TensorListCPU:
@@ -295,9 +295,9 @@ def test_a_slot_goes_back_once_and_when_the_copy_has_ended(connected: Connected)
         del arrays
         gc.collect()
         assert connected.lent == round_ + 1, "the GPU hasn't read them"
-    (lane,) = connected.lanes
-    lane.work()
-    connected.launcher.give_back()
+    (stream,) = connected.streams
+    stream.work()
+    connected.launcher.release_finished()
     assert connected.lent == 0
     assert connected.publisher.pool.stats().slots == 3
     tensors = [issued.tensors()[0] for issued in made]
@@ -335,8 +335,8 @@ def test_a_server_that_says_what_can_not_be_is_an_error(connected: Connected) ->
         replace(good, outputs=(replace(output, nbytes=output.nbytes - 4),)),
         replace(good, outputs=(replace(output, dtype="float33"),)),
         replace(good, outputs=(replace(output, launch=None, copied=block),)),
-        replace(good, outputs=(replace(output, launch=replace(launch, pictures=block)),)),
-        replace(good, outputs=(replace(output, launch=replace(launch, pictures=launch.pictures + 1)),)),
+        replace(good, outputs=(replace(output, launch=replace(launch, images=block)),)),
+        replace(good, outputs=(replace(output, launch=replace(launch, images=launch.images + 1)),)),
         replace(good, outputs=(replace(output, launch=replace(launch, count=0)),)),
         replace(good, outputs=(replace(output, launch=replace(launch, count=60000)),)),
         replace(good, outputs=(replace(output, launch=replace(launch, channels_table=good.launched_nbytes)),)),
@@ -353,17 +353,17 @@ def test_a_server_that_says_what_can_not_be_is_an_error(connected: Connected) ->
 def test_a_slot_goes_back_once_though_two_threads_look() -> None:
     """While one of them looks at a copy that has ended, the next one, which has not, must stay."""
     launcher = Launcher(None)
-    going = HostMoment()
+    going = HostEvent()
 
-    class Looked(HostMoment):
+    class Looked(HostEvent):
         def query(self) -> bool:
             other.start()
             other.join(0.1)  # it has nothing to wait for
             return True
 
-    other = threading.Thread(target=launcher.give_back)
+    other = threading.Thread(target=launcher.release_finished)
     launcher._copying += [(Looked(), "ended"), (going, "going")]
-    launcher.give_back()
+    launcher.release_finished()
     assert [held for _, held in launcher._copying] == ["going"]
     going.done = True
     launcher.close()

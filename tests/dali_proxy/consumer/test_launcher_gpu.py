@@ -11,7 +11,7 @@ import torch
 import torch.utils.data
 
 from dali_proxy import BatchError, DALIServer, DataLoader
-from dali_proxy._consumer import device_stage as second_half
+from dali_proxy._consumer import device_stage
 from dali_proxy._server import placement
 from pipeline import fn, pipeline_def, types
 from tests.waiting import wait_until
@@ -72,8 +72,8 @@ def epoch(server: DALIServer, dataset: Any, **options: Any) -> list[Any]:
 @pytest.fixture
 def by_executor(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Servers prepare nothing: an executor in this process runs all batches; until `undo`."""
-    for module in (placement, second_half):
-        monkeypatch.setattr(module, "simple_parts", lambda graph: None)
+    for module in (placement, device_stage):
+        monkeypatch.setattr(module, "simple_derivations", lambda graph: None)
     return monkeypatch
 
 

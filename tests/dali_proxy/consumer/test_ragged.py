@@ -39,11 +39,11 @@ def test_forms(sizes: list[list[int]], dtype: torch.dtype) -> None:
     padded = formed(samples, "pad")
     assert padded.shape == (len(samples), *np.max(sizes, axis=0))
     assert padded.dtype == dtype
-    for place, sample in zip(padded, samples, strict=True):
-        inside = torch.zeros(place.shape, dtype=torch.bool)
+    for row, sample in zip(padded, samples, strict=True):
+        inside = torch.zeros(row.shape, dtype=torch.bool)
         inside[tuple(slice(length) for length in sample.shape)] = True
-        assert torch.equal(place[inside], sample.reshape(-1))
-        assert not place[~inside].any()
+        assert torch.equal(row[inside], sample.reshape(-1))
+        assert not row[~inside].any()
 
 
 def test_layouts_of_nested_tensors() -> None:

@@ -501,7 +501,7 @@ def test_what_a_state_says_is_a_copy(noise: DALIServer) -> None:
     assert_same(state, kept)
     again = stream(noise, StreamWithState, 0)
     again.load_state_dict(state)
-    state["places"].clear()
+    state["positions"].clear()
     assert bits(next(iter(again)))[1] == [4, 5, 6, 7]
 
 

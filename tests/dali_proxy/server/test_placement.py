@@ -1,4 +1,4 @@
-"""Pipelines in two halves: one in the server, one where the results are wanted. Here, both run on the CPU."""
+"""Pipelines in two stages: one in the server, one in the consumer. Here, both run on the CPU."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from dali_proxy._server.placement import (
     Placing,
     cgroup_cores,
     choose,
-    decodes_pictures,
+    decodes_images,
     idle_cores,
     usable_cores,
 )
 from dali_proxy._transport.fetch_ahead import AHEAD, Lookahead
 from pipeline import fn, pipeline_def
-from pipeline._compiler.partition import Halves, cut
+from pipeline._compiler.partition import Stages, cut
 from pipeline._graph import Graph
 from pipeline.errors import ArgumentMismatchError, ArgumentValueError, DeviceError, GraphError
 from tests.dali_proxy.indexed import IndexDataset, JpegDataset, affine, check_affine
@@ -37,7 +37,7 @@ LATE = ("noise.gaussian", "crop", "crop_mirror_normalize")
 HEIGHTS = (6, 8, 7)
 
 
-def cut_in_the_middle(graph: Graph) -> Halves:
+def cut_in_the_middle(graph: Graph) -> Stages:
     return cut(graph, lambda node: node.operator in LATE)
 
 
@@ -48,8 +48,8 @@ class Halved(DALIServer):
 
 
 @pipeline_def(batch_size=4, num_threads=2, seed=3)
-def pictures() -> Any:
-    """A ragged output, a dense one, one that is drawn in the first half, and the input; noise and labels cross."""
+def images() -> Any:
+    """A ragged output, a dense one, one that is drawn in the host stage, and the input; noise and labels cross."""
     x = fn.external_source(name="x")
     noisy = fn.noise.gaussian(fn.flip(x), stddev=fn.random.uniform(range=(1.0, 9.0)))
     mirror = fn.random.coin_flip()
@@ -73,7 +73,7 @@ class Pictures(torch.utils.data.Dataset[Any]):
 
 
 def halved(**options: Any) -> DALIServer:
-    return Halved(pictures(device_id=0), placement="consumer", **options)
+    return Halved(images(device_id=0), placement="consumer", **options)
 
 
 def tensors(batches: Any) -> list[torch.Tensor]:
@@ -85,7 +85,7 @@ def tensors(batches: Any) -> list[torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def expected() -> list[torch.Tensor]:
-    with DALIServer(pictures(device_id=None)) as server:
+    with DALIServer(images(device_id=None)) as server:
         return tensors(list(DataLoader(server, Pictures(server.proxy), batch_size=4, num_workers=1)))
 
 
@@ -94,7 +94,7 @@ def check_same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
-def test_halves_give_the_bits_of_the_whole(mode: Any, expected: list[torch.Tensor]) -> None:
+def test_stages_compute_the_same_bits_as_the_whole_pipeline(mode: Any, expected: list[torch.Tensor]) -> None:
     with halved(mode=mode) as server:
         loader = DataLoader(server, Pictures(server.proxy), batch_size=4, num_workers=2)
         held = list(loader)  # all at once: a slot that was reused too early shows as a wrong batch
@@ -107,7 +107,7 @@ def test_halves_give_the_bits_of_the_whole(mode: Any, expected: list[torch.Tenso
         )
         assert "placement=consumer" in repr(server)
         assert "placement   consumer: it was asked for" in str(stats)
-        assert any("noise" in name for name in stats.operators), "the steps of both halves"
+        assert any("noise" in name for name in stats.operators), "the steps of both stages"
         assert any("coin_flip" in name for name in stats.operators)
     check_same(tensors(held), expected)  # they outlive the server
 
@@ -126,7 +126,7 @@ def test_torchs_own_loader_and_a_handle_that_was_pickled() -> None:
         assert other.placement == "consumer"
 
 
-def test_an_error_of_the_second_half_names_operator_line_and_dataset_index(mode: Any) -> None:
+def test_device_stage_error_names_operator_line_and_dataset_index(mode: Any) -> None:
     def failure(server: DALIServer) -> tuple[BatchError, list[int]]:
         seen = []
         with server:
@@ -144,7 +144,7 @@ def test_an_error_of_the_second_half_names_operator_line_and_dataset_index(mode:
     assert 'name="cut"' in found.source_line
     assert found.worker == f"main (pid {os.getpid()})"
     assert "crop" in found.remote_traceback
-    wanted, _ = failure(DALIServer(pictures(device_id=None), mode=mode))
+    wanted, _ = failure(DALIServer(images(device_id=None), mode=mode))
     assert str(found).split("submitted by")[0] == str(wanted).split("submitted by")[0]
     assert type(found.__cause__) is type(wanted.__cause__)
 
@@ -154,7 +154,7 @@ def decoded() -> Any:
     return fn.crop(fn.decoders.image(fn.external_source(name="encoded"), device="cpu"), crop=(16, 16))
 
 
-def test_an_error_of_the_first_half() -> None:
+def test_host_stage_error_names_operator_and_dataset_index() -> None:
     with Halved(decoded(), placement="consumer") as server:
         iterator = iter(DataLoader(server, JpegDataset(24, server.proxy), batch_size=8))
         next(iterator)
@@ -212,8 +212,8 @@ def test_a_gpu_that_is_missing_here_is_an_error_of_start(mode: Any, placement: A
 def test_with_cores_the_server_runs_all_of_it_and_decodes_on_the_cpu() -> None:
     placing = Placing("cores", on_gpu())
     runs = placing.settle()
-    assert (placing.placement, placing.second_half, runs.device_id) == ("cores", None, 0)
-    assert not decodes_pictures(runs._internals.graph)
+    assert (placing.placement, placing.device_stage, runs.device_id) == ("cores", None, 0)
+    assert not decodes_images(runs._internals.graph)
     devices = {node.operator: node.device for node in runs._internals.graph.nodes}
     assert devices["decoders.image_random_crop"] == "cpu"
     assert devices["copy_to_gpu"] == devices["resize"] == devices["crop_mirror_normalize"] == "gpu"
@@ -274,8 +274,8 @@ def test_auto_chooses_once_and_says_so(caplog: pytest.LogCaptureFixture) -> None
     assert placing.placement in ("server", "consumer")
     assert "idle cores" in placing.reason
     assert [record.getMessage() for record in caplog.records] == [f"placement={placing.placement!r}: {placing.reason}"]
-    assert (placing.second_half is None) == (placing.placement == "server")
-    assert decodes_pictures(runs._internals.graph) == (placing.placement == "server")
+    assert (placing.device_stage is None) == (placing.placement == "server")
+    assert decodes_images(runs._internals.graph) == (placing.placement == "server")
     assert runs.device_id == (0 if placing.placement == "server" else None)
     caplog.clear()
     placing.settle()
@@ -290,7 +290,7 @@ def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:
 
 
 def test_batches_are_made_before_anybody_asks_for_them() -> None:
-    def made_by_second_half() -> int:
+    def made_by_device_stage() -> int:
         return max(times.batches for name, times in server.stats().operators.items() if "crop_mirror" in name)
 
     with halved() as server:
@@ -299,11 +299,11 @@ def test_batches_are_made_before_anybody_asks_for_them() -> None:
         wait_until(lambda: server.stats().batches == 9)  # those that the worker prepares ahead
         for _ in range(AHEAD + 1):  # one of these is sent now, and says what follows
             next(iterator)
-        wait_until(lambda: made_by_second_half() == 1 + (AHEAD + 1) + AHEAD)
+        wait_until(lambda: made_by_device_stage() == 1 + (AHEAD + 1) + AHEAD)
         next(iterator)  # takes one of those, so that another one is made
-        wait_until(lambda: made_by_second_half() == 2 + (AHEAD + 1) + AHEAD)
+        wait_until(lambda: made_by_device_stage() == 2 + (AHEAD + 1) + AHEAD)
         del iterator  # and what was made in vain goes
-        wait_until(lambda: not server.consumer._questions)
+        wait_until(lambda: not server.consumer._requests)
         check_first = next(iter(DataLoader(server, Pictures(server.proxy), batch_size=2)))
         assert check_first[-1].tolist() == [0, 1]
 
@@ -320,7 +320,7 @@ def test_results_are_fetched_before_anybody_asks_for_them() -> None:
         next(iterator)  # takes one of those, so that another one is fetched
         wait_until(lambda: server.stats().waiting_results == 8 - 2 - (AHEAD + 1) - AHEAD)
         del iterator  # and what was fetched in vain goes
-        wait_until(lambda: not server.consumer._questions)
+        wait_until(lambda: not server.consumer._requests)
         pool = server._life.host._host._publisher.pool  # type: ignore[union-attr]
         wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # asking reads what came
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from pipeline._concurrency.finalizers import THREAD_PREFIX, Ending
+from pipeline._concurrency.finalizers import THREAD_PREFIX, Finalizer
 
 
 class Owner:
@@ -19,7 +19,7 @@ def _collect_on(name: str) -> str:
         threads.append(threading.current_thread().name)
         ended.set()
 
-    Ending(owner, end)
+    Finalizer(owner, end)
     held = [owner]
     del owner
     thread = threading.Thread(target=held.clear, name=name)
@@ -40,17 +40,17 @@ def test_an_end_never_comes_on_a_thread_of_this_project() -> None:
 
 def test_an_end_that_is_asked_for_comes_at_once_and_once() -> None:
     owner, threads = Owner(), []
-    ending = Ending(owner, lambda: threads.append(threading.current_thread().name))
-    thread = threading.Thread(target=ending.now, name=f"{THREAD_PREFIX}host")
+    finalizer = Finalizer(owner, lambda: threads.append(threading.current_thread().name))
+    thread = threading.Thread(target=finalizer.run, name=f"{THREAD_PREFIX}host")
     thread.start()
     thread.join()
-    ending.now()
+    finalizer.run()
     del owner
     assert threads == [thread.name]
 
 
 def test_an_end_that_is_left_to_somebody_else_does_not_come() -> None:
     owner, calls = Owner(), []
-    Ending(owner, lambda: calls.append(1)).never()
+    Finalizer(owner, lambda: calls.append(1)).cancel()
     del owner
     assert calls == []

@@ -19,7 +19,8 @@ from dali_proxy._loader.resume import LoaderState, SamplerState
 from dali_proxy._worker.batch_context import without_context
 from dali_proxy.errors import ProxyError
 from pipeline._concurrency.forking import no_forks
-from pipeline._ipc.signals import Interrupted, deferred_signals, let_through, raised_by_handler
+from pipeline._concurrency.interrupts import is_interrupt
+from pipeline._ipc.signals import Interrupted, deferred_signals, let_through
 
 __all__ = ["InnerLoop"]
 
@@ -136,7 +137,7 @@ class InnerLoop:
             else:
                 batch = _with_handlers(next, batches)
         except Interrupted as interrupted:  # by an exception of the dataset, or by a handler while the dataset was read
-            if raised_by_handler(interrupted.args[0]):
+            if is_interrupt(interrupted.args[0]):
                 if items is not None and items.last is not before:
                     self._interrupted = items.last
                 raise

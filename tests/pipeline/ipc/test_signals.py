@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from pipeline._concurrency.interrupts import is_interrupt
+from pipeline._ipc.block_allocator import compiled
 from pipeline._ipc.connecting import connect
 from pipeline._ipc.messages import Codec
-from pipeline._ipc.places import compiled
-from pipeline._ipc.signals import Interrupted, deferred_signals, let_through, raised_by_handler
+from pipeline._ipc.signals import Interrupted, deferred_signals, let_through
 
 
 class LateError(TimeoutError):
@@ -67,7 +68,7 @@ def test_a_handler_is_called_in_a_wait_and_no_except_takes_its_exception() -> No
             except OSError:
                 pytest.fail("it was taken for an error of the system")
             except Interrupted as interrupted:
-                by_handler = raised_by_handler(interrupted.args[0])
+                by_handler = is_interrupt(interrupted.args[0])
                 raise
 
     with pytest.raises(LateError) as caught:
@@ -87,8 +88,8 @@ def test_keyboard_interrupt_of_a_library_is_not_a_handlers() -> None:
         reraise()
     with pytest.raises(KeyboardInterrupt) as of_library:
         raise KeyboardInterrupt
-    assert raised_by_handler(of_handler.value)
-    assert not raised_by_handler(of_library.value)
+    assert is_interrupt(of_handler.value)
+    assert not is_interrupt(of_library.value)
 
 
 def test_wait_outside_a_block_raises_the_original_exception() -> None:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import multiprocessing
+import multiprocessing.connection
+import multiprocessing.queues
 import os
+import re
 import select
+import struct
 import subprocess
 import sys
 import threading
+import types
 from multiprocessing.context import BaseContext
 from multiprocessing.queues import Queue
 from multiprocessing.reduction import ForkingPickler
@@ -24,6 +30,7 @@ import torch.multiprocessing
 
 import dali_proxy
 import pipeline
+from dali_proxy._loader import queues
 from dali_proxy._loader.queues import _AT_ONCE, DirectQueue, with_direct_queues
 from pipeline import fn
 from tests.environment import with_project
@@ -260,6 +267,46 @@ def test_the_given_context_stays_as_it_is() -> None:
     assert type(queue) is Queue
 
 
+MEMBERS = (
+    "_closed", "_opid", "_poll", "_reader", "_recv_bytes", "_reset",
+    "_sem", "_start_thread", "_thread", "_wlock", "_writer",
+)  # fmt: skip
+
+
+def _rename(member: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace Python's queues by those of a Python that has another name for a private member."""
+    source = inspect.getsource(multiprocessing.queues)
+    renamed = types.ModuleType("multiprocessing.queues")
+    renamed.__package__ = "multiprocessing"
+    exec(re.sub(rf"\b{member}\b", f"{member}_renamed", source), vars(renamed))
+    monkeypatch.setattr(multiprocessing.queues, "Queue", renamed.Queue)
+    monkeypatch.setattr(queues, "Queue", renamed.Queue)
+
+
+@pytest.mark.parametrize("member", MEMBERS)
+def test_plain_queues_replace_direct_ones_where_a_private_member_is_missing(
+    member: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = multiprocessing.get_context("fork")
+    assert with_direct_queues(context) is not context
+    _rename(member, monkeypatch)
+    assert with_direct_queues(context) is context
+    queue = context.Queue()
+    queue.put("x")
+    assert queue.get(timeout=30) == "x"
+    queue.close()
+    queue.join_thread()
+
+
+def test_plain_queues_replace_direct_ones_where_messages_have_another_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    def send(connection: Any, data: Any) -> None:
+        connection._send(struct.pack("!q", len(data)) + bytes(data))
+
+    monkeypatch.setattr(multiprocessing.connection.Connection, "_send_bytes", send)
+    context = multiprocessing.get_context("fork")
+    assert with_direct_queues(context) is context
+
+
 class _Numbers(torch.utils.data.Dataset[Any]):
     def __init__(self, proxy: dali_proxy.DALIServer) -> None:
         self.proxy = proxy
@@ -271,13 +318,23 @@ class _Numbers(torch.utils.data.Dataset[Any]):
         return self.proxy(np.full(8, index, np.uint8)), index, _feeders()  # type: ignore[operator]
 
 
+@pipeline.pipeline_def(batch_size=8, num_threads=1, device_id=None)
+def _same() -> Any:
+    return fn.external_source(name="arrays")
+
+
+def test_loader_works_with_plain_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+    _rename("_opid", monkeypatch)
+    with dali_proxy.DALIServer(_same()) as server:
+        for _ in range(2):
+            batches = list(dali_proxy.DataLoader(server, _Numbers(server.proxy), 8, num_workers=2))
+            assert [number for _, numbers, _ in batches for number in numbers.tolist()] == list(range(64))
+            assert all(arrays[:, 0].tolist() == numbers.tolist() for arrays, numbers, _ in batches)
+
+
 @pytest.mark.timeout(60)
 def test_a_loader_starts_no_thread_for_its_queues() -> None:
-    @pipeline.pipeline_def(batch_size=8, num_threads=1, device_id=None)
-    def same() -> Any:
-        return fn.external_source(name="arrays")
-
-    with dali_proxy.DALIServer(same()) as server:
+    with dali_proxy.DALIServer(_same()) as server:
         seen = []
         for arrays, numbers, feeders in dali_proxy.DataLoader(server, _Numbers(server.proxy), 8, num_workers=2):
             assert arrays[:, 0].tolist() == numbers.tolist()

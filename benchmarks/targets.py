@@ -20,7 +20,7 @@ class Figure:
     high: float
 
     @classmethod
-    def of(cls, rounds: Sequence[float]) -> Figure:
+    def from_rounds(cls, rounds: Sequence[float]) -> Figure:
         """Summarize rounds."""
         return cls(statistics.median(rounds), min(rounds), max(rounds))
 
@@ -83,7 +83,7 @@ def figure_of(document: dict[str, Any], kind: str, name: str) -> Figure | None:
     """
     if kind == "costs":
         rounds = document.get("costs", {}).get(name)
-        return Figure.of(rounds) if rounds else None
+        return Figure.from_rounds(rounds) if rounds else None
     entry = document["kinds"].get(kind, {}).get("rivals", {}).get(name, {})
     if document["reference"] != REFERENCE or "reference_ratio" not in entry:
         return None

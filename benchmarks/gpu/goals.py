@@ -120,7 +120,7 @@ def _cores(document: dict[str, Any]) -> Iterator[Goal]:
         pairs = zip(rivals[REFERENCE]["rounds"], rivals[name]["rounds"], strict=True)
         ratios = [_cpu_per_sample(ours) / max(_cpu_per_sample(theirs), 1e-9) for ours, theirs in pairs]
         cores = f"{_cores_of(rivals[REFERENCE]):.1f} cores beside {_cores_of(rivals[name]):.1f}"
-        yield Goal(title, CPU_SHARE, Figure.of(ratios), below=True, note=cores)
+        yield Goal(title, CPU_SHARE, Figure.from_rounds(ratios), below=True, note=cores)
 
 
 def _shares(document: dict[str, Any]) -> Iterator[Goal]:
@@ -143,7 +143,7 @@ def _shares(document: dict[str, Any]) -> Iterator[Goal]:
                 continue
             best = max(found, key=lambda one: one["share"])
             rate = f"{statistics.median(best['rates']):,.0f} img/s"
-            yield Goal(name, bound, Figure.of(_rounds_of(best)), note=f"{best['loader']}, {rate}")
+            yield Goal(name, bound, Figure.from_rounds(_rounds_of(best)), note=f"{best['loader']}, {rate}")
 
 
 def _is_ours(name: str) -> bool:

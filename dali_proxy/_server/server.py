@@ -373,7 +373,7 @@ class DALIServer:
 
     def stats(self) -> ServerStats:
         """Return the server's counters since its last start."""
-        return ServerStats.of_report(
+        return ServerStats.from_report(
             self.consumer.statistics(),
             placement=self.placement,
             placement_reason=self._placing.reason,

@@ -100,7 +100,7 @@ class FusedSamples:
                 batch.trace.add(name, batch.number, started, time.perf_counter())
 
         batch.pool.run_ranges(make, batch.size, _IMAGES)
-        made = TensorListCPU(array, "CHW")
-        made.owner = owner
-        batch.keep(self._result, made)
+        result = TensorListCPU(array, "CHW")
+        result.owner = owner
+        batch.keep(self._result, result)
         return True

@@ -24,7 +24,7 @@ from pipeline._concurrency.work_queue import WorkQueue
 from pipeline._executor.chain import ChainRunner
 from pipeline._executor.device import Device, open_device
 from pipeline._executor.readers import ReaderGroup
-from pipeline._executor.results import made_batches
+from pipeline._executor.results import check_batches
 from pipeline._executor.statistics import Statistics
 from pipeline._graph.graph import Edge, Graph, GraphNode
 from pipeline._operator_api.batch import Batch
@@ -313,13 +313,13 @@ class Executor:
         operator = self._operators[node.index]
         assert isinstance(operator, BatchOperator)
         with error_context(node, batch):
-            part = branch_batch(batch, node.branch)
-        if part is None:
+            branch = branch_batch(batch, node.branch)
+        if branch is None:
             return
-        with error_context(node, part), charged(batch.costs, node.index):
-            inputs: list[Any] = [] if node.schema.merges else [part.values[edge] for edge in node.inputs]
-            made = made_batches(node, operator.run(part, inputs), part.size)
-        for index, value in enumerate(made):
+        with error_context(node, branch), charged(batch.costs, node.index):
+            inputs: list[Any] = [] if node.schema.merges else [branch.values[edge] for edge in node.inputs]
+            outputs = check_batches(node, operator.run(branch, inputs), branch.size)
+        for index, value in enumerate(outputs):
             batch.keep(Edge(node.index, index), value)
 
     def _drop_dead_values(self, batch: Batch, step: tuple[int, int]) -> None:

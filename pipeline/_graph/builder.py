@@ -82,7 +82,7 @@ class GraphBuilder:
         try:
             self._outputs = tuple(_output(number, output) for number, output in enumerate(outputs))
         except GraphError as error:
-            raise type(error)(f"{error}\n  at {SourceLocation.of_caller()}") from error.__cause__
+            raise type(error)(f"{error}\n  at {SourceLocation.from_caller()}") from error.__cause__
 
     def add_sink(self, node: DataNode) -> None:
         """Keep the operator of a node in the graph, even if no output needs it."""

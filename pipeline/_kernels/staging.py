@@ -53,7 +53,7 @@ class StagingPool:
     def __init__(self, limit: int = 64) -> None:
         self._limit = limit
         self._slots: deque[_Slot] = deque()
-        self._made = 0
+        self._count = 0
         self._lock = new_lock(Level.LEAF, "staging pool")
 
     @contextmanager
@@ -84,18 +84,18 @@ class StagingPool:
         """Free the slots after the device has finished with them."""
         with self._lock:
             slots, self._slots = list(self._slots), deque()
-            self._made -= len(slots)
+            self._count -= len(slots)
         for slot in slots:
             slot.free.synchronize()
 
     def _take(self, size: int) -> _Slot:
         with self._lock:
             oldest = self._slots[0] if self._slots else None
-            if oldest is not None and (oldest.free.done or self._made >= self._limit):
+            if oldest is not None and (oldest.free.done or self._count >= self._limit):
                 self._slots.popleft()
             else:
                 oldest = None
-                self._made += 1
+                self._count += 1
         if oldest is not None:
             oldest.free.synchronize()
             if oldest.size >= size:

@@ -66,7 +66,7 @@ def test_counters_are_json() -> None:
     stats = ServerStats(seconds=4, batches=7, operators={"a": OperatorTimes(4, 1.5, 2.0, "mixed")})
     fields = json.loads(json.dumps(asdict(stats)))
     assert fields["operators"] == {"a": {"batches": 4, "seconds": 1.5, "wall": 2.0, "device": "mixed"}}
-    assert ServerStats.of_report(fields) == stats
+    assert ServerStats.from_report(fields) == stats
 
 
 def test_first_batches_are_no_wait_of_an_epoch() -> None:

@@ -92,7 +92,7 @@ def test_gpu_tests_run_only_when_asked_for(tmp_path: Path, arguments: tuple[str,
 
 def test_jpeg_folder(jpeg_folder: Path) -> None:
     files = sorted(jpeg_folder.glob("*/*.jpg"))
-    assert len(files) == conftest.CLASSES * conftest.PICTURES_PER_CLASS == 24
+    assert len(files) == conftest.CLASSES * conftest.IMAGES_PER_CLASS == 24
     assert len({path.parent for path in files}) == conftest.CLASSES
     sizes = set()
     for path in files:

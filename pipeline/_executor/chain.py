@@ -66,12 +66,12 @@ class _Result(NamedTuple):
     """The destination of an output of a chain's operator.
 
     Attributes:
-        slot: index among the values that a task passes from operator to operator.
+        register: index among the values that a task passes from operator to operator.
         dense: array of the whole batch, if it was allocated in advance.
         samples: list of the samples, if they are results of the chain or their sizes are recorded.
     """
 
-    slot: int
+    register: int
     dense: Array | None
     samples: list[Array] | None
 
@@ -84,8 +84,8 @@ class _Link(NamedTuple):
         run: function that computes a sample.
         state: first argument of `run`.
         indices: index of each of the batch's samples in the operator's branch, or -1; None if the branch has them all.
-        sources: for each input, either all its samples, or the slot in which the task stores its sample. Inputs of a
-            merge that no sample has use the slot `_EMPTY`, which stays None.
+        sources: for each input, either all its samples, or the register in which the task stores its sample. Inputs of
+            a merge that no sample has use the register `_EMPTY`, which stays None.
         out: array for the only output, if it was allocated in advance.
         dtype: dtype of the only output, if it is known.
         shape: shape of the only output, if it is known.
@@ -105,7 +105,7 @@ class _Link(NamedTuple):
     results: tuple[_Result, ...]
 
 
-# The description of a merge's inputs that no sample has, and the slot of their values.
+# The description of a merge's inputs that no sample has, and the register of their values.
 _ABSENT = OutputSpec()
 _EMPTY = -1
 
@@ -125,8 +125,8 @@ class _ChainOfBatch:
         self._ragged: dict[Edge, list[Array]] = {}
         #: For edges that only the chain reads: their samples, if their sizes are recorded.
         self._passing: dict[Edge, list[Array]] = {}
-        #: For edges of its operators: the slot in which a task stores the sample.
-        self._slots: dict[Edge, int] = {}
+        #: For edges of its operators: the register in which a task stores the sample.
+        self._registers: dict[Edge, int] = {}
         self._links: list[_Link] = []
         for node, operator in zip(runner._step.nodes, runner._operators, strict=True):
             self._link(node, operator, runner._members)
@@ -146,7 +146,7 @@ class _ChainOfBatch:
         except BaseException as error:
             raise describe_failure(node, error) from error
         indices = None if branch.indices is None else branch.indices.tolist()
-        sources = tuple((self._outer.get(edge), self._slots.get(edge, _EMPTY)) for edge in node.inputs)
+        sources = tuple((self._outer.get(edge), self._registers.get(edge, _EMPTY)) for edge in node.inputs)
         results = tuple(self._result(Edge(node.index, index), spec) for index, spec in enumerate(outputs))
         only = outputs[0] if len(results) == 1 else _ABSENT
         dense = results[0].dense if len(results) == 1 else None
@@ -159,18 +159,18 @@ class _ChainOfBatch:
     def _result(self, edge: Edge, spec: OutputSpec) -> _Result:
         """Choose the destination of an output."""
         self._specs[edge] = spec
-        slot = self._slots[edge] = len(self._slots)
+        register = self._registers[edge] = len(self._registers)
         if edge in self._results:
             size = self._branch(edge).size
             if spec.shape is not None and spec.dtype is not None:
                 self._dense[edge] = self._batch.allocate(edge, (size, *spec.shape), spec.dtype)
-                return _Result(slot, self._dense[edge][0], None)
+                return _Result(register, self._dense[edge][0], None)
             self._ragged[edge] = [None] * size  # type: ignore[list-item]
-            return _Result(slot, None, self._ragged[edge])
+            return _Result(register, None, self._ragged[edge])
         if self._batch.memory is not None:
             self._passing[edge] = [None] * self._batch.size  # type: ignore[list-item]
-            return _Result(slot, None, self._passing[edge])
-        return _Result(slot, None, None)
+            return _Result(register, None, self._passing[edge])
+        return _Result(register, None, None)
 
     def _take(self, edge: Edge) -> None:
         value = self._batch.outputs[edge]
@@ -198,12 +198,12 @@ class _ChainOfBatch:
 
     def run_sample(self, sample: int) -> None:
         # This runs once per sample, under the GIL that all threads share: all decisions per batch are in the links.
-        values: list[Any] = [None] * (len(self._slots) + 1)  # the last one is `_EMPTY`
+        values: list[Any] = [None] * (len(self._registers) + 1)  # the last one is `_EMPTY`
         for node, run, state, indices, sources, out, dtype, shape, specs, results in self._links:
             index = sample if indices is None else indices[sample]
             if index < 0:
                 continue  # the sample isn't in the operator's branch
-            inputs = [values[slot] if outer is None else outer[sample] for outer, slot in sources]
+            inputs = [values[register] if outer is None else outer[sample] for outer, register in sources]
             try:
                 target = None if out is None else out[index, ...]
                 result: Any = run(state, index, inputs, target)
@@ -218,8 +218,8 @@ class _ChainOfBatch:
                 if not right:
                     self._keep_checked(node, index, result, values, specs, results)
                     continue
-                slot, _, samples = results[0]
-                values[slot] = result
+                register, _, samples = results[0]
+                values[register] = result
                 if samples is not None:
                     samples[index] = result
             except BaseException as error:
@@ -237,8 +237,8 @@ class _ChainOfBatch:
         """Check and store several outputs of a sample, or an output that needs a check or a conversion."""
         outputs = result if type(result) is tuple else (result,)
         check_count(node, outputs, "run() returned")
-        for spec, (slot, dense, samples), output in zip(specs, results, outputs, strict=True):
-            array = values[slot] = check_sample(output, spec)
+        for spec, (register, dense, samples), output in zip(specs, results, outputs, strict=True):
+            array = values[register] = check_sample(output, spec)
             if samples is not None:
                 samples[index] = array
             elif dense is not None:

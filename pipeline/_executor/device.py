@@ -16,7 +16,7 @@ from pipeline._kernels.streams import new_stream
 from pipeline._operator_api.request import ExecutorConfig
 from pipeline.errors import DeviceError
 
-__all__ = ["Device", "StreamSlot", "open_device"]
+__all__ = ["BatchStream", "Device", "open_device"]
 
 _INSTALL = "install dali-proxy with the extra for your CUDA version: pip install 'dali-proxy[cuda13]' or [cuda12]"
 
@@ -49,7 +49,7 @@ def open_device(graph: Graph, config: ExecutorConfig) -> Device:
     return Device(config.device_id, config.gpu_streams, config.stream_priority)
 
 
-class StreamSlot:
+class BatchStream:
     """A CUDA stream that batches use in turn. It executes the work of its batches in order."""
 
     def __init__(self, stream: Any, device: Device, number: int) -> None:
@@ -89,7 +89,7 @@ class Device:
         self._cupy = cupy
         self.device_id = device_id
         with cupy.cuda.Device(device_id):
-            self._slots = [StreamSlot(new_stream(priority), self, number) for number in range(max(1, streams))]
+            self._streams = [BatchStream(new_stream(priority), self, number) for number in range(max(1, streams))]
         #: The context that launches the kernels of all operators.
         self.kernels = KernelContext(device_id)
         self._turns = itertools.count()
@@ -99,18 +99,18 @@ class Device:
 
     def reserve(self, nbytes: int, count: int) -> None:
         """Fill CuPy's memory pools with `count` blocks for later batches, distributed over the streams."""
-        for slot in self._slots:
-            with self._cupy.cuda.Device(self.device_id), slot.stream:
-                blocks = [self._cupy.cuda.alloc(nbytes) for _ in range(-(-count // len(self._slots)))]
+        for stream in self._streams:
+            with self._cupy.cuda.Device(self.device_id), stream.stream:
+                blocks = [self._cupy.cuda.alloc(nbytes) for _ in range(-(-count // len(self._streams)))]
                 del blocks  # the pool keeps them
 
     def make_current(self) -> None:
         """Make this GPU the current device of the calling thread."""
         self._cupy.cuda.Device(self.device_id).use()
 
-    def acquire(self) -> StreamSlot:
+    def acquire(self) -> BatchStream:
         """Return the next stream in turn. This never waits: a stream executes its batches one after another."""
-        return self._slots[next(self._turns) % len(self._slots)]
+        return self._streams[next(self._turns) % len(self._streams)]
 
     def when_done(self, event: Any, keep_alive: list[Any], callback: Callable[[], None] | None) -> None:
         """Release `keep_alive` and call `callback` after the event completes, or once CUDA reports an error."""

@@ -50,7 +50,7 @@ __all__ = ["Executor"]
 OnDone = Callable[[BatchResult], None]
 
 
-class _Run:
+class _RunningBatch:
     """A batch and its progress through the phases."""
 
     def __init__(self, batch: Batch, on_done: OnDone) -> None:
@@ -58,7 +58,7 @@ class _Run:
         self.on_done = on_done
         self.phase = 0
         self.started = time.perf_counter()
-        self.slot: Any = None  # the batch's `StreamSlot`, once it has one
+        self.stream: Any = None  # the `BatchStream`, once the batch has one
 
 
 class Executor:
@@ -171,7 +171,7 @@ class Executor:
         self._check(request)
         batch = Batch(request, self.config.seed, self._pool, self._allocate, reads, self._branches)
         batch.number, batch.trace, batch.memory = next(self._submitted), self.trace, self.memory
-        self._advance(_Run(batch, on_done))
+        self._advance(_RunningBatch(batch, on_done))
 
     def _gpu_threads(self) -> int:
         """Return the number of threads that issue work for the GPU.
@@ -244,7 +244,7 @@ class Executor:
                     f"the input {node.name!r} has {len(value)} samples, but the batch has {request.batch_size}"
                 )
 
-    def _advance(self, run: _Run) -> None:
+    def _advance(self, run: _RunningBatch) -> None:
         if run.phase == len(self._plan.phases):
             self._finish(run)
             return
@@ -256,19 +256,19 @@ class Executor:
         assert work_queue is not None
         work_queue.put(lambda: self._run_phase(run, phase))
 
-    def _run_phase(self, run: _Run, phase: Phase) -> None:
+    def _run_phase(self, run: _RunningBatch, phase: Phase) -> None:
         try:
             if phase.device == "gpu":
                 assert self._device is not None
                 self._device.make_current()
-                if run.slot is None:
-                    run.slot = self._device.acquire()
-                    run.batch.stream = run.slot.stream
-                with run.slot.stream:
+                if run.stream is None:
+                    run.stream = self._device.acquire()
+                    run.batch.stream = run.stream.stream
+                with run.stream.stream:
                     self._run_steps(run, phase)
             else:
-                if run.slot is not None:
-                    run.slot.stream.synchronize()  # the CPU reads results of the GPU
+                if run.stream is not None:
+                    run.stream.stream.synchronize()  # the CPU reads results of the GPU
                 self._run_steps(run, phase)
         except BaseException as error:
             self._finish(run, as_batch_error(error, "a batch ran"))  # always deliver a result: callers wait for it
@@ -278,7 +278,7 @@ class Executor:
             run.phase += 1
             self._advance(run)
 
-    def _run_steps(self, run: _Run, phase: Phase) -> None:
+    def _run_steps(self, run: _RunningBatch, phase: Phase) -> None:
         batch = run.batch
         for number, step in enumerate(phase.steps):
             trace = batch.trace
@@ -291,7 +291,7 @@ class Executor:
             if trace is not None:
                 trace.add(name, batch.number, begin, time.perf_counter())
                 if mark is not None:
-                    trace.add_on_gpu(name, batch.number, run.slot.name, mark, trace.mark(batch.stream))
+                    trace.add_on_gpu(name, batch.number, run.stream.name, mark, trace.mark(batch.stream))
             if phase.device == "cpu":
                 self._drop_dead_values(batch, (run.phase, number))
 
@@ -337,13 +337,13 @@ class Executor:
                 return memory[:nbytes].view(dtype).reshape(shape), owner
         return self._buffers.array(shape, dtype), None
 
-    def _finish(self, run: _Run, error: PipelineError | None = None) -> None:
+    def _finish(self, run: _RunningBatch, error: PipelineError | None = None) -> None:
         batch = run.batch
         outputs: tuple[TensorList, ...] = ()
         event: Any = None
-        if run.slot is not None:
+        if run.stream is not None:
             try:
-                event = run.slot.record()
+                event = run.stream.record()
             except Exception as failure:  # noqa: BLE001 - CUDA is in an error state: deliver it as a result
                 error = error or PipelineError(f"the GPU failed while a batch ran: {failure}")
         if error is None:
@@ -355,17 +355,19 @@ class Executor:
         batch.branch_batches.clear()
         seconds = time.perf_counter() - run.started
         self.statistics.batch(failed=error is not None)
-        if run.slot is None:
+        if run.stream is None:
             call_back(run.on_done, BatchResult(outputs, error, seconds))
             if batch.request.on_inputs_read is not None:
                 call_back(batch.request.on_inputs_read)
         else:
             for output in outputs:
                 if isinstance(output, TensorListGPU):
-                    output.ready, output.stream, output.lenders = event, run.slot.stream, tuple(batch.lenders)
-            with nullcontext() if event is None else run.slot.stream:  # work that the callback issues follows the batch
+                    output.ready, output.stream, output.lenders = event, run.stream.stream, tuple(batch.lenders)
+            with (
+                nullcontext() if event is None else run.stream.stream
+            ):  # work that the callback issues follows the batch
                 call_back(run.on_done, BatchResult(outputs, error, seconds))
-            run.slot.retire(batch.keep_alive, batch.request.on_inputs_read)
+            run.stream.retire(batch.keep_alive, batch.request.on_inputs_read)
 
     def _outputs(self, batch: Batch) -> tuple[TensorList, ...]:
         outputs = tuple(batch.outputs[edge] for edge in self.graph.outputs)

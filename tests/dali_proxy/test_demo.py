@@ -102,7 +102,7 @@ def test_no_training_crop_touches_the_held_out_band(size: tuple[int, int]) -> No
 
 
 @pytest.mark.usefixtures("bundled")
-def test_the_same_seed_writes_the_same_pictures(tmp_path: Path) -> None:
+def test_the_same_seed_writes_the_same_images(tmp_path: Path) -> None:
     crops = Crops(photographs=2, train_per_photograph=2, held_out_per_photograph=1)
     first = [path.read_bytes() for path in write_crops(tmp_path / "a", crops)]
     again = [path.read_bytes() for path in write_crops(tmp_path / "b", crops)]
@@ -120,7 +120,7 @@ def test_pillow_does_what_the_pipeline_does(jpeg_folder: Path) -> None:
     assert -3 < image.min() < image.max() < 3
 
 
-def test_the_picture_shows_what_was_normalised() -> None:
+def test_the_image_shows_what_was_normalised() -> None:
     pixels = torch.randint(0, 256, (3, 3, 8, 8), dtype=torch.uint8)
     mean, std = (torch.tensor(channels).view(3, 1, 1) for channels in (MEAN, STD))
     images = (pixels.float() - mean) / std

@@ -124,7 +124,7 @@ def _open_files(pid: int | None) -> list[str]:
 
 
 @pytest.mark.timeout(300)
-def test_with_the_consumer_pictures_are_copied_from_the_memory_that_the_server_wrote(images: Any) -> None:
+def test_with_the_consumer_images_are_copied_from_the_memory_that_the_server_wrote(images: Any) -> None:
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0, random=False), placement="consumer") as server:
         batches = list(dali_proxy.DataLoader(server, Encoded(images, server.proxy), batch_size=BATCH, num_workers=1))
         assert len(batches) > 3
@@ -279,7 +279,7 @@ def test_going_on_in_the_middle_of_an_epoch(images: Any) -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("mode", "placement"), PLACED)
-def test_a_corrupt_picture_costs_its_batch_only(images: Any, mode: str, placement: Any) -> None:
+def test_a_corrupt_image_costs_its_batch_only(images: Any, mode: str, placement: Any) -> None:
     damaged = list(images)
     damaged[BATCH + 2] = damaged[BATCH + 2][:200]
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode, placement=placement) as server:

@@ -140,7 +140,7 @@ def test_a_training_that_stops_goes_on_as_if_it_had_not(
     assert losses(said) == losses(whole)
 
 
-def test_pictures_of_the_user(jpeg_folder: Path, tmp_path: Path) -> None:
+def test_images_of_the_user(jpeg_folder: Path, tmp_path: Path) -> None:
     for split in ("train", "val"):
         (tmp_path / split).symlink_to(jpeg_folder)
     said = run("imagenet", "--device", "cpu", "--data", str(tmp_path), "--epochs", "1", "--batch-size", "8")

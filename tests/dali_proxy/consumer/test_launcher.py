@@ -161,7 +161,7 @@ def test_an_epoch_that_is_left_and_another_one(streams: list[HostStream], expect
         wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # asking gives slots back
 
 
-def test_pictures_that_the_kernel_does_not_take_go_the_other_way(streams: list[HostStream]) -> None:
+def test_images_that_the_kernel_does_not_take_go_the_other_way(streams: list[HostStream]) -> None:
     """That is an executor's, which finds no GPU here."""
     if torch.cuda.is_available():
         pytest.skip("there is one")

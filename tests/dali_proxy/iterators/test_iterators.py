@@ -399,7 +399,7 @@ def test_ragged_lists_share_memory_and_stay() -> None:
     assert all(sample.eq(rows + 1).all() for batch in held for rows, sample in enumerate(batch, 1))
 
 
-def test_coo_of_pictures_and_of_scalars() -> None:
+def test_coo_of_images_and_of_scalars() -> None:
     images = [np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((4, 1), np.float32)]
     tags = [DALIRaggedIterator.SPARSE_COO_TAG]
     coo = next(DALIRaggedIterator(make("pipeline", lambda: images), ["x"], size=2, output_types=tags))[0]["x"]

@@ -472,7 +472,7 @@ def test_dropped_batches_are_given_back(server: DALIServer) -> None:
     assert server.stats().waiting_results == 0
 
 
-def test_corrupt_picture_is_an_error_of_its_batch_only(serve: Callable[..., DALIServer]) -> None:
+def test_corrupt_image_is_an_error_of_its_batch_only(serve: Callable[..., DALIServer]) -> None:
     server = serve(decoded())
     good = [server.proxy(jpeg(index)) for index in range(3)]
     bad = [good[0], server.proxy(b"garbage"), good[2]]

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.pipeline.imaging.images import smooth
 
 from pipeline import Pipeline, fn
 from pipeline.auto_aug import augmentations as a
 from pipeline.auto_aug import auto_augment, core, rand_augment, trivial_augment
 from pipeline.errors import ArgumentValueError, PipelineError, UnknownArgumentError
-from tests.pipeline.imaging.pictures import smooth
 
 BATCH = 1000
 
@@ -161,7 +161,7 @@ def test_arguments_are_checked(describe: Any, match: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["rand", "shaped", "wide", "auto", "svhn"])
-def test_schemes_run_on_pictures_and_change_most(scheme: str) -> None:
+def test_schemes_run_on_images_and_change_most(scheme: str) -> None:
     def describe(x: Any) -> Any:
         if scheme == "rand":
             return rand_augment.rand_augment(x, 2, 20, monotonic_mag=False, excluded=["identity"])
@@ -179,8 +179,8 @@ def test_schemes_run_on_pictures_and_change_most(scheme: str) -> None:
     made, flipped = pipe.run(x=feed)
     pipe.close()
     assert made.layout() == flipped.layout() == "HWC"
-    assert made.shape() == [picture.shape for picture in feed]
-    changed = [not np.array_equal(made.at(number), picture) for number, picture in enumerate(feed)]
+    assert made.shape() == [image.shape for image in feed]
+    changed = [not np.array_equal(made.at(number), image) for number, image in enumerate(feed)]
     assert sum(changed) > 8
 
 

@@ -111,7 +111,7 @@ def test_regions(decoding: Decoding) -> None:
         check_close(array, picture_[3:33, 5:38] if n % 3 else picture_)
 
 
-def test_one_bad_picture_is_one_failure(decoding: Decoding) -> None:
+def test_one_bad_image_is_one_failure(decoding: Decoding) -> None:
     encoded = mixture()
     encoded[4] = encoded[4][:30].copy()
     encoded[5] = np.arange(50, dtype=np.uint8)

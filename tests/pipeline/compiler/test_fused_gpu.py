@@ -89,7 +89,7 @@ def test_the_same_pixels(define: Callable[[Any], Any], apart: Callable[[], None]
         np.testing.assert_array_equal(one, other)
 
 
-def test_pictures_that_the_kernel_does_not_take(apart: Callable[[], None]) -> None:
+def test_images_that_the_kernel_does_not_take(apart: Callable[[], None]) -> None:
     def define(encoded: Any) -> Any:
         images = fn.decoders.image(encoded, output_type=types.ANY_DATA).gpu()
         return fn.crop_mirror_normalize(fn.resize(images, size=(20, 20)))

@@ -147,7 +147,7 @@ def test_batches_that_are_measured_have_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 3])
-def test_an_empty_picture_is_named(number: int) -> None:
+def test_an_empty_image_is_named(number: int) -> None:
     images = pictures()
     images[number] = images[number][:0]
     messages = []

@@ -154,7 +154,7 @@ def operators(graph: Graph) -> list[tuple[str, str]]:
     return [(node.operator, node.device) for node in graph.nodes]
 
 
-def test_pictures_that_the_gpu_decodes_are_decoded_on_the_cpu_and_cross_as_pixels() -> None:
+def test_images_that_the_gpu_decodes_are_decoded_on_the_cpu_and_cross_as_pixels() -> None:
     @pipeline_def(batch_size=2, num_threads=1, device_id=0)  # type: ignore[untyped-decorator]
     def described() -> Any:
         encoded, label = fn.external_source(name="encoded"), fn.external_source(name="label")

@@ -94,7 +94,7 @@ def test_extremes_do_not_fit(options: dict[str, Any]) -> None:
     assert not batch_of(pictures(3), **options).fits()
 
 
-def test_other_pictures_do_not_fit() -> None:
+def test_other_images_do_not_fit() -> None:
     images = pictures(3)
     assert batch_of(images).fits()
     assert not batch_of([image[:, ::2] for image in images]).fits()

@@ -92,7 +92,7 @@ def test_reads_the_first_frame_of_a_gif() -> None:
 
 @pytest.mark.parametrize("kind", ["JPEG", "progressive", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000", "GIF"])
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.95])
-def test_refuses_truncated_pictures(kind: str, share: float) -> None:
+def test_refuses_truncated_images(kind: str, share: float) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (64, 80, 3), dtype=np.uint8)
     options = {"format": "JPEG", "progressive": True} if kind == "progressive" else {"format": kind}
     buffer = io.BytesIO()
@@ -165,7 +165,7 @@ def test_writes_into_the_given_memory(name: str, output_type: str) -> None:
 
 
 @pytest.mark.parametrize("orientation", [1, 6])
-def test_region_is_a_part_of_the_upright_picture(orientation: int) -> None:
+def test_region_is_a_part_of_the_upright_image(orientation: int) -> None:
     encoded = with_orientation(smooth(), "JPEG", orientation)
     whole = decode(encoded)
     np.testing.assert_array_equal(decode(encoded, region=(5, 7, 11, 13)), whole[5:16, 7:20])

@@ -33,7 +33,7 @@ def test_like_a_file(runner: Any) -> None:
             np.testing.assert_array_equal(ours, decoded[..., ::-1])
 
 
-def test_what_is_no_picture_is_refused() -> None:
+def test_what_is_no_image_is_refused() -> None:
     gray = Samples.from_arrays([np.zeros((4, 4, 1), np.uint8)])
     with pytest.raises(PipelineError, match="must be RGB images"):
         JpegPlan(gray, gray, np.array([50]))

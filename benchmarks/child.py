@@ -32,10 +32,10 @@ class RivalError(RuntimeError):
     """A process failed, or didn't answer in time.
 
     Attributes:
-        told: Whether the process reported the error itself: then it still runs and may accept further calls.
+        reported: Whether the process reported the error itself: then it still runs and may accept further calls.
     """
 
-    told = False
+    reported = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Helper:
             raise RivalError(f"the process of {self.name} died") from None
         if isinstance(answer, Failure):
             error = RivalError(f"{self.name} failed:\n{answer.traceback}")
-            error.told = True
+            error.reported = True
             raise error
         return answer
 

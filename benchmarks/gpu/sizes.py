@@ -112,7 +112,7 @@ def measure_sizes(session: Session, variants: Sequence[Variant] = VARIANTS) -> l
                     helper.begin(setup, session.seconds)
                     rate, cores, memory = helper.end(session.seconds)
                 except RivalError as error:
-                    if not error.told:  # it hangs, or has ended
+                    if not error.reported:  # it hangs, or has ended
                         helper.close()
                         helper = None
                     raise

@@ -151,7 +151,7 @@ def measure_training(
                 shares: list[Share] = process.end(4 * (rounds + 1) * (session.seconds + PATIENCE))
             except RivalError as error:
                 session.fail(what, str(error))
-                if not error.told:  # it hangs, or has ended
+                if not error.reported:  # it hangs, or has ended
                     processes.end(rival)
                     del taking_part[name]
                 continue

@@ -218,9 +218,9 @@ class Comparison:
             self.callers[rival].begin("rate", videos, threads, shuffle, self.options.seconds, beside)
             rate = self.callers[rival].end(self.options.seconds)
             self.say(f"  {what}: {rate['rate']:,.0f} frames/s (ready after {rate['opening']:.2f} s)")
-            told = {key: round(value, 3) for key, value in rate.items()}
+            reported = {key: round(value, 3) for key, value in rate.items()}
             kind = {"codec": videos.codec, "rival": rival, "threads": threads, "shuffle": shuffle, "beside": beside}
-            self.document["rates"].append(kind | told)
+            self.document["rates"].append(kind | reported)
 
     @contextmanager
     def _guarded(self, rival: str, what: str) -> Iterator[None]:
@@ -229,7 +229,7 @@ class Comparison:
             yield
         except RivalError as error:
             self._fail(f"{rival}: {what}", str(error))
-            if not error.told:
+            if not error.reported:
                 self.callers.pop(rival).let_go()
 
     def _fail(self, what: str, text: str) -> None:

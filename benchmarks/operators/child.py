@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from benchmarks.operators.cases import Case
-from benchmarks.operators.side import Made, Side, Timing
+from benchmarks.operators.side import OutputSummary, Side, Timing
 
 #: Seconds that a case may take to start, and to answer after its measurement.
 PATIENCE = 30.0
@@ -34,7 +34,7 @@ class Child:
         self._arguments = (name, folder, threads, on_gpu)
         self._start()
 
-    def open(self, case: Case) -> list[Made]:
+    def open(self, case: Case) -> list[OutputSummary]:
         """Create the pipeline of a case and run one batch.
 
         Raises:

@@ -151,7 +151,7 @@ class _DeferredSignals:
         try:
             if release() and isinstance(error, Interrupted):
                 _raise_as_it_was(error.args[0])
-        finally:  # no circle of an exception and frames may keep what their callers have
+        finally:  # a cycle of an exception and its frames would keep the locals of the callers alive
             del error, trace
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline._bulk.gather import Runs, gather, gathered
+from pipeline._bulk.gather import MemoryRanges, gather, gathered
 from pipeline._concurrency.thread_pool import ThreadPool
 from pipeline._kernels.samples import Samples
 from pipeline.tensors.cpu import TensorListCPU
@@ -22,11 +22,11 @@ def in_blocks(blocks: list[np.ndarray], rows: list[tuple[int, int, int]]) -> Ten
 
 
 def copied(batch: TensorListCPU, pool: ThreadPool | None = None) -> list[bytes]:
-    runs = Runs.from_batch(batch)
-    buffer = np.zeros(runs.nbytes, np.uint8)
-    runs.copy_to(buffer, pool)
+    ranges = MemoryRanges.from_batch(batch)
+    buffer = np.zeros(ranges.nbytes, np.uint8)
+    ranges.copy_to(buffer, pool)
     sizes = batch.table().sizes.tolist()
-    return [buffer[place : place + size].tobytes() for place, size in zip(runs.sample_offsets, sizes, strict=True)]
+    return [buffer[place : place + size].tobytes() for place, size in zip(ranges.sample_offsets, sizes, strict=True)]
 
 
 BLOCKS = [np.random.default_rng(seed).integers(0, 256, 200_000, np.uint8) for seed in range(2)]
@@ -38,20 +38,23 @@ ROWS = st.tuples(st.integers(0, 1), st.integers(0, 150_000), st.integers(0, 50_0
 def test_every_sample_arrives_wherever_it_lies(rows: list[tuple[int, int, int]]) -> None:
     batch = in_blocks(BLOCKS, rows)
     assert copied(batch) == [BLOCKS[home][offset : offset + size].tobytes() for home, offset, size in rows]
-    runs = Runs.from_batch(batch)
-    for start, size in zip(runs.starts.tolist(), runs.sizes.tolist(), strict=True):  # nothing else is touched
+    ranges = MemoryRanges.from_batch(batch)
+    for start, size in zip(ranges.starts.tolist(), ranges.sizes.tolist(), strict=True):  # nothing else is touched
         assert any(0 <= start - block.ctypes.data <= start - block.ctypes.data + size <= 200_000 for block in BLOCKS)
 
 
 def test_samples_side_by_side_are_one_run_and_blocks_are_not_joined() -> None:
     near = [(0, number * 1024, 1000) for number in range(100)]
-    assert Runs.from_batch(in_blocks(BLOCKS, near)).sizes.tolist() == [99 * 1024 + 1000]
-    assert Runs.from_batch(in_blocks(BLOCKS, [*near, (0, 180_000, 10)])).sizes.tolist() == [99 * 1024 + 1000, 10]
+    assert MemoryRanges.from_batch(in_blocks(BLOCKS, near)).sizes.tolist() == [99 * 1024 + 1000]
+    assert MemoryRanges.from_batch(in_blocks(BLOCKS, [*near, (0, 180_000, 10)])).sizes.tolist() == [
+        99 * 1024 + 1000,
+        10,
+    ]
     whole = np.zeros(1000, np.uint8)
     halves = [whole[:500], whole[500:]]
-    assert Runs.from_batch(in_blocks(halves, [(0, 0, 500), (1, 0, 500)])).sizes.tolist() == [500, 500]
+    assert MemoryRanges.from_batch(in_blocks(halves, [(0, 0, 500), (1, 0, 500)])).sizes.tolist() == [500, 500]
     assert (
-        len(Runs.from_batch(TensorListCPU([whole[:400], whole[500:]])).sizes) == 2
+        len(MemoryRanges.from_batch(TensorListCPU([whole[:400], whole[500:]])).sizes) == 2
     )  # whose memory lies between is not known
 
 
@@ -65,13 +68,13 @@ def test_large_batches_are_copied_on_many_threads(way: str) -> None:
     assert made[2] == block[5_200_000:5_200_001].tobytes()
 
 
-def test_a_dense_array_is_one_run(way: str) -> None:
+def test_a_dense_array_is_one_range(way: str) -> None:
     array = np.arange(5 * 7 * 3, dtype=np.float32).reshape(5, 7, 3)
-    runs = Runs.from_array(array)
-    buffer = np.zeros(runs.nbytes, np.uint8)
-    runs.copy_to(buffer)
+    ranges = MemoryRanges.from_array(array)
+    buffer = np.zeros(ranges.nbytes, np.uint8)
+    ranges.copy_to(buffer)
     np.testing.assert_array_equal(buffer.view(np.float32).reshape(array.shape), array)
-    assert runs.sample_offsets.tolist() == [84 * number for number in range(5)]
+    assert ranges.sample_offsets.tolist() == [84 * number for number in range(5)]
 
 
 def test_samples_of_any_strides_are_gathered(way: str) -> None:
@@ -99,12 +102,12 @@ def test_what_does_not_fit_is_refused(way: str, place: int) -> None:
         gather(TensorListCPU([np.zeros(6, np.uint8)]), np.zeros(10, np.uint8), np.array([place]))
 
 
-def test_a_number_that_is_broadcast_is_no_run() -> None:
+def test_broadcast_array_is_refused() -> None:
     numbers = np.broadcast_to(np.float32(3), (4,))  # each sample is contiguous, the batch isn't
     assert TensorListCPU(numbers).table().is_contiguous()
-    with pytest.raises(ValueError, match="isn't one run"):
-        Runs.from_array(numbers)
-    assert Runs.from_array(np.ascontiguousarray(numbers)).nbytes == 16
+    with pytest.raises(ValueError, match="isn't contiguous"):
+        MemoryRanges.from_array(numbers)
+    assert MemoryRanges.from_array(np.ascontiguousarray(numbers)).nbytes == 16
 
 
 @pytest.mark.parametrize("size", [(1 << 18) - 1, 1 << 18, (1 << 18) + 77])

@@ -8,7 +8,7 @@ import os
 from pipeline._concurrency.forking import keep_in_child
 
 
-class Made:
+class Writer:
     """Says when it is destroyed, as a CUDA stream would by an error."""
 
     def __init__(self, ends: int) -> None:
@@ -20,7 +20,7 @@ class Made:
 
 def test_a_child_keeps_what_its_parent_made_and_the_parent_does_not() -> None:
     reader, writer = os.pipe()
-    made = [Made(writer), Made(writer)]
+    made = [Writer(writer), Writer(writer)]
     keep_in_child(made[0])
     child = os.fork()
     if not child:

@@ -83,12 +83,12 @@ def expected() -> list[torch.Tensor]:
     ],
     ids=str,
 )
-def test_the_same_bits(expected: list[torch.Tensor], mode: str, num_workers: int, options: Any) -> None:
+def test_bits_repeat_with_the_seed(expected: list[torch.Tensor], mode: str, num_workers: int, options: Any) -> None:
     for made, wanted in zip(epochs(mode, num_workers, **options), expected, strict=True):
         assert torch.equal(made, wanted)
 
 
-def test_what_differs(expected: list[torch.Tensor]) -> None:
+def test_bits_differ_with_epoch_view_and_seed(expected: list[torch.Tensor]) -> None:
     first, second = expected
     assert not (first == second).all(dim=(2, 3, 4)).any(), "epochs"
     assert not (first[:, 0] == first[:, 1]).all(dim=(1, 2, 3)).any(), "views"

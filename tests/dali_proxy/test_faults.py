@@ -242,7 +242,7 @@ def stuck() -> Any:
     return fn.external_source(name="x") + fn.external_source(lambda info: time.sleep(60), batch=False)
 
 
-def test_server_that_is_killed_while_everybody_waits_for_it() -> None:
+def test_server_that_is_killed_while_all_wait_for_it() -> None:
     with DALIServer(stuck(), arena_bytes=1 << 16, arena_bytes_limit=1 << 16) as server:
         loader = DataLoader(server, IndexDataset(400, server.proxy, width=1000), batch_size=4, num_workers=2)
         errors: list[str] = []

@@ -69,7 +69,7 @@ def epoch(pictures: Any, device: str, mode: str, placement: Any = "server", **ar
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("mode", ["process", "thread"])
 @pytest.mark.parametrize("random", [False, True])
-def test_the_gpu_gives_what_the_cpu_gives(pictures: Any, mode: str, random: bool) -> None:
+def test_gpu_equals_cpu(pictures: Any, mode: str, random: bool) -> None:
     expected = epoch(pictures, "cpu", "process", random=random)
     found = epoch(pictures, "mixed", mode, random=random)
     assert len(expected) == len(found)
@@ -102,7 +102,7 @@ def test_every_placement_makes_the_same(pictures: Any, mode: str, placement: Any
 
 
 @pytest.mark.timeout(300)
-def test_with_the_consumer_the_server_does_not_touch_the_gpu(pictures: Any) -> None:
+def test_server_does_not_touch_the_gpu_with_the_consumer_placement(pictures: Any) -> None:
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), placement="consumer") as server:
         loader = dali_proxy.DataLoader(server, Encoded(pictures, server.proxy), batch_size=BATCH, num_workers=2)
         assert sum(len(indices) for _, indices in loader) == len(loader.dataset)
@@ -124,7 +124,7 @@ def _open_files(pid: int | None) -> list[str]:
 
 
 @pytest.mark.timeout(300)
-def test_with_the_consumer_pictures_are_copied_from_the_memory_that_the_server_wrote(pictures: Any) -> None:
+def test_pictures_are_copied_from_server_memory_with_the_consumer_placement(pictures: Any) -> None:
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0, random=False), placement="consumer") as server:
         batches = list(dali_proxy.DataLoader(server, Encoded(pictures, server.proxy), batch_size=BATCH, num_workers=1))
         assert len(batches) > 3
@@ -155,7 +155,7 @@ def cropped() -> Any:
 
 
 @pytest.mark.timeout(120)
-def test_with_the_consumer_an_error_on_the_gpu_names_operator_line_and_dataset_index(pictures: Any) -> None:
+def test_gpu_error_names_operator_line_and_dataset_index_with_the_consumer_placement(pictures: Any) -> None:
     low = io.BytesIO()
     Image.new("RGB", (120, 60)).save(low, "jpeg")
     mixed = list(pictures)
@@ -254,7 +254,7 @@ def doubled() -> Any:
 
 
 @pytest.mark.timeout(120)
-def test_going_on_in_the_middle_of_an_epoch(pictures: Any) -> None:
+def test_epoch_resumes_in_the_middle(pictures: Any) -> None:
     def loader_of(server: dali_proxy.DALIServer, num_workers: int) -> dali_proxy.DataLoader:
         order = torch.Generator().manual_seed(1)
         dataset = Encoded(pictures, server.proxy)
@@ -279,7 +279,7 @@ def test_going_on_in_the_middle_of_an_epoch(pictures: Any) -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("mode", "placement"), PLACED)
-def test_a_corrupt_picture_costs_its_batch_only(pictures: Any, mode: str, placement: Any) -> None:
+def test_corrupt_picture_costs_its_batch_only(pictures: Any, mode: str, placement: Any) -> None:
     damaged = list(pictures)
     damaged[BATCH + 2] = damaged[BATCH + 2][:200]
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode, placement=placement) as server:
@@ -294,7 +294,7 @@ def test_a_corrupt_picture_costs_its_batch_only(pictures: Any, mode: str, placem
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM, None])
-def test_nothing_of_the_driver_stays_in_shared_memory(pictures: Any, end: signal.Signals | None) -> None:
+def test_shared_memory_holds_nothing_of_the_driver_afterwards(pictures: Any, end: signal.Signals | None) -> None:
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0)) as server:
         next(iter(dali_proxy.DataLoader(server, Encoded(pictures, server.proxy), batch_size=BATCH)))
         pid = server.pid
@@ -304,7 +304,7 @@ def test_nothing_of_the_driver_stays_in_shared_memory(pictures: Any, end: signal
     assert not list(Path("/dev/shm").glob(f"cuda.shm.*.{pid:x}.*"))
 
 
-def test_a_gpu_that_is_not_there_is_an_error_of_start() -> None:
+def test_missing_gpu_is_an_error_of_start() -> None:
     server = dali_proxy.DALIServer(image_pipe("mixed", device_id=77))
     with pytest.raises(errors.DeviceError, match="device_id=77"):
         server.start()

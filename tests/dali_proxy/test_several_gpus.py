@@ -40,7 +40,7 @@ def pipelines(files: list[str]) -> list[Pipeline]:
 
 
 @pytest.mark.parametrize("policy", list(LastBatchPolicy))
-def test_an_iterator_over_a_pipeline_on_each(files: list[str], policy: LastBatchPolicy) -> None:
+def test_iterator_over_a_pipeline_on_each_gpu(files: list[str], policy: LastBatchPolicy) -> None:
     pipes = pipelines(files)
     iterator = DALIClassificationIterator(pipes, reader_name="Reader", last_batch_policy=policy, auto_reset=True)
     for _ in range(2):
@@ -57,7 +57,7 @@ def test_an_iterator_over_a_pipeline_on_each(files: list[str], policy: LastBatch
         pipe.close()
 
 
-def test_both_give_what_one_gives(files: list[str]) -> None:
+def test_gpus_together_give_the_batches_of_one(files: list[str]) -> None:
     one = read(files, 0, 1, device_id=0)
     alone = {
         int(label): picture.cpu()

@@ -40,7 +40,7 @@ def check_one(made: Any, index: int = 3) -> None:
     assert made.tolist() == [[affine_of(index)] * 3]
 
 
-def test_a_session_that_a_finalizer_ends_while_another_one_goes_on(
+def test_session_ended_by_a_finalizer_leaves_others_alone(
     server: DALIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A finalizer may come at any place of the thread that asks."""
@@ -62,7 +62,7 @@ def test_a_session_that_a_finalizer_ends_while_another_one_goes_on(
     assert session not in server.consumer._ahead._early, "it is told with the next question, or before"
 
 
-def test_what_a_finalizer_left_is_told_though_no_question_is_sent(server: DALIServer) -> None:
+def test_news_of_a_finalizer_are_sent_without_a_question(server: DALIServer) -> None:
     loader = DataLoader(server, IndexDataset(40, server.proxy), batch_size=4, num_workers=1, prefetch_factor=8)
     iterator = iter(loader)
     next(iterator)
@@ -74,13 +74,13 @@ def test_what_a_finalizer_left_is_told_though_no_question_is_sent(server: DALISe
     assert not consumer._unwanted
 
 
-def test_a_batch_whose_session_ended_is_not_fetched_early(server: DALIServer) -> None:
+def test_batch_whose_session_ended_is_not_fetched_early(server: DALIServer) -> None:
     consumer = server.consumer
     consumer._fetch_early([(1, 5)])
     assert not consumer._questions
 
 
-def test_a_thread_asks_while_another_one_takes_the_same_batch(
+def test_thread_asks_while_another_one_takes_the_same_batch(
     server: DALIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = one_batch(server)
@@ -101,7 +101,7 @@ def test_a_thread_asks_while_another_one_takes_the_same_batch(
         assert made[0].result() is taken
 
 
-def test_a_thread_asks_when_another_one_has_just_taken_the_same_batch(
+def test_thread_asks_when_another_one_has_just_taken_the_same_batch(
     server: DALIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = one_batch(server)
@@ -117,7 +117,7 @@ def test_a_thread_asks_when_another_one_has_just_taken_the_same_batch(
     assert not server.consumer._questions
 
 
-def test_an_answer_is_not_replaced(server: DALIServer) -> None:
+def test_answer_is_not_replaced(server: DALIServer) -> None:
     """What was sent twice, since an interrupt came, is refused the second time."""
     batch = one_batch(server)
     wait_until(lambda: server.stats().batches == 1)
@@ -137,7 +137,7 @@ def test_an_answer_is_not_replaced(server: DALIServer) -> None:
     check_one(server.produce_data(batch))
 
 
-def test_an_interrupt_when_a_batch_has_come(server: DALIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_after_a_batch_arrived(server: DALIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """It costs a batch, for which nobody waits then."""
     batch, following = one_batch(server), one_batch(server, 4)
 
@@ -154,7 +154,7 @@ def test_an_interrupt_when_a_batch_has_come(server: DALIServer, monkeypatch: pyt
     check_one(server.produce_data(following), 4)
 
 
-def test_what_is_posted_goes_on_when_the_server_reads_again(
+def test_posted_messages_go_on_when_the_server_reads_again(
     server: DALIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who waits for what was fetched early says nothing to the server."""

@@ -58,7 +58,7 @@ def test_every_dtype(kind: DALIDataType, copy: bool, shape: tuple[int, ...]) -> 
     assert made.numpy().tolist() == data.tolist()
 
 
-def test_a_copy_unless_told_otherwise() -> None:
+def test_copy_is_the_default() -> None:
     tensor = TensorCPU(DATA.copy())
     assert to_torch_tensor(tensor).data_ptr() != tensor.data_ptr()
     assert to_torch_tensor(tensor, copy=True).data_ptr() != tensor.data_ptr()
@@ -80,7 +80,7 @@ def test_batches() -> None:
 
 @pytest.mark.parametrize("array", [np.broadcast_to(DATA, (4, 2, 3)), DATA.T, DATA[:, ::-1], DATA[::2]])
 @pytest.mark.parametrize("copy", [False, True])
-def test_memory_that_can_not_be_shared_is_copied(array: Any, copy: bool) -> None:
+def test_memory_that_cannot_be_shared_is_copied(array: Any, copy: bool) -> None:
     made = to_torch_tensor(TensorCPU(array), copy=copy)
     assert made.is_contiguous()
     assert made.tolist() == array.tolist()
@@ -107,12 +107,12 @@ def test_outputs_are_shared_and_stay() -> None:
 
 
 @pytest.mark.parametrize("wrong", [3, "x", None])
-def test_no_tensor(wrong: Any) -> None:
+def test_objects_without_data_are_refused(wrong: Any) -> None:
     with pytest.raises(errors.ArgumentTypeError, match="a tensor of a pipeline"):
         to_torch_tensor(wrong)
 
 
-def test_anything_with_dlpack() -> None:
+def test_objects_with_dlpack_are_accepted() -> None:
     assert to_torch_tensor(DATA.copy(), copy=False).tolist() == DATA.tolist()
 
 
@@ -162,7 +162,7 @@ def test_feed_a_parameter() -> None:
         (TensorCPU(DATA), DATA, "not into ndarray"),
     ],
 )
-def test_feed_refuses(source: Any, target: Any, message: str) -> None:
+def test_feed_refuses_wrong_targets(source: Any, target: Any, message: str) -> None:
     with pytest.raises(errors.GraphError, match=message):
         feed_ndarray(source, target)
 

@@ -116,7 +116,7 @@ def check(found: list[Any], expected: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("lanes", "mode"), [("pinned", "process"), ("bounced", "process"), ("pinned", "thread")], indirect=["lanes"]
 )
-def test_an_epoch(lanes: list[HostLane], expected: list[Any], mode: Any) -> None:
+def test_epoch(lanes: list[HostLane], expected: list[Any], mode: Any) -> None:
     with DALIServer(job("gpu", device_id=0), mode=mode, placement="consumer") as server:
         found = epoch(server)
         check(found, expected)
@@ -137,7 +137,7 @@ def test_an_epoch(lanes: list[HostLane], expected: list[Any], mode: Any) -> None
     check(found, expected)  # they outlive the server
 
 
-def test_no_batch_is_lost_with_a_server_that_dies(lanes: list[HostLane], expected: list[Any]) -> None:
+def test_batches_survive_a_server_that_dies(lanes: list[HostLane], expected: list[Any]) -> None:
     with DALIServer(job("gpu", device_id=0), placement="consumer", restart="on-failure") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=2))
         batches = [next(iterator)]
@@ -149,7 +149,7 @@ def test_no_batch_is_lost_with_a_server_that_dies(lanes: list[HostLane], expecte
     assert all(lane.closed for lane in lanes)
 
 
-def test_an_epoch_that_is_left_and_another_one(lanes: list[HostLane], expected: list[Any]) -> None:
+def test_epoch_after_one_that_was_left(lanes: list[HostLane], expected: list[Any]) -> None:
     with DALIServer(job("gpu", device_id=0), mode="thread", placement="consumer") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=2))
         check([next(iterator)], expected[:1])
@@ -161,7 +161,7 @@ def test_an_epoch_that_is_left_and_another_one(lanes: list[HostLane], expected: 
         wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # asking gives slots back
 
 
-def test_pictures_that_the_kernel_does_not_take_go_the_other_way(lanes: list[HostLane]) -> None:
+def test_pictures_that_the_kernel_refuses_use_the_executor(lanes: list[HostLane]) -> None:
     """That is an executor's, which finds no GPU here."""
     if torch.cuda.is_available():
         pytest.skip("there is one")
@@ -180,7 +180,7 @@ def cut() -> Any:
     return fn.crop_mirror_normalize(images, crop=(7, 12), name="cut"), fn.external_source(name="number")
 
 
-def test_an_error_names_operator_line_and_dataset_index(lanes: list[HostLane]) -> None:
+def test_error_names_operator_line_and_dataset_index(lanes: list[HostLane]) -> None:
     with DALIServer(cut(device_id=0), placement="consumer") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy, low=6), batch_size=BATCH))
         assert next(iterator)[-1].tolist() == [0, 1, 2, 3]
@@ -193,7 +193,7 @@ def test_an_error_names_operator_line_and_dataset_index(lanes: list[HostLane]) -
         assert next(iterator)[-1].tolist() == [8, 9, 10, 11]
 
 
-def test_an_error_of_the_gpu_costs_its_batch_only(lanes: list[HostLane], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_the_gpu_costs_its_batch_only(lanes: list[HostLane], monkeypatch: pytest.MonkeyPatch) -> None:
     launch = HostLane.launch
 
     def failing(lane: HostLane, *arguments: Any) -> None:
@@ -284,7 +284,7 @@ def small(x: Any) -> Any:
     return fn.crop_mirror_normalize(fn.resize(x.gpu(), size=(5, 6)))
 
 
-def test_a_slot_goes_back_once_and_when_the_copy_has_ended(connected: Connected) -> None:
+def test_slot_goes_back_once_and_when_the_copy_has_ended(connected: Connected) -> None:
     plan = planner(small)
     made = []
     for round_ in range(3):
@@ -322,7 +322,7 @@ def test_memory_that_is_not_pinned_is_copied_first(connected: Connected) -> None
         np.testing.assert_array_equal(one.numpy(), other)
 
 
-def test_a_server_that_says_what_can_not_be_is_an_error(connected: Connected) -> None:
+def test_impossible_message_of_the_server_is_an_error(connected: Connected) -> None:
     planned = planner(small).plan([noise(8, 9)], BatchKey())
     assert planned is not None
     good, arrays = connected.publish(planned)
@@ -350,7 +350,7 @@ def test_a_server_that_says_what_can_not_be_is_an_error(connected: Connected) ->
     connected.launcher.issue(good, arrays, pinned=True)
 
 
-def test_a_slot_goes_back_once_though_two_threads_look() -> None:
+def test_slot_goes_back_once_though_two_threads_look() -> None:
     """While one of them looks at a copy that has ended, the next one, which has not, must stay."""
     launcher = Launcher(None)
     going = HostMoment()

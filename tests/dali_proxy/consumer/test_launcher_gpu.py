@@ -96,7 +96,7 @@ def prepared(server: DALIServer) -> int:
     ("mode", "start", "pin"),
     [("process", "fork", "1"), ("process", "spawn", "1"), ("thread", "fork", "1"), ("process", "fork", "0")],
 )
-def test_the_bits_of_an_executor(
+def test_launcher_makes_the_bits_of_an_executor(
     by_executor: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch, mode: Any, start: str, pin: str
 ) -> None:
     with DALIServer(job(), mode=mode, placement="consumer") as server:
@@ -127,7 +127,7 @@ def mixed() -> Any:
     return fn.crop_mirror_normalize(images, mean=[100.0], std=[50.0]), fn.external_source(name="number")
 
 
-def test_an_error_names_operator_line_and_dataset_index() -> None:
+def test_error_names_operator_line_and_dataset_index() -> None:
     with DALIServer(mixed(), placement="consumer") as server:
         iterator = iter(DataLoader(server, Noise(server.proxy, low=BATCH + 3), BATCH))
         assert next(iterator)[-1].tolist() == list(range(BATCH))
@@ -157,7 +157,7 @@ def test_memory_is_bounded_and_slots_come_back() -> None:
         assert publisher.pool.stats().slots < 60
 
 
-def test_what_is_issued_in_a_mode_of_torchs_can_be_trained_on_outside() -> None:
+def test_batches_from_inference_mode_can_be_trained_on() -> None:
     with DALIServer(mixed(), placement="consumer") as server:
         iterator = iter(DataLoader(server, Noise(server.proxy), BATCH))
         with torch.inference_mode():
@@ -170,7 +170,7 @@ def test_what_is_issued_in_a_mode_of_torchs_can_be_trained_on_outside() -> None:
         assert torch.allclose(weight.grad, images.sum(0), atol=1e-3)
 
 
-def test_a_stream_of_the_users_own_waits_for_the_data() -> None:
+def test_stream_of_the_user_waits_for_the_data() -> None:
     with DALIServer(mixed(), placement="consumer") as server:
         expected = [on_cpu(batch) for batch in DataLoader(server, Noise(server.proxy), BATCH)]
         found = []

@@ -138,7 +138,7 @@ def test_data_that_ends_before_the_size_ends_the_epoch() -> None:
     assert epochs(iterator, 3) == [[[[1, 2]], [[3, 4]]]] * 3
 
 
-def test_one_of_several_pipelines_that_ends_ends_the_epoch() -> None:
+def test_epoch_ends_with_the_first_of_several_pipelines() -> None:
     """DALI's iterator can't be reset afterwards."""
     pipes = [make("pipeline", [np.full((2, 1), number)] * count, cycle="raise") for number, count in ((1, 3), (2, 2))]
     iterator = DALIGenericIterator(pipes, ["x"], size=12)
@@ -221,7 +221,7 @@ def test_unknown_reader() -> None:
         DALIGenericIterator(seven(), ["x"], reader_name="r")
 
 
-def test_the_policy_of_another_library() -> None:
+def test_policy_of_another_library() -> None:
     dali = pytest.importorskip("nvidia.dali.plugin.base_iterator")
     iterator = DALIGenericIterator(
         seven(), ["x"], size=7, last_batch_policy=dali.LastBatchPolicy.PARTIAL, last_batch_padded=True
@@ -232,7 +232,7 @@ def test_the_policy_of_another_library() -> None:
 # Errors
 
 
-def test_no_data() -> None:
+def test_pipeline_without_data() -> None:
     with pytest.raises(errors.PipelineError, match="no data"):
         DALIGenericIterator(make("pipeline", [], cycle="no"), ["x"])
     late = DALIGenericIterator(make("pipeline", [], cycle="no"), ["x"], prepare_first_batch=False)
@@ -247,7 +247,7 @@ def test_batches_must_be_full_where_samples_are_counted() -> None:
 
 @pytest.mark.parametrize("bad", [0, 1, 3])
 @pytest.mark.parametrize("pipelines", [1, 2])
-def test_an_error_belongs_to_its_batch(bad: int, pipelines: int) -> None:
+def test_error_belongs_to_its_batch(bad: int, pipelines: int) -> None:
     class Failing(Numbered):
         def __call__(self) -> Any:
             batch = super().__call__()
@@ -295,7 +295,7 @@ def added() -> Any:
     return pipe
 
 
-def test_nothing_is_copied() -> None:
+def test_outputs_are_not_copied() -> None:
     pipe = added()
     seen: list[int] = []
     share = pipe.share_outputs
@@ -340,7 +340,7 @@ def test_tensors_outlive_iterator_and_pipeline() -> None:
     assert part.eq(2).all()
 
 
-def test_writing_to_a_tensor_harms_no_other_batch() -> None:
+def test_tensor_may_be_written_without_harm_to_other_batches() -> None:
     source = big(1)
     pipe = Pipeline(batch_size=2, num_threads=1, device_id=None)
     with pipe:
@@ -357,7 +357,7 @@ def test_writing_to_a_tensor_harms_no_other_batch() -> None:
 # Ragged batches
 
 
-def test_a_ragged_output_says_what_to_do() -> None:
+def test_ragged_output_is_an_error_with_advice() -> None:
     iterator = DALIGenericIterator(ragged_pipe(), ["boxes"], size=5)
     with pytest.raises(errors.InputError, match=r"'boxes' is ragged.*\(1,\) and \(2,\).*DALIRaggedIterator") as caught:
         next(iterator)

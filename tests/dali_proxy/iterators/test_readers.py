@@ -136,7 +136,7 @@ def test_all_iterators_do_the_same(files: list[str], policy: LastBatchPolicy, pa
 @pytest.mark.parametrize("padded", [False, True], ids=["unpadded", "padded"])
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 5])
 @pytest.mark.parametrize("shards", [1, 2, 3])
-def test_partial_gives_each_sample_once_an_epoch(files: list[str], shards: int, batch_size: int, padded: bool) -> None:
+def test_samples_come_once_an_epoch_with_partial(files: list[str], shards: int, batch_size: int, padded: bool) -> None:
     """Without padding, samples that filled an epoch's last batch are missing in the next epoch, as in DALI."""
     _, _, made = iterate(
         "pipeline", files, batch_size, list(range(shards)), "PARTIAL", num_shards=shards, pad_last_batch=padded
@@ -146,7 +146,7 @@ def test_partial_gives_each_sample_once_an_epoch(files: list[str], shards: int, 
         assert given == list(range(1, len(files) + 1))
 
 
-def test_a_shard_without_samples_left_gives_an_empty_tensor(files: list[str]) -> None:
+def test_shard_without_samples_left_gives_an_empty_tensor(files: list[str]) -> None:
     pipes = [reading("pipeline", files[:7], shard_id=shard, num_shards=3, pad_last_batch=True) for shard in range(3)]
     iterator = DALIGenericIterator(pipes, ["x"], reader_name="r", last_batch_policy=LastBatchPolicy.PARTIAL)
     last = list(iterator)[-1]
@@ -204,7 +204,7 @@ def test_checkpoints(files: list[str], policy: LastBatchPolicy, padded: bool, ta
     assert [epoch for epoch in rest if epoch][:2] == [epoch for epoch in left if epoch][:2]
 
 
-def test_two_epochs_in_a_loop(files: list[str]) -> None:
+def test_epochs_in_a_loop(files: list[str]) -> None:
     pipe = reading("pipeline", files[:5], pad_last_batch=True)
     iterator = DALIGenericIterator(pipe, ["x"], reader_name="r", last_batch_policy=LastBatchPolicy.PARTIAL)
     for _ in range(2):

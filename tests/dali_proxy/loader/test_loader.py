@@ -67,7 +67,7 @@ def test_drop_last(server: DALIServer, num_workers: int) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_order_is_that_of_torchs_own_loader(server: DALIServer, num_workers: int) -> None:
+def test_order_is_that_of_the_loader_of_torch(server: DALIServer, num_workers: int) -> None:
     def orders(loader: Any) -> list[list[int]]:
         return [[int(index) for batch in loader for index in batch[1]] for _ in range(2)]
 
@@ -137,7 +137,7 @@ def test_persistent_workers(server: DALIServer, dataset: Any) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_a_loop_that_is_left_harms_no_later_one(server: DALIServer, num_workers: int) -> None:
+def test_loop_that_is_left_does_not_harm_later_ones(server: DALIServer, num_workers: int) -> None:
     loader = DataLoader(server, IndexDataset(64, server.proxy), batch_size=4, num_workers=num_workers, shuffle=True)
     for _ in range(4):
         for number, batch in enumerate(loader):
@@ -176,7 +176,7 @@ def test_nested_samples(server: DALIServer) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_two_calls_for_one_sample(server: DALIServer, num_workers: int) -> None:
+def test_proxy_called_twice_for_a_sample(server: DALIServer, num_workers: int) -> None:
     for one, two, indices in DataLoader(server, TwoViewsDataset(20, server.proxy), 8, num_workers=num_workers):
         check_affine(one, indices)
         check_affine(two, indices + 1000)
@@ -371,7 +371,7 @@ def test_loader_starts_the_server_and_again(mode: str) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_leaving_with_while_a_loop_runs(mode: str, num_workers: int) -> None:
+def test_server_leaves_with_while_a_loop_runs(mode: str, num_workers: int) -> None:
     server = DALIServer(noisy(), mode=mode)  # type: ignore[arg-type]
     with server:
         iterator = iter(DataLoader(server, IndexDataset(64, server.proxy), 4, num_workers=num_workers))
@@ -408,7 +408,7 @@ def test_pin_memory_without_a_gpu_warns_only(server: DALIServer) -> None:
     assert any("pin_memory" in str(warning.message) for warning in caught)
 
 
-def test_arguments_are_torchs(server: DALIServer) -> None:
+def test_arguments_are_those_of_torch(server: DALIServer) -> None:
     dataset = IndexDataset(8, server.proxy)
     with pytest.raises(ValueError, match="persistent_workers"):
         DataLoader(server, dataset, persistent_workers=True)

@@ -112,7 +112,7 @@ def test_halves_give_the_bits_of_the_whole(mode: Any, expected: list[torch.Tenso
     check_same(tensors(held), expected)  # they outlive the server
 
 
-def test_torchs_own_loader_and_a_handle_that_was_pickled() -> None:
+def test_loader_of_torch_and_a_pickled_handle() -> None:
     with halved() as server:
         other = pickle.loads(pickle.dumps(server))
         for handle in (server, other):
@@ -126,7 +126,7 @@ def test_torchs_own_loader_and_a_handle_that_was_pickled() -> None:
         assert other.placement == "consumer"
 
 
-def test_an_error_of_the_second_half_names_operator_line_and_dataset_index(mode: Any) -> None:
+def test_error_of_the_second_half_names_operator_line_and_dataset_index(mode: Any) -> None:
     def failure(server: DALIServer) -> tuple[BatchError, list[int]]:
         seen = []
         with server:
@@ -154,7 +154,7 @@ def decoded() -> Any:
     return fn.crop(fn.decoders.image(fn.external_source(name="encoded"), device="cpu"), crop=(16, 16))
 
 
-def test_an_error_of_the_first_half() -> None:
+def test_error_of_the_first_half() -> None:
     with Halved(decoded(), placement="consumer") as server:
         iterator = iter(DataLoader(server, JpegDataset(24, server.proxy), batch_size=8))
         next(iterator)
@@ -165,7 +165,7 @@ def test_an_error_of_the_first_half() -> None:
         assert next(iterator)[1].tolist() == list(range(16, 24))
 
 
-def test_no_batch_is_lost_with_a_server_that_dies(expected: list[torch.Tensor]) -> None:
+def test_batches_survive_a_server_that_dies(expected: list[torch.Tensor]) -> None:
     with halved(restart="on-failure") as server:
         iterator = iter(DataLoader(server, Pictures(server.proxy), batch_size=4, num_workers=2))
         batches = [next(iterator)]
@@ -176,14 +176,14 @@ def test_no_batch_is_lost_with_a_server_that_dies(expected: list[torch.Tensor]) 
         assert server.losses.restarts >= 1
 
 
-def test_a_pipeline_of_the_cpu_alone_can_be_placed_too() -> None:
+def test_pipeline_of_the_cpu_alone_can_be_placed_too() -> None:
     pipeline = affine(device_id=0)
     with DALIServer(pipeline, placement="consumer") as server:
         loader = DataLoader(server, IndexDataset(8, server.proxy), batch_size=4)
         assert [index for batch in loader for index in check_affine(*batch)] == list(range(8))
 
 
-def test_arguments_that_can_not_be_used() -> None:
+def test_arguments_that_cannot_be_used() -> None:
     with pytest.raises(ArgumentValueError, match='"server", "cores", "consumer" or "auto", not \'gpu\''):
         DALIServer(affine(device_id=0), placement="gpu")  # type: ignore[arg-type]
     for placement in ("cores", "consumer", "auto"):
@@ -199,7 +199,7 @@ def on_gpu() -> Any:
 
 
 @pytest.mark.parametrize("placement", ["cores", "consumer"])
-def test_a_gpu_that_is_missing_here_is_an_error_of_start(mode: Any, placement: Any) -> None:
+def test_missing_gpu_is_an_error_of_start(mode: Any, placement: Any) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is one")
     server = DALIServer(on_gpu(), mode=mode, placement=placement)
@@ -209,7 +209,7 @@ def test_a_gpu_that_is_missing_here_is_an_error_of_start(mode: Any, placement: A
     assert server.pid is None
 
 
-def test_with_cores_the_server_runs_all_of_it_and_decodes_on_the_cpu() -> None:
+def test_server_with_cores_runs_all_and_decodes_on_the_cpu() -> None:
     placing = Placing("cores", on_gpu())
     runs = placing.settle()
     assert (placing.placement, placing.second_half, runs.device_id) == ("cores", None, 0)
@@ -220,7 +220,7 @@ def test_with_cores_the_server_runs_all_of_it_and_decodes_on_the_cpu() -> None:
     assert "placement=cores" in repr(DALIServer(on_gpu(), placement="cores"))
 
 
-def test_what_can_not_be_placed_is_an_error_at_once() -> None:
+def test_impossible_placement_is_an_error_at_once() -> None:
     class Wrong(DALIServer):
         _split = staticmethod(lambda graph: cut(graph, lambda node: node.schema.fed))
 
@@ -238,7 +238,7 @@ def test_what_can_not_be_placed_is_an_error_at_once() -> None:
         (16.0, CORES - 2, "server", "num_threads=4, decoding on the CPU needs 5"),
     ],
 )
-def test_the_rule_of_auto(idle: float, num_threads: int, placement: str, reason: str) -> None:
+def test_auto_follows_its_rule(idle: float, num_threads: int, placement: str, reason: str) -> None:
     choice = choose(idle, num_threads)
     assert choice.placement == placement
     assert choice.reason.startswith(reason)
@@ -289,7 +289,7 @@ def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:
         assert server.stats().placement_reason == "no images are decoded on the GPU"
 
 
-def test_batches_are_made_before_anybody_asks_for_them() -> None:
+def test_batches_are_made_before_they_are_asked_for() -> None:
     def made_by_second_half() -> int:
         return max(times.batches for name, times in server.stats().operators.items() if "crop_mirror" in name)
 
@@ -308,7 +308,7 @@ def test_batches_are_made_before_anybody_asks_for_them() -> None:
         assert check_first[-1].tolist() == [0, 1]
 
 
-def test_results_are_fetched_before_anybody_asks_for_them() -> None:
+def test_results_are_fetched_before_they_are_asked_for() -> None:
     with DALIServer(affine(), mode="thread") as server:
         loader = DataLoader(server, IndexDataset(32, server.proxy), batch_size=4, num_workers=1, prefetch_factor=8)
         iterator = iter(loader)
@@ -331,7 +331,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_what_is_fetched_early() -> None:
+def test_early_fetches() -> None:
     ahead = Lookahead(limit=2)
     one, two, three, four = [(1, seq) for seq in range(4)]
     assert ahead.note(7, [one]) == [], "no such session"

@@ -87,7 +87,7 @@ def test_pipeline_whose_attributes_a_subclass_replaced_is_served(mode: str) -> N
         assert server.produce_data(server.proxy(np.array([1, 2]))).tolist() == [2, 3]
 
 
-def test_start_stop_and_start_again(mode: str) -> None:
+def test_server_starts_stops_and_starts_again(mode: str) -> None:
     server = DALIServer(affine(), mode=mode)  # type: ignore[arg-type]
     folder = Path(server.endpoint.path).parent
     for _ in range(2):
@@ -170,7 +170,7 @@ def test_missing_gpu_is_an_error_of_start(mode: str) -> None:
     assert not server.running
 
 
-def test_no_thread_outlives_stop() -> None:
+def test_threads_end_with_stop() -> None:
     before = set(threading.enumerate())
     with DALIServer(affine(), mode="thread") as server:
         run_one(server)
@@ -254,7 +254,7 @@ def test_terminated_server_ends_in_order() -> None:
             server.stats()
 
 
-def test_who_notices_the_end_when_asking_is_told_why() -> None:
+def test_question_to_a_dead_server_raises_the_reason() -> None:
     with DALIServer(affine()) as server:
         run_one(server)
         consumer = server.consumer
@@ -357,7 +357,7 @@ def test_interrupt_while_a_batch_is_fetched(serve: Callable[..., DALIServer]) ->
 
 
 @pytest.mark.parametrize("place", [Arena.write, Outgoing.put, FrameParser.feed], ids=lambda place: place.__qualname__)
-def test_stop_by_a_signal_handler_wherever_it_comes(
+def test_stop_by_a_signal_handler_at_any_moment(
     serve: Callable[..., DALIServer], place: Callable[..., Any]
 ) -> None:
     server = serve(affine(), timeout=PATIENCE_S)
@@ -411,7 +411,7 @@ def test_pickled_handle_is_a_client(server: DALIServer) -> None:
     run_one(server)
 
 
-def test_torchs_own_loader(server: DALIServer) -> None:
+def test_loader_of_torch(server: DALIServer) -> None:
     for num_workers in (0, 2):
         loader = torch.utils.data.DataLoader(IndexDataset(20, server.proxy), batch_size=8, num_workers=num_workers)
         seen = [index for batch in loader for index in check_affine(*server.produce_data(batch))]
@@ -427,7 +427,7 @@ def test_torchs_own_loader(server: DALIServer) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_torchs_own_loader_with_samples_kept_apart(server: DALIServer, num_workers: int) -> None:
+def test_loader_of_torch_with_samples_kept_apart(server: DALIServer, num_workers: int) -> None:
     dataset = IndexDataset(10, server.proxy)
     lists = torch.utils.data.DataLoader(dataset, batch_size=4, num_workers=num_workers, collate_fn=keep_apart)
     single = torch.utils.data.DataLoader(dataset, batch_size=None, num_workers=num_workers)
@@ -437,7 +437,7 @@ def test_torchs_own_loader_with_samples_kept_apart(server: DALIServer, num_worke
             assert image.tolist() == [affine_of(index)] * 3
 
 
-def test_random_numbers_with_torchs_own_loader(serve: Callable[..., DALIServer]) -> None:
+def test_random_numbers_with_the_loader_of_torch(serve: Callable[..., DALIServer]) -> None:
     server = serve(noisy())
     loader = torch.utils.data.DataLoader(IndexDataset(16, server.proxy), batch_size=4, num_workers=2)
 
@@ -507,7 +507,7 @@ def test_error_names_the_file(serve: Callable[..., DALIServer], tmp_path: Path) 
         assert caught.value.samples == (1,)
 
 
-def test_a_batch_that_takes_too_long(mode: str) -> None:
+def test_batch_over_the_time_limit_is_an_error(mode: str) -> None:
     server = DALIServer(affine(), mode=mode)  # type: ignore[arg-type]
     with server:
         run_one(server)

@@ -81,7 +81,7 @@ def test_samples_are_a_table():
         OutputBatch("cpu", 0, "uint8", "", True, 3, bytes(24), 0),
     ],
 )
-def test_tables_that_are_none_are_refused(batch):
+def test_invalid_tables_are_refused(batch):
     with pytest.raises(ProtocolError):
         batch.unpack()
 

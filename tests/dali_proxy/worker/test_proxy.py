@@ -32,7 +32,7 @@ def test_signature(server: DALIServer, two_inputs: DALIServer) -> None:
     assert server.proxy is server.proxy
 
 
-def test_one_input_by_position_and_by_name(server: DALIServer) -> None:
+def test_input_by_position_and_by_name(server: DALIServer) -> None:
     for ref in (server.proxy(sample(2)), server.proxy(x=sample(2))):
         assert server.produce_data(ref).tolist() == [13, 13, 13]
 

@@ -97,7 +97,7 @@ def test_pickled_batches_share_their_ticket() -> None:
     assert (one.output, one.item, two.output, two.item) == (0, None, 1, 5)
 
 
-def test_a_batch_of_the_users_own_type_may_pin_itself() -> None:
+def test_batch_of_a_user_type_may_pin_itself() -> None:
     class Batch:
         images: Any = BatchRef(Ticket(b"server", 1, 2, 3), 0)
 

@@ -80,7 +80,7 @@ def test_auto_augment_follows_the_policy(seed: int | None) -> None:
     assert _chi_squared(Counter(made.tolist()), expected) < 3.4  # 7 degrees of freedom: p = 0.0013
 
 
-def test_a_seed_repeats_and_does_not_depend_on_the_pipelines() -> None:
+def test_seed_repeats_and_does_not_depend_on_the_pipelines() -> None:
     def describe(x: Any) -> Any:
         return rand_augment.apply_rand_augment(_marks(3), x, 2, 1, 5, seed=3)
 
@@ -119,7 +119,7 @@ def test_policies_and_suites_print_as_those_of_dali(use_shape: bool) -> None:
             auto_augment.get_image_net_policy(use_shape, **bad)
 
 
-def test_augmentations_that_share_a_name_are_told_apart() -> None:
+def test_augmentations_that_share_a_name_are_distinguished() -> None:
     more = a.rotate.augmentation(mag_range=(0, 60))
     policy = core.Policy("x", 11, [[(a.rotate, 0.5, 3), (more, 1, 3)], [(a.identity, 0.5, None)]])
     assert list(policy.augmentations) == ["0__rotate", "1__rotate", "identity"]
@@ -137,7 +137,7 @@ def test_augmentations_that_share_a_name_are_told_apart() -> None:
         ("rotate", "list or tuple"),
     ],
 )
-def test_what_is_no_policy(sub_policy: Any, match: str) -> None:
+def test_invalid_policies_are_refused(sub_policy: Any, match: str) -> None:
     with pytest.raises(ArgumentValueError, match=match):
         core.Policy("x", 11, [sub_policy])
 
@@ -184,7 +184,7 @@ def test_schemes_run_on_pictures_and_change_most(scheme: str) -> None:
     assert sum(changed) > 8
 
 
-def test_only_what_was_drawn_runs() -> None:
+def test_operations_that_were_not_drawn_do_not_run() -> None:
     """A sample runs its own operation only, even if another operation would fail for it."""
 
     def describe(x: Any, which: Any) -> Any:

@@ -103,7 +103,7 @@ def test_each_file_that_cannot_be_read_is_named(way: str, folder: Path) -> None:
     assert found[5] == "the path of the file is empty"
 
 
-def test_memory_is_used_again_when_nobody_reads_it(folder: Path) -> None:
+def test_memory_is_used_again_after_the_last_reader(folder: Path) -> None:
     paths = PathTable.from_paths(["6 ü.bin"] * 8, str(folder))
     buffers = FileBuffers()
     batches = [read(paths, buffers).batch() for _ in range(3)]
@@ -118,7 +118,7 @@ def test_memory_is_used_again_when_nobody_reads_it(folder: Path) -> None:
 
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
-def test_a_batch_larger_than_all_before_is_read_too_and_the_next_has_room(folder: Path) -> None:
+def test_batch_larger_than_all_before_is_read_too_and_the_next_has_room(folder: Path) -> None:
     buffers = FileBuffers()
     read(PathTable.from_paths(["5 ü.bin"] * 20, str(folder)), buffers).batch()
     paths = PathTable.from_paths(["6 ü.bin"] * 20, str(folder))
@@ -133,7 +133,7 @@ def test_a_batch_larger_than_all_before_is_read_too_and_the_next_has_room(folder
 
 
 @pytest.mark.parametrize("size", [2**63 - 1, 2**62, 2**41])
-def test_a_file_that_claims_to_be_huge_costs_itself_only(way: str, folder: Path, size: int) -> None:
+def test_file_that_claims_to_be_huge_costs_itself_only(way: str, folder: Path, size: int) -> None:
     """A sparse file has any size: sums of such sizes must not wrap around, and end before the buffer."""
     huge = os.memfd_create("huge")
     os.ftruncate(huge, size)
@@ -176,7 +176,7 @@ def test_threads_of_the_compiled_loop_are_charged_for(folder: Path, monkeypatch:
 
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
-def test_the_compiled_loops_refuse_what_does_not_fit() -> None:
+def test_compiled_loops_refuse_wrong_arguments() -> None:
     assert compiled is not None
     column, buffer, cursor = np.zeros(3, np.int64), np.zeros(10, np.uint8), np.zeros(1, np.int64)
     files = (1, b"", b"", buffer, cursor, column, column, column.copy(), column.copy())

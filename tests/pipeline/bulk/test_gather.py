@@ -35,7 +35,7 @@ ROWS = st.tuples(st.integers(0, 1), st.integers(0, 150_000), st.integers(0, 50_0
 
 @given(st.lists(ROWS, min_size=1, max_size=12))
 @settings(max_examples=200, deadline=None)
-def test_every_sample_arrives_wherever_it_lies(rows: list[tuple[int, int, int]]) -> None:
+def test_samples_arrive_from_any_address(rows: list[tuple[int, int, int]]) -> None:
     batch = in_blocks(BLOCKS, rows)
     assert copied(batch) == [BLOCKS[home][offset : offset + size].tobytes() for home, offset, size in rows]
     runs = Runs.from_batch(batch)
@@ -65,7 +65,7 @@ def test_large_batches_are_copied_on_many_threads(way: str) -> None:
     assert made[2] == block[5_200_000:5_200_001].tobytes()
 
 
-def test_a_dense_array_is_one_run(way: str) -> None:
+def test_dense_array_is_one_run(way: str) -> None:
     array = np.arange(5 * 7 * 3, dtype=np.float32).reshape(5, 7, 3)
     runs = Runs.from_array(array)
     buffer = np.zeros(runs.nbytes, np.uint8)
@@ -83,7 +83,7 @@ def test_samples_of_any_strides_are_gathered(way: str) -> None:
         np.testing.assert_array_equal(buffer[8:20].view(np.int16).reshape(2, 3), samples[1])
 
 
-def test_a_gathered_batch_is_a_copy(way: str) -> None:
+def test_gathered_batch_is_a_copy(way: str) -> None:
     samples = [np.arange(6.0).reshape(2, 3), np.ones((5, 1)).T, np.zeros((0, 2))]
     made = gathered(TensorListCPU(samples, "HW"))
     assert made.layout() == "HW"
@@ -94,12 +94,12 @@ def test_a_gathered_batch_is_a_copy(way: str) -> None:
 
 
 @pytest.mark.parametrize("place", [-1, 5, 2**40])
-def test_what_does_not_fit_is_refused(way: str, place: int) -> None:
+def test_arrays_that_do_not_fit_are_refused(way: str, place: int) -> None:
     with pytest.raises(ValueError, match="doesn't fit"):
         gather(TensorListCPU([np.zeros(6, np.uint8)]), np.zeros(10, np.uint8), np.array([place]))
 
 
-def test_a_number_that_is_broadcast_is_no_run() -> None:
+def test_broadcast_number_is_not_a_run() -> None:
     numbers = np.broadcast_to(np.float32(3), (4,))  # each sample is contiguous, the batch isn't
     assert TensorListCPU(numbers).table().is_contiguous()
     with pytest.raises(ValueError, match="isn't one run"):

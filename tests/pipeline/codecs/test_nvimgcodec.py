@@ -82,7 +82,7 @@ def check_close(actual: Any, expected: npt.NDArray[np.uint8], mean: float = 1.5,
     assert difference.max() <= worst, f"mean difference {difference.mean():.2f}, worst {difference.max()}"
 
 
-def test_a_ragged_batch_of_several_kinds(decoding: Decoding) -> None:
+def test_ragged_batch_of_several_kinds(decoding: Decoding) -> None:
     sizes = [(64, 80), (97, 51), (240, 320), (33, 200)]
     kinds = [{}, {"progressive": True}, {"subsampling": 0}, {"format": "PNG"}]
     encoded = [encode(picture(i, *size), **kind) for i, (size, kind) in enumerate(zip(sizes, kinds, strict=True))]
@@ -128,7 +128,7 @@ def test_failures_are_of_their_samples(decoding: Decoding) -> None:
     assert batch.samples.shapes[1].tolist() == [0, 0, 3]
 
 
-def test_a_batch_of_failures_alone(decoding: Decoding) -> None:
+def test_batch_of_failures_alone(decoding: Decoding) -> None:
     batch = decoding.decode([np.zeros(10, np.uint8)] * 3)
     assert len(batch.failures) == 3
     assert len(batch.samples) == 3
@@ -165,7 +165,7 @@ def test_misuse_is_an_error(decoding: Decoding) -> None:
         decoding.decode([good])
 
 
-def test_a_device_that_is_not_there_is_one_clear_error() -> None:
+def test_missing_device_is_one_clear_error() -> None:
     with pytest.raises(DeviceError, match="device"):
         GpuDecoder(99, num_threads=1)
 

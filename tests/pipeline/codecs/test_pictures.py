@@ -50,7 +50,7 @@ def mixture() -> list[Bytes]:
     return [encode(picture(n, 64 + 13 * n, 150 - 7 * n), **kinds[n % len(kinds)]) for n in range(14)]
 
 
-def test_any_mixture(decoding: Decoding) -> None:
+def test_mixtures_of_pictures(decoding: Decoding) -> None:
     made, failures = decoding.pictures(mixture())
     assert not failures
     for array, data in zip(made, mixture(), strict=True):
@@ -66,7 +66,7 @@ def test_nvimgcodec_is_not_loaded_before_it_is_wanted(decoding: Decoding) -> Non
     assert decoding.decoder._codec is not None
 
 
-def test_the_engine_begins_on_an_idle_stream_and_ends_on_one(decoding: Decoding) -> None:
+def test_engine_begins_on_an_idle_stream_and_ends_on_one(decoding: Decoding) -> None:
     """Otherwise it can wait forever, beside a training that replays a CUDA graph."""
     if not decoding.decoder.uses_engine:
         pytest.skip("needs a JPEG engine")
@@ -111,7 +111,7 @@ def test_regions(decoding: Decoding) -> None:
         check_close(array, picture_[3:33, 5:38] if n % 3 else picture_)
 
 
-def test_one_bad_picture_is_one_failure(decoding: Decoding) -> None:
+def test_bad_picture_is_one_failure(decoding: Decoding) -> None:
     encoded = mixture()
     encoded[4] = encoded[4][:30].copy()
     encoded[5] = np.arange(50, dtype=np.uint8)
@@ -121,7 +121,7 @@ def test_one_bad_picture_is_one_failure(decoding: Decoding) -> None:
     check_close(made[6], with_pillow(encoded[6]))
 
 
-def test_what_the_engine_refuses_costs_nobody_else(decoding: Decoding) -> None:
+def test_pictures_that_the_engine_refuses_do_not_cost_others(decoding: Decoding) -> None:
     # The data that the header promises is missing: the engine fails for the whole batch, nvImageCodec for this image.
     encoded = mixture()
     bad = encoded[0].copy()
@@ -144,7 +144,7 @@ def test_memory_is_used_again(decoding: Decoding) -> None:
     assert pool.total_bytes() == before
 
 
-def test_the_engine_is_used_by_turns_only(decoding: Decoding) -> None:
+def test_engine_is_used_by_turns_only(decoding: Decoding) -> None:
     """If chroma is interpolated, the engine isn't used at all."""
     assert decoding.decoder._others().hw_load == (0 if decoding.decoder.uses_engine else 1)
     with ImageBatchDecoder(0, num_threads=1, fancy_upsampling=True) as fancy:

@@ -82,7 +82,7 @@ def test_layouts_tell_sequences() -> None:
     assert [sample.shape for sample in whole.samples] == [sequence.shape for sequence in SEQUENCES]
 
 
-def test_what_does_not_fit() -> None:
+def test_frames_that_do_not_fit_are_refused() -> None:
     def blurred(fn: Any, types: Any, x: Any, sigma: Any) -> Any:
         return fn.gaussian_blur(x, sigma=fn.per_frame(sigma))
 

@@ -82,14 +82,14 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("define", [decode_crop, decode_whole, decode_random, decode_window, uploaded])
-def test_the_same_pixels(define: Callable[[Any], Any], apart: Callable[[], None]) -> None:
+def test_fused_pixels_are_the_same(define: Callable[[Any], Any], apart: Callable[[], None]) -> None:
     together = run(define, files())
     apart()
     for one, other in zip(together, run(define, files()), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def test_pictures_that_the_kernel_does_not_take(apart: Callable[[], None]) -> None:
+def test_pictures_that_the_kernel_refuses_are_decoded(apart: Callable[[], None]) -> None:
     def define(encoded: Any) -> Any:
         images = fn.decoders.image(encoded, output_type=types.ANY_DATA).gpu()
         return fn.crop_mirror_normalize(fn.resize(images, size=(20, 20)))

@@ -86,13 +86,13 @@ def both(images: list[np.ndarray], crop: str, resize: Arguments, normalize: Argu
         {},
     ],
 )
-def test_runs_as_one_and_gives_the_same_bits(crop: str, resize: Arguments, normalize: Arguments) -> None:
+def test_fused_operators_give_the_same_bits(crop: str, resize: Arguments, normalize: Arguments) -> None:
     one, _ = both(pictures(), crop, resize, normalize)
     assert one.fused == [True]
 
 
 @needs_compiled
-def test_gives_the_same_bits_of_four_channels() -> None:
+def test_fused_operators_give_the_same_bits_of_four_channels() -> None:
     one, _ = both(pictures(4), "resize", {"size": (56, 48)}, {"mean": [1.0, 2.0, 3.0, 4.0]})
     assert one.fused == [True]
 
@@ -114,7 +114,7 @@ def test_gives_the_same_bits_of_four_channels() -> None:
     ],
     ids=str,
 )
-def test_other_work_is_done_one_after_the_other(
+def test_other_operators_run_one_by_one(
     images: list[np.ndarray], resize: Arguments, normalize: Arguments
 ) -> None:
     one, _ = both(images, "resize", resize, normalize)
@@ -147,7 +147,7 @@ def test_batches_that_are_measured_have_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 3])
-def test_an_empty_picture_is_named(number: int) -> None:
+def test_empty_picture_is_named(number: int) -> None:
     images = pictures()
     images[number] = images[number][:0]
     messages = []
@@ -158,6 +158,6 @@ def test_an_empty_picture_is_named(number: int) -> None:
     assert messages[0] == messages[1]
 
 
-def test_wrong_arguments_are_told_by_their_operator() -> None:
+def test_wrong_arguments_are_errors_of_their_operator() -> None:
     with pytest.raises(OperatorError, match=r"crop_mirror_normalize.*'std' is 0"):
         Run(pictures(), apart=False, crop="resize", resize={"size": (30, 30)}, normalize={"std": [1.0, 0.0, 1.0]})

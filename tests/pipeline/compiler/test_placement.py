@@ -101,7 +101,7 @@ def run_halves(whole: Pipeline, halves: Halves, batches: list[dict[str, Any]]) -
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.__name__)
-def test_halves_make_the_bits_of_the_whole_wherever_the_cut_is(graph: Callable[..., Any]) -> None:
+def test_halves_make_the_bits_of_the_whole_for_any_cut(graph: Callable[..., Any]) -> None:
     whole = piped(graph)
     inputs = [{"x": PICTURES, "way": WAYS}, {"x": PICTURES[::-1], "way": WAYS[::-1]}]
     expected = [whole.run(**{name: batch[name] for name in whole.input_names}) for batch in inputs]
@@ -132,7 +132,7 @@ def test_halves_survive_the_way_to_another_process() -> None:
         pipe.close()
 
 
-def test_an_error_of_the_second_half_names_operator_line_and_sample() -> None:
+def test_error_of_the_second_half_names_operator_line_and_sample() -> None:
     def crops(x: Any, way: Any) -> Any:
         return fn.crop(fn.flip(x), crop=(7, 4), name="cropped"), way
 
@@ -199,7 +199,7 @@ def test_data_that_is_fed_to_the_gpu_crosses() -> None:
     assert operators(halves.second)[:2] == [("external_source", "cpu"), ("copy_to_gpu", "gpu")]
 
 
-def test_what_can_not_be_placed_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_operator_that_cannot_be_placed_is_an_error_that_names_it(tmp_path: Path) -> None:
     @pipeline_def(batch_size=2, num_threads=1, device_id=0)  # type: ignore[untyped-decorator]
     def reads() -> Any:
         video = fn.readers.video(filenames=[str(tmp_path / "a.mp4")], sequence_length=2, device="gpu")
@@ -216,7 +216,7 @@ def test_what_can_not_be_placed_is_an_error_that_names_it(tmp_path: Path) -> Non
         cut(fed()._internals.graph, lambda node: node.operator == "external_source")
 
 
-def test_a_graph_of_the_cpu_alone_stays_as_it_is() -> None:
+def test_graph_of_the_cpu_alone_stays_as_it_is() -> None:
     graph = piped(main_job)._internals.graph
     assert operators(on_cpu_first(graph)) == operators(graph)
     halves = halves_by_device(graph)

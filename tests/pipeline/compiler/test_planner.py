@@ -96,7 +96,7 @@ def test_other_graphs_have_no_parts(define: Callable[..., Any]) -> None:
     assert simple_parts(halves(pipeline(define, "x")).second) is None
 
 
-def test_the_plan_is_the_executors() -> None:
+def test_plan_equals_that_of_the_executor() -> None:
     """The tables equal those of the whole graph's operators for the batch, except for base addresses."""
     pipe = pipeline(main_job, "x", "label")
     made = planned(pipe, pictures(), LABELS, COINS, MEANS, LABELS)
@@ -141,7 +141,7 @@ def _launch_of(pipe: Pipeline, data: TensorListCPU, target: Samples) -> Any:
 
 
 @pytest.mark.skipif(emulator.COMPILER is None, reason="needs a C++ compiler")
-def test_the_block_has_all_that_a_launch_needs() -> None:
+def test_block_holds_all_arguments_of_a_launch() -> None:
     def define(x: Any) -> Any:
         images = x.gpu()
         small = fn.crop_mirror_normalize(fn.resize(images, size=(9, 7)), dtype=types.UINT8, output_layout="HWC")

@@ -18,7 +18,7 @@ class Made:
         os.write(self.ends, b"destroyed")
 
 
-def test_a_child_keeps_what_its_parent_made_and_the_parent_does_not() -> None:
+def test_child_keeps_objects_that_its_parent_drops() -> None:
     reader, writer = os.pipe()
     made = [Made(writer), Made(writer)]
     keep_in_child(made[0])

@@ -58,7 +58,7 @@ def test_errors_come_back_with_their_index_and_the_rest_is_done() -> None:
     assert sorted(seen) == list(range(8))
 
 
-def test_a_closed_pool_refuses_work() -> None:
+def test_closed_pool_refuses_work() -> None:
     pool = ThreadPool(1, "test")
     pool.close()
     with pytest.raises(RuntimeError, match="closed"):

@@ -29,16 +29,16 @@ def _collect_on(name: str) -> str:
     return threads[0]
 
 
-def test_an_end_comes_on_the_thread_that_collects() -> None:
+def test_end_comes_on_the_thread_that_collects() -> None:
     assert _collect_on("somebody's") == "somebody's"
 
 
-def test_an_end_never_comes_on_a_thread_of_this_project() -> None:
+def test_end_never_comes_on_a_thread_of_this_project() -> None:
     name = f"{THREAD_PREFIX}cpu-0"
     assert _collect_on(name) != name
 
 
-def test_an_end_that_is_asked_for_comes_at_once_and_once() -> None:
+def test_end_that_is_asked_for_comes_at_once_and_once() -> None:
     owner, threads = Owner(), []
     ending = Ending(owner, lambda: threads.append(threading.current_thread().name))
     thread = threading.Thread(target=ending.now, name=f"{THREAD_PREFIX}host")
@@ -49,7 +49,7 @@ def test_an_end_that_is_asked_for_comes_at_once_and_once() -> None:
     assert threads == [thread.name]
 
 
-def test_an_end_that_is_left_to_somebody_else_does_not_come() -> None:
+def test_end_that_is_left_to_others_does_not_come() -> None:
     owner, calls = Owner(), []
     Ending(owner, lambda: calls.append(1)).never()
     del owner

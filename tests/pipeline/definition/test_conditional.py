@@ -123,7 +123,7 @@ def run(side: str, graph: Callable[..., Any]) -> list[Any]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.__name__)
-def test_graphs_make_what_they_make_in_dali(graph: Callable[..., Any]) -> None:
+def test_graphs_make_the_same_as_in_dali(graph: Callable[..., Any]) -> None:
     for ours, theirs in zip(run("pipeline", graph), run("nvidia.dali", graph), strict=True):
         for our, their in zip(ours, theirs, strict=True):
             assert our.dtype == their.dtype
@@ -142,7 +142,7 @@ def test_expressions_choose_too() -> None:
         assert numbers[number] == (way + 1 if way > 0 else way - 1)
 
 
-def test_only_the_samples_of_a_branch_run() -> None:
+def test_branch_runs_its_samples_only() -> None:
     def fails_elsewhere(fn: Any, types: Any, x: Any, way: Any) -> Any:
         def size(sample: Any) -> Any:
             assert sample.item() == 2
@@ -195,7 +195,7 @@ def test_variables_without_a_value_in_each_branch() -> None:
         run("pipeline", half)
 
 
-def test_branches_that_can_not_be_put_together() -> None:
+def test_branches_that_cannot_be_put_together() -> None:
     def words(fn: Any, types: Any, x: Any, way: Any) -> Any:
         word = "a"
         if way == 1:
@@ -212,7 +212,7 @@ def test_branches_that_can_not_be_put_together() -> None:
         run("pipeline", dtypes)
 
 
-def test_without_the_argument_it_is_a_clear_error() -> None:
+def test_if_without_enable_conditionals_is_a_clear_error() -> None:
     @pipeline_def(batch_size=1, num_threads=1, device_id=None)
     def described() -> Any:
         x = fn.external_source(name="x")
@@ -222,7 +222,7 @@ def test_without_the_argument_it_is_a_clear_error() -> None:
         described()
 
 
-def test_a_source_that_can_not_be_found() -> None:
+def test_source_that_cannot_be_found() -> None:
     space: dict[str, Any] = {}
     exec("def graph():\n    return 1\n", space)
     with pytest.raises(GraphError, match="needs the source of graph"):

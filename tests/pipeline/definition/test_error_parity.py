@@ -295,7 +295,7 @@ def error_of(script: Script, package: Package) -> Exception:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("mistake", GRAPHS)
-def test_mistakes_in_a_graph_raise_what_dali_raises(mistake: str, dali: Package) -> None:
+def test_mistakes_in_a_graph_raise_the_errors_of_dali(mistake: str, dali: Package) -> None:
     operator, inputs, graph = GRAPHS[mistake]
     theirs = error_of(lambda d: run_graph(d, inputs, graph), dali)
     ours = error_of(lambda d: run_graph(d, inputs, graph), pipeline)
@@ -309,10 +309,10 @@ def test_mistakes_in_a_graph_raise_what_dali_raises(mistake: str, dali: Package)
 @pytest.mark.parity
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # from DALI's incomplete pipelines
 @pytest.mark.parametrize("mistake", SCRIPTS)
-def test_other_mistakes_raise_what_dali_raises(mistake: str, dali: Package) -> None:
+def test_other_mistakes_raise_the_errors_of_dali(mistake: str, dali: Package) -> None:
     theirs, ours = error_of(SCRIPTS[mistake], dali), error_of(SCRIPTS[mistake], pipeline)
     assert isinstance(ours, type(theirs)), f"{type(theirs).__name__}: {theirs}"
 
 
-def test_the_ellipsis_works_where_dali_has_none() -> None:
+def test_ellipsis_works_where_dali_has_none() -> None:
     run_graph(pipeline, [NUMBERS], lambda d, x: x[..., 0])

@@ -167,7 +167,7 @@ class TestGpu:
             np.testing.assert_array_equal(np.asarray(pipe.run()[0].as_cpu()), DATA * number + 1)
         pipe.close()
 
-    def test_the_default_stream_and_the_internal_one(self, busy: Any) -> None:
+    def test_default_stream_and_the_internal_one(self, busy: Any) -> None:
         import cupy
 
         stream, make = busy
@@ -209,7 +209,7 @@ class TestGpu:
                 np.testing.assert_array_equal(fed_sample, expected[:, : fed_sample.shape[1]] + 1)
         pipe.close()
 
-    def test_what_is_handed_straight_to_an_output_is_not_overwritten_while_it_is_read(self) -> None:
+    def test_input_returned_as_output_is_not_overwritten_while_it_is_read(self) -> None:
         import cupy
         import torch
 
@@ -231,7 +231,7 @@ class TestGpu:
         assert [sorted(set(each.flatten().tolist())) for each in read] == [[float(number)] for number in range(8)]
         pipe.close()
 
-    def test_a_source_gives_data_on_a_gpu(self) -> None:
+    def test_source_gives_data_on_a_gpu(self) -> None:
         import cupy
 
         with Pipeline(batch_size=2, num_threads=1, device_id=0) as pipe:

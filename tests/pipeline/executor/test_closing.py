@@ -85,7 +85,7 @@ def test_batches_that_are_on_the_gpu_end_on_the_cpu(visits: int) -> None:
     assert sorted(result.outputs[0].as_array().tolist() for result in results) == [[1, 1], [2, 2], [3, 3]]
 
 
-def test_work_that_comes_to_a_closed_lane_is_done_by_whoever_brings_it() -> None:
+def test_work_for_a_closed_lane_is_done_by_its_caller() -> None:
     lane, done = Lane("lane", 2), []
     lane.put(lambda: done.append(threading.current_thread().name))
     lane.close()
@@ -106,7 +106,7 @@ def test_batches_that_go_to_a_gpu_and_back_end() -> None:
     assert sorted(result.outputs[0].as_array().tolist() for result in results) == [[n + 2] * 2 for n in range(20)]
 
 
-def test_what_operators_opened_is_closed_when_a_later_one_cannot_be_made(tmp_path: Path) -> None:
+def test_operators_are_closed_when_a_later_one_cannot_be_made(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "shard.tar", "w") as archive:
         archive.addfile(tarfile.TarInfo("0.jpg"))
     encoded = fn.readers.webdataset(paths=str(tmp_path / "shard.tar"), ext="jpg")

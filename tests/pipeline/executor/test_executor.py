@@ -28,7 +28,7 @@ def request(start: int, size: int = 4, **arguments: Any) -> BatchRequest:
     return BatchRequest(size, {"x": TensorListCPU(np.arange(start, start + size))}, **arguments)
 
 
-def test_many_batches_at_once_all_come_back(executor: Executor) -> None:
+def test_batches_run_at_once_all_come_back(executor: Executor) -> None:
     results: dict[int, BatchResult] = {}
     left = threading.Semaphore(0)
 
@@ -105,7 +105,7 @@ def test_outputs_go_into_memory_that_the_caller_gave() -> None:
     np.testing.assert_array_equal(slots[0].array.view(np.float32).reshape(2, 3, 2, 2), np.ones((2, 3, 2, 2)))
 
 
-def test_a_closed_executor_refuses_batches(executor: Executor) -> None:
+def test_closed_executor_refuses_batches(executor: Executor) -> None:
     executor.close()
     with pytest.raises(errors.PipelineError, match="closed"):
         executor.submit(request(0), lambda result: None)

@@ -37,7 +37,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
 
 
 @pytest.mark.parametrize("error", [None, InputError("what failed before")])
-def test_a_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None) -> None:
+def test_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None) -> None:
     results: list[BatchResult] = []
     released: list[str] = []
     request = BatchRequest(2, {"x": TensorListCPU(np.arange(2))}, on_inputs_read=lambda: released.append("inputs"))
@@ -60,7 +60,7 @@ def test_a_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None)
     assert released == ["inputs"]
 
 
-def test_a_device_is_closed_when_an_operator_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_is_closed_when_an_operator_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[bool] = []
     device = SimpleNamespace(kernels=object(), close=lambda: closed.append(True))
     monkeypatch.setattr("pipeline._executor.executor.open_device", lambda graph, config: device)

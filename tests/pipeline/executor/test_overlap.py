@@ -119,7 +119,7 @@ def test_pictures_of_two_batches_are_brought_to_the_gpu_at_once(jpeg_folder: Pat
     assert {span.lane for span in copies} == {"dali-gpu-stage-0", "dali-gpu-stage-1"}
 
 
-def test_a_thousand_batches_allocate_nothing_new(jpeg_folder: Path) -> None:
+def test_thousand_batches_allocate_nothing_new(jpeg_folder: Path) -> None:
     data = encoded(jpeg_folder)
     with Executor(image_graph(), CONFIG) as executor:
         run(executor, data, 100)

@@ -112,7 +112,7 @@ def test_batches_are_made_in_parallel() -> None:
         (Counting(), "raise", [ONE, TWO, E, E], [ONE, TWO, E]),
     ],
 )
-def test_an_iterable_is_read_by_one_worker(
+def test_iterable_is_read_by_one_worker(
     source: Any, cycle: Any, expected: Any, after_reset: Any, depth: int
 ) -> None:
     pipe = pipe_of(source, cycle=cycle, batch=True, parallel=True, prefetch_queue_depth=depth, pipeline=FORK)
@@ -188,7 +188,7 @@ class OwnError(Exception):
 
 
 @pytest.mark.parametrize("method", [FORK, SPAWN], ids=["fork", "spawn"])
-def test_an_error_names_source_line_sample_and_worker_and_the_next_batches_arrive(method: dict[str, Any]) -> None:
+def test_error_names_source_line_sample_and_worker_and_the_next_batches_arrive(method: dict[str, Any]) -> None:
     def broken(info: types.SampleInfo) -> Any:
         if info.idx_in_epoch in (4, 5):
             raise LookupError(f"no picture {info.idx_in_epoch}")
@@ -475,7 +475,7 @@ def test_source_that_a_spawned_worker_cannot_load_is_an_error_of_each_batch(
     pipe.close()
 
 
-def test_no_workers_are_started_where_none_are_needed() -> None:
+def test_workers_are_not_started_without_need() -> None:
     for source, arguments in ((lambda: batch(0), {}), (lambda info: np.int32([0]), {"parallel": True, "batch": False})):
         pipe = pipe_of(source, **arguments, pipeline={"py_num_workers": 0})
         before = psutil.Process().children()

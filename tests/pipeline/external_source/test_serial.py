@@ -114,7 +114,7 @@ def test_every_callable_is_a_source(source: Any) -> None:
 
 
 @pytest.mark.parametrize(("depth", "calls"), [(1, 2), (2, 3), (4, 5), ({"cpu_size": 3, "gpu_size": 1}, 4)])
-def test_a_source_is_asked_as_many_batches_ahead_as_the_queues_are_deep(depth: Any, calls: int) -> None:
+def test_source_is_asked_ahead_by_the_depth_of_the_queues(depth: Any, calls: int) -> None:
     threads = []
 
     def source() -> Any:
@@ -162,7 +162,7 @@ def test_unused_output_is_allowed() -> None:
     pipe.close()
 
 
-def test_a_buffer_that_the_source_uses_again_does_not_change_what_it_gave() -> None:
+def test_buffer_that_the_source_uses_again_does_not_change_its_batches() -> None:
     buffer = batch(0)
 
     def source() -> Any:
@@ -184,7 +184,7 @@ def test_tensors_and_scalars_are_samples() -> None:
     pipe.close()
 
 
-def test_an_error_of_a_source_belongs_to_its_batch() -> None:
+def test_error_of_a_source_belongs_to_its_batch() -> None:
     def source(info: types.SampleInfo) -> Any:
         if info.idx_in_epoch == 4:
             raise KeyError("no such picture")
@@ -209,7 +209,7 @@ def test_an_error_of_a_source_belongs_to_its_batch() -> None:
     pipe.close()
 
 
-def test_a_generator_that_fails_has_ended() -> None:
+def test_generator_that_fails_has_ended() -> None:
     def source() -> Iterator[Any]:
         yield batch(0)
         raise OSError(2, "no such file")
@@ -263,7 +263,7 @@ def test_sources_that_disagree_about_the_size_of_a_batch_are_refused() -> None:
     pipe.close()
 
 
-def test_a_source_and_an_input_that_is_fed() -> None:
+def test_source_and_an_input_that_is_fed() -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None) as pipe:
         samples = fn.external_source(lambda info: np.int32([info.idx_in_epoch]), batch=False, name="given")
         pipe.set_outputs(samples + fn.external_source(name="fed"))
@@ -275,7 +275,7 @@ def test_a_source_and_an_input_that_is_fed() -> None:
     pipe.close()
 
 
-def test_a_pipeline_that_is_dropped_ends_its_threads() -> None:
+def test_pipeline_that_is_dropped_ends_its_threads() -> None:
     before = set(threading.enumerate())
     pipe = pipe_of(lambda: batch(0))
     pipe.run()
@@ -286,7 +286,7 @@ def test_a_pipeline_that_is_dropped_ends_its_threads() -> None:
 
 
 @pytest.mark.parametrize("source", [lambda iteration: {}["picture"], lambda iteration: batch(0, 4)])
-def test_a_pipeline_with_errors_on_their_way_ends_its_threads_too(source: Any) -> None:
+def test_pipeline_with_errors_on_their_way_ends_its_threads_too(source: Any) -> None:
     before = set(threading.enumerate())
     pipe = pipe_of(source, pipeline={"prefetch_queue_depth": 3})
     with pytest.raises((KeyError, errors.InputError)):

@@ -87,7 +87,7 @@ def test_random_numbers_stay_the_same_when_a_set_is_pruned_and_in_bytes() -> Non
         each.close()
 
 
-def test_the_first_set_has_the_name() -> None:
+def test_first_set_has_the_name() -> None:
     assert Graph.from_outputs(described()).find("noise.gaussian")[0].name == "noise"
 
 

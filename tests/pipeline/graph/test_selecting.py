@@ -98,7 +98,7 @@ def test_failures_name_the_samples_of_the_whole_batch() -> None:
         assert [failure.sample for failure in caught.value.failures] == [3, 5]
 
 
-def test_the_graph_travels(tmp_path: Any) -> None:
+def test_graph_travels(tmp_path: Any) -> None:
     pipe = Pipeline(batch_size=6, num_threads=1, device_id=None)
     with pipe:
         x, way = fn.external_source(name="x", layout="HWC"), fn.external_source(name="way")
@@ -134,7 +134,7 @@ def test_values_of_a_branch_stay_in_it() -> None:
         (lambda x, way: select(x, [lambda: x, lambda: fn.flip(x)]), "one number per sample"),
     ],
 )
-def test_what_can_not_be_merged(describe: Any, match: str) -> None:
+def test_branches_that_cannot_be_merged_are_refused(describe: Any, match: str) -> None:
     with pytest.raises(OperatorError, match=match):
         run(lambda *nodes: (describe(*nodes),), *batches(DENSE))
 

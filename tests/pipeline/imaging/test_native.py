@@ -16,7 +16,7 @@ compiled = native.compiled
 needs_compiled = pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
 
 
-def test_it_is_built_where_there_is_a_compiler() -> None:
+def test_module_is_built_where_there_is_a_compiler() -> None:
     if shutil.which("cc") is None:
         pytest.skip("no C compiler")
     assert compiled is not None
@@ -97,14 +97,14 @@ def test_normalize_gives_the_same(
 
 @needs_compiled
 @pytest.mark.parametrize("interp", ["linear", "cubic"])
-def test_where_a_single_channel_lies_says_nothing(interp: str) -> None:
+def test_strides_of_a_single_channel_are_ignored(interp: str) -> None:
     plane = picture(1, 80, 90).transpose(1, 2, 0)
     options = {"region": (40.0, 41.0, 60.0, 62.0), "interp": interp}
     np.testing.assert_array_equal(resize(plane, (30, 40), **options), resize(plane.copy(), (30, 40), **options))
 
 
 @needs_compiled
-def test_where_a_single_column_lies_says_nothing() -> None:
+def test_strides_of_a_single_column_are_ignored() -> None:
     assert compiled is not None
     column = picture(20, 2, 3)[:, ::2]
     made, expected = np.empty((2, 10, 5, 3), np.uint8)
@@ -159,7 +159,7 @@ def test_arrays_of_another_kind_are_refused(source: np.ndarray, target: np.ndarr
 
 
 @needs_compiled
-def test_a_result_that_does_not_fit_is_refused() -> None:
+def test_result_that_does_not_fit_is_refused() -> None:
     assert compiled is not None
     values = np.ones(3, np.float32).tobytes()
     for shape in ((10, 10, 1), (10, 9, 3), (9, 10, 3)):
@@ -173,7 +173,7 @@ def test_a_result_that_does_not_fit_is_refused() -> None:
         compiled.normalize(picture(10, 10, 3), read_only.transpose(1, 2, 0), False, values, values)
 
 
-def test_it_can_be_left_out() -> None:
+def test_module_can_be_left_out() -> None:
     program = (
         "import os; os.environ['DALI_PROXY_NATIVE'] = '0'; from pipeline._imaging import native; print(native.compiled)"
     )

@@ -207,7 +207,7 @@ def test_idle_segment_is_detached(make_pair):
     assert pair.arena.capacity == 64 * KIB
 
 
-def test_grows_for_requests_ahead_then_waits(make_pair):
+def test_ring_grows_for_requests_ahead_then_waits(make_pair):
     pair = make_pair(64 * KIB, limit=10**9, ahead=1, timeout=0.2)
     for _ in range(2):  # a request of 60 KiB is in flight, one of 60 KiB is being made
         pair.submit(*[pair.arena.write(np.zeros(20 * KIB, np.uint8)) for _ in range(3)])
@@ -284,7 +284,7 @@ def test_a_full_arena_notices_that_its_reader_is_gone(make_pair):
         timer.join()
 
 
-def test_a_reader_that_is_killed_ends_the_wait(make_pair):
+def test_reader_that_is_killed_ends_the_wait(make_pair):
     ours, theirs = Channel.pair(Codec({}))
     gate = Gate()
     with ours:
@@ -371,7 +371,7 @@ rows = st.tuples(
 
 @given(st.lists(rows, min_size=1, max_size=4), st.sampled_from(["uint8", "int16", "float64"]))
 @settings(max_examples=400)
-def test_no_row_reaches_outside_of_its_segment(table, dtype):
+def test_rows_never_reach_outside_of_their_segment(table, dtype):
     pair = Pair(64 * KIB)
     try:
         pair.arena.write(np.zeros(1, np.uint8))
@@ -406,7 +406,7 @@ def test_no_row_reaches_outside_of_its_segment(table, dtype):
         pair.close()
 
 
-def test_an_empty_sample_may_not_be_too_large_for_numpy(make_pair):
+def test_empty_sample_may_not_be_too_large_for_numpy(make_pair):
     pair = make_pair()
     pair.arena.write(np.zeros(1, np.uint8))
     with pytest.raises(ProtocolError):
@@ -415,7 +415,7 @@ def test_an_empty_sample_may_not_be_too_large_for_numpy(make_pair):
         pair.reader.view(0, 0, (0, 2**47, 2**47), "uint8")
 
 
-def test_the_reader_refuses_segments_that_repeat_or_are_too_many(make_pair):
+def test_reader_refuses_segments_that_repeat_or_are_too_many(make_pair):
     pair = make_pair()
     block = pair.arena.write(np.zeros(1, np.uint8))
     assert block.segment_id == 0
@@ -469,7 +469,7 @@ def test_views_outlive_detaching_and_pins_end_with_them(make_pair):
     assert Pinned.held == 0
 
 
-def test_a_batch_is_pinned_when_all_its_segments_are(make_pair):
+def test_batch_is_pinned_when_all_its_segments_are(make_pair):
     waiting = []
     reader = ArenaReader(pin=lambda memory, on_pinned: waiting.append((memory, on_pinned)))
     for number in range(2):

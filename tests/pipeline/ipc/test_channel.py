@@ -60,7 +60,7 @@ def test_messages_arrive_in_order_both_ways(channels):
         assert left.receive(1).message == Note(-number, b"x" * number)
 
 
-def test_a_large_message_needs_a_reader_and_gets_through(channels):
+def test_large_message_needs_a_reader_and_gets_through(channels):
     left, right = channels
     data = os.urandom(5 << 20)
     thread = threading.Thread(target=left.send, args=(Note(1, data),))
@@ -155,7 +155,7 @@ def test_deadlines(channels):
     thread.join()
 
 
-def test_the_end_comes_after_what_was_sent(channels):
+def test_end_comes_after_the_sent_messages(channels):
     left, right = channels
     left.send(Note(1))
     left.close()
@@ -190,7 +190,7 @@ def test_closing_wakes_a_thread_that_waits(channels, waiting):
     assert len(errors) == 1
 
 
-def test_a_peer_that_is_killed_is_noticed():
+def test_peer_that_is_killed_is_noticed():
     ours, theirs = Channel.pair(CODEC)
     gate = Gate()
     child = Child(gate.wait)
@@ -222,7 +222,7 @@ def test_many_threads_send_and_messages_stay_whole(channels):
         thread.join()
 
 
-def test_a_forked_child_neither_uses_the_channel_nor_keeps_it_open(channels):
+def test_forked_child_neither_uses_the_channel_nor_keeps_it_open(channels):
     left, right = channels
     gate = Gate()
 
@@ -242,7 +242,7 @@ def test_a_forked_child_neither_uses_the_channel_nor_keeps_it_open(channels):
     gate.close()
 
 
-def test_a_message_that_is_refused_closes_the_channel_and_its_descriptors(raw):
+def test_message_that_is_refused_closes_the_channel_and_its_descriptors(raw):
     ours, theirs = raw
     fds = len(os.listdir("/proc/self/fd"))
     number, body = CODEC.encode(Note(1))

@@ -59,7 +59,7 @@ def test_messages_survive_the_round_trip(message):
     assert CODEC.decode(*CODEC.encode(message)) == message
 
 
-def test_a_message_without_fields():
+def test_message_without_fields():
     assert CODEC.decode(*CODEC.encode(Empty())) == Empty()
 
 
@@ -128,7 +128,7 @@ def test_noise_is_refused_or_a_valid_message(number, body):
 
 @given(st.data())
 @settings(max_examples=300)
-def test_a_message_with_a_bit_flipped_is_refused_or_another_valid_one(data):
+def test_message_with_a_bit_flipped_is_refused_or_another_valid_one(data):
     number, body = CODEC.encode(GOOD)
     body = bytearray(body)
     body[data.draw(st.integers(0, len(body) - 1))] ^= 1 << data.draw(st.integers(0, 7))

@@ -104,7 +104,7 @@ def test_compiled_write_refuses_or_has_no_room():
 
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
-def test_the_compiled_loop_leaks_nothing():
+def test_compiled_loop_leaks_nothing():
     def use() -> None:
         memory = np.zeros(1 << 20, np.uint8)
         places = compiled.Places(0, memory)
@@ -125,7 +125,7 @@ def test_the_compiled_loop_leaks_nothing():
 
 @pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
 @pytest.mark.parametrize("nbytes", [(1 << 18) - 1, 1 << 18, (1 << 18) + 77, 1_000_003])
-def test_the_compiled_loop_copies_many_bytes_and_no_more(nbytes):
+def test_compiled_loop_copies_many_bytes_and_no_more(nbytes):
     given = np.random.default_rng(nbytes).integers(0, 256, nbytes + 5, np.uint8)[5:]  # at an odd address
     memory = np.full(nbytes + 4096, 7, np.uint8)
     places = compiled.Places(0, memory)

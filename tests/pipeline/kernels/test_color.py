@@ -23,7 +23,7 @@ def pictures(dtype: str, channels: int = 3) -> list[Any]:
 
 
 @pytest.mark.parametrize(("source", "target"), [("uint8", "uint8"), ("float32", "float16"), ("float16", "int32")])
-def test_one_matrix_a_sample(runner: Any, source: str, target: str) -> None:
+def test_matrix_of_each_sample(runner: Any, source: str, target: str) -> None:
     feed = pictures(source)
     matrices = np.stack([MATRIX * factor for factor in (1, 0.5, 2, 1)])
     offsets = np.stack([OFFSET * factor for factor in (1, 2, 3, 4)])

@@ -15,7 +15,7 @@ from pipeline.errors import PipelineError
 SHAPES = ((37, 53), (16, 32), (1, 1), (3, 5), (50, 4), (0, 7), (64, 18))
 
 
-def test_like_a_file(runner: Any) -> None:
+def test_distortion_equals_a_jpeg_file(runner: Any) -> None:
     rng = np.random.default_rng(3)
     feed, quality = [], []
     for number, (height, width) in enumerate(SHAPES * 3):
@@ -33,7 +33,7 @@ def test_like_a_file(runner: Any) -> None:
             np.testing.assert_array_equal(ours, decoded[..., ::-1])
 
 
-def test_what_is_no_picture_is_refused() -> None:
+def test_arrays_that_are_not_pictures_are_refused() -> None:
     gray = Samples.from_arrays([np.zeros((4, 4, 1), np.uint8)])
     with pytest.raises(PipelineError, match="must be RGB images"):
         JpegPlan(gray, gray, np.array([50]))

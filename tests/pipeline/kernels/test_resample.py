@@ -99,7 +99,7 @@ def test_strided_sources_are_read_in_place(runner: Any) -> None:
         ("HWC", "float16", True),
     ],
 )
-def test_the_fused_kernel_equals_its_parts(runner: Any, layout: str, dtype: str, rounded: bool) -> None:
+def test_fused_kernel_equals_its_parts(runner: Any, layout: str, dtype: str, rounded: bool) -> None:
     src = pictures(5, count=6)
     roi, rng = regions(5, src), np.random.default_rng(5)
     mirror, flip = rng.integers(0, 2, 6).astype(bool), rng.integers(0, 2, 6).astype(bool)
@@ -125,7 +125,7 @@ def test_the_fused_kernel_equals_its_parts(runner: Any, layout: str, dtype: str,
         np.testing.assert_array_equal(fused[i], parts[i], err_msg=f"sample {i}")
 
 
-def test_the_fused_kernel_against_the_reference(runner: Any) -> None:
+def test_fused_kernel_against_the_reference(runner: Any) -> None:
     src = pictures(6)
     windows = [picture[1:, 2:] for picture in src]
     dst = [np.zeros((3, 24, 33), np.float32) for _ in src]
@@ -147,7 +147,7 @@ def test_gray_pictures_go_through_the_fused_kernel(runner: Any) -> None:
 @pytest.mark.parity
 @pytest.mark.parametrize("filter", FILTERS, ids=str)
 @pytest.mark.parametrize("antialias", [True, False])
-def test_the_reference_is_dali(filter: DALIInterpType, antialias: bool) -> None:
+def test_reference_is_dali(filter: DALIInterpType, antialias: bool) -> None:
     dali = pytest.importorskip("nvidia.dali")
     picture = pictures(8, count=1, dtype=np.float32)[0]
     height, width = picture.shape[:2]

@@ -64,7 +64,7 @@ def interpret(launch: Launch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_table_describes_windows_flips_and_permutations(seed: int) -> None:
+def test_table_describes_windows_flips_and_permutations(seed: int) -> None:
     rng = np.random.default_rng(seed)
     ndim = int(rng.integers(1, 5))
     axes = rng.permutation(ndim).tolist()
@@ -222,7 +222,7 @@ def test_arguments_that_do_not_fit_are_errors() -> None:
         plan_strided_copy(src, Samples.from_arrays([np.zeros(shape, np.complex64) for shape in src.shapes]))
 
 
-def test_what_is_not_given_is_planned_as_if_it_were() -> None:
+def test_defaults_are_planned_like_given_arguments() -> None:
     rng = np.random.default_rng(4)
     source = Samples.packed(1 << 20, rng.integers(1, 9, (5, 3)), np.uint8)[0]
     target = Samples.packed(1 << 24, rng.integers(1, 9, (5, 3)), np.float32)[0]  # larger, smaller, or both

@@ -289,7 +289,7 @@ def test_decoding_to_other_dtypes(table: dict[str, float]) -> None:
         assert apart <= tolerance
 
 
-def test_a_bad_picture_is_named_and_the_next_batch_arrives() -> None:
+def test_bad_picture_is_named_and_the_next_batch_arrives() -> None:
     import pipeline
     from pipeline import fn
 
@@ -321,13 +321,13 @@ def test_decoded_pictures_keep_while_they_are_held() -> None:
     pipe.close()
 
 
-def test_shapes_of_the_gpus_pictures_are_known_on_the_cpu() -> None:
+def test_shapes_of_pictures_on_the_gpu_are_known_on_the_cpu() -> None:
     feed = pictures((9, 11, 3), (13, 7, 3))
     (made,) = run_ours(lambda fn, _, x: x.gpu().shape(), feed, layouts=["HWC"], device_id=0)
     assert [sample.tolist() for sample in made.samples] == [[9, 11, 3], [13, 7, 3]]
 
 
-def test_the_whole_way(table: dict[str, float]) -> None:
+def test_files_become_batches(table: dict[str, float]) -> None:
     feed = [np.frombuffer(encodings()["png rgb"], np.uint8)] * 4
 
     def graph(device: str) -> Callable[..., Any]:

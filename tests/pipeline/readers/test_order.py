@@ -56,7 +56,7 @@ def test_unpadded_batches_of_any_sizes_lose_nothing(entries: int, sizes: list[in
 
 @given(count=st.integers(1, 300), buffer=st.integers(1, 320), seed=st.integers(0, 5))
 @settings(max_examples=60, deadline=None)
-def test_a_buffer_gives_all_and_none_too_early(count: int, buffer: int, seed: int) -> None:
+def test_buffer_gives_all_and_none_too_early(count: int, buffer: int, seed: int) -> None:
     made = shuffle_by_buffer(count, buffer, seed, 0, BatchKey(3))
     assert sorted(made.tolist()) == list(range(count))
     assert (made < np.arange(count) + buffer).all()
@@ -84,7 +84,7 @@ PINNED_BUFFER = [2, 1, 4, 0, 5, 6, 3, 7]
 @pytest.mark.parametrize(
     "wrong", [{"shard_id": 2}, {"shard_id": -1}, {"num_shards": 0}, {"entries": 1, "num_shards": 2, "shard_id": 0}]
 )
-def test_shards_that_there_are_not(wrong: dict[str, int]) -> None:
+def test_missing_shards_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(errors.ArgumentValueError, match="shard"):
         Sharding(**{"entries": 8, "num_shards": 2, "shard_id": 1, **wrong})
 

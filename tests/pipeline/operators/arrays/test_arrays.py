@@ -48,7 +48,7 @@ CALLS: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("name", "arguments", "match"), CALLS)
-def test_refused_by_both(name: str, arguments: dict[str, Any], match: str) -> None:
+def test_calls_refused_by_both(name: str, arguments: dict[str, Any], match: str) -> None:
     refused_by_both(lambda fn, _, x: getattr(fn, name)(x, **arguments), SAMPLES, layouts=["HWC"], match=match)
 
 

@@ -77,7 +77,7 @@ def test_nan_is_ignored_by_extremes() -> None:
     compare(lambda fn, _, x: (fn.reductions.min(x, axes=0), fn.reductions.max(x)), feed)
 
 
-def test_nothing_to_reduce() -> None:
+def test_empty_axes_reduce_to_neutral_values() -> None:
     def graph(fn: Any, _: Any, x: Any) -> Any:
         return fn.reductions.sum(x), fn.reductions.mean(x), fn.reductions.min(x), fn.reductions.max(x, axes=1)
 
@@ -107,7 +107,7 @@ def test_dtypes_that_dali_refuses() -> None:
         ({"axis_names": "H", "axes": 0}, "can't be used together"),
     ],
 )
-def test_refuses(arguments: dict[str, Any], match: str) -> None:
+def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
     try:
         refused_by_both(
             lambda fn, _, x: fn.reductions.sum(x, **arguments), pictures(*SMALL), layouts=["HWC"], match=match

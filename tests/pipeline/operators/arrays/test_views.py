@@ -28,7 +28,7 @@ OPERATIONS: dict[str, Callable[[Any, Any, Any], Any]] = {
 @pytest.mark.parametrize("name", OPERATIONS)
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 @pytest.mark.parametrize("key", [np.s_[::-1], np.s_[:, ::-1], np.s_[2::2, 1:-1], np.s_[::-2, ::-2, ::-1]])
-def test_views_give_what_copies_give(name: str, dtype: str, key: Any) -> None:
+def test_views_give_the_results_of_copies(name: str, dtype: str, key: Any) -> None:
     feed = pictures(*RAGGED, dtype=dtype)
     operation = OPERATIONS[name]
     (of_views,) = run_ours(lambda fn, types, x: operation(fn, types, x[key]), feed, layouts=["HWC"])

@@ -33,7 +33,7 @@ def test_equalize(layout: str) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("dtype", "layout", "match"), [("float32", "HWC", "UINT8"), ("uint8", "DHW", "DHW")])
-def test_what_equalize_refuses(dtype: str, layout: str, match: str) -> None:
+def test_equalize_refuses_wrong_samples(dtype: str, layout: str, match: str) -> None:
     feed = [np.zeros((4, 4, 3), dtype)]
     refused_by_both(lambda fn, types, x: fn.equalize(x), feed, layouts=[layout], match=match)
 

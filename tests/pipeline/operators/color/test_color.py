@@ -134,7 +134,7 @@ def test_empty_pictures() -> None:
 
 
 @pytest.mark.parity
-def test_refusals() -> None:
+def test_bad_calls_are_refused() -> None:
     feed = pictures((4, 5, 3))
     for operator in ("brightness", "hue"):
         refused_by_both(lambda fn, _, x, o=operator: getattr(fn, o)(x), feed, layouts=["CHW"], match="layout 'CHW'")
@@ -179,7 +179,7 @@ def convert(fn: Any, types: Any, data: Any, source: str, target: str) -> Any:
 
 
 @pytest.mark.parity
-def test_color_spaces_refusals() -> None:
+def test_color_spaces_refuse_bad_calls() -> None:
     floats = pictures((4, 5, 3), dtype="float32")
     refused_by_both(lambda fn, types, x: convert(fn, types, x, "RGB", "BGR"), floats, match="must be one of UINT8")
     grey = pictures((4, 5, 1))

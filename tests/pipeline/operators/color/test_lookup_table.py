@@ -35,7 +35,7 @@ def test_dtypes_of_the_output() -> None:
 
 
 @pytest.mark.parity
-def test_no_table() -> None:
+def test_missing_table() -> None:
     compare(lambda fn, types, x: fn.lookup_table(x, output_dtype=types.UINT8), [np.arange(5, dtype=np.int64)])
 
 
@@ -48,10 +48,10 @@ def test_no_table() -> None:
         ({"keys": [65536], "values": [1.0]}, "from 0 to 65535"),
     ],
 )
-def test_refuses(arguments: dict[str, Any], match: str) -> None:
+def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
     refused_by_both(lambda fn, _, x: fn.lookup_table(x, **arguments), pictures((2, 2)), match=match)
 
 
 @pytest.mark.parity
-def test_refuses_real_numbers() -> None:
+def test_real_numbers_are_refused() -> None:
     refused_by_both(lambda fn, _, x: fn.lookup_table(x), pictures((2, 2), dtype="float32"), match="must be integers")

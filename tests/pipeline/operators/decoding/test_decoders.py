@@ -93,7 +93,7 @@ def test_bytes_come_in_any_shape() -> None:
         compare(lambda fn, _, x: fn.decoders.image(x), [feed, feed])
 
 
-def test_a_dense_batch_of_bytes() -> None:
+def test_dense_batch_of_bytes() -> None:
     data = ENCODED["jpeg 420"]
     (ours,) = run_ours(lambda fn, _, x: fn.decoders.image(x), np.stack([data, data]))
     assert ours.layout == "HWC"
@@ -149,11 +149,11 @@ def test_decoded_pixels_in_a_batch_for_the_gpu_are_named() -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("dtype", [8, 10])  # FLOAT16, FLOAT64
-def test_refuses_dtypes(dtype: int) -> None:
+def test_other_dtypes_are_refused(dtype: int) -> None:
     refused_by_both(lambda fn, _, x: fn.decoders.image(x, dtype=dtype), encoded(), match="'dtype' must be one of")
 
 
-def test_a_mixed_decoder_needs_a_gpu() -> None:
+def test_mixed_decoder_needs_a_gpu() -> None:
     with pytest.raises(RuntimeError, match="device_id=None"):
         run_ours(lambda fn, _, x: fn.decoders.image(x, device="mixed"), encoded())
 
@@ -170,7 +170,7 @@ def test_file_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parity
-def test_file_read_names_what_is_missing(tmp_path: Path) -> None:
+def test_file_read_names_missing_files(tmp_path: Path) -> None:
     missing = np.frombuffer(str(tmp_path / "missing.jpg").encode(), np.uint8)
     refused_by_both(lambda fn, _, x: fn.io.file.read(x), [missing], match=r"missing\.jpg.*No such file")
     folder = np.frombuffer(str(tmp_path).encode(), np.uint8)
@@ -179,14 +179,14 @@ def test_file_read_names_what_is_missing(tmp_path: Path) -> None:
     refused_by_both(lambda fn, _, x: fn.io.file.read(x), [np.zeros(0, np.uint8)], match="path of the file is empty")
 
 
-def test_an_empty_file_gives_no_bytes(tmp_path: Path) -> None:
+def test_empty_file_gives_an_empty_sample(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     (made,) = run_ours(lambda fn, _, x: fn.io.file.read(x), [np.frombuffer(str(tmp_path / "empty").encode(), np.uint8)])
     assert made.samples[0].shape == (0,)
 
 
 @pytest.mark.parity
-def test_the_whole_way(tmp_path: Path) -> None:
+def test_files_become_batches(tmp_path: Path) -> None:
     """From files to network input, with random arguments."""
     paths = []
     for index in range(3):

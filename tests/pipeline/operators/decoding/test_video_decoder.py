@@ -65,7 +65,7 @@ def test_arguments_per_sample(clips: Clips) -> None:
         ({"start_frame": 5, "end_frame": 5}, "end_frame 5 must be more than start_frame 5"),
     ],
 )
-def test_refused_as_by_dali(arguments: dict[str, Any], message: str, clips: Clips) -> None:
+def test_calls_refused_as_in_dali(arguments: dict[str, Any], message: str, clips: Clips) -> None:
     refused_by_both(lambda fn, types, x: fn.decoders.video(x, **arguments), [clips.bytes("vp9.webm")], match=message)
 
 
@@ -78,7 +78,7 @@ def test_refused_as_by_dali(arguments: dict[str, Any], message: str, clips: Clip
         ({"stride": 0}, "'stride' must be 1 or more"),
     ],
 )
-def test_arguments_that_can_not_be(arguments: dict[str, Any], message: str, clips: Clips) -> None:
+def test_impossible_arguments_are_refused(arguments: dict[str, Any], message: str, clips: Clips) -> None:
     with pytest.raises(PipelineError, match=message):
         run_ours(lambda fn, types, x: fn.decoders.video(x, **arguments), [clips.bytes("vp9.webm")])
 
@@ -91,7 +91,7 @@ def test_codecs_that_dali_leaves_to_the_gpu(clips: Clips) -> None:
         assert [numbers(sample) for sample in output.samples] == [[39, 0, 17]] * 4
 
 
-def test_the_sample_that_is_no_video_is_named(clips: Clips) -> None:
+def test_sample_that_is_not_a_video_is_named(clips: Clips) -> None:
     feed = [clips.bytes("h264.mp4"), np.arange(3000).astype(np.uint8), clips.bytes("h264.mp4")[:5000]]
     with pytest.raises(OperatorError, match=r"sample 1: 3000 encoded bytes can't be decoded: .*and 1 more") as caught:
         run_ours(lambda fn, types, x: fn.decoders.video(x), feed)
@@ -119,7 +119,7 @@ def parts() -> Any:
     return fn.decoders.video(video, start_frame=start, sequence_length=3, stride=2)
 
 
-def test_a_worker_reads_the_file_and_the_server_decodes_it(clips: Clips) -> None:
+def test_worker_reads_the_file_and_the_server_decodes_it(clips: Clips) -> None:
     paths = [str(clips.path(name)) for name in ("h264.mp4", "vp9.webm")]
     with DALIServer(parts()) as server:
         for frames, indices in DataLoader(server, Starts(paths, server.proxy), batch_size=3, num_workers=1):

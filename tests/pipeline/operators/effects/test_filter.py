@@ -57,7 +57,7 @@ def test_dtypes(dtype: str) -> None:
     compare(graph, batch("HWC", dtype), windows((3, 3), (4, 5), (7, 3)), layouts=["HWC"], tolerance=tolerance)
 
 
-def test_what_is_refused() -> None:
+def test_bad_calls_are_refused() -> None:
     image, window = batch("HWC")[:1], windows((3, 3))
     calls: list[tuple[Any, str]] = [
         (lambda fn, types, x, w: fn.filter(x, w, anchor=3), "outside of the window"),

@@ -75,7 +75,7 @@ def test_layouts(layout: str) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("shape", [(9,), (9, 8), (9, 8, 7)])
-def test_without_a_layout_all_axes_are_blurred(shape: tuple[int, ...]) -> None:
+def test_axes_are_all_blurred_without_a_layout(shape: tuple[int, ...]) -> None:
     compare(lambda fn, _, x: fn.gaussian_blur(x, sigma=1.0), pictures(shape), tolerance=1)
 
 
@@ -109,14 +109,14 @@ def test_channels(channels: int) -> None:
         ({"sigma": [1.0, 1.0, 1.0]}, "needs 2 values"),
     ],
 )
-def test_refusals(arguments: dict[str, Any], match: str) -> None:
+def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
     refused_by_both(
         lambda fn, _, x: fn.gaussian_blur(x, **arguments), pictures((9, 8, 3)), layouts=["HWC"], match=match
     )
 
 
 @pytest.mark.parity
-def test_refusals_of_samples() -> None:
+def test_bad_samples_are_refused() -> None:
     def graph(fn: Any, _: Any, x: Any) -> Any:
         return fn.gaussian_blur(x, sigma=1.0)
 

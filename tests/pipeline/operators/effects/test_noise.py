@@ -37,14 +37,14 @@ def chi_squared(counts: Any, expected: Any) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("dtype", [*INTEGERS, "float32"])
-def test_without_deviation_the_mean_is_added(dtype: str) -> None:
+def test_mean_is_added_without_deviation(dtype: str) -> None:
     for mean in (0.0, 3.25, -300.0):
         compare(noisy("gaussian", mean=mean, stddev=0.0), pictures(*RAGGED, dtype=dtype, high=100), layouts=["HWC"])
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("dtype", [*INTEGERS, "float32"])
-def test_certain_salt_and_pepper(dtype: str) -> None:
+def test_salt_and_pepper_of_probability_one(dtype: str) -> None:
     feed = pictures(*RAGGED, dtype=dtype, high=100)
     for ratio in (0.0, 1.0):
         compare(noisy("salt_and_pepper", prob=1.0, salt_vs_pepper=ratio), feed, layouts=["HWC"])
@@ -94,7 +94,7 @@ def test_shares_of_salt_and_pepper() -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize(("layout", "axis"), [("HWC", 2), ("CHW", 0), ("DHWC", 3), (None, 2)])
-def test_channels_share_their_fate_or_do_not(layout: str | None, axis: int) -> None:
+def test_channels_share_their_noise_on_request(layout: str | None, axis: int) -> None:
     feed = [np.full((12, 13, 11, 5)[-len(layout or "HWC") :], 100, np.uint8)]
     for run in (run_ours, run_dali):
         for alone in (False, True):
@@ -149,7 +149,7 @@ def test_scalars_and_empty_samples(operator: str) -> None:
 
 
 @pytest.mark.parity
-def test_refusals() -> None:
+def test_bad_calls_are_refused() -> None:
     feed = pictures((4, 5, 3))
     for operator in NOISES:
         refused_by_both(noisy(operator), [feed[0].astype(np.float64)], match="the samples must be one of")

@@ -67,7 +67,7 @@ def test_noise_repeats() -> None:
     assert all(np.array_equal(one, other) for one, other in zip(first.samples, again.samples, strict=True))
 
 
-def test_channels_share_their_fate() -> None:
+def test_channels_share_their_noise() -> None:
     feed = [np.full((40, 30, 3), 100, np.uint8)]
     for layout, axis in (("HWC", 2), ("CHW", 0), (None, 2)):
         _, (noisy_sample,) = both("salt_and_pepper", feed, layout, prob=0.5)

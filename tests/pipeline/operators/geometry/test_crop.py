@@ -102,23 +102,23 @@ def test_float16_saturates() -> None:
         ({"crop": [3, 3], "fill_values": [1.0, 2.0], "out_of_bounds_policy": "pad"}, "has 2 values, but needs 1 or"),
     ],
 )
-def test_refusals(arguments: dict[str, Any], match: str) -> None:
+def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
     refused_by_both(lambda fn, _, x: fn.crop(x, **arguments), pictures(*RAGGED), layouts=["HWC"], match=match)
 
 
 @pytest.mark.parity
-def test_refuses_layouts_without_height_or_channels() -> None:
+def test_layouts_without_height_or_channels_are_refused() -> None:
     refused_by_both(lambda fn, _, x: fn.crop(x, crop=[2, 2]), pictures((5, 5)), layouts=["HW"], match="layout 'HW'")
     refused_by_both(lambda fn, _, x: fn.crop(x, crop=[2, 2]), pictures((5, 5)), match="2 dimensions and no layout")
 
 
-def test_only_samples_that_fail_are_named() -> None:
+def test_failing_samples_alone_are_named() -> None:
     with pytest.raises(OperatorError, match="for sample 1") as caught:
         run_ours(lambda fn, _, x: fn.crop(x, crop=[15, 15]), pictures(*RAGGED), layouts=["HWC"])
     assert [failure.sample for failure in caught.value.failures] == [1]
 
 
-def test_a_window_that_lies_inside_is_a_view() -> None:
+def test_window_that_lies_inside_is_a_view() -> None:
     import pipeline
     from pipeline import fn
 

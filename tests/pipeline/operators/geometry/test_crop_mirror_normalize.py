@@ -150,14 +150,14 @@ def test_channels_are_padded_to_a_power_of_two(channels: int, policy: str, outpu
         ({"pad_output": True, "out_of_bounds_policy": "pad", "fill_values": [1.0, 2.0, 3.0]}, "as many as channels: 4"),
     ],
 )
-def test_refusals(arguments: dict[str, Any], match: str) -> None:
+def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
     refused_by_both(
         lambda fn, _, x: fn.crop_mirror_normalize(x, **arguments), pictures(*RAGGED), layouts=["HWC"], match=match
     )
 
 
 @pytest.mark.parity
-def test_a_sequence_needs_an_output_layout() -> None:
+def test_sequence_needs_an_output_layout() -> None:
     refused_by_both(
         lambda fn, _, x: fn.crop_mirror_normalize(x),
         pictures((2, 4, 4, 3)),
@@ -166,13 +166,13 @@ def test_a_sequence_needs_an_output_layout() -> None:
     )
 
 
-def test_a_deviation_of_zero_is_refused() -> None:
+def test_deviation_of_zero_is_refused() -> None:
     """DALI returns infinities."""
     with pytest.raises(OperatorError, match="'std' is 0 for sample 0"):
         run_ours(lambda fn, _, x: fn.crop_mirror_normalize(x, std=0.0), pictures((4, 4, 3)), layouts=["HWC"])
 
 
-def test_the_output_is_one_array_when_sizes_are_known() -> None:
+def test_output_is_one_array_when_sizes_are_known() -> None:
     import pipeline
     from pipeline import fn
 

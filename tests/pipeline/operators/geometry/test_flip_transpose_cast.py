@@ -42,7 +42,7 @@ def test_flip_without_layout_takes_pictures_and_sequences() -> None:
 
 
 @pytest.mark.parity
-def test_flip_refuses_layouts_that_dali_refuses() -> None:
+def test_flip_refuses_the_layouts_that_dali_refuses() -> None:
     feed = pictures((4, 5, 3))
     refused_by_both(lambda fn, _, x: fn.flip(x), feed, layouts=["WHC"], match="layout 'WHC'")
     refused_by_both(lambda fn, _, x: fn.flip(x), pictures((4, 5)), layouts=["HW"], match="layout 'HW'")
@@ -91,7 +91,7 @@ def test_transpose_reverses_by_default_and_takes_scalars() -> None:
         ({"perm": [2, 0, 1], "output_layout": "AB"}, "needs 3 letters"),
     ],
 )
-def test_transpose_refuses(arguments: dict[str, Any], match: str) -> None:
+def test_transpose_refuses_bad_calls(arguments: dict[str, Any], match: str) -> None:
     refused_by_both(lambda fn, _, x: fn.transpose(x, **arguments), pictures((2, 3, 4)), layouts=["HWC"], match=match)
 
 
@@ -106,7 +106,7 @@ def test_cast_between_all_dtypes(source: str) -> None:
         values = np.clip(EDGES, *_limits(source)).astype(source)
     for name in (*names, "FLOAT16", "FLOAT", "FLOAT64", "BOOL"):
         if name == "BOOL" and source in ("float16", "float32", "float64"):
-            continue  # see test_cast_to_bool_asks_whether_the_rounded_value_is_zero
+            continue  # see test_cast_to_bool_compares_the_rounded_value_with_zero
         compare(lambda fn, types, x, n=name: fn.cast(x, dtype=getattr(types, n)), [values], layouts=["W"])
 
 
@@ -124,7 +124,7 @@ def _limits(dtype: str) -> tuple[float, float]:
     return float(np.iinfo(kind).min), min(float(np.iinfo(kind).max), 2.0**62)
 
 
-def test_cast_to_bool_asks_whether_the_rounded_value_is_zero() -> None:
+def test_cast_to_bool_compares_the_rounded_value_with_zero() -> None:
     values = [np.array([0, 0.25, 0.5, -0.75, 3], np.float32)]
     (output,) = run_ours(lambda fn, types, x: fn.cast(x, dtype=types.BOOL), values)
     assert output.samples[0].tolist() == [False, False, True, True, True]
@@ -136,7 +136,7 @@ def test_cast_needs_a_dtype() -> None:
 
 
 @pytest.mark.parity
-def test_copy_keeps_everything() -> None:
+def test_copy_keeps_data_and_layout() -> None:
     compare(lambda fn, _, x: fn.copy(x), pictures(*RAGGED), layouts=["HWC"])
 
 

@@ -87,7 +87,7 @@ def test_pad_with_arguments_per_sample(data: st.DataObject) -> None:
         ({"shape": [4, 4]}, "needs 3 values"),
     ],
 )
-def test_pad_refuses(arguments: dict[str, Any], match: str) -> None:
+def test_pad_refuses_bad_calls(arguments: dict[str, Any], match: str) -> None:
     refused_by_both(lambda fn, _, x: fn.pad(x, **arguments), pictures(*SMALL), layouts=["HWC"], match=match)
 
 
@@ -131,7 +131,7 @@ def test_paste(data: st.DataObject) -> None:
         ({"ratio": 2}, "'fill_value' is required"),
     ],
 )
-def test_paste_refuses(arguments: dict[str, Any], match: str) -> None:
+def test_paste_refuses_bad_calls(arguments: dict[str, Any], match: str) -> None:
     refused_by_both(lambda fn, _, x: fn.paste(x, **arguments), pictures(*RAGGED), layouts=["HWC"], match=match)
 
 
@@ -221,5 +221,5 @@ def test_erase_with_arguments_per_sample(seed: int, centered: bool, anchors: boo
         ({"anchor": [1, 2], "shape": [1, 2], "normalized": True, "normalized_anchor": True}, "can't be used together"),
     ],
 )
-def test_erase_refuses(arguments: dict[str, Any], match: str) -> None:
+def test_erase_refuses_bad_calls(arguments: dict[str, Any], match: str) -> None:
     refused_by_both(lambda fn, _, x: fn.erase(x, **arguments), pictures(*RAGGED), layouts=["HWC"], match=match)

@@ -187,7 +187,7 @@ def test_float_output_and_attributes() -> None:
     )
 
 
-def test_an_output_keeps_its_place_with_attributes() -> None:
+def test_output_keeps_its_place_with_attributes() -> None:
     """With a known size, the first output is allocated beforehand; the second output must not change that."""
     image, shape = run_ours(
         lambda fn, _, x: fn.resize(x, size=[6, 8], save_attrs=True), pictures(*RAGGED), layouts=["HWC"]
@@ -224,7 +224,7 @@ def test_sizes_and_nearest_pixels_are_computed_as_in_dali(arguments: dict[str, A
 
 
 @pytest.mark.parity
-def test_a_crop_that_is_resized() -> None:
+def test_crop_that_is_resized() -> None:
     """Resize reads a view with gaps between the rows."""
     compare(
         lambda fn, _, x: fn.resize(fn.crop(x, crop=[9, 10]), size=[5, 21]),
@@ -248,17 +248,17 @@ def test_a_crop_that_is_resized() -> None:
         ({"size": [3, 3], "dtype": 8}, "'dtype' must be the input's, uint8, or FLOAT"),
     ],
 )
-def test_refusals(arguments: dict[str, Any], match: str) -> None:
+def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
     refused_by_both(lambda fn, _, x: fn.resize(x, **arguments), pictures(*RAGGED), layouts=["HWC"], match=match)
 
 
 @pytest.mark.parity
-def test_refuses_layouts() -> None:
+def test_other_layouts_are_refused() -> None:
     refused_by_both(lambda fn, _, x: fn.resize(x, size=[3, 3]), pictures((5, 5)), layouts=["HW"], match="layout 'HW'")
     refused_by_both(lambda fn, _, x: fn.resize(x, size=[3, 3]), pictures((5, 5)), match="no layout")
 
 
-def test_refuses_sizes_that_are_no_numbers() -> None:
+def test_sizes_that_are_not_numbers_are_refused() -> None:
     with pytest.raises(RuntimeError, match="isn't a number for sample 1"):
         run_ours(
             lambda fn, _, x, s: fn.resize(x, size=s),
@@ -269,7 +269,7 @@ def test_refuses_sizes_that_are_no_numbers() -> None:
 
 
 @pytest.mark.parity
-def test_differs_in_few_pixels_of_a_photograph_like_picture() -> None:
+def test_photograph_like_picture_differs_in_few_pixels() -> None:
     """Pixels may differ by 1, but nearly all are equal."""
     feed = pictures((120, 160, 3))
     graph = lambda fn, _, x: fn.resize(x, size=[51, 77])  # noqa: E731

@@ -14,7 +14,7 @@ EXTENTS = {"C": 3, "F": 2, "H": 11, "W": 14, "D": 9}
 
 @pytest.mark.parametrize("layout", ["HWC", "CHW", "FCHW", "CFHW"])
 @pytest.mark.parametrize("mirror", [0, 1, 2, 3])
-def test_like_one_after_the_other(layout: str, mirror: int) -> None:
+def test_result_equals_that_of_single_operators(layout: str, mirror: int) -> None:
     """In layouts that don't begin with H, DALI doesn't flip the axes that it documents."""
 
     def graph(fn: Any, types: Any, x: Any) -> Any:
@@ -51,7 +51,7 @@ def test_windows_of_known_size_are_one_array() -> None:
         ({"size": [8, 8], "crop": [3, 3], "crop_pos_x": 1.5}, "between 0 and 1"),
     ],
 )
-def test_refused_by_both(arguments: dict[str, Any], match: str) -> None:
+def test_calls_refused_by_both(arguments: dict[str, Any], match: str) -> None:
     refused_by_both(
         lambda fn, _, x: fn.resize_crop_mirror(x, **arguments), pictures((9, 9, 3)), layouts=["HWC"], match=match
     )
@@ -61,5 +61,5 @@ def test_refused_by_both(arguments: dict[str, Any], match: str) -> None:
 @pytest.mark.parametrize(
     ("name", "match"), [("jpeg_compression_distortion", "layout 'CHW'"), ("resize_crop_mirror", "size")]
 )
-def test_distortion_takes_pictures(name: str, match: str) -> None:
+def test_distortion_needs_pictures(name: str, match: str) -> None:
     refused_by_both(lambda fn, _, x: getattr(fn, name)(x), pictures((3, 9, 9)), layouts=["CHW"], match=match)

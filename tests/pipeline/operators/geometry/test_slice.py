@@ -171,12 +171,12 @@ def test_output_dtypes(target: str, policy: str) -> None:
         ({"start": [-1, 0], "out_of_bounds_policy": "pad", "fill_values": [1.0, 2.0]}, "has 2 values"),
     ],
 )
-def test_refusals(arguments: dict[str, Any], match: str) -> None:
+def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
     refused_by_both(lambda fn, _, x: fn.slice(x, **arguments), pictures(*RAGGED), layouts=["HWC"], match=match)
 
 
 @pytest.mark.parity
-def test_refuses_half_of_the_inputs_and_both_ways_at_once() -> None:
+def test_half_of_the_inputs_and_both_ways_at_once_are_refused() -> None:
     anchor = [np.int32([1, 1])] * 3
     refused_by_both(
         lambda fn, _, x, a: fn.slice(x, a), pictures(*RAGGED), anchor, layouts=["HWC"], match="a shape as the third"
@@ -190,7 +190,7 @@ def test_refuses_half_of_the_inputs_and_both_ways_at_once() -> None:
     )
 
 
-def test_names_the_sample_whose_window_is_wrong() -> None:
+def test_sample_with_a_wrong_window_is_named() -> None:
     anchor = [np.int32([1, 1]), np.int32([1, 1]), np.int32([1, 99])]
     with pytest.raises(RuntimeError, match="for sample 2: the window from") as caught:
         run_ours(lambda fn, _, x, a: fn.slice(x, a, a, axes=[0, 1]), pictures(*RAGGED), anchor, layouts=["HWC"])

@@ -153,7 +153,7 @@ def test_output_dtypes(source: str, target: str) -> None:
 
 
 @pytest.mark.parity
-def test_without_layout_samples_are_pictures_or_sequences() -> None:
+def test_samples_without_layout_are_pictures_or_sequences() -> None:
     compare(lambda fn, _, x: fn.rotate(x, angle=33), pictures((13, 17, 3)), tolerance=1)
     compare(lambda fn, _, x: fn.rotate(x, angle=33), pictures((2, 13, 17, 3)), tolerance=1)
 
@@ -171,7 +171,7 @@ def test_without_layout_samples_are_pictures_or_sequences() -> None:
         ("warp_affine", {"matrix": [1, 0, 0, 1, 0, 0], "inverse_map": False}, "has no inverse"),
     ],
 )
-def test_refused(name: str, arguments: dict[str, Any], match: str) -> None:
+def test_bad_calls_are_refused(name: str, arguments: dict[str, Any], match: str) -> None:
     if "interp_type" in arguments:
         refused_by_both(
             lambda fn, types, x: fn.rotate(x, angle=1, interp_type=types.INTERP_CUBIC), pictures(*RAGGED), match=match
@@ -181,7 +181,7 @@ def test_refused(name: str, arguments: dict[str, Any], match: str) -> None:
 
 
 @pytest.mark.parity
-def test_refused_layouts() -> None:
+def test_layouts_that_are_refused() -> None:
     refused_by_both(lambda fn, _, x: fn.rotate(x, angle=1), pictures((3, 4, 5)), layouts=["CHW"], match="layout 'CHW'")
     volume = pictures((3, 4, 5, 1))
     refused_by_both(lambda fn, _, x: fn.rotate(x, angle=1), volume, layouts=["DHWC"], match="'axis' is required")

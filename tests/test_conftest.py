@@ -44,7 +44,7 @@ ON_THE_GPU = """
 import pytest
 
 @pytest.mark.gpu
-def test_on_the_gpu():
+def test_gpu_only():
     pass
 
 def test_anywhere():
@@ -85,7 +85,7 @@ def test_lock_order_that_another_process_breaks_fails_the_test(tmp_path: Path) -
         (("-m", "gpu"), "1 passed, 1 deselected" if conftest._gpu_is_there() else "2 deselected"),
     ],
 )
-def test_gpu_tests_run_only_when_asked_for(tmp_path: Path, arguments: tuple[str, ...], summary: str) -> None:
+def test_gpu_tests_run_only_on_request(tmp_path: Path, arguments: tuple[str, ...], summary: str) -> None:
     run = run_pytest(tmp_path, ON_THE_GPU, *arguments)
     assert run.stdout.splitlines()[-1].startswith(summary), run.stdout + run.stderr
 

@@ -163,7 +163,7 @@ def test_modules_are_not_too_long() -> None:
     assert not wrong, f"a module has at most {MOST_LINES} lines; which second noun lives in {wrong}?"
 
 
-def test_every_folder_is_a_package() -> None:
+def test_folders_are_packages() -> None:
     folders = {path.parent for path in modules().values()}
     wrong = [str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").exists()]
     assert not wrong, f"folders without __init__.py are not part of the distribution: {wrong}"

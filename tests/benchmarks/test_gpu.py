@@ -131,7 +131,7 @@ def test_training_from_a_loader(session: Session) -> None:
     assert training.as_json(share)["share"] == pytest.approx(share.share, abs=1e-4)
 
 
-def test_training_goes_on_after_a_loader_that_ends_its_process(session: Session) -> None:
+def test_training_continues_after_a_loader_that_ends_its_process(session: Session) -> None:
     rivals = [Vanishing(), Ours("ours, process")]
     shares = list(training.measure_training(session, rivals, batch_sizes=[4, 2], network="tiny"))
     assert [(share.loader, share.batch_size) for share in shares] == [("ours, process", 4), ("ours, process", 2)]
@@ -173,7 +173,7 @@ def test_share_is_that_of_its_neighbours() -> None:
     assert share.share == 0.8
 
 
-def test_every_mode_trains() -> None:
+def test_modes_train() -> None:
     names = [rival.name for rival in modes_of_ours(0)]
     assert names == ["ours, process, server", "ours, process, cores", "ours, process, consumer", "ours, thread"]
     without_gpu = [rival.name for rival in modes_of_ours(None)]
@@ -280,9 +280,7 @@ def test_memory_is_that_of_the_driver(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("status", [0, 3])
-def test_service_lives_as_long_as_its_context(
-    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_service_lives_as_long_as_its_context(status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program, said = tmp_path / "nvidia-cuda-mps-control", tmp_path / "said"
     program.write_text(
         f"#!{sys.executable}\nimport os, sys\nsaid = open({str(said)!r}, 'a')\n"

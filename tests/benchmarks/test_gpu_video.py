@@ -43,7 +43,7 @@ def test_comparison(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "LEFT OUT: no-module" in capsys.readouterr().out
 
 
-def test_wrong_pixels_are_noticed(tmp_path: Path) -> None:
+def test_wrong_pixels_are_detected(tmp_path: Path) -> None:
     videos = video.make_videos(str(tmp_path), "h264", 2, (96, 64), 48)
     assert len(videos.paths) == 2
     assert videos.sequences == 3

@@ -63,7 +63,7 @@ def test_ratios_are_of_the_same_round() -> None:
     assert result.milliseconds(ours) == pytest.approx(150)
 
 
-def test_some_operators_replace_only_their_figures() -> None:
+def test_selected_operators_replace_only_their_figures() -> None:
     one, two, other = ({"operator": name, "variant": "", "speed": 1} for name in ("a", "b", "c"))
     earlier = {"command": "all", "operators": [one, two]}
     made = merged(earlier, {"command": "some", "operators": [{**two, "speed": 2}, other]})

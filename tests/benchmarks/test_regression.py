@@ -122,6 +122,6 @@ def test_summary_has_a_line_for_each_target() -> None:
     assert sum(line.endswith("-") for line in lines) == len(TARGETS) - 2
 
 
-def test_ratios_of_another_reference_are_not_ours() -> None:
+def test_ratios_of_another_reference_are_not_compared() -> None:
     found = document(1.25, 1.2, 1.4, reference="nvidia-proxy")
     assert figure_of(found, "bytes", "nvidia-proxy") is None

@@ -102,7 +102,7 @@ def test_training_crops_never_touch_the_held_out_band(size: tuple[int, int]) -> 
 
 
 @pytest.mark.usefixtures("bundled")
-def test_seed_decides_the_written_pictures(tmp_path: Path) -> None:
+def test_seed_decides_the_written_images(tmp_path: Path) -> None:
     crops = Crops(photographs=2, train_per_photograph=2, held_out_per_photograph=1)
     first = [path.read_bytes() for path in write_crops(tmp_path / "a", crops)]
     again = [path.read_bytes() for path in write_crops(tmp_path / "b", crops)]
@@ -120,7 +120,7 @@ def test_pillow_equals_the_pipeline(jpeg_folder: Path) -> None:
     assert -3 < image.min() < image.max() < 3
 
 
-def test_picture_shows_the_normalised_images() -> None:
+def test_plot_shows_the_normalised_images() -> None:
     pixels = torch.randint(0, 256, (3, 3, 8, 8), dtype=torch.uint8)
     mean, std = (torch.tensor(channels).view(3, 1, 1) for channels in (MEAN, STD))
     images = (pixels.float() - mean) / std

@@ -88,7 +88,7 @@ def test_gpu_equals_cpu(pictures: Any, mode: str, random: bool) -> None:
 @pytest.mark.parametrize("mode", ["process", "thread"])
 @pytest.mark.parametrize("placement", ["cores", "consumer"])
 @pytest.mark.parametrize("random", [False, True])
-def test_every_placement_makes_the_same(pictures: Any, mode: str, placement: Any, random: bool) -> None:
+def test_placements_give_the_same_batches(pictures: Any, mode: str, placement: Any, random: bool) -> None:
     expected = epoch(pictures, "mixed", mode, random=random)
     found = epoch(pictures, "mixed", mode, placement=placement, random=random)
     assert len(expected) == len(found)
@@ -124,7 +124,7 @@ def _open_files(pid: int | None) -> list[str]:
 
 
 @pytest.mark.timeout(300)
-def test_pictures_are_copied_from_server_memory_with_the_consumer_placement(pictures: Any) -> None:
+def test_images_are_copied_from_server_memory_with_the_consumer_placement(pictures: Any) -> None:
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0, random=False), placement="consumer") as server:
         batches = list(dali_proxy.DataLoader(server, Encoded(pictures, server.proxy), batch_size=BATCH, num_workers=1))
         assert len(batches) > 3
@@ -135,7 +135,7 @@ def test_pictures_are_copied_from_server_memory_with_the_consumer_placement(pict
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("placement", ["server", "cores", "consumer"])
-def test_batches_go_on_when_the_server_was_killed(pictures: Any, placement: Any) -> None:
+def test_batches_continue_after_the_server_was_killed(pictures: Any, placement: Any) -> None:
     pipe = image_pipe("mixed", device_id=0)
     expected = [images for images, _, _ in epoch(pictures, "mixed", "process", placement=placement)]
     with dali_proxy.DALIServer(pipe, placement=placement, restart="on-failure") as server:
@@ -279,7 +279,7 @@ def test_epoch_resumes_in_the_middle(pictures: Any) -> None:
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize(("mode", "placement"), PLACED)
-def test_corrupt_picture_costs_its_batch_only(pictures: Any, mode: str, placement: Any) -> None:
+def test_corrupt_image_costs_its_batch_only(pictures: Any, mode: str, placement: Any) -> None:
     damaged = list(pictures)
     damaged[BATCH + 2] = damaged[BATCH + 2][:200]
     with dali_proxy.DALIServer(image_pipe("mixed", device_id=0), mode=mode, placement=placement) as server:

@@ -91,7 +91,7 @@ def decode() -> Any:
 
 
 @pytest.mark.parametrize("mode", ["process", "thread"])
-def test_two_servers_side_by_side(files: list[str], mode: str) -> None:
+def test_servers_side_by_side(files: list[str], mode: str) -> None:
     made: list[dict[int, Any]] = [{}, {}]
     with (
         dali_proxy.DALIServer(decode(device_id=0), mode=mode) as first,

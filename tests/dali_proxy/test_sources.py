@@ -103,7 +103,7 @@ def test_workers_end_with_the_server() -> None:
     assert not any(worker.is_running() for worker in workers)
 
 
-def test_epochs_are_whole_after_processes_of_a_source_were_killed(serve: Callable[..., DALIServer]) -> None:
+def test_epochs_are_complete_after_processes_of_a_source_were_killed(serve: Callable[..., DALIServer]) -> None:
     server = serve(pipe_with(thousandfold, batch=False, parallel=True))
     loader = DataLoader(server, Numbers(server), batch_size=BATCH_SIZE, num_workers=1)
     for epoch in range(3):

@@ -21,7 +21,7 @@ def test_differences_of_all_compared_operators_are_noted() -> None:
     assert set(found["cpu"]) == set(CASES), "run `make operators`"
 
 
-def test_every_operator_is_on_the_page() -> None:
+def test_operators_are_all_on_the_page() -> None:
     page = operators.page()
     for schema in all_schemas():
         assert schema.hidden or f"| `{schema.name}` |" in page

@@ -77,7 +77,7 @@ def segmentation(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return segmentation
 
 
-def test_every_example_is_run_and_listed() -> None:
+def test_examples_are_all_run_and_listed() -> None:
     helpers = {"common", "networks", "scenes"}
     names = {*RUNS, "video_superres"}
     assert {path.stem for path in EXAMPLES.glob("*.py")} - helpers == names
@@ -128,9 +128,7 @@ def test_seed_gives_the_same_losses_with_fewer_workers_and_threads(
     assert losses(first) == losses(again)
 
 
-def test_training_resumes_as_if_it_had_not_stopped(
-    run_once: Callable[[str], tuple[str, Path]], tmp_path: Path
-) -> None:
+def test_training_resumes_as_if_it_had_not_stopped(run_once: Callable[[str], tuple[str, Path]], tmp_path: Path) -> None:
     whole, _ = run_once("resume")
     options = ["--device", "cpu", *RUNS["resume"][0].split(), "--checkpoint", str(tmp_path / "training.pt")]
     said = run("resume", *options, "--stop-after", "14")  # in the second epoch
@@ -140,7 +138,7 @@ def test_training_resumes_as_if_it_had_not_stopped(
     assert losses(said) == losses(whole)
 
 
-def test_pictures_of_the_user(jpeg_folder: Path, tmp_path: Path) -> None:
+def test_images_of_the_user(jpeg_folder: Path, tmp_path: Path) -> None:
     for split in ("train", "val"):
         (tmp_path / split).symlink_to(jpeg_folder)
     said = run("imagenet", "--device", "cpu", "--data", str(tmp_path), "--epochs", "1", "--batch-size", "8")

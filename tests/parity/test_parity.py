@@ -60,7 +60,7 @@ def test_operators_equal_dali(operator: str) -> None:
     record("cpu", operator, found)
 
 
-def test_every_operator_has_a_case_or_a_reason() -> None:
+def test_operators_all_have_a_case_or_a_reason() -> None:
     operators = {schema.name for schema in all_schemas() if not schema.hidden and schema.alias_of is None}
     assert operators - set(CASES) - set(EXCEPTIONS) == set(), "add a case in tests/parity, or a reason in exceptions.py"
     assert not set(CASES) & set(EXCEPTIONS)

@@ -106,7 +106,7 @@ def test_iterable_datasets(server: DALIServer, policy: LastBatchPolicy, counts: 
 
 
 @pytest.mark.parametrize(("policy", "counts"), [(DROP, [3] * 4), (PARTIAL, [3, 3, 3, 3, 1, 1])])
-def test_each_worker_of_an_iterable_dataset_has_a_last_batch(
+def test_workers_of_an_iterable_dataset_have_a_last_batch_each(
     server: DALIServer, policy: LastBatchPolicy, counts: list[int]
 ) -> None:
     """Like torch's `drop_last`: each worker has 7 samples."""

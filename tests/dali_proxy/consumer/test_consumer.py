@@ -40,9 +40,7 @@ def check_one(made: Any, index: int = 3) -> None:
     assert made.tolist() == [[affine_of(index)] * 3]
 
 
-def test_session_ended_by_a_finalizer_leaves_others_alone(
-    server: DALIServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_session_ended_by_a_finalizer_leaves_others_alone(server: DALIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finalizer may come at any place of the thread that asks."""
     left = iter(DataLoader(server, IndexDataset(40, server.proxy), batch_size=4))
     next(left)
@@ -154,7 +152,7 @@ def test_interrupt_after_a_batch_arrived(server: DALIServer, monkeypatch: pytest
     check_one(server.produce_data(following), 4)
 
 
-def test_posted_messages_go_on_when_the_server_reads_again(
+def test_posted_messages_continue_when_the_server_reads_again(
     server: DALIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who waits for what was fetched early says nothing to the server."""

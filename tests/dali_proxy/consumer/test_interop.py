@@ -50,7 +50,7 @@ def test_types() -> None:
 @pytest.mark.parametrize("kind", DTYPES, ids=lambda kind: str(kind.name))
 @pytest.mark.parametrize("copy", [False, True])
 @pytest.mark.parametrize("shape", [(2, 3), (0, 3), ()])
-def test_every_dtype(kind: DALIDataType, copy: bool, shape: tuple[int, ...]) -> None:
+def test_tensors_of_all_dtypes(kind: DALIDataType, copy: bool, shape: tuple[int, ...]) -> None:
     data = np.ones(shape, to_numpy_type(kind))
     made = to_torch_tensor(TensorCPU(data), copy=copy)
     assert made.dtype == to_torch_type[kind]
@@ -267,7 +267,7 @@ def test_gpu_iterators() -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_tensors_made_by_hand() -> None:
+def test_gpu_tensors_from_other_memory() -> None:
     tensor = TensorGPU.from_host(DATA)
     shared = to_torch_tensor(tensor, copy=False)
     assert shared.data_ptr() == tensor.data_ptr()

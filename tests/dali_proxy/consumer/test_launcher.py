@@ -161,7 +161,7 @@ def test_epoch_after_one_that_was_left(lanes: list[HostLane], expected: list[Any
         wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # asking gives slots back
 
 
-def test_pictures_that_the_kernel_refuses_use_the_executor(lanes: list[HostLane]) -> None:
+def test_images_that_the_kernel_refuses_use_the_executor(lanes: list[HostLane]) -> None:
     """That is an executor's, which finds no GPU here."""
     if torch.cuda.is_available():
         pytest.skip("there is one")

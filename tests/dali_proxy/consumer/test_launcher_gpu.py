@@ -111,7 +111,7 @@ def test_launcher_makes_the_bits_of_an_executor(
         assert any(each is not None for each in view._pinned.values()) == (pin == "1")
 
 
-def test_pictures_that_the_kernel_does_not_take_go_the_other_way(by_executor: pytest.MonkeyPatch) -> None:
+def test_images_that_the_kernel_does_not_take_go_the_other_way(by_executor: pytest.MonkeyPatch) -> None:
     with DALIServer(mixed(), placement="consumer") as server:
         expected = [on_cpu(batch) for batch in DataLoader(server, Noise(server.proxy, odd=1), BATCH)]
     by_executor.undo()

@@ -340,7 +340,7 @@ def test_tensors_outlive_iterator_and_pipeline() -> None:
     assert part.eq(2).all()
 
 
-def test_tensor_may_be_written_without_harm_to_other_batches() -> None:
+def test_tensor_may_be_written_without_effect_on_other_batches() -> None:
     source = big(1)
     pipe = Pipeline(batch_size=2, num_threads=1, device_id=None)
     with pipe:
@@ -399,7 +399,7 @@ def test_ragged_lists_share_memory_and_stay() -> None:
     assert all(sample.eq(rows + 1).all() for batch in held for rows, sample in enumerate(batch, 1))
 
 
-def test_coo_of_pictures_and_of_scalars() -> None:
+def test_coo_of_images_and_of_scalars() -> None:
     pictures = [np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((4, 1), np.float32)]
     tags = [DALIRaggedIterator.SPARSE_COO_TAG]
     coo = next(DALIRaggedIterator(make("pipeline", lambda: pictures), ["x"], size=2, output_types=tags))[0]["x"]

@@ -109,7 +109,7 @@ def test_number_of_batches(policy: str) -> None:
 @pytest.mark.parametrize("prepare", [False, True])
 @pytest.mark.parametrize("depth", [1, 2, 3])
 @pytest.mark.parametrize("policy", POLICIES)
-def test_sources_are_asked_ahead(policy: str, depth: int, prepare: bool) -> None:
+def test_sources_are_called_ahead(policy: str, depth: int, prepare: bool) -> None:
     def script(library: str) -> Any:
         source = Numbered(7, 2, True)
         iterator = plugin(library).DALIGenericIterator(

@@ -112,7 +112,7 @@ def test_parity(files: list[str], policy: str, padded: bool, stick: bool, auto_r
 @pytest.mark.parametrize("auto_reset", [False, True])
 @pytest.mark.parametrize("padded", [False, True], ids=["unpadded", "padded"])
 @pytest.mark.parametrize("policy", list(LastBatchPolicy))
-def test_all_iterators_do_the_same(files: list[str], policy: LastBatchPolicy, padded: bool, auto_reset: bool) -> None:
+def test_iterators_do_the_same(files: list[str], policy: LastBatchPolicy, padded: bool, auto_reset: bool) -> None:
     def told(kind: Any, *names: list[str]) -> Any:
         pipes = [Pipeline(batch_size=3, num_threads=1, device_id=None) for _ in range(2)]
         for shard, pipe in enumerate(pipes):

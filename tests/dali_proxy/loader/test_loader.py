@@ -53,7 +53,7 @@ def indices_of(loader: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("num_workers", WORKERS)
-def test_every_sample_arrives_in_order(server: DALIServer, num_workers: int) -> None:
+def test_samples_arrive_in_order(server: DALIServer, num_workers: int) -> None:
     loader = DataLoader(server, IndexDataset(53, server.proxy), batch_size=8, num_workers=num_workers)
     for _ in range(2):
         assert indices_of(loader) == list(range(53))
@@ -137,7 +137,7 @@ def test_persistent_workers(server: DALIServer, dataset: Any) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_loop_that_is_left_does_not_harm_later_ones(server: DALIServer, num_workers: int) -> None:
+def test_abandoned_loop_does_not_affect_later_ones(server: DALIServer, num_workers: int) -> None:
     loader = DataLoader(server, IndexDataset(64, server.proxy), batch_size=4, num_workers=num_workers, shuffle=True)
     for _ in range(4):
         for number, batch in enumerate(loader):
@@ -149,7 +149,7 @@ def test_loop_that_is_left_does_not_harm_later_ones(server: DALIServer, num_work
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_two_loaders_and_two_iterators_take_turns(server: DALIServer, num_workers: int) -> None:
+def test_loaders_and_iterators_take_turns(server: DALIServer, num_workers: int) -> None:
     one = DataLoader(server, IndexDataset(24, server.proxy), batch_size=4, num_workers=num_workers)
     other = DataLoader(server, IndexDataset(24, server.proxy, width=5), batch_size=6, num_workers=num_workers)
     iterators = [iter(one), iter(one)]
@@ -205,7 +205,7 @@ def test_collate_that_uses_some_samples_twice_and_drops_others(server: DALIServe
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_two_inputs_and_two_outputs(serve: Callable[..., DALIServer], num_workers: int) -> None:
+def test_server_with_two_inputs_and_two_outputs(serve: Callable[..., DALIServer], num_workers: int) -> None:
     server = serve(sum_and_difference())
     loader = DataLoader(server, TwoInputDataset(20, server.proxy), batch_size=8, num_workers=num_workers)
     seen = []

@@ -82,7 +82,7 @@ def test_messages_up_to_the_limit_of_a_pipe_are_written_at_once() -> None:
 
 
 @pytest.mark.parametrize("size", [10, 4000, 4078, 4080, 4096, 5000, 200_000])
-def test_every_size_arrives_in_order(size: int) -> None:
+def test_messages_of_all_sizes_arrive_in_order(size: int) -> None:
     queue = _make()
     sent = [np.full(size, number, np.uint8) for number in range(3)]
     for array in sent:

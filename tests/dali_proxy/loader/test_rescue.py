@@ -38,7 +38,7 @@ def kill(server: DALIServer) -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_epoch_goes_on_after_the_server_died(num_workers: int) -> None:
+def test_epoch_continues_after_the_server_died(num_workers: int) -> None:
     with DALIServer(noisy(), restart="on-failure") as server:
         loader = DataLoader(server, IndexDataset(60, server.proxy, 1), batch_size=4, num_workers=num_workers)
         undisturbed = torch.cat([images for images, _ in loader])
@@ -98,7 +98,7 @@ def test_server_that_dies_while_an_epoch_begins(monkeypatch: pytest.MonkeyPatch,
             assert server.losses.restarts == 1
 
 
-def test_two_loops_survive_one_death() -> None:
+def test_loops_survive_one_death() -> None:
     with DALIServer(affine(), restart="on-failure") as server:
         loaders = [DataLoader(server, IndexDataset(32, server.proxy), batch_size=4, num_workers=1) for _ in range(2)]
         seen: list[list[int]] = [[], []]
@@ -170,7 +170,7 @@ def brightness(batch: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_bad_picture_costs_itself_only(serve: Callable[..., DALIServer], num_workers: int) -> None:
+def test_bad_image_costs_itself_only(serve: Callable[..., DALIServer], num_workers: int) -> None:
     server = serve(decoded())
 
     def epoch(on_error: Any) -> list[int]:

@@ -69,7 +69,7 @@ def test_batches_of_the_adopted_pipeline_come_in_order(server: DALIServer, num_w
 
 
 @pytest.mark.parametrize("mode", ["process", "thread"])
-def test_corrupt_picture_costs_its_batch_only(jpeg_folder: Any, mode: Any) -> None:
+def test_corrupt_image_costs_its_batch_only(jpeg_folder: Any, mode: Any) -> None:
     """DALI's own pipeline and its proxy can't continue after an error."""
     good = [np.fromfile(path, np.uint8) for path in sorted(jpeg_folder.rglob("*.jpg"))[:4]]
     with DALIServer(decoded(batch_size=4, num_threads=2, device_id=None), mode=mode) as server:

@@ -94,7 +94,7 @@ def check_same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
 
 
-def test_halves_give_the_bits_of_the_whole(mode: Any, expected: list[torch.Tensor]) -> None:
+def test_stages_give_the_bits_of_one_pipeline(mode: Any, expected: list[torch.Tensor]) -> None:
     with halved(mode=mode) as server:
         loader = DataLoader(server, Pictures(server.proxy), batch_size=4, num_workers=2)
         held = list(loader)  # all at once: a slot that was reused too early shows as a wrong batch
@@ -289,7 +289,7 @@ def test_auto_stays_with_the_server_where_nothing_is_decoded() -> None:
         assert server.stats().placement_reason == "no images are decoded on the GPU"
 
 
-def test_batches_are_made_before_they_are_asked_for() -> None:
+def test_batches_are_computed_before_they_are_requested() -> None:
     def made_by_second_half() -> int:
         return max(times.batches for name, times in server.stats().operators.items() if "crop_mirror" in name)
 

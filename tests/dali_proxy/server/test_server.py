@@ -357,9 +357,7 @@ def test_interrupt_while_a_batch_is_fetched(serve: Callable[..., DALIServer]) ->
 
 
 @pytest.mark.parametrize("place", [Arena.write, Outgoing.put, FrameParser.feed], ids=lambda place: place.__qualname__)
-def test_stop_by_a_signal_handler_at_any_moment(
-    serve: Callable[..., DALIServer], place: Callable[..., Any]
-) -> None:
+def test_stop_by_a_signal_handler_at_any_moment(serve: Callable[..., DALIServer], place: Callable[..., Any]) -> None:
     server = serve(affine(), timeout=PATIENCE_S)
     run_one(server)
 
@@ -472,7 +470,7 @@ def test_dropped_batches_are_given_back(server: DALIServer) -> None:
     assert server.stats().waiting_results == 0
 
 
-def test_corrupt_picture_is_an_error_of_its_batch_only(serve: Callable[..., DALIServer]) -> None:
+def test_corrupt_image_is_an_error_of_its_batch_only(serve: Callable[..., DALIServer]) -> None:
     server = serve(decoded())
     good = [server.proxy(jpeg(index)) for index in range(3)]
     bad = [good[0], server.proxy(b"garbage"), good[2]]

@@ -130,7 +130,7 @@ def test_slot_is_reused_after_the_readers_work_only(server):
         assert float(total.min()) == float(total.max()) == seq
 
 
-def test_server_that_ends_is_noticed(server):
+def test_end_of_a_server_is_detected(server):
     server.process.kill()
     with pytest.raises(ChannelClosedError):
         server.fetch(0)

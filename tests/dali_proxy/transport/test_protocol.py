@@ -51,11 +51,11 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
-def test_every_message_comes_back_as_it_was(message):
+def test_messages_come_back_unchanged(message):
     assert CODEC.decode(*CODEC.encode(message)) == message
 
 
-def test_every_message_type_is_tested():
+def test_message_types_are_all_tested():
     assert {type(message) for message in MESSAGES} == set(CODEC._numbers)
 
 

@@ -155,7 +155,7 @@ def test_produce_data_twice_gives_the_same_tensors(server: DALIServer) -> None:
     assert server.produce_data(batch)["images"] is server.produce_data(batch)["images"]
 
 
-def test_more_samples_than_the_arena_holds() -> None:
+def test_batch_larger_than_the_arena() -> None:
     with DALIServer(affine(), mode="thread", arena_bytes=1 << 16) as server:
         refs = [server.proxy(np.full(1 << 14, index, np.int32)) for index in range(16)]  # 1 MB
         assert server.produce_data(default_collate(refs))[:, -1].tolist() == [3 * index + 7 for index in range(16)]

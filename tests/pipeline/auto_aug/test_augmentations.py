@@ -123,7 +123,7 @@ def test_invalid_bins_are_errors_when_the_batch_runs() -> None:
         run("pipeline", graph, PICTURES, BIN)
 
 
-def test_colours_need_three_channels() -> None:
+def test_colors_need_three_channels() -> None:
     def graph(auto_aug: Any, types: Any, data: Any) -> Any:
         return auto_aug.augmentations.contrast(data, magnitude_bin=1, num_magnitude_bins=3)
 

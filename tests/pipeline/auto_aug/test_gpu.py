@@ -42,7 +42,7 @@ def largest(describe: Any, **options: Any) -> list[int]:
 
 @pytest.mark.parametrize("layout", ["HWC", "FHWC"])
 @pytest.mark.parametrize("name", NAMES)
-def test_each_augmentation(name: str, layout: str) -> None:
+def test_augmentations_run(name: str, layout: str) -> None:
     extra = {"shape": (30, 40)} if name in ("translate_x", "translate_y") else {}
     feed = PICTURES if layout == "HWC" else [np.stack([picture, 255 - picture // 2]) for picture in PICTURES]
 

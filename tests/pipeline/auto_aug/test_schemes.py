@@ -161,7 +161,7 @@ def test_arguments_are_checked(describe: Any, match: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["rand", "shaped", "wide", "auto", "svhn"])
-def test_schemes_run_on_pictures_and_change_most(scheme: str) -> None:
+def test_schemes_run_on_images_and_change_most(scheme: str) -> None:
     def describe(x: Any) -> Any:
         if scheme == "rand":
             return rand_augment.rand_augment(x, 2, 20, monotonic_mag=False, excluded=["identity"])

@@ -47,7 +47,7 @@ def contents(batch: TensorListCPU) -> list[bytes]:
     return [sample.tobytes() for sample in batch.samples]
 
 
-def test_files_are_read_whole(way: str, folder: Path) -> None:
+def test_files_are_read_completely(way: str, folder: Path) -> None:
     names = sorted(os.listdir(folder)) * 4
     expected = [(folder / name).read_bytes() for name in names]
     absolute = [str(folder / name) for name in names]
@@ -90,7 +90,7 @@ def test_paths_are_samples_of_a_batch_too(way: str, folder: Path) -> None:
         assert contents(made.batch()) == [(folder / name).read_bytes() for name in names]
 
 
-def test_each_file_that_cannot_be_read_is_named(way: str, folder: Path) -> None:
+def test_unreadable_files_are_named(way: str, folder: Path) -> None:
     (folder / "sub").mkdir()
     names = ["0 ü.bin", "missing", "5 ü.bin", "sub", "a\0b", "", "long" * 2000]
     made = read(PathTable.from_paths(names, str(folder)), step=2)

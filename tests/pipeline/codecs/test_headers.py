@@ -72,7 +72,7 @@ def test_orientation(walk: Callable[..., list[tuple[int, ...]]], orientation: in
         ({"progressive": True}, 0),
     ],
 )
-def test_engine_decodes_simple_pictures(
+def test_engine_decodes_simple_images(
     walk: Callable[..., list[tuple[int, ...]]], options: dict[str, object], simple: int
 ) -> None:
     assert walk(jpeg(**options))[0][-2:] == (simple, 0)
@@ -95,7 +95,7 @@ def test_red_green_and_blue_are_not_for_the_engine(
     assert walk(made)[0] == (21, 33, 3, 1, simple, not simple)
 
 
-def test_truncated_pictures_are_not_simple(walk: Callable[..., list[tuple[int, ...]]]) -> None:
+def test_truncated_images_are_not_simple(walk: Callable[..., list[tuple[int, ...]]]) -> None:
     whole = jpeg()
     assert walk(np.concatenate([whole, np.zeros(40, np.uint8)]))[0] == (21, 33, 3, 1, 1, 0)
     assert walk(whole[:-2].copy())[0] == (21, 33, 3, 1, 0, 0)

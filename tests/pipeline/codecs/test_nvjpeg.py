@@ -92,7 +92,7 @@ def test_state_that_failed_is_freed_at_once(engine: Engine) -> None:
     assert engine.calls == ["decode", "free", "decode", "free", "destroy"]
 
 
-def test_batch_that_has_begun_is_decoded_though_the_decoder_is_closed_meanwhile(engine: Engine) -> None:
+def test_batch_that_has_begun_is_decoded_though_the_decoder_is_closed(engine: Engine) -> None:
     closing = threading.Thread(target=engine.decoder.close)
 
     class Stream:

@@ -50,7 +50,7 @@ def mixture() -> list[Bytes]:
     return [encode(picture(n, 64 + 13 * n, 150 - 7 * n), **kinds[n % len(kinds)]) for n in range(14)]
 
 
-def test_mixtures_of_pictures(decoding: Decoding) -> None:
+def test_mixtures_of_images(decoding: Decoding) -> None:
     made, failures = decoding.pictures(mixture())
     assert not failures
     for array, data in zip(made, mixture(), strict=True):
@@ -111,7 +111,7 @@ def test_regions(decoding: Decoding) -> None:
         check_close(array, picture_[3:33, 5:38] if n % 3 else picture_)
 
 
-def test_bad_picture_is_one_failure(decoding: Decoding) -> None:
+def test_bad_image_is_one_failure(decoding: Decoding) -> None:
     encoded = mixture()
     encoded[4] = encoded[4][:30].copy()
     encoded[5] = np.arange(50, dtype=np.uint8)
@@ -121,7 +121,7 @@ def test_bad_picture_is_one_failure(decoding: Decoding) -> None:
     check_close(made[6], with_pillow(encoded[6]))
 
 
-def test_pictures_that_the_engine_refuses_do_not_cost_others(decoding: Decoding) -> None:
+def test_images_that_the_engine_refuses_do_not_cost_others(decoding: Decoding) -> None:
     # The data that the header promises is missing: the engine fails for the whole batch, nvImageCodec for this image.
     encoded = mixture()
     bad = encoded[0].copy()

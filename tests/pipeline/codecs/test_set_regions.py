@@ -24,7 +24,7 @@ def set_regions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return nvjpeg._set_regions
 
 
-def test_each_region_is_set(set_regions: Any) -> None:
+def test_regions_are_set(set_regions: Any) -> None:
     calls = []
 
     def record(*arguments: int) -> int:

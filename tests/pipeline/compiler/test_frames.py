@@ -66,7 +66,7 @@ def test_points_are_used_for_each_frame() -> None:
         )
 
 
-def test_layouts_tell_sequences() -> None:
+def test_layouts_mark_sequences() -> None:
     """A source's layout marks an argument as well as `fn.per_frame`; other layouts don't."""
     (marked,), (named,) = (
         run_ours(lambda fn, _, x, s: fn.brightness(x, brightness=make(fn, s)), SEQUENCES, NUMBERS, layouts=layouts)  # noqa: B023

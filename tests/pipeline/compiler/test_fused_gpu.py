@@ -89,7 +89,7 @@ def test_fused_pixels_are_the_same(define: Callable[[Any], Any], apart: Callable
         np.testing.assert_array_equal(one, other)
 
 
-def test_pictures_that_the_kernel_refuses_are_decoded(apart: Callable[[], None]) -> None:
+def test_images_that_the_kernel_refuses_are_decoded(apart: Callable[[], None]) -> None:
     def define(encoded: Any) -> Any:
         images = fn.decoders.image(encoded, output_type=types.ANY_DATA).gpu()
         return fn.crop_mirror_normalize(fn.resize(images, size=(20, 20)))

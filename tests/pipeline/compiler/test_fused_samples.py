@@ -114,9 +114,7 @@ def test_fused_operators_give_the_same_bits_of_four_channels() -> None:
     ],
     ids=str,
 )
-def test_other_operators_run_one_by_one(
-    images: list[np.ndarray], resize: Arguments, normalize: Arguments
-) -> None:
+def test_other_operators_run_one_by_one(images: list[np.ndarray], resize: Arguments, normalize: Arguments) -> None:
     one, _ = both(images, "resize", resize, normalize)
     assert one.fused == [False]
 
@@ -147,7 +145,7 @@ def test_batches_that_are_measured_have_the_same_bits() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 3])
-def test_empty_picture_is_named(number: int) -> None:
+def test_empty_image_is_named(number: int) -> None:
     images = pictures()
     images[number] = images[number][:0]
     messages = []

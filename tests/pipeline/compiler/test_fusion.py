@@ -40,7 +40,7 @@ def test_main_job_is_one_chain() -> None:
     assert chains(define) == [["decoders.image_random_crop", "resize", "crop_mirror_normalize"]]
 
 
-def test_uploaded_pictures_are_a_chain_without_a_decoder() -> None:
+def test_uploaded_images_are_a_chain_without_a_decoder() -> None:
     def define() -> Outputs:
         images = fn.external_source(name="images", ndim=3, dtype=types.UINT8).gpu()
         return fn.crop_mirror_normalize(fn.random_resized_crop(images, size=(8, 8)))

@@ -101,7 +101,7 @@ def run_halves(whole: Pipeline, halves: Halves, batches: list[dict[str, Any]]) -
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.__name__)
-def test_halves_make_the_bits_of_the_whole_for_any_cut(graph: Callable[..., Any]) -> None:
+def test_stages_give_the_bits_of_one_pipeline_for_any_cut(graph: Callable[..., Any]) -> None:
     whole = piped(graph)
     inputs = [{"x": PICTURES, "way": WAYS}, {"x": PICTURES[::-1], "way": WAYS[::-1]}]
     expected = [whole.run(**{name: batch[name] for name in whole.input_names}) for batch in inputs]
@@ -154,7 +154,7 @@ def operators(graph: Graph) -> list[tuple[str, str]]:
     return [(node.operator, node.device) for node in graph.nodes]
 
 
-def test_pictures_that_the_gpu_decodes_are_decoded_on_the_cpu_and_cross_as_pixels() -> None:
+def test_images_that_the_gpu_decodes_are_decoded_on_the_cpu_and_cross_as_pixels() -> None:
     @pipeline_def(batch_size=2, num_threads=1, device_id=0)  # type: ignore[untyped-decorator]
     def described() -> Any:
         encoded, label = fn.external_source(name="encoded"), fn.external_source(name="label")

@@ -61,7 +61,7 @@ def test_wrong_order_is_an_error_that_names_both_locks_and_is_reported(report: P
     take(first)
 
 
-def test_two_locks_of_one_level_are_an_error() -> None:
+def test_locks_of_one_level_must_not_be_nested() -> None:
     with inner(), pytest.raises(LockOrderError):
         take(inner())
 

@@ -7,7 +7,7 @@ import pytest
 from pipeline._concurrency.thread_pool import ThreadPool
 
 
-def test_every_index_is_done_once() -> None:
+def test_indices_are_done_once() -> None:
     counts = [0] * 500
     with ThreadPool(4, "test") as pool:
 

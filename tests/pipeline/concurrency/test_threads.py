@@ -38,7 +38,7 @@ def test_end_never_comes_on_a_thread_of_this_project() -> None:
     assert _collect_on(name) != name
 
 
-def test_end_that_is_asked_for_comes_at_once_and_once() -> None:
+def test_requested_end_comes_at_once_and_once() -> None:
     owner, threads = Owner(), []
     ending = Ending(owner, lambda: threads.append(threading.current_thread().name))
     thread = threading.Thread(target=ending.now, name=f"{THREAD_PREFIX}host")

@@ -112,7 +112,7 @@ def test_depth_is_the_number_of_batches_on_their_way(arguments: dict[str, Any], 
     pipe.close()
 
 
-def test_stages_get_the_depths_and_streams_that_were_asked_for() -> None:
+def test_stages_get_the_configured_depths_and_streams() -> None:
     pipe = Pipeline(**{**GIVEN, "max_streams": 3, "bytes_per_sample": 100})
     config = pipe._internals.arguments.executor_config()
     assert (config.cpu_depth, config.gpu_depth, config.gpu_streams, config.stream_priority) == (3, 4, 3, -1)
@@ -135,7 +135,7 @@ class Slow:
 
 
 @pytest.mark.parametrize("asynchronous", [True, False])
-def test_caller_goes_on_while_a_batch_runs_if_asynchronous(asynchronous: bool) -> None:
+def test_caller_continues_while_a_batch_runs_if_asynchronous(asynchronous: bool) -> None:
     with Pipeline(batch_size=3, num_threads=1, device_id=None, exec_async=asynchronous) as pipe:
         pipe.set_outputs(fn.resize(fn.external_source(name="x"), size=(900, 900)))
     pipe.build()

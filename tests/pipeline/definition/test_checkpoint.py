@@ -61,7 +61,7 @@ def take(pipe: Pipeline, count: int) -> list[Any]:
 
 @pytest.mark.parametrize("parallel", [False, True])
 @pytest.mark.parametrize("before", [0, 1, 3, 4, 5, 7])
-def test_pipeline_goes_on_exactly_at_the_checkpoint(parallel: bool, before: int) -> None:
+def test_pipeline_resumes_exactly_at_the_checkpoint(parallel: bool, before: int) -> None:
     first = make(parallel, seed=5)
     take(first, before)
     saved = first.checkpoint()
@@ -74,7 +74,7 @@ def test_pipeline_goes_on_exactly_at_the_checkpoint(parallel: bool, before: int)
     second.close()
 
 
-def test_pipeline_goes_on_in_another_process(tmp_path: Path) -> None:
+def test_pipeline_resumes_in_another_process(tmp_path: Path) -> None:
     first = make(False)
     take(first, 4)
     first.checkpoint(tmp_path / "checkpoint")

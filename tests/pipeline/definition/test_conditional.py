@@ -158,7 +158,7 @@ def test_branch_runs_its_samples_only() -> None:
 
 
 @pytest.mark.parametrize("operator", ["subscript", "python_function"])
-def test_errors_of_whole_batches_in_a_branch_tell_the_place_in_the_batch(operator: str) -> None:
+def test_errors_of_batch_operators_in_a_branch_name_the_index_in_the_batch(operator: str) -> None:
     def third(fn: Any, numbers: Any) -> Any:
         if operator == "subscript":
             return numbers[2]
@@ -212,7 +212,7 @@ def test_branches_that_cannot_be_put_together() -> None:
         run("pipeline", dtypes)
 
 
-def test_if_without_enable_conditionals_is_a_clear_error() -> None:
+def test_conditionals_must_be_enabled() -> None:
     @pipeline_def(batch_size=1, num_threads=1, device_id=None)
     def described() -> Any:
         x = fn.external_source(name="x")

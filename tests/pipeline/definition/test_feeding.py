@@ -73,7 +73,7 @@ def pipe_with_input(**arguments: Any) -> Pipeline:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_kinds_of_data_on_the_cpu(kind: str) -> None:
+def test_data_of_all_kinds_on_the_cpu(kind: str) -> None:
     pipe = pipe_with_input()
     for data in (DATA, DATA[:1]):
         (out,) = pipe.run(x=KINDS[kind](data))
@@ -148,7 +148,7 @@ class TestGpu:
     @pytest.mark.parametrize("device", ["gpu", "cpu"])
     @pytest.mark.parametrize("use_copy_kernel", [False, True])
     @pytest.mark.parametrize("how", ["object", "handle", "current"])
-    def test_data_is_read_after_the_stream_made_it(
+    def test_data_is_read_after_the_stream_produced_it(
         self, busy: Any, how: str, use_copy_kernel: bool, device: str
     ) -> None:
         stream, make = busy
@@ -186,7 +186,7 @@ class TestGpu:
         pipe.close()
 
     @pytest.mark.parametrize("no_copy", [False, True])
-    def test_all_kinds_of_data(self, no_copy: bool) -> None:
+    def test_data_of_all_kinds(self, no_copy: bool) -> None:
         import cupy
 
         from pipeline.tensors import TensorListGPU

@@ -215,7 +215,7 @@ def test_current_pipelines_are_a_stack() -> None:
         fn.copy(x, preserve=True)
 
 
-def test_each_thread_has_its_own_current_pipeline() -> None:
+def test_threads_have_their_own_current_pipeline() -> None:
     with Pipeline(**ARGUMENTS) as pipe:
         failures: list[Exception] = []
 

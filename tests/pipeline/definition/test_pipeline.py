@@ -198,7 +198,7 @@ def test_missing_sizes_are_errors_of_build() -> None:
         ({"py_start_method": "magic"}, "py_start_method"),
     ],
 )
-def test_bad_arguments_are_refused_when_the_pipeline_is_made(arguments: Any, message: str) -> None:
+def test_bad_arguments_are_refused_when_the_pipeline_is_created(arguments: Any, message: str) -> None:
     with pytest.raises(errors.GraphError, match=message):
         Pipeline(**arguments)
 

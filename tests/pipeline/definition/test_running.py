@@ -69,7 +69,7 @@ def test_outputs_come_in_order_of_scheduling_until_stop_iteration() -> None:
     pipe.close()
 
 
-def test_schedule_run_goes_on_after_the_end_and_reset() -> None:
+def test_schedule_run_continues_after_the_end_and_reset() -> None:
     pipe = pipe_of([batch(0), batch(1)], cycle="raise")
     for _ in range(2):
         for expected in (ZERO, ONE):

@@ -28,7 +28,7 @@ def request(start: int, size: int = 4, **arguments: Any) -> BatchRequest:
     return BatchRequest(size, {"x": TensorListCPU(np.arange(start, start + size))}, **arguments)
 
 
-def test_batches_run_at_once_all_come_back(executor: Executor) -> None:
+def test_concurrent_batches_all_come_back(executor: Executor) -> None:
     results: dict[int, BatchResult] = {}
     left = threading.Semaphore(0)
 
@@ -59,7 +59,7 @@ def test_random_numbers_belong_to_the_batch_and_not_to_the_order(executor: Execu
     assert len({tuple(numbers[:3]) for numbers in forward.values()}) == 10
 
 
-def test_inputs_are_let_go_once_after_success_and_after_failure(executor: Executor) -> None:
+def test_inputs_are_released_once_after_success_and_after_failure(executor: Executor) -> None:
     read: queue.SimpleQueue[str] = queue.SimpleQueue()
     done: queue.SimpleQueue[BatchResult] = queue.SimpleQueue()
     executor.submit(request(0, on_inputs_read=lambda: read.put("good")), done.put)

@@ -60,7 +60,7 @@ def test_batch_on_a_lost_gpu_ends(device: Device, error: PipelineError | None) -
     assert released == ["inputs"]
 
 
-def test_device_is_closed_when_an_operator_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_is_closed_when_an_operator_cannot_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[bool] = []
     device = SimpleNamespace(kernels=object(), close=lambda: closed.append(True))
     monkeypatch.setattr("pipeline._executor.executor.open_device", lambda graph, config: device)

@@ -77,7 +77,7 @@ def test_samples_epochs_and_processes(method: dict[str, Any]) -> None:
     pipe.close()
 
 
-def test_batches_are_made_in_parallel() -> None:
+def test_batches_are_computed_in_parallel() -> None:
     together = multiprocessing.get_context("fork").Barrier(2)
 
     def source(info: types.BatchInfo) -> Any:
@@ -112,9 +112,7 @@ def test_batches_are_made_in_parallel() -> None:
         (Counting(), "raise", [ONE, TWO, E, E], [ONE, TWO, E]),
     ],
 )
-def test_iterable_is_read_by_one_worker(
-    source: Any, cycle: Any, expected: Any, after_reset: Any, depth: int
-) -> None:
+def test_iterable_is_read_by_one_worker(source: Any, cycle: Any, expected: Any, after_reset: Any, depth: int) -> None:
     pipe = pipe_of(source, cycle=cycle, batch=True, parallel=True, prefetch_queue_depth=depth, pipeline=FORK)
     assert run(pipe, 4) == expected
     pipe.reset()

@@ -107,14 +107,14 @@ class Object:
         functools.partial(lambda add, iteration: batch(add + iteration), 0),
     ],
 )
-def test_every_callable_is_a_source(source: Any) -> None:
+def test_callables_of_all_kinds_are_sources(source: Any) -> None:
     pipe = pipe_of(source)
     assert run(pipe, 2) == [ZERO, ONE]
     pipe.close()
 
 
 @pytest.mark.parametrize(("depth", "calls"), [(1, 2), (2, 3), (4, 5), ({"cpu_size": 3, "gpu_size": 1}, 4)])
-def test_source_is_asked_ahead_by_the_depth_of_the_queues(depth: Any, calls: int) -> None:
+def test_source_is_called_ahead_by_the_depth_of_the_queues(depth: Any, calls: int) -> None:
     threads = []
 
     def source() -> Any:

@@ -25,12 +25,12 @@ def test_nodes_are_numbered_inputs_first_and_unused_ones_are_pruned() -> None:
     assert all(edge.node < node.index for node in graph.nodes for edge in node.sources)
 
 
-def test_every_node_knows_the_line_that_made_it() -> None:
+def test_nodes_know_the_line_that_created_them() -> None:
     node = fn.external_source(name="here")
     location = graph_of(node).nodes[0].location
     assert location.file == __file__
     assert location.text == 'node = fn.external_source(name="here")'
-    assert location.function == "test_every_node_knows_the_line_that_made_it"
+    assert location.function == "test_nodes_know_the_line_that_created_them"
 
 
 def test_operators_of_one_name_are_refused_with_both_lines() -> None:

@@ -63,7 +63,7 @@ def test_results_equal_dali(graph: Any) -> None:
 
 
 @pytest.mark.parity
-def test_all_sets_have_the_same_random_numbers() -> None:
+def test_sets_have_the_same_random_numbers() -> None:
     def graph(d: Any, a: Any, b: Any) -> Any:
         return d.fn.noise.gaussian([a, a], stddev=30.0)
 

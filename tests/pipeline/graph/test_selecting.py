@@ -38,7 +38,7 @@ def batches(feed: list[Any]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("feed", [RAGGED, DENSE], ids=["ragged", "dense"])
 @pytest.mark.parametrize("memory", [False, True])
-def test_each_sample_goes_its_way(feed: list[Any], memory: bool) -> None:
+def test_samples_take_their_branches(feed: list[Any], memory: bool) -> None:
     def describe(x: Any, way: Any) -> Any:
         shift = fn.cast(way, dtype=types.UINT8) + np.uint8(1)  # read in a branch, described outside of it
         turned = fn.flip(x, horizontal=0, vertical=1)  # forms a chain with the next operators

@@ -58,7 +58,7 @@ def one_by_one(images: list[np.ndarray], regions: Any, size: tuple[int, int], **
 @pytest.mark.parametrize("channels", [2, 3, 4])
 @pytest.mark.parametrize("size", [(32, 40), (224, 224), (17, 33), (1, 3), (100, 1)], ids=str)
 @pytest.mark.parametrize("antialias", [True, False])
-def test_batch_gives_the_bits_of_single_pictures(channels: int, size: tuple[int, int], antialias: bool) -> None:
+def test_batch_gives_the_bits_of_single_images(channels: int, size: tuple[int, int], antialias: bool) -> None:
     images = pictures(channels)
     images = [image[: 7 * size[0], : 7 * size[1]] for image in images]  # the batch call can't shrink further
     heights, widths = (np.array([image.shape[axis] for image in images], float) for axis in (0, 1))
@@ -94,7 +94,7 @@ def test_extreme_sizes_are_refused(options: dict[str, Any]) -> None:
     assert not batch_of(pictures(3), **options).fits()
 
 
-def test_unsuitable_pictures_are_refused() -> None:
+def test_unsuitable_images_are_refused() -> None:
     images = pictures(3)
     assert batch_of(images).fits()
     assert not batch_of([image[:, ::2] for image in images]).fits()

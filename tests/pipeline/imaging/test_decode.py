@@ -92,7 +92,7 @@ def test_gif_gives_its_first_frame() -> None:
 
 @pytest.mark.parametrize("kind", ["JPEG", "progressive", "PNG", "BMP", "WEBP", "TIFF", "PPM", "JPEG2000", "GIF"])
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.6, 0.95])
-def test_truncated_pictures_are_refused(kind: str, share: float) -> None:
+def test_truncated_images_are_refused(kind: str, share: float) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (64, 80, 3), dtype=np.uint8)
     options = {"format": "JPEG", "progressive": True} if kind == "progressive" else {"format": kind}
     buffer = io.BytesIO()
@@ -165,7 +165,7 @@ def test_decode_writes_into_the_given_memory(name: str, output_type: str) -> Non
 
 
 @pytest.mark.parametrize("orientation", [1, 6])
-def test_region_is_a_part_of_the_upright_picture(orientation: int) -> None:
+def test_region_lies_in_the_upright_image(orientation: int) -> None:
     encoded = with_orientation(smooth(), "JPEG", orientation)
     whole = decode(encoded)
     np.testing.assert_array_equal(decode(encoded, region=(5, 7, 11, 13)), whole[5:16, 7:20])

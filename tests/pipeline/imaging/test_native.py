@@ -125,7 +125,7 @@ def test_weights_are_taken_as_they_are() -> None:
 
 
 @needs_compiled
-def test_weights_that_leave_the_picture_are_refused() -> None:
+def test_weights_that_leave_the_image_are_refused() -> None:
     assert compiled is not None
     image, out = picture(20, 20, 3), np.empty((10, 10, 3), np.uint8)
     _, _, *taps = plan_taps(20, 10, 0.0, 20.0, "linear", True)

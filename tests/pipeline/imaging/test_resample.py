@@ -92,7 +92,7 @@ def test_regions_are_resized_as_in_dali(interp: str, region: tuple[float, ...]) 
 
 
 @pytest.mark.parity
-def test_each_axis_has_its_own_filter() -> None:
+def test_axes_have_their_own_filters() -> None:
     image = noise(48, 64, 3, np.uint8)
     for lower, raiser in (("linear", "cubic"), ("lanczos3", "nearest"), ("nearest", "linear")):
         (expected,) = oracle.run(

@@ -160,7 +160,7 @@ def test_finalizers_release_blocks(make_pair):
     assert pair.attached == [64 * KIB]
 
 
-def test_a_batch_larger_than_the_arena_makes_it_grow(make_pair):
+def test_batch_larger_than_the_arena_makes_it_grow(make_pair):
     pair = make_pair(64 * KIB, limit=1024 * KIB)
     blocks = [pair.arena.write(np.full(10 * KIB, number, np.uint8)) for number in range(30)]
     for number, block in enumerate(blocks):
@@ -168,7 +168,7 @@ def test_a_batch_larger_than_the_arena_makes_it_grow(make_pair):
     assert pair.attached == [64 * KIB, 64 * KIB, 128 * KIB, 256 * KIB]
 
 
-def test_an_interrupt_while_the_arena_grows(make_pair):
+def test_interrupt_while_the_arena_grows(make_pair):
     """The reader knows the new segment already; the writer, which was interrupted, takes another."""
     pair = make_pair(64 * KIB, limit=1024 * KIB)
     attach = pair.arena._attach
@@ -185,7 +185,7 @@ def test_an_interrupt_while_the_arena_grows(make_pair):
     assert pair.reader.view(block.segment_id, block.offset, (KIB,), np.uint8).all()
 
 
-def test_one_sample_larger_than_the_arena(make_pair):
+def test_sample_larger_than_the_arena(make_pair):
     pair = make_pair(64 * KIB, limit=1024 * KIB)
     block = pair.arena.write(np.full(700 * KIB, 3, np.uint8))
     assert pair.reader.view(block.segment_id, block.offset, (700 * KIB,), np.uint8).min() == 3
@@ -219,7 +219,7 @@ def test_ring_grows_for_requests_ahead_then_waits(make_pair):
     pair.arena.write(np.zeros(20 * KIB, np.uint8))
 
 
-def test_a_full_arena_waits_until_a_request_is_completed(make_pair):
+def test_full_arena_waits_until_a_request_is_completed(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB, timeout=20)
     seq = pair.submit(pair.arena.write(np.zeros(60 * KIB, np.uint8)))
     wait, waiting = pair.completions.wait, threading.Event()
@@ -236,7 +236,7 @@ def test_a_full_arena_waits_until_a_request_is_completed(make_pair):
     reader.join()
 
 
-def test_a_thread_that_waits_for_room_lets_others_submit(make_pair):
+def test_thread_that_waits_for_room_lets_others_submit(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB)
     pair.submit(pair.arena.write(np.zeros(30 * KIB, np.uint8)))
     other = pair.arena.write(np.zeros(30 * KIB, np.uint8))
@@ -272,7 +272,7 @@ def test_closing_ends_a_wait_for_room(make_pair):
     assert raised
 
 
-def test_a_full_arena_notices_that_its_reader_is_gone(make_pair):
+def test_full_arena_detects_that_its_reader_is_gone(make_pair):
     ours, theirs = Channel.pair(Codec({}))
     with ours:
         pair = make_pair(64 * KIB, limit=64 * KIB, peer=Peer(ours))
@@ -300,7 +300,7 @@ def test_reader_that_is_killed_ends_the_wait(make_pair):
     gate.close()
 
 
-def test_a_forked_child_can_not_use_the_arena_nor_disturb_it(make_pair):
+def test_forked_child_cannot_use_or_disturb_the_arena(make_pair):
     pair = make_pair()
     blocks = [pair.arena.write(np.ones(100, np.uint8))]
     (block,) = blocks
@@ -354,7 +354,7 @@ def test_completions_in_any_order_publish_the_prefix(make_pair):
         pair.writer.begin(5)
 
 
-def test_a_closed_arena_says_so(make_pair):
+def test_closed_arena_says_so(make_pair):
     pair = make_pair()
     pair.arena.close()
     with pytest.raises(ChannelClosedError):

@@ -190,7 +190,7 @@ def test_closing_wakes_a_thread_that_waits(channels, waiting):
     assert len(errors) == 1
 
 
-def test_peer_that_is_killed_is_noticed():
+def test_killed_peer_is_detected():
     ours, theirs = Channel.pair(CODEC)
     gate = Gate()
     child = Child(gate.wait)

@@ -175,7 +175,7 @@ def test_another_user_is_refused(echo, monkeypatch):
     assert echo.opened == []
 
 
-def test_client_that_never_authenticates_delays_no_other_and_is_dropped(tmp_path):
+def test_client_that_never_authenticates_is_dropped_and_delays_no_other(tmp_path):
     patient, strict = Echo(tmp_path / "p"), Echo(tmp_path / "s", handshake_timeout=0.1)
     try:
         for echo in (patient, strict):
@@ -327,7 +327,7 @@ def test_socket_that_a_dead_server_left_is_replaced(tmp_path):
     echo.close()
 
 
-def test_directory_may_be_removed_meanwhile(tmp_path):
+def test_directory_may_be_removed_while_in_use(tmp_path):
     folder = tmp_path / "d"
     folder.mkdir()
     echo = Echo(folder / "s")
@@ -382,7 +382,7 @@ def test_forked_child_does_not_keep_the_server_open(tmp_path):
     channel.close()
 
 
-def test_forked_child_can_close_inherited_objects_without_harm(echo):
+def test_forked_child_can_close_inherited_objects_safely(echo):
     with echo.connect() as channel:
 
         def close():

@@ -19,7 +19,7 @@ def mapped(block_address: int) -> bool:
         return any(int(line.split("-")[0], 16) == block_address for line in maps)
 
 
-def test_two_mappings_share_their_bytes():
+def test_mappings_share_their_bytes():
     with SharedBlock.create(10_000) as block, SharedBlock.attach(os.dup(block.fd), 10_000) as other:
         block.array[9_999] = 7
         assert other.array[9_999] == 7
@@ -32,7 +32,7 @@ def test_block_has_no_name_and_is_not_inherited_by_programs():
         assert not os.get_inheritable(block.fd)
 
 
-def test_size_is_fixed_for_good():
+def test_size_is_final():
     with SharedBlock.create(8192) as block:
         for size in (0, 4096, 16384):
             with pytest.raises(PermissionError):

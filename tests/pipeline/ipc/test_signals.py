@@ -37,7 +37,7 @@ def _alarm():
     signal.signal(signal.SIGALRM, before)
 
 
-def test_a_handler_is_called_after_the_block() -> None:
+def test_handler_is_called_after_the_block() -> None:
     done = False
 
     def block() -> None:
@@ -52,7 +52,7 @@ def test_a_handler_is_called_after_the_block() -> None:
     assert caught.value.__context__ is caught.value.__cause__ is None
 
 
-def test_a_handler_is_called_in_a_wait_and_no_except_takes_its_exception() -> None:
+def test_handler_is_called_in_a_wait_and_no_except_takes_its_exception() -> None:
     def wait() -> None:
         signal.setitimer(signal.ITIMER_REAL, 0.01)
         time.sleep(60)
@@ -97,7 +97,7 @@ def test_wait_outside_a_block_raises_the_original_exception() -> None:
     assert let_through(max, 1, 2) == 2
 
 
-def test_other_threads_do_not_notice() -> None:
+def test_other_threads_are_not_affected() -> None:
     made = []
 
     def use() -> None:
@@ -111,7 +111,7 @@ def test_other_threads_do_not_notice() -> None:
     assert made == [2]
 
 
-def test_a_child_that_is_forked_inside_calls_handlers() -> None:
+def test_child_that_is_forked_inside_calls_handlers() -> None:
     with deferred_signals:
         pid = os.fork()
         if pid == 0:
@@ -120,7 +120,7 @@ def test_a_child_that_is_forked_inside_calls_handlers() -> None:
 
 
 @pytest.mark.skipif(compiled is None, reason="the Python variant may be torn while it replaces handlers")
-def test_no_block_is_left_half_done() -> None:
+def test_blocks_are_never_left_half_done() -> None:
     armed, raised, moments = False, 0, random.Random(1)
     steps = [0, 0]
 
@@ -150,7 +150,7 @@ def test_no_block_is_left_half_done() -> None:
     assert raised
 
 
-def test_an_alarm_while_a_connection_is_made(tmp_path: Path) -> None:
+def test_alarm_while_connecting(tmp_path: Path) -> None:
     path = str(tmp_path / "socket")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)

@@ -218,7 +218,7 @@ def test_jpeg_compiles() -> None:
     check(plan.launches(0)[0], "sm_90")
 
 
-def test_every_source_is_used_above() -> None:
+def test_sources_are_all_used_above() -> None:
     folder = Path(pipeline._kernels.__file__).parent
     assert {path.name for path in folder.glob("*.cu")} == {
         "blur.cu",

@@ -50,7 +50,7 @@ def test_cupy_has_the_calls() -> None:
 @pytest.mark.gpu
 @pytest.mark.usefixtures("gpu")
 @pytest.mark.timeout(90)
-def test_two_processes_take_turns() -> None:
+def test_processes_take_turns() -> None:
     import cupy
 
     stream = cupy.cuda.Stream(non_blocking=True)

@@ -33,7 +33,7 @@ def test_distortion_equals_a_jpeg_file(runner: Any) -> None:
             np.testing.assert_array_equal(ours, decoded[..., ::-1])
 
 
-def test_arrays_that_are_not_pictures_are_refused() -> None:
+def test_arrays_that_are_not_images_are_refused() -> None:
     gray = Samples.from_arrays([np.zeros((4, 4, 1), np.uint8)])
     with pytest.raises(PipelineError, match="must be RGB images"):
         JpegPlan(gray, gray, np.array([50]))

@@ -36,7 +36,7 @@ def regions(seed: int, src: list[npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
 
 @pytest.mark.parametrize("filter", FILTERS, ids=str)
 @pytest.mark.parametrize("antialias", [True, False])
-def test_resize_of_float_pictures(runner: Any, filter: DALIInterpType, antialias: bool) -> None:
+def test_resize_of_float_images(runner: Any, filter: DALIInterpType, antialias: bool) -> None:
     src = pictures(1, dtype=np.float32)
     sizes = [(16, 24), (60, 10), (4, 80), (2, 2)]
     dst = [np.zeros((*size, 3), np.float32) for size in sizes]
@@ -135,7 +135,7 @@ def test_fused_kernel_against_the_reference(runner: Any) -> None:
         np.testing.assert_allclose(out, expected[..., ::-1] if i % 2 else expected, atol=1e-5)
 
 
-def test_gray_pictures_go_through_the_fused_kernel(runner: Any) -> None:
+def test_gray_images_go_through_the_fused_kernel(runner: Any) -> None:
     src = pictures(7, channels=1)
     dst = [np.zeros((10, 12, 1), np.float16) for _ in src]
     runner.fused(src, dst, layout="HWC", scale=2, bias=1)

@@ -115,7 +115,7 @@ def test_crop_mirror_normalize_to_planes(runner: Any, dtype: str, width: int) ->
         np.testing.assert_allclose(dst[i], expected, atol=1e-6 if dtype == "float32" else 2e-3)
 
 
-def test_padded_channels_and_a_window_beyond_the_picture(runner: Any) -> None:
+def test_padded_channels_and_a_window_beyond_the_image(runner: Any) -> None:
     src = pictures(3)
     dst = outputs([(4, 50, 48)] * 5, "float32")
     runner.strided_copy(

@@ -289,7 +289,7 @@ def test_decoding_to_other_dtypes(table: dict[str, float]) -> None:
         assert apart <= tolerance
 
 
-def test_bad_picture_is_named_and_the_next_batch_arrives() -> None:
+def test_bad_image_is_named_and_the_next_batch_arrives() -> None:
     import pipeline
     from pipeline import fn
 
@@ -305,7 +305,7 @@ def test_bad_picture_is_named_and_the_next_batch_arrives() -> None:
     pipe.close()
 
 
-def test_decoded_pictures_keep_while_they_are_held() -> None:
+def test_decoded_images_keep_while_they_are_held() -> None:
     """The decoder reuses memory, but not that of pictures that somebody still has."""
     import pipeline
     from pipeline import fn
@@ -321,7 +321,7 @@ def test_decoded_pictures_keep_while_they_are_held() -> None:
     pipe.close()
 
 
-def test_shapes_of_pictures_on_the_gpu_are_known_on_the_cpu() -> None:
+def test_shapes_of_images_on_the_gpu_are_known_on_the_cpu() -> None:
     feed = pictures((9, 11, 3), (13, 7, 3))
     (made,) = run_ours(lambda fn, _, x: x.gpu().shape(), feed, layouts=["HWC"], device_id=0)
     assert [sample.tolist() for sample in made.samples] == [[9, 11, 3], [13, 7, 3]]

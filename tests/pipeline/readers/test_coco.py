@@ -150,6 +150,6 @@ def test_run_lengths_as_numbers_and_as_text() -> None:
         mask_of_runs([*counts[:-1], 5], 5, 7)
 
 
-def test_polygons_outside_of_the_picture() -> None:
+def test_polygons_outside_of_the_image() -> None:
     assert not mask_of_polygon([-9, -9, -2, -9, -2, -2], 5, 5).any()
     assert mask_of_polygon([-9, -9, 99, -9, 99, 99, -9, 99], 5, 5).all()

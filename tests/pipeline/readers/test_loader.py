@@ -99,7 +99,7 @@ def test_samples_go_into_batches_as_they_are(shelf: Shelf) -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 3])
-def test_batches_are_read_ahead_as_asked_for(depth: int, shelf: Shelf) -> None:
+def test_batches_are_read_ahead_as_configured(depth: int, shelf: Shelf) -> None:
     pipe = reading(prefetch_queue_depth=depth)
     for number in range(3):
         pipe.run()

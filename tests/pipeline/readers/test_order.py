@@ -19,7 +19,7 @@ from tests.pipeline.readers.data import flat, reading, take, write_files
 
 @given(entries=st.integers(1, 60), shards=st.integers(1, 8), epoch=st.integers(0, 20), data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_each_epoch_of_all_shards_has_every_entry_once(entries: int, shards: int, epoch: int, data: Any) -> None:
+def test_epochs_of_all_shards_have_each_entry_once(entries: int, shards: int, epoch: int, data: Any) -> None:
     shards = min(shards, entries)
     kind = data.draw(st.sampled_from(["sequential", "buffer", "mixed", "epoch"]))
     stick = data.draw(st.booleans()) or kind == "epoch"

@@ -48,7 +48,7 @@ def sequences(count: int, length: int, step: int, stride: int, pad: bool = False
 @pytest.mark.parametrize(
     ("length", "step", "stride"), [*itertools.product((1, 5, 16), (-1, 7), (1, 3)), (5, 1, 1), (40, 9, 1)]
 )
-def test_every_sequence_comes_once(length: int, step: int, stride: int, clips: Clips) -> None:
+def test_sequences_come_once(length: int, step: int, stride: int, clips: Clips) -> None:
     """Test each number of shards, with and without shuffling and padding; frames, numbers, labels and times agree."""
     files = paths(clips, *MIXED[::2])
     for pad, shuffle, shards in itertools.product((False, True), (False, True), (1, 3)):

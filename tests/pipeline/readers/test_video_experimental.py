@@ -82,7 +82,7 @@ def test_parts_are_those_of_dali(line: str, clips: Clips, tmp_path: Path) -> Non
 
 @pytest.mark.parity
 @pytest.mark.parametrize("length", [1, 5, 50])
-def test_samples_of_whole_videos_are_those_of_dali(length: int, clips: Clips, tmp_path: Path) -> None:
+def test_samples_of_complete_videos_are_those_of_dali(length: int, clips: Clips, tmp_path: Path) -> None:
     files = [str(clips.path(name)) for name in ("vp9.webm", "mjpeg.mkv")]
     compare(filenames=files, labels=[4, 2], sequence_length=length, uniform_sample=True, enable_timestamps=True)
     (tmp_path / "list.txt").write_text(f"{files[0]} 3 0.2 0.61\n")

@@ -18,7 +18,7 @@ DTYPES = [dtype for dtype in types.DALIDataType if dtype != types.NO_TYPE]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_dtype_passes_through_unchanged(dtype: types.DALIDataType) -> None:
+def test_dtypes_pass_through_unchanged(dtype: types.DALIDataType) -> None:
     data = np.arange(6).reshape(2, 3).astype(types.to_numpy_type(dtype))
     batch = TensorListCPU(data, layout="W")
     assert batch.dtype == batch[1].dtype == dtype
@@ -36,7 +36,7 @@ def test_views_share_memory_and_copies_do_not() -> None:
     assert np.array(batch[0], copy=True).ctypes.data != data.ctypes.data
 
 
-def test_tensor_is_made_of_any_numeric_object() -> None:
+def test_tensor_accepts_any_numeric_object() -> None:
     class OnlyDlpack:
         def __init__(self, array: Any) -> None:
             self.array = array

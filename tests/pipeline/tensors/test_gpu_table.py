@@ -40,7 +40,7 @@ def test_batch_of_a_table_describes_the_same_samples() -> None:
     assert TensorListGPU.from_table(alike, Memory(), 0).is_dense_tensor()
 
 
-def test_arrays_of_a_table_are_made_on_demand_and_hold_the_memory() -> None:
+def test_arrays_of_a_table_are_created_on_demand_and_hold_the_memory() -> None:
     memory: Any = Memory()
     gone = weakref.ref(memory)
     batch: Any = TensorListGPU.from_table(TABLE, memory, 0)

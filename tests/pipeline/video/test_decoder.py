@@ -268,7 +268,7 @@ SESSION = b"v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 0.0.0.0\nt=0 0\nm=video
         ("picture.jpg", b""),
     ],
 )
-def test_texts_pictures_and_playlists_are_refused(
+def test_texts_images_and_playlists_are_refused(
     name: str, data: bytes, clips: Clips, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

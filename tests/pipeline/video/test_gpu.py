@@ -244,7 +244,7 @@ def test_sizes_that_are_not_multiples(codec: str, size: tuple[int, int], tmp_pat
     close(*made)
 
 
-def test_more_frames_than_a_launch_takes(large: dict[str, Path]) -> None:
+def test_sequence_of_more_frames_than_a_launch_takes(large: dict[str, Path]) -> None:
     """Several frames are requested twice, so that they are read while others wait."""
     frames = [*range(COUNT), *range(0, COUNT, 3)]
     made = read_on(large["h264.mp4"], 0, frames)

@@ -94,7 +94,9 @@ def test_planes_must_be_large_enough() -> None:
 
 @needs_compiled
 @pytest.mark.parametrize(("name", "most"), [("h264.mp4", 2), ("vp9.webm", 2), ("mjpeg.avi", 2), ("odd.webm", 20)])
-def test_pixels_are_the_same_without_the_module(name: str, most: int, clips: Clips, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pixels_are_the_same_without_the_module(
+    name: str, most: int, clips: Clips, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Test codecs whose chroma lies between columns, and in the left one; FFmpeg knows where, we know the codecs.
 
     For odd sizes swscale stretches chroma a little, because half of 63 columns are 32.

@@ -83,7 +83,7 @@ def test_nvdec_refuses_unsupported_videos(given: Encoding, message: str) -> None
     assert message in reason
 
 
-def test_driver_that_cannot_be_asked() -> None:
+def test_driver_without_an_answer() -> None:
     with pytest.raises(DeviceError, match="NVDEC of GPU 3 can't be used: cuvidGetDecoderCaps failed with error 100"):
         refusal(3, encoding("av1"))
 

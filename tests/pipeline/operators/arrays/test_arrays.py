@@ -140,7 +140,7 @@ def test_orders_of_batches() -> None:
 
 
 @pytest.mark.parity
-def test_large_pictures_are_normalized_alike() -> None:
+def test_large_images_are_normalized_alike() -> None:
     def graph(fn: Any, types: Any, x: Any) -> Any:
         return fn.normalize(x, axes=[0, 1]), fn.normalize(x, axes=[0, 1], batch=True, shift=128, dtype=types.UINT8)
 

@@ -82,7 +82,7 @@ def test_distributions_are_those_of_dali(boxes: Array, arguments: dict[str, Any]
         assert distance / count < 1.95 * (2 / count) ** 0.5  # Kolmogorov and Smirnov: p = 0.001
 
 
-def test_whole_picture_is_one_of_the_choices() -> None:
+def test_whole_image_is_one_of_the_choices() -> None:
     anchors, shapes, kept = crops(
         run_ours, BOXES, 600, **{**WIDE, "allow_no_crop": True, "thresholds": [0.0, 0.1, 0.2], "num_attempts": 500}
     )

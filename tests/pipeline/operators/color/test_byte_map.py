@@ -59,7 +59,7 @@ def test_maps_of_a_parameter(operation: str, parameters: list[int], expected: An
         assert np.array_equal(result, expected(image[:, ::-1].astype(np.int64), parameter).astype(np.uint8))
 
 
-def test_counts_of_tall_pictures_add_up() -> None:
+def test_counts_of_tall_images_add_up() -> None:
     image = np.zeros((5, 1 << 22, 1), np.uint8)
     image[:3] = 9
     assert histograms(image)[0, [0, 9]].tolist() == [2 << 22, 3 << 22]

@@ -127,7 +127,7 @@ def test_brightness_takes_any_channels_and_rounds_ties_away_from_zero(arguments:
         compare(lambda fn, _, x: fn.brightness(x, **arguments), pictures((7, 9, channels)), tolerance=0)
 
 
-def test_empty_pictures() -> None:
+def test_empty_images() -> None:
     for operator in ("brightness", "hue"):
         (output,) = run_ours(lambda fn, _, x, o=operator: getattr(fn, o)(x), [np.zeros((0, 4, 3), np.uint8)])
         assert output.samples[0].shape == (0, 4, 3)
@@ -145,7 +145,7 @@ def test_bad_calls_are_refused() -> None:
         )
 
 
-def test_twists_refuse_pictures_that_are_not_rgb() -> None:
+def test_twists_refuse_images_that_are_not_rgb() -> None:
     with pytest.raises(RuntimeError, match="has 4 channels"):
         run_ours(lambda fn, _, x: fn.hue(x), pictures((4, 5, 4)))
 

@@ -35,17 +35,17 @@ def test_common_formats_are_equal(output_type: str) -> None:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("output_type", ["GRAY", "YCbCr"])
-def test_conversions_of_colours(output_type: str) -> None:
+def test_color_conversions(output_type: str) -> None:
     compare(lambda fn, types, x: fn.decoders.image(x, output_type=getattr(types, output_type)), encoded(), tolerance=1)
 
 
 @pytest.mark.parity
-def test_any_data_keeps_the_channels() -> None:
+def test_channels_are_kept_with_any_data() -> None:
     names = [name for name in COMMON if name != "jpeg gray"]  # DALI 2.4 writes out of bounds and may crash
     compare(lambda fn, types, x: fn.decoders.image(x, output_type=types.ANY_DATA), encoded(*names))
 
 
-def test_any_data_keeps_a_gray_jpeg() -> None:
+def test_gray_jpeg_is_kept_with_any_data() -> None:
     (kept, gray) = run_ours(
         lambda fn, types, x: tuple(fn.decoders.image(x, output_type=kind) for kind in (types.ANY_DATA, types.GRAY)),
         encoded("jpeg gray"),
@@ -104,14 +104,14 @@ def test_dense_batch_of_bytes() -> None:
 @pytest.mark.parametrize(
     "bad", [np.zeros(0, np.uint8), np.arange(200, dtype=np.uint8), ENCODED["jpeg 420"][:60], ENCODED["jpeg 420"][:500]]
 )
-def test_bad_pictures_are_refused_by_name(bad: Array) -> None:
+def test_bad_images_are_refused_by_name(bad: Array) -> None:
     good = ENCODED["png rgb"]
     error = refused_by_both(lambda fn, _, x: fn.decoders.image(x), [good, bad, good], match="for sample 1")
     assert isinstance(error, OperatorError)
     assert [failure.sample for failure in error.failures] == [1]
 
 
-def test_all_failures_are_named_and_the_next_batch_arrives() -> None:
+def test_failures_are_all_named_and_the_next_batch_arrives() -> None:
     import pipeline
     from pipeline import fn
 

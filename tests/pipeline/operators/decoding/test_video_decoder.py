@@ -149,7 +149,7 @@ def test_operators_take_sequences(operator: str) -> None:
 
 
 @pytest.mark.parametrize("operator", SEQUENCE_OPERATORS)
-def test_each_frame_is_treated_like_a_picture(operator: str, clips: Clips) -> None:
+def test_frames_are_treated_like_images(operator: str, clips: Clips) -> None:
     """Operators in one chain with the decoder use its description of shapes."""
     graph = SEQUENCE_OPERATORS[operator]
     (made,) = run_ours(
@@ -164,7 +164,7 @@ def test_each_frame_is_treated_like_a_picture(operator: str, clips: Clips) -> No
     np.testing.assert_array_equal(made.samples[0], again.samples[0])
 
 
-def test_all_frames_by_default(clips: Clips) -> None:
+def test_frames_are_all_decoded_by_default(clips: Clips) -> None:
     with Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(fn.decoders.video(fn.external_source(name="x")))
     pipe.feed_input("x", [clips.bytes("h264_varying.mp4")[None]])

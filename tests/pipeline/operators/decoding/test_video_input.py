@@ -59,7 +59,7 @@ def test_videos_come_one_after_the_other(clips: Clips) -> None:
     pipe.close()
 
 
-def test_other_operators_go_on_from_there(clips: Clips) -> None:
+def test_other_operators_continue_from_there(clips: Clips) -> None:
     with Pipeline(batch_size=2, num_threads=2, device_id=None) as pipe:
         frames = fn.inputs.video(name="video", sequence_length=16)
         pipe.set_outputs(fn.resize(frames, resize_x=32), fn.random.uniform(range=(0, 1)))

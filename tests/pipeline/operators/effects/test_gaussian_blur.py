@@ -131,7 +131,7 @@ def test_bad_samples_are_refused() -> None:
     )
 
 
-def test_empty_pictures() -> None:
+def test_empty_images() -> None:
     (output,) = run_ours(
         lambda fn, _, x: fn.gaussian_blur(x, sigma=1.0), [np.zeros((0, 4, 3), np.uint8)], layouts=["HWC"]
     )

@@ -35,7 +35,7 @@ def test_flip_dtypes_and_arguments_per_sample(dtype: str) -> None:
     )
 
 
-def test_flip_without_layout_takes_pictures_and_sequences() -> None:
+def test_flip_without_layout_takes_images_and_sequences() -> None:
     (image,) = run_ours(lambda fn, _, x: fn.flip(x), pictures((4, 5, 3)))
     (sequence,) = run_ours(lambda fn, _, x: fn.flip(x), pictures((2, 4, 5, 3)))
     assert (image.layout, sequence.layout) == ("HWC", "FHWC")

@@ -135,7 +135,7 @@ def test_paste_refuses_bad_calls(arguments: dict[str, Any], match: str) -> None:
     refused_by_both(lambda fn, _, x: fn.paste(x, **arguments), pictures(*RAGGED), layouts=["HWC"], match=match)
 
 
-def test_paste_takes_pictures_only() -> None:
+def test_paste_takes_images_only() -> None:
     with pytest.raises(ValueError, match="layout 'CHW'"):
         run_ours(lambda fn, _, x: fn.paste(x, ratio=2, fill_value=0), pictures((3, 4, 5)), layouts=["CHW"])
 

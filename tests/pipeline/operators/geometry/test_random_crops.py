@@ -123,7 +123,7 @@ def test_windows_when_no_attempt_fits(size: tuple[int, int], arguments: dict[str
     assert np.abs(ours[:, :2].max(axis=0) - theirs[:, :2].max(axis=0)).max() <= 3
 
 
-def test_windows_lie_inside_and_reach_every_place() -> None:
+def test_windows_lie_inside_and_reach_every_position() -> None:
     windows = draw(4, 5, random_area=[0.2, 0.5])
     assert (windows[:, :2] >= 0).all()
     assert (windows[:, 2:] >= 1).all()

@@ -269,7 +269,7 @@ def test_sizes_that_are_not_numbers_are_refused() -> None:
 
 
 @pytest.mark.parity
-def test_photograph_like_picture_differs_in_few_pixels() -> None:
+def test_photograph_like_image_differs_in_few_pixels() -> None:
     """Pixels may differ by 1, but nearly all are equal."""
     feed = pictures((120, 160, 3))
     graph = lambda fn, _, x: fn.resize(x, size=[51, 77])  # noqa: E731

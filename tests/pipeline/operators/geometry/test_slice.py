@@ -176,7 +176,7 @@ def test_bad_calls_are_refused(arguments: dict[str, Any], match: str) -> None:
 
 
 @pytest.mark.parity
-def test_half_of_the_inputs_and_both_ways_at_once_are_refused() -> None:
+def test_incomplete_inputs_and_two_ways_of_passing_them_are_refused() -> None:
     anchor = [np.int32([1, 1])] * 3
     refused_by_both(
         lambda fn, _, x, a: fn.slice(x, a), pictures(*RAGGED), anchor, layouts=["HWC"], match="a shape as the third"

@@ -153,7 +153,7 @@ def test_output_dtypes(source: str, target: str) -> None:
 
 
 @pytest.mark.parity
-def test_samples_without_layout_are_pictures_or_sequences() -> None:
+def test_samples_without_layout_are_images_or_sequences() -> None:
     compare(lambda fn, _, x: fn.rotate(x, angle=33), pictures((13, 17, 3)), tolerance=1)
     compare(lambda fn, _, x: fn.rotate(x, angle=33), pictures((2, 13, 17, 3)), tolerance=1)
 

@@ -112,7 +112,7 @@ def test_tensors_of_torch() -> None:
         assert np.array_equal(turned.samples[number], x.T * 2)
 
 
-def test_constants_are_handed_over_as_copies() -> None:
+def test_constants_are_passed_as_copies() -> None:
     def graph(fn: Any, types: Any, x: Any) -> Any:
         constant = types.Constant(np.array([1, 2], np.int32))
         return x, torch_python_function(constant, function=lambda samples: [sample.add_(1) for sample in samples])

@@ -10,7 +10,7 @@ import pytest
 from pipeline.auto_aug import augmentations, core
 from pipeline.errors import ArgumentTypeError, ArgumentValueError, OperatorError
 from tests.pipeline.auto_aug.sides import check_same, run
-from tests.pipeline.imaging.pictures import smooth
+from tests.pipeline.imaging.images import smooth
 
 BINS = 7
 PICTURES = [smooth(30, 41), smooth(33, 20), smooth(25, 25, seed=3) // 2 + 40, smooth(16, 50, seed=4)]

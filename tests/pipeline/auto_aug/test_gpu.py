@@ -14,7 +14,7 @@ import pytest
 from pipeline import Pipeline, fn
 from pipeline._graph.selecting import select
 from pipeline.auto_aug import augmentations, auto_augment, core, rand_augment, trivial_augment
-from tests.pipeline.imaging.pictures import smooth
+from tests.pipeline.imaging.images import smooth
 
 pytestmark = pytest.mark.gpu
 

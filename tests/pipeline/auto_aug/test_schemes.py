@@ -13,7 +13,7 @@ from pipeline import Pipeline, fn
 from pipeline.auto_aug import augmentations as a
 from pipeline.auto_aug import auto_augment, core, rand_augment, trivial_augment
 from pipeline.errors import ArgumentValueError, PipelineError, UnknownArgumentError
-from tests.pipeline.imaging.pictures import smooth
+from tests.pipeline.imaging.images import smooth
 
 BATCH = 1000
 

@@ -12,7 +12,7 @@ from pipeline._imaging.info import peek
 from pipeline.errors import DecodeError, PipelineError
 from pipeline.types import DALIImageType
 from tests.pipeline.imaging import oracle
-from tests.pipeline.imaging.pictures import encodings, pillow, smooth, with_orientation
+from tests.pipeline.imaging.images import encodings, pillow, smooth, with_orientation
 
 dali_types = pytest.importorskip("nvidia.dali.types")
 

@@ -16,7 +16,7 @@ import pytest
 
 from pipeline import types
 from pipeline.errors import OperatorError
-from tests.pipeline.imaging.pictures import encodings, pillow, smooth
+from tests.pipeline.imaging.images import encodings, pillow, smooth
 from tests.pipeline.operators.both import Array, difference, pictures, run_ours
 
 pytestmark = pytest.mark.gpu

@@ -16,7 +16,7 @@ import pytest
 from pipeline._operators.decoding.encoded import encoded_batch
 from pipeline.errors import OperatorError
 from pipeline.tensors.cpu import TensorListCPU
-from tests.pipeline.imaging.pictures import encodings, pillow, smooth, with_orientation
+from tests.pipeline.imaging.images import encodings, pillow, smooth, with_orientation
 from tests.pipeline.operators.both import Array, compare, refused_by_both, run_ours
 
 ENCODED = {name: np.frombuffer(data, np.uint8) for name, data in encodings().items()}

@@ -11,7 +11,7 @@ from pipeline._imaging import resize
 from pipeline._operators.geometry.random_windows import RandomWindows
 from pipeline.errors import PipelineError
 from pipeline.types import FLOAT, INTERP_CUBIC
-from tests.pipeline.imaging.pictures import pillow, smooth, with_orientation
+from tests.pipeline.imaging.images import pillow, smooth, with_orientation
 from tests.pipeline.operators.both import Array, refused_by_both, run_dali, run_ours
 
 COUNT = 4000

@@ -17,8 +17,8 @@ TITLES = {
     "reader": "the pipeline's own reader",
     "paths": "file paths",
     "bytes": "encoded bytes",
-    "decoded": "decoded pictures",
-    "decoded-one-worker": "decoded pictures, one worker",
+    "decoded": "decoded images",
+    "decoded-one-worker": "decoded images, one worker",
     "arrays-60KB": "transport alone, 60 KB arrays",
     "arrays-562KB": "transport alone, 562 KB arrays",
 }
@@ -63,7 +63,7 @@ def as_json(
     costs: Mapping[str, Sequence[float]],
     reference: str,
     command: str,
-    picture_bytes: float,
+    image_bytes: float,
 ) -> dict[str, Any]:
     """Return all measurements as one JSON object, whose fields ``results/README.md`` explains."""
     return {
@@ -71,7 +71,7 @@ def as_json(
         "command": command,
         "machine": describe_machine(),
         "versions": describe_versions(),
-        "picture_bytes_mean": round(picture_bytes),
+        "picture_bytes_mean": round(image_bytes),
         "reference": reference,
         "kinds": {result.setup.kind: _kind_as_json(result, reference) for result in results},
         "costs": costs,

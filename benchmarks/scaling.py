@@ -18,7 +18,7 @@ from benchmarks.rivals import RIVALS
 from benchmarks.runner import run_kind
 from benchmarks.session import RESULTS
 from benchmarks.steadiness import cost_by_batch, cost_by_epoch, cost_by_length, growth, has_grown
-from benchmarks.workload import FILES, Setup, prepare_pictures
+from benchmarks.workload import FILES, Setup, prepare_images
 
 ARRAYS = {"arrays-10KB": 10_000, "arrays-100KB": 100_000, "arrays-1MB": 1_000_000, "arrays-10MB": 10_000_000}
 BATCH_OF_ARRAYS = 8
@@ -35,7 +35,7 @@ def main() -> int:
         1 if the cost of a sample grew, else 0.
     """
     options = parser().parse_args()
-    folder = prepare_pictures(options.files)
+    folder = prepare_images(options.files)
     setups = {name: points for name, points in throughput_setups(folder).items() if name in options.series}
     document: dict[str, Any] = {
         "date": date.today().isoformat(),

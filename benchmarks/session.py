@@ -12,7 +12,7 @@ from benchmarks.costs import measure_costs
 from benchmarks.report import as_json, table
 from benchmarks.rivals import RIVALS
 from benchmarks.runner import run_kind
-from benchmarks.workload import FILES, KINDS, ONE_WORKER_KIND, Setup, prepare_pictures
+from benchmarks.workload import FILES, KINDS, ONE_WORKER_KIND, Setup, prepare_images
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -26,7 +26,7 @@ def measure_all(options: argparse.Namespace) -> dict[str, Any]:
     Returns:
         The document of results.
     """
-    folder = prepare_pictures(options.files)
+    folder = prepare_images(options.files)
     sizes = [path.stat().st_size for path in folder.iterdir()]
     mean_size = sum(sizes) / len(sizes)
     print(

@@ -20,11 +20,11 @@ CROP_ASPECT_RATIO = (3 / 4, 4 / 3)
 MEAN = (0.485 * 255, 0.456 * 255, 0.406 * 255)
 STD = (0.229 * 255, 0.224 * 255, 0.225 * 255)
 
-PICTURE_KINDS = ("paths", "bytes", "decoded")
-"""What a dataset hands over: a file's path, its bytes, or the picture that it decoded."""
+IMAGE_KINDS = ("paths", "bytes", "decoded")
+"""What a dataset hands over: a file's path, its bytes, or the image that it decoded."""
 
 ONE_WORKER_KIND = "decoded-one-worker"
-"""Pictures that a single worker decodes, so that another core is free for what follows: against its own decode rate."""
+"""Images that a single worker decodes, so that another core is free for what follows: against its own decode rate."""
 
 DECODED_KINDS = ("decoded", ONE_WORKER_KIND)
 """Kinds whose dataset decodes."""
@@ -46,7 +46,7 @@ ARRAY_SHAPES = {
 READER_KIND = "reader"
 """No dataset at all: the pipeline reads the files itself."""
 
-DATASET_KINDS = (*PICTURE_KINDS, ONE_WORKER_KIND, *TRANSPORT_KINDS)
+DATASET_KINDS = (*IMAGE_KINDS, ONE_WORKER_KIND, *TRANSPORT_KINDS)
 KINDS = (READER_KIND, *DATASET_KINDS)
 
 EPOCH = 1 << 22
@@ -54,7 +54,7 @@ EPOCH = 1 << 22
 
 FILES = 512
 WIDTHS = (400, 640)
-"""Between these, in pixels, pictures are wide; they are three quarters as high."""
+"""Between these, in pixels, images are wide; they are three quarters as high."""
 
 JPEG_QUALITY = 90
 
@@ -97,7 +97,7 @@ class Setup:
         return "cpu" if self.device_id is None else f"cuda:{self.device_id}"
 
 
-def prepare_pictures(files: int = FILES, widths: tuple[int, int] = WIDTHS) -> Path:
+def prepare_images(files: int = FILES, widths: tuple[int, int] = WIDTHS) -> Path:
     """Create the JPEGs once, below the temporary directory of this machine.
 
     They are cut from a dozen photographs; those of 400 x 300 to 640 x 480 pixels have about 60 KB each.
@@ -125,8 +125,8 @@ def prepare_pictures(files: int = FILES, widths: tuple[int, int] = WIDTHS) -> Pa
 
     def write(number: int) -> None:
         photograph, size, box = cuts[number]
-        picture = photograph.resize(size, Image.Resampling.LANCZOS, box=box)
-        picture.save(unfinished / f"{number:05d}.jpg", quality=JPEG_QUALITY)
+        image = photograph.resize(size, Image.Resampling.LANCZOS, box=box)
+        image.save(unfinished / f"{number:05d}.jpg", quality=JPEG_QUALITY)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # Pillow releases the GIL
         list(pool.map(write, range(files)))

@@ -26,7 +26,7 @@ settings.load_profile("steady")
 
 ROOT = Path(__file__).resolve().parent.parent
 CLASSES = 3
-PICTURES_PER_CLASS = 8
+IMAGES_PER_CLASS = 8
 
 
 def _gpu_is_there() -> bool:
@@ -89,12 +89,12 @@ def jpeg_folder(tmp_path_factory: pytest.TempPathFactory, dali_extra: Path | Non
     folder = tmp_path_factory.mktemp("jpegs")
     for name, photograph in _photographs(dali_extra):
         (folder / name).mkdir()
-        for index in range(PICTURES_PER_CLASS):
+        for index in range(IMAGES_PER_CLASS):
             width, height = random.integers(96, 288, size=2).tolist()
             left = random.integers(0, photograph.width - width, endpoint=True)
             top = random.integers(0, photograph.height - height, endpoint=True)
-            picture = photograph.crop((left, top, left + width, top + height))
-            picture.save(folder / name / f"{index:03}.jpg", quality=90)
+            image = photograph.crop((left, top, left + width, top + height))
+            image.save(folder / name / f"{index:03}.jpg", quality=90)
     return folder
 
 

@@ -92,14 +92,14 @@ def test_gpu_tests_run_only_on_request(tmp_path: Path, arguments: tuple[str, ...
 
 def test_jpeg_folder(jpeg_folder: Path) -> None:
     files = sorted(jpeg_folder.glob("*/*.jpg"))
-    assert len(files) == conftest.CLASSES * conftest.PICTURES_PER_CLASS == 24
+    assert len(files) == conftest.CLASSES * conftest.IMAGES_PER_CLASS == 24
     assert len({path.parent for path in files}) == conftest.CLASSES
     sizes = set()
     for path in files:
-        with Image.open(path) as picture:
-            assert picture.mode == "RGB"
-            assert np.asarray(picture).std() > 1
-            sizes.add(picture.size)
+        with Image.open(path) as image:
+            assert image.mode == "RGB"
+            assert np.asarray(image).std() > 1
+            sizes.add(image.size)
     assert len(sizes) == len(files)
 
 
@@ -107,4 +107,4 @@ def test_photographs_without_dali_extra() -> None:
     pytest.importorskip("skimage")
     photographs = dict(conftest._photographs(None))
     assert len(photographs) == conftest.CLASSES
-    assert all(min(picture.size) >= 288 for picture in photographs.values())
+    assert all(min(image.size) >= 288 for image in photographs.values())

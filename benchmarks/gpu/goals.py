@@ -20,7 +20,7 @@ BEST_SHARES = {256: 0.98, 64: 0.985, 32: 0.96}
 SERVER_SHARES = {256: 0.90, 64: 0.90, 32: 0.95}
 """The same with the server in its own process on the training's GPU, without MPS."""
 
-KIND_TITLES = {"bytes": "encoded bytes", "paths": "file paths", "decoded": "decoded pictures", "reader": "own reader"}
+KIND_TITLES = {"bytes": "encoded bytes", "paths": "file paths", "decoded": "decoded images", "reader": "own reader"}
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ def _rates(document: dict[str, Any]) -> Iterator[Goal]:
         ("encoded bytes / DALI's proxy", 2.0, "bytes", "nvidia-proxy"),
         ("encoded bytes / the decoder alone", 0.95, "bytes", "decoder"),
         ("file paths / DALI's proxy", 1.15, "paths", "nvidia-proxy"),
-        ("decoded pictures / DALI's proxy", 4.0, "decoded", "nvidia-proxy"),
-        ("  or: decoded pictures / workers' own decoding", 1.0, "decoded", "decode-only"),
+        ("decoded images / DALI's proxy", 4.0, "decoded", "nvidia-proxy"),
+        ("  or: decoded images / workers' own decoding", 1.0, "decoded", "decode-only"),
         ("own reader / DALI's pipeline", 1.0, "reader", "nvidia-dali"),
         ("encoded bytes / torch at its best", 1.0, "bytes", "torch-best"),
     ):

@@ -13,7 +13,7 @@ import numpy as np
 from benchmarks.child import Caller, RivalError
 from benchmarks.gpu.session import Session
 from benchmarks.rivals.ours import Ours
-from benchmarks.workload import MEAN, PICTURE_KINDS, READER_KIND, STD, Setup
+from benchmarks.workload import IMAGE_KINDS, MEAN, READER_KIND, STD, Setup
 
 BATCH = 32
 BATCHES = 2
@@ -27,7 +27,7 @@ Variant = tuple[Ours, dict[str, str]]
 
 HALF = {"kind": READER_KIND, "dtype": "float16", "layout": "HWC"}
 VARIANTS: tuple[Variant, ...] = (
-    *((Ours(), {"kind": kind}) for kind in (*PICTURE_KINDS, READER_KIND)),
+    *((Ours(), {"kind": kind}) for kind in (*IMAGE_KINDS, READER_KIND)),
     (Ours(), HALF),
     (Ours("decoded on cores", placement="cores"), {"kind": "paths"}),
     (Ours("placed with the consumer", placement="consumer"), {"kind": "paths"}),

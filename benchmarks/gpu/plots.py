@@ -78,7 +78,7 @@ def _draw_rates(axes: Any, document: dict[str, Any]) -> None:
     axes.invert_yaxis()
     axes.set_xlim(0, 1.2 * axes.get_xlim()[1])
     axes.xaxis.set_major_formatter(_in_thousands)
-    axes.set_xlabel(f"pictures/s, batches of {document['setup']['batch_size']} (line: range of the rounds)")
+    axes.set_xlabel(f"images/s, batches of {document['setup']['batch_size']} (line: range of the rounds)")
     axes.set_title("Throughput", fontsize=11)
     axes.grid(axis="x", alpha=0.3)
 
@@ -152,6 +152,6 @@ def _draw_sizes(axes: Any, name: str, points: list[tuple[int, float]]) -> None:
     axes.set_ylim(0, 1.2 * max(rates))
     axes.yaxis.set_major_formatter(_in_thousands)
     axes.set_xlabel(f"{name}{' in pixels' if 'width' in name else ''}")
-    axes.set_ylabel("pictures/s")
+    axes.set_ylabel("images/s")
     axes.set_title(f"dali-proxy by {name}", fontsize=11)
     axes.grid(alpha=0.3)

@@ -16,13 +16,13 @@ from benchmarks.gpu.session import Session
 from benchmarks.gpu_memory import memory_in_use
 from benchmarks.measurement import measure
 from benchmarks.rivals.ours import Ours
-from benchmarks.workload import READER_KIND, Setup, prepare_pictures
+from benchmarks.workload import READER_KIND, Setup, prepare_images
 
 START = 30.0
 """Seconds that a stream may take to open."""
 
 LARGE_FILES = 64
-"""How many pictures of each larger size are made."""
+"""How many images of each larger size are made."""
 
 
 @dataclass(frozen=True)
@@ -153,5 +153,5 @@ def _setup(session: Session, variant: Variant) -> Setup:
     changes = dict(variant.changes)
     if variant.width:
         files = min(LARGE_FILES, len(session.setup.files))
-        changes["folder"] = prepare_pictures(files, (variant.width, variant.width))
+        changes["folder"] = prepare_images(files, (variant.width, variant.width))
     return session.of_kind(**changes)

@@ -10,13 +10,13 @@ import pytest
 from benchmarks.costs import measure_costs
 from benchmarks.steadiness import PIECES, cost_by_batch, cost_by_epoch, cost_by_length, growth, has_grown
 from benchmarks.targets import TARGETS
-from benchmarks.workload import Setup, prepare_pictures
+from benchmarks.workload import Setup, prepare_images
 
 
 @pytest.mark.timeout(400)
 def test_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    setup = Setup("bytes", prepare_pictures(8), batch_size=4)
+    setup = Setup("bytes", prepare_images(8), batch_size=4)
     monkeypatch.undo()
     costs = measure_costs(setup, rounds=1, seconds=0.1, say=lambda text: None)
     assert {target.name for target in TARGETS if target.kind == "costs"} <= set(costs)

@@ -25,7 +25,7 @@ from benchmarks.gpu.session import Session, without_paths
 from benchmarks.rivals.decoder import DecoderAlone
 from benchmarks.rivals.ours import Ours, modes_of_ours
 from benchmarks.runner import run_kind
-from benchmarks.workload import Setup, prepare_pictures
+from benchmarks.workload import Setup, prepare_images
 from tests.benchmarks.broken_rivals import Vanishing
 
 pytestmark = pytest.mark.timeout(180)  # starting processes takes long on a busy machine
@@ -36,8 +36,8 @@ MACHINE = {"date": "2026-11-21", "machine": {"gpus": [], "processor": "a process
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("pictures")))
-        yield prepare_pictures(8)
+        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("images")))
+        yield prepare_images(8)
 
 
 @pytest.fixture

@@ -73,7 +73,7 @@ def test_selected_operators_replace_only_their_figures() -> None:
 def test_data_comes_in_batches(tmp_path: Path) -> None:
     data.write_files(tmp_path)
     for name in sorted(
-        data.NAMES - {"pictures", "thumbnails", "greys", "ragged", "clips"}
+        data.NAMES - {"images", "thumbnails", "greys", "ragged", "clips"}
     ):  # like time stamps, and larger
         batch = data.make(name, tmp_path)
         assert len(batch) == data.BATCH

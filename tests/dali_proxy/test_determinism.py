@@ -20,13 +20,13 @@ SAMPLES, BATCH, EPOCHS = 22, 4, 2
 def augmented() -> Any:
     """Draw a window, a flip, a factor and a number for each pixel."""
     x, y = fn.random.uniform(range=(0.0, 1.0)), fn.random.uniform(range=(0.0, 1.0))
-    pictures = fn.crop(fn.external_source(name="x", layout="HWC"), crop=(8, 8), crop_pos_x=x, crop_pos_y=y)
-    pictures = fn.flip(pictures, horizontal=fn.random.coin_flip())
-    pictures = pictures * fn.random.uniform(range=(0.5, 1.0))
-    return fn.noise.gaussian(pictures, stddev=2.0)
+    images = fn.crop(fn.external_source(name="x", layout="HWC"), crop=(8, 8), crop_pos_x=x, crop_pos_y=y)
+    images = fn.flip(images, horizontal=fn.random.coin_flip())
+    images = images * fn.random.uniform(range=(0.5, 1.0))
+    return fn.noise.gaussian(images, stddev=2.0)
 
 
-class TwoPictures(Dataset[Any]):
+class TwoImages(Dataset[Any]):
     """Two views of an image that consists of its index and a ramp; a few images take more time than others."""
 
     def __init__(self, transform: Any) -> None:
@@ -37,8 +37,8 @@ class TwoPictures(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         size = 200 if index % 5 == 0 else 12  # so that batches overtake each other
-        picture = (np.arange(size * size * 3).reshape(size, size, 3) + index).astype(np.uint8)
-        return self.transform(picture), self.transform(picture), index
+        image = (np.arange(size * size * 3).reshape(size, size, 3) + index).astype(np.uint8)
+        return self.transform(image), self.transform(image), index
 
 
 def epochs(mode: Any, num_workers: int, seed: int = 5, num_threads: int = 2, **options: Any) -> list[torch.Tensor]:
@@ -49,7 +49,7 @@ def epochs(mode: Any, num_workers: int, seed: int = 5, num_threads: int = 2, **o
     with DALIServer(pipe, deterministic, mode=mode) as server:
         loader = DataLoader(
             server,
-            TwoPictures(server.proxy),
+            TwoImages(server.proxy),
             batch_size=BATCH,
             shuffle=True,
             generator=order,

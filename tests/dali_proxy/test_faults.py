@@ -277,8 +277,8 @@ def test_server_that_runs_out_of_memory() -> None:
     with DALIServer(enlarged()) as server:
 
         def size_of(thousands: int) -> list[int]:
-            picture = np.full((1, 1, 1), thousands, np.uint8)
-            return list(server.produce_data(default_collate([server.proxy(picture)])).shape)
+            image = np.full((1, 1, 1), thousands, np.uint8)
+            return list(server.produce_data(default_collate([server.proxy(image)])).shape)
 
         assert size_of(1) == [1, 1000, 1000, 1]
         assert server.pid is not None

@@ -60,15 +60,15 @@ def test_iterator_over_a_pipeline_on_each_gpu(files: list[str], policy: LastBatc
 def test_gpus_together_give_the_batches_of_one(files: list[str]) -> None:
     one = read(files, 0, 1, device_id=0)
     alone = {
-        int(label): picture.cpu()
+        int(label): image.cpu()
         for (batch,) in DALIGenericIterator(one, ["images", "labels"], reader_name="Reader")
-        for picture, label in zip(batch["images"], batch["labels"].flatten(), strict=True)
+        for image, label in zip(batch["images"], batch["labels"].flatten(), strict=True)
     }
     pipes = pipelines(files)
     for batches in DALIGenericIterator(pipes, ["images", "labels"], reader_name="Reader"):
         for batch in batches:
-            for picture, label in zip(batch["images"].cpu(), batch["labels"].flatten().tolist(), strict=True):
-                torch.testing.assert_close(picture, alone[label], rtol=0, atol=0)
+            for image, label in zip(batch["images"].cpu(), batch["labels"].flatten().tolist(), strict=True):
+                torch.testing.assert_close(image, alone[label], rtol=0, atol=0)
     for pipe in (one, *pipes):
         pipe.close()
 

@@ -40,7 +40,7 @@ SCORE = re.compile(r"^(?:accuracy|IoU|recall) +([\d.]+)%", re.MULTILINE)
 def start(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(EXAMPLES / f"{name}.py"), *arguments]
     environment = with_project(OMP_NUM_THREADS="1")
-    environment.pop("DALI_EXTRA_PATH", None)  # the same pictures everywhere
+    environment.pop("DALI_EXTRA_PATH", None)  # the same images everywhere
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=290, check=False)
 
 
@@ -52,7 +52,7 @@ def run(name: str, *arguments: str) -> str:
 
 @pytest.fixture(scope="module")
 def run_once(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[str, Path]]:
-    """What an example says with the arguments of RUNS, and the picture that it saves."""
+    """What an example says with the arguments of RUNS, and the image that it saves."""
 
     @cache
     def run_and_remember(name: str) -> tuple[str, Path]:
@@ -164,7 +164,7 @@ def test_examples_run_on_a_gpu(name: str, tmp_path: Path) -> None:
 
 
 def test_image_and_mask_get_the_same_crop(segmentation: ModuleType, tmp_path: Path) -> None:
-    """Pictures that show their own masks: what is white must be what is masked, wherever it was cut and mirrored."""
+    """Images that show their own masks: what is white must be what is masked, wherever it was cut and mirrored."""
     random = np.random.default_rng(5)
     for kind in ("images", "masks"):
         (tmp_path / kind).mkdir()

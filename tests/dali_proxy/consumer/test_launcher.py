@@ -64,7 +64,7 @@ def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> li
 
 @pipeline_def(batch_size=BATCH, num_threads=2, seed=3)
 def job(device: str) -> Any:
-    """Pictures that are cropped at random and mirrored, of one size and of many; numbers on the GPU and the CPU."""
+    """Images that are cropped at random and mirrored, of one size and of many; numbers on the GPU and the CPU."""
     x = fn.external_source(name="x")
     number = fn.external_source(name="number")
     images = x.gpu() if device == "gpu" else x
@@ -122,7 +122,7 @@ def test_epoch(lanes: list[HostLane], expected: list[Any], mode: Any) -> None:
         check(found, expected)
         (lane,) = lanes
         batches = len(found)
-        assert (lane.launches, lane.copies) == (2 * batches, 2 * batches), "pictures with their tables, and numbers"
+        assert (lane.launches, lane.copies) == (2 * batches, 2 * batches), "images with their tables, and numbers"
         assert lane.bounced in (0, batches)
         for normal, narrow, numbers, _, _, _ in found:
             for memory in (normal, narrow[0], numbers):

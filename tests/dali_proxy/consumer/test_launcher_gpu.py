@@ -23,7 +23,7 @@ BATCH = 16
 
 @pipeline_def(batch_size=BATCH, num_threads=2, seed=3, device_id=0)
 def job() -> Any:
-    """Two chains over the same pictures, of one size and of many, the pictures, numbers on the GPU and on the CPU."""
+    """Two chains over the same images, of one size and of many, the images, numbers on the GPU and on the CPU."""
     images = fn.external_source(name="x").gpu()
     number = fn.external_source(name="number")
     normal = fn.crop_mirror_normalize(
@@ -39,7 +39,7 @@ def job() -> Any:
 
 
 class Noise(torch.utils.data.Dataset[Any]):
-    """Pictures of different sizes; those of the batch `odd` have four channels, the one that `low` names is empty."""
+    """Images of different sizes; those of the batch `odd` have four channels, the one that `low` names is empty."""
 
     def __init__(self, transform: Any, length: int = 6 * BATCH, odd: int = -1, low: int = -1) -> None:
         self.transform, self.length, self.odd, self.low = transform, length, odd, low

@@ -400,11 +400,11 @@ def test_ragged_lists_share_memory_and_stay() -> None:
 
 
 def test_coo_of_images_and_of_scalars() -> None:
-    pictures = [np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((4, 1), np.float32)]
+    images = [np.arange(6, dtype=np.float32).reshape(2, 3), np.ones((4, 1), np.float32)]
     tags = [DALIRaggedIterator.SPARSE_COO_TAG]
-    coo = next(DALIRaggedIterator(make("pipeline", lambda: pictures), ["x"], size=2, output_types=tags))[0]["x"]
+    coo = next(DALIRaggedIterator(make("pipeline", lambda: images), ["x"], size=2, output_types=tags))[0]["x"]
     assert coo.shape == (2, 4, 3)
-    assert coo.to_dense()[0, :2].tolist() == pictures[0].tolist()
+    assert coo.to_dense()[0, :2].tolist() == images[0].tolist()
     assert coo.to_dense()[1, :, 0].tolist() == [1, 1, 1, 1]
     assert coo.to_dense().sum() == 15 + 4
     assert coo.coalesce()._nnz() == 10

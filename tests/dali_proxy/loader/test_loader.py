@@ -227,7 +227,7 @@ def test_dataset_that_raises(server: DALIServer, num_workers: int) -> None:
     assert check_affine(*next(iterator)) == [12, 13, 14, 15]
 
 
-def check_pictures(images: torch.Tensor, indices: torch.Tensor) -> None:
+def check_images(images: torch.Tensor, indices: torch.Tensor) -> None:
     assert images.shape == (len(indices), 16, 16, 3)
     assert (images.int() - indices[:, None, None, None]).abs().max() <= 1
 
@@ -245,7 +245,7 @@ def error_of(iterator: Any) -> BatchError:
 def test_batch_that_fails(serve: Callable[..., DALIServer], num_workers: int) -> None:
     server = serve(decoded())
     iterator = iter(DataLoader(server, JpegDataset(24, server.proxy), batch_size=8, num_workers=num_workers))
-    check_pictures(*next(iterator))
+    check_images(*next(iterator))
     error = error_of(iterator)
     assert error.dataset_index == JpegDataset.bad
     assert error.samples == (5,)
@@ -253,7 +253,7 @@ def test_batch_that_fails(serve: Callable[..., DALIServer], num_workers: int) ->
     assert error.worker.startswith("worker 1" if num_workers else "main")
     assert error.remote_traceback
     assert error.__cause__ is not None
-    check_pictures(*next(iterator))
+    check_images(*next(iterator))
     assert server.stats().errors == 1
 
 

@@ -74,15 +74,15 @@ def test_corrupt_image_costs_its_batch_only(jpeg_folder: Any, mode: Any) -> None
     good = [np.fromfile(path, np.uint8) for path in sorted(jpeg_folder.rglob("*.jpg"))[:4]]
     with DALIServer(decoded(batch_size=4, num_threads=2, device_id=None), mode=mode) as server:
         for _ in range(2):
-            pictures = [server.proxy(picture) for picture in good]
-            bad = [pictures[0], server.proxy(good[1][:100])]
+            images = [server.proxy(image) for image in good]
+            bad = [images[0], server.proxy(good[1][:100])]
             with pytest.raises(BatchError, match="NVIDIA DALI"):
                 server.produce_data(bad)
             from PIL import Image
 
-            for image, path in zip(server.produce_data(pictures), sorted(jpeg_folder.rglob("*.jpg")), strict=False):
-                with Image.open(path) as picture:
-                    assert image.shape == (picture.height, picture.width, 3)
+            for image, path in zip(server.produce_data(images), sorted(jpeg_folder.rglob("*.jpg")), strict=False):
+                with Image.open(path) as original:
+                    assert image.shape == (original.height, original.width, 3)
 
 
 def test_subclass_with_define_graph() -> None:

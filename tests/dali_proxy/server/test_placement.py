@@ -48,7 +48,7 @@ class Halved(DALIServer):
 
 
 @pipeline_def(batch_size=4, num_threads=2, seed=3)
-def pictures() -> Any:
+def sample_images() -> Any:
     """A ragged output, a dense one, one that is drawn in the first half, and the input; noise and labels cross."""
     x = fn.external_source(name="x")
     noisy = fn.noise.gaussian(fn.flip(x), stddev=fn.random.uniform(range=(1.0, 9.0)))
@@ -57,8 +57,8 @@ def pictures() -> Any:
     return normal, noisy, mirror, fn.crop(x, crop=(6, 4), name="cut"), x
 
 
-class Pictures(torch.utils.data.Dataset[Any]):
-    """Pictures of different heights; one that `low` names is too low for the crop."""
+class Images(torch.utils.data.Dataset[Any]):
+    """Images of different heights; one that `low` names is too low for the crop."""
 
     def __init__(self, transform: Any, low: int = -1) -> None:
         self.transform = transform
@@ -73,7 +73,7 @@ class Pictures(torch.utils.data.Dataset[Any]):
 
 
 def halved(**options: Any) -> DALIServer:
-    return Halved(pictures(device_id=0), placement="consumer", **options)
+    return Halved(sample_images(device_id=0), placement="consumer", **options)
 
 
 def tensors(batches: Any) -> list[torch.Tensor]:
@@ -85,8 +85,8 @@ def tensors(batches: Any) -> list[torch.Tensor]:
 
 @pytest.fixture(scope="module")
 def expected() -> list[torch.Tensor]:
-    with DALIServer(pictures(device_id=None)) as server:
-        return tensors(list(DataLoader(server, Pictures(server.proxy), batch_size=4, num_workers=1)))
+    with DALIServer(sample_images(device_id=None)) as server:
+        return tensors(list(DataLoader(server, Images(server.proxy), batch_size=4, num_workers=1)))
 
 
 def check_same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
@@ -96,7 +96,7 @@ def check_same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
 
 def test_stages_give_the_bits_of_one_pipeline(mode: Any, expected: list[torch.Tensor]) -> None:
     with halved(mode=mode) as server:
-        loader = DataLoader(server, Pictures(server.proxy), batch_size=4, num_workers=2)
+        loader = DataLoader(server, Images(server.proxy), batch_size=4, num_workers=2)
         held = list(loader)  # all at once: a slot that was reused too early shows as a wrong batch
         check_same(tensors(held), expected)
         stats = server.stats()
@@ -116,7 +116,7 @@ def test_loader_of_torch_and_a_pickled_handle() -> None:
     with halved() as server:
         other = pickle.loads(pickle.dumps(server))
         for handle in (server, other):
-            dataset = Pictures(handle.proxy)
+            dataset = Images(handle.proxy)
             loader = torch.utils.data.DataLoader(dataset, batch_size=2, sampler=[1, 4, 7, 10])
             for batch in loader:
                 *_, same, indices = handle.produce_data(batch)
@@ -130,7 +130,7 @@ def test_error_of_the_second_half_names_operator_line_and_dataset_index(mode: An
     def failure(server: DALIServer) -> tuple[BatchError, list[int]]:
         seen = []
         with server:
-            iterator = iter(DataLoader(server, Pictures(server.proxy, low=6), batch_size=4))
+            iterator = iter(DataLoader(server, Images(server.proxy, low=6), batch_size=4))
             seen += next(iterator)[-1].tolist()
             with pytest.raises(BatchError) as caught:
                 next(iterator)
@@ -144,7 +144,7 @@ def test_error_of_the_second_half_names_operator_line_and_dataset_index(mode: An
     assert 'name="cut"' in found.source_line
     assert found.worker == f"main (pid {os.getpid()})"
     assert "crop" in found.remote_traceback
-    wanted, _ = failure(DALIServer(pictures(device_id=None), mode=mode))
+    wanted, _ = failure(DALIServer(sample_images(device_id=None), mode=mode))
     assert str(found).split("submitted by")[0] == str(wanted).split("submitted by")[0]
     assert type(found.__cause__) is type(wanted.__cause__)
 
@@ -167,7 +167,7 @@ def test_error_of_the_first_half() -> None:
 
 def test_batches_survive_a_server_that_dies(expected: list[torch.Tensor]) -> None:
     with halved(restart="on-failure") as server:
-        iterator = iter(DataLoader(server, Pictures(server.proxy), batch_size=4, num_workers=2))
+        iterator = iter(DataLoader(server, Images(server.proxy), batch_size=4, num_workers=2))
         batches = [next(iterator)]
         assert server.pid is not None
         os.kill(server.pid, signal.SIGKILL)
@@ -294,7 +294,7 @@ def test_batches_are_computed_before_they_are_requested() -> None:
         return max(times.batches for name, times in server.stats().operators.items() if "crop_mirror" in name)
 
     with halved() as server:
-        iterator = iter(DataLoader(server, Pictures(server.proxy), batch_size=2, num_workers=1, prefetch_factor=8))
+        iterator = iter(DataLoader(server, Images(server.proxy), batch_size=2, num_workers=1, prefetch_factor=8))
         next(iterator)
         wait_until(lambda: server.stats().batches == 9)  # those that the worker prepares ahead
         for _ in range(AHEAD + 1):  # one of these is sent now, and says what follows
@@ -304,7 +304,7 @@ def test_batches_are_computed_before_they_are_requested() -> None:
         wait_until(lambda: made_by_second_half() == 2 + (AHEAD + 1) + AHEAD)
         del iterator  # and what was made in vain goes
         wait_until(lambda: not server.consumer._questions)
-        check_first = next(iter(DataLoader(server, Pictures(server.proxy), batch_size=2)))
+        check_first = next(iter(DataLoader(server, Images(server.proxy), batch_size=2)))
         assert check_first[-1].tolist() == [0, 1]
 
 

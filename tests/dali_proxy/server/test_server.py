@@ -495,7 +495,7 @@ def files() -> Any:
 
 def test_error_names_the_file(serve: Callable[..., DALIServer], tmp_path: Path) -> None:
     server = serve(files())
-    for name, content in (("good.jpg", jpeg(5)), ("bad.jpg", b"no picture")):
+    for name, content in (("good.jpg", jpeg(5)), ("bad.jpg", b"no image")):
         (tmp_path / name).write_bytes(content)
     for name in ("bad.jpg", "missing.jpg"):
         paths = [str(tmp_path / each).encode() for each in ("good.jpg", name)]

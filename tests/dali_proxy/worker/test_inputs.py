@@ -110,8 +110,8 @@ def test_inputs_that_are_accepted(value: Any, expected: Any) -> None:
 )
 def test_inputs_that_are_refused(value: Any, reason: str) -> None:
     with pytest.raises(SampleTypeError, match=reason) as caught:
-        as_input_array(value, InputSpec("pictures"))
-    assert "'pictures'" in str(caught.value)
+        as_input_array(value, InputSpec("images"))
+    assert "'images'" in str(caught.value)
     assert isinstance(caught.value, TypeError)
 
 

@@ -179,8 +179,8 @@ def test_schemes_run_on_images_and_change_most(scheme: str) -> None:
     made, flipped = pipe.run(x=feed)
     pipe.close()
     assert made.layout() == flipped.layout() == "HWC"
-    assert made.shape() == [picture.shape for picture in feed]
-    changed = [not np.array_equal(made.at(number), picture) for number, picture in enumerate(feed)]
+    assert made.shape() == [image.shape for image in feed]
+    changed = [not np.array_equal(made.at(number), image) for number, image in enumerate(feed)]
     assert sum(changed) > 8
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pipeline.errors import OperatorError
-from tests.pipeline.operators.both import Array, compare, pictures, run_ours
+from tests.pipeline.operators.both import Array, compare, run_ours, sample_images
 
-SEQUENCES = pictures((3, 10, 12, 3), (2, 9, 8, 3))
+SEQUENCES = sample_images((3, 10, 12, 3), (2, 9, 8, 3))
 NUMBERS = [np.linspace(0.5, 2, len(sequence)).astype(np.float32) for sequence in SEQUENCES]
 WINDOWS = [np.random.default_rng(7).normal(0, 0.3, (len(sequence), 3, 3)).astype(np.float32) for sequence in SEQUENCES]
 MATRICES = [
@@ -52,7 +52,7 @@ def test_frames_are_those_of_dali(call: str) -> None:
 
 @pytest.mark.parity
 def test_points_are_used_for_each_frame() -> None:
-    points = pictures((5, 2), (7, 2), dtype=np.float32)
+    points = sample_images((5, 2), (7, 2), dtype=np.float32)
     for layout, marked in (("XY", False), ("", False), ("", True)):
         compare(
             lambda fn, types, x, s: fn.coord_transform(

@@ -20,7 +20,7 @@ from pipeline.errors import GraphError, OperatorError
 
 SIZE = 4
 RANDOM = np.random.default_rng(5)
-PICTURES = [RANDOM.integers(0, 255, (6 + number, 9 - number, 3)).astype(np.uint8) for number in range(SIZE)]
+IMAGES = [RANDOM.integers(0, 255, (6 + number, 9 - number, 3)).astype(np.uint8) for number in range(SIZE)]
 WAYS = np.array([0, 1, 2, 1], np.int32)
 
 
@@ -103,7 +103,7 @@ def run_halves(whole: Pipeline, halves: Halves, batches: list[dict[str, Any]]) -
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.__name__)
 def test_stages_give_the_bits_of_one_pipeline_for_any_cut(graph: Callable[..., Any]) -> None:
     whole = piped(graph)
-    inputs = [{"x": PICTURES, "way": WAYS}, {"x": PICTURES[::-1], "way": WAYS[::-1]}]
+    inputs = [{"x": IMAGES, "way": WAYS}, {"x": IMAGES[::-1], "way": WAYS[::-1]}]
     expected = [whole.run(**{name: batch[name] for name in whole.input_names}) for batch in inputs]
     late = [node.index for node in whole._internals.graph.nodes if not node.schema.fed]
     for index in [*late, -1]:
@@ -124,8 +124,8 @@ def test_halves_survive_the_way_to_another_process() -> None:
     halves = cut(whole._internals.graph, lambda node: node.operator == "random_resized_crop")
     first = deserialize_for_host(serialize_for_host(with_graph(whole, halves.first)))
     second = deserialize_for_host(serialize_for_host(with_graph(whole, halves.second)))
-    expected = whole.run(x=PICTURES)
-    outputs = run_fed(second, dict(zip(halves.crossing, first.run(x=PICTURES), strict=True)), BatchKey())
+    expected = whole.run(x=IMAGES)
+    outputs = run_fed(second, dict(zip(halves.crossing, first.run(x=IMAGES), strict=True)), BatchKey())
     for found, output in zip(outputs, expected, strict=True):
         assert np.array_equal(found.as_array(), output.as_array())
     for pipe in (whole, first, second):
@@ -138,10 +138,10 @@ def test_error_of_the_second_half_names_operator_line_and_sample() -> None:
 
     whole = piped(crops)
     with pytest.raises(OperatorError) as expected:
-        whole.run(x=PICTURES, way=WAYS)
+        whole.run(x=IMAGES, way=WAYS)
     with pytest.raises(OperatorError) as found:
         run_halves(
-            whole, cut(whole._internals.graph, lambda node: node.operator == "crop"), [{"x": PICTURES, "way": WAYS}]
+            whole, cut(whole._internals.graph, lambda node: node.operator == "crop"), [{"x": IMAGES, "way": WAYS}]
         )
     assert str(found.value) == str(expected.value)
     assert "cropped" in str(found.value)

@@ -13,7 +13,7 @@ from pipeline import fn, pipeline_def
 from pipeline._definition.conditional import convert, do_not_convert
 from pipeline.errors import GraphError, OperatorError, PipelineError
 
-PICTURES = [np.random.default_rng(number).integers(0, 100, (3, 4, 1)).astype(np.uint8) for number in range(6)]
+IMAGES = [np.random.default_rng(number).integers(0, 100, (3, 4, 1)).astype(np.uint8) for number in range(6)]
 WAYS = np.array([0, 1, 2, 0, 2, 1], np.int32)
 
 
@@ -113,7 +113,7 @@ def run(side: str, graph: Callable[..., Any]) -> list[Any]:
     pipe = described()
     try:
         pipe.build()
-        pipe.feed_input("x", PICTURES)
+        pipe.feed_input("x", IMAGES)
         pipe.feed_input("way", WAYS)
         return [[np.array(output.at(number)) for number in range(6)] for output in pipe.run()[:-2]]
     finally:
@@ -136,9 +136,9 @@ def test_returns_from_some_branches() -> None:
 
 
 def test_expressions_choose_too() -> None:
-    pictures, numbers = run("pipeline", chosen)
+    images, numbers = run("pipeline", chosen)
     for number, way in enumerate(WAYS.tolist()):
-        assert np.array_equal(pictures[number], PICTURES[number][:, ::-1] if way == 1 else PICTURES[number])
+        assert np.array_equal(images[number], IMAGES[number][:, ::-1] if way == 1 else IMAGES[number])
         assert numbers[number] == (way + 1 if way > 0 else way - 1)
 
 

@@ -64,9 +64,9 @@ def test_device_is_closed_when_an_operator_cannot_be_created(monkeypatch: pytest
     closed: list[bool] = []
     device = SimpleNamespace(kernels=object(), close=lambda: closed.append(True))
     monkeypatch.setattr("pipeline._executor.executor.open_device", lambda graph, config: device)
-    pictures = fn.decoders.image(fn.external_source(name="x"), device="mixed", output_type=YCbCr)
+    images = fn.decoders.image(fn.external_source(name="x"), device="mixed", output_type=YCbCr)
     with pytest.raises(ArgumentValueError, match=r"^fn.decoders.image: device='mixed' decodes to RGB"):
-        Executor(Graph.from_outputs([pictures]), ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
+        Executor(Graph.from_outputs([images]), ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
     assert closed == [True]
 
 

@@ -189,7 +189,7 @@ class OwnError(Exception):
 def test_error_names_source_line_sample_and_worker_and_the_next_batches_arrive(method: dict[str, Any]) -> None:
     def broken(info: types.SampleInfo) -> Any:
         if info.idx_in_epoch in (4, 5):
-            raise LookupError(f"no picture {info.idx_in_epoch}")
+            raise LookupError(f"no image {info.idx_in_epoch}")
         if info.idx_in_epoch == 7:
             raise OwnError(1, 2)
         return np.int32([info.idx_in_epoch])
@@ -201,7 +201,7 @@ def test_error_names_source_line_sample_and_worker_and_the_next_batches_arrive(m
     error = caught.value
     assert isinstance(error, errors.SourceError)
     for words in (
-        "LookupError: no picture 4",
+        "LookupError: no image 4",
         "broken (",
         "SampleInfo(idx_in_epoch=4, idx_in_batch=1, ",
         "sources.py:",
@@ -209,7 +209,7 @@ def test_error_names_source_line_sample_and_worker_and_the_next_batches_arrive(m
         assert words in str(error)
     remote = str(error.__cause__)
     assert "parallel external sources" in remote
-    assert 'raise LookupError(f"no picture {info.idx_in_epoch}")' in remote
+    assert 'raise LookupError(f"no image {info.idx_in_epoch}")' in remote
     with pytest.raises(errors.SourceError, match="OwnError"):
         pipe.run()
     assert run(pipe, 1) == [[[9, 10, 11]]]

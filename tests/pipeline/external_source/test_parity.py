@@ -179,7 +179,7 @@ def test_errors_of_running() -> None:
         fed = library.make(lambda fn: fn.external_source(name="x"))
         other = library.make(lambda fn: fn.external_source([batch(0), batch(1)]))
         bad = library.make(lambda fn: fn.external_source(lambda iteration: batch(0, 4)))
-        failing = library.make(lambda fn: fn.external_source(lambda iteration: {}["picture"]))
+        failing = library.make(lambda fn: fn.external_source(lambda iteration: {}["image"]))
         few = library.make(lambda fn: fn.external_source(lambda: (batch(0),), num_outputs=2))
         nothing = library.make(lambda fn: fn.external_source(lambda: None, num_outputs=2))
         calls = [

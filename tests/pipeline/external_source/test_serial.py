@@ -187,7 +187,7 @@ def test_tensors_and_scalars_are_samples() -> None:
 def test_error_of_a_source_belongs_to_its_batch() -> None:
     def source(info: types.SampleInfo) -> Any:
         if info.idx_in_epoch == 4:
-            raise KeyError("no such picture")
+            raise KeyError("no such image")
         return np.int32([info.idx_in_epoch])
 
     pipe = pipe_of(source, batch=False)
@@ -199,7 +199,7 @@ def test_error_of_a_source_belongs_to_its_batch() -> None:
     assert error.failures[0].sample == 1
     assert isinstance(error.__cause__, KeyError)
     for words in (
-        "for sample 1: KeyError: 'no such picture'",
+        "for sample 1: KeyError: 'no such image'",
         "test_serial.py",
         "SampleInfo(idx_in_epoch=4, ",
         ".source (",
@@ -285,7 +285,7 @@ def test_pipeline_that_is_dropped_ends_its_threads() -> None:
     assert set(threading.enumerate()) <= before
 
 
-@pytest.mark.parametrize("source", [lambda iteration: {}["picture"], lambda iteration: batch(0, 4)])
+@pytest.mark.parametrize("source", [lambda iteration: {}["image"], lambda iteration: batch(0, 4)])
 def test_pipeline_with_errors_on_their_way_ends_its_threads_too(source: Any) -> None:
     before = set(threading.enumerate())
     pipe = pipe_of(source, pipeline={"prefetch_queue_depth": 3})

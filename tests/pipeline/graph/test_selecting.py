@@ -69,9 +69,9 @@ def test_branches_in_branches() -> None:
 
     for (result, mark), way in zip(run(describe, *batches(RAGGED)), WAYS, strict=True):
         for number, chosen in enumerate(way):
-            picture = RAGGED[number]
-            more = 2 if len(picture) > 5 else 1
-            expected = [(picture + more, more), (picture[:, ::-1], 3), (picture, 4)][chosen]
+            image = RAGGED[number]
+            more = 2 if len(image) > 5 else 1
+            expected = [(image + more, more), (image[:, ::-1], 3), (image, 4)][chosen]
             assert np.array_equal(result.at(number), expected[0])
             assert mark.at(number) == expected[1]
 

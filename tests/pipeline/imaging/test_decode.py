@@ -115,7 +115,7 @@ def test_jpeg_without_its_end_is_truncated(missing: int) -> None:
         (b"hello world" * 9, "not an image"),
         (b"\xff\xd8\xff" + b"x" * 500, "before its size"),
         (b"\xff\xd8\xff\xe0\x00\x10JFIF", "before its size"),
-        (b"\x89PNG\r\n\x1a\n" + b"\0" * 60, "PNG|picture"),
+        (b"\x89PNG\r\n\x1a\n" + b"\0" * 60, "PNG|image"),
     ],
 )
 def test_data_errors_name_the_mistake(encoded: bytes, reason: str) -> None:

@@ -184,12 +184,12 @@ def test_joining_and_standardising_compile(dst: np.dtype) -> None:
 
 
 def test_tables_for_bytes_compile() -> None:
-    picture = batch(BYTE, 2, 2, 3)
-    given = plan_map_bytes(picture, picture, np.zeros((1, 256), np.uint8))
+    image = batch(BYTE, 2, 2, 3)
+    given = plan_map_bytes(image, image, np.zeros((1, 256), np.uint8))
     assert given is not None
     check(given, "sm_90")
     for rule in Rule:
-        check(CountedMap(picture, picture, rule).launches(0)[2], "compute_80")
+        check(CountedMap(image, image, rule).launches(0)[2], "compute_80")
 
 
 @pytest.mark.parametrize("src", ["uint8", "int8", "uint16", "int16", "float16", "float32"])

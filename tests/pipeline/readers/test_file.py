@@ -247,7 +247,7 @@ def test_threads_of_a_reader_end_with_the_pipeline(tmp_path: Path) -> None:
 
 
 def test_operator_that_fails_names_the_file(tmp_path: Path) -> None:
-    (tmp_path / "broken.jpg").write_bytes(b"no picture")
+    (tmp_path / "broken.jpg").write_bytes(b"no image")
     with Pipeline(batch_size=1, num_threads=1, device_id=None) as pipe:
         data, _ = fn.readers.file(files=["broken.jpg"], file_root=str(tmp_path))
         pipe.set_outputs(fn.resize(fn.decoders.image(data), size=(2, 2)))

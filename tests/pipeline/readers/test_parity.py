@@ -66,9 +66,9 @@ def test_source_info_goes_with_samples(jpeg_folder: Path) -> None:
         pipe = package.Pipeline(batch_size=2, num_threads=1, device_id=None)
         with pipe:
             data, label = package.fn.readers.file(file_root=str(jpeg_folder))
-            picture = package.fn.decoders.image(data)
-            small = package.fn.resize(picture, size=[3, 3])
-            nodes = (data, label, picture, small, small + 1, label + 1, small.shape())
+            image = package.fn.decoders.image(data)
+            small = package.fn.resize(image, size=[3, 3])
+            nodes = (data, label, image, small, small + 1, label + 1, small.shape())
             pipe.set_outputs(*(package.fn.get_property(node, key="source_info") for node in nodes), small, label)
         pipe.build()
         outputs = pipe.run()

@@ -264,8 +264,8 @@ SESSION = b"v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 0.0.0.0\nt=0 0\nm=video
         ("list.ffconcat", b"ffconcat version 1.0\nfile clip.avi\n"),
         ("list.m3u8", b"#EXTM3U\n#EXT-X-TARGETDURATION:10\n#EXTINF:2.4,\nclip.avi\n#EXT-X-ENDLIST\n"),
         ("session.mp4", SESSION),
-        ("picture.png", b""),
-        ("picture.jpg", b""),
+        ("image.png", b""),
+        ("image.jpg", b""),
     ],
 )
 def test_texts_images_and_playlists_are_refused(

@@ -12,7 +12,7 @@ from dali_proxy import DALIServer, DataLoader
 from pipeline import Pipeline, fn, pipeline_def
 from pipeline.errors import OperatorError, PipelineError
 from tests.clips import COUNT, Clips, number_of
-from tests.pipeline.operators.both import compare, difference, pictures, refused_by_both, run_dali, run_ours
+from tests.pipeline.operators.both import compare, difference, refused_by_both, run_dali, run_ours, sample_images
 
 
 def numbers(sequence: Any) -> list[int]:
@@ -143,7 +143,7 @@ SEQUENCE_OPERATORS = {
 @pytest.mark.parity
 @pytest.mark.parametrize("operator", SEQUENCE_OPERATORS)
 def test_operators_take_sequences(operator: str) -> None:
-    sequences = pictures((4, 24, 32, 3), (2, 40, 36, 3))
+    sequences = sample_images((4, 24, 32, 3), (2, 40, 36, 3))
     tolerance = {"resize": 1.0, "crop_mirror_normalize": 1e-5}.get(operator, 0)
     compare(SEQUENCE_OPERATORS[operator], sequences, layouts=["FHWC"], tolerance=tolerance)
 

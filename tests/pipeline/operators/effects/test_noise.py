@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.pipeline.operators.both import RAGGED, compare, pictures, refused_by_both, run_dali, run_ours
+from tests.pipeline.operators.both import RAGGED, compare, refused_by_both, run_dali, run_ours, sample_images
 
 INTEGERS = ("uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64")
 NOISES = ("gaussian", "shot", "salt_and_pepper")
@@ -39,13 +39,15 @@ def chi_squared(counts: Any, expected: Any) -> None:
 @pytest.mark.parametrize("dtype", [*INTEGERS, "float32"])
 def test_mean_is_added_without_deviation(dtype: str) -> None:
     for mean in (0.0, 3.25, -300.0):
-        compare(noisy("gaussian", mean=mean, stddev=0.0), pictures(*RAGGED, dtype=dtype, high=100), layouts=["HWC"])
+        compare(
+            noisy("gaussian", mean=mean, stddev=0.0), sample_images(*RAGGED, dtype=dtype, high=100), layouts=["HWC"]
+        )
 
 
 @pytest.mark.parity
 @pytest.mark.parametrize("dtype", [*INTEGERS, "float32"])
 def test_salt_and_pepper_of_probability_one(dtype: str) -> None:
-    feed = pictures(*RAGGED, dtype=dtype, high=100)
+    feed = sample_images(*RAGGED, dtype=dtype, high=100)
     for ratio in (0.0, 1.0):
         compare(noisy("salt_and_pepper", prob=1.0, salt_vs_pepper=ratio), feed, layouts=["HWC"])
         values = {"salt_val": 3.5, "pepper_val": 7.75}
@@ -119,7 +121,7 @@ def test_arguments_per_sample() -> None:
 
 @pytest.mark.parametrize("operator", NOISES)
 def test_noise_depends_on_neither_threads_nor_the_size_of_the_batch(operator: str) -> None:
-    feed = pictures(*RAGGED, dtype="uint8", low=50, high=200)
+    feed = sample_images(*RAGGED, dtype="uint8", low=50, high=200)
     (few,) = run_ours(noisy(operator), feed, layouts=["HWC"])
     (many,) = run_ours(noisy(operator), feed + feed, layouts=["HWC"], num_threads=3)
     for ours, theirs in zip(few.samples, many.samples, strict=False):
@@ -150,9 +152,9 @@ def test_scalars_and_empty_samples(operator: str) -> None:
 
 @pytest.mark.parity
 def test_bad_calls_are_refused() -> None:
-    feed = pictures((4, 5, 3))
+    feed = sample_images((4, 5, 3))
     for operator in NOISES:
         refused_by_both(noisy(operator), [feed[0].astype(np.float64)], match="the samples must be one of")
     refused_by_both(noisy("salt_and_pepper", prob=2.0), feed, match="'prob' must be between 0 and 1")
     refused_by_both(noisy("salt_and_pepper", salt_vs_pepper=-1.0), feed, match="'salt_vs_pepper' must be between")
-    refused_by_both(noisy("salt_and_pepper"), pictures((4, 5)), layouts=["HW"], match="has no channels")
+    refused_by_both(noisy("salt_and_pepper"), sample_images((4, 5)), layouts=["HW"], match="has no channels")

@@ -1,4 +1,4 @@
-"""What may come in between while a process fetches results: finalizers, interrupts and other threads."""
+"""Events that interrupt a process while it fetches results: finalizers, signals and other threads."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def check_one(made: Any, index: int = 3) -> None:
 
 
 def test_session_ended_by_a_finalizer_leaves_others_alone(server: DALIServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A finalizer may come at any place of the thread that asks."""
+    """A finalizer may run at any point of the thread that fetches."""
     left = iter(DataLoader(server, IndexDataset(40, server.proxy), batch_size=4))
     next(left)
     session = left._session
@@ -49,7 +49,7 @@ def test_session_ended_by_a_finalizer_leaves_others_alone(server: DALIServer, mo
     class Interrupted(Lookahead):
         def ask(self, key: Any) -> list[Any]:
             as_interruption(lambda: server.consumer.close_session(session))
-            assert session in self._early, "it ended while who holds the lock goes through the sessions"
+            assert session in self._early, "it ended while the holder of the lock iterates over the sessions"
             return super().ask(key)
 
     monkeypatch.setattr(server.consumer._ahead, "__class__", Interrupted)
@@ -57,7 +57,7 @@ def test_session_ended_by_a_finalizer_leaves_others_alone(server: DALIServer, mo
     assert check_affine(*next(other)) == [0, 1, 2, 3]
     monkeypatch.undo()
     assert check_affine(*next(other)) == [4, 5, 6, 7]
-    assert session not in server.consumer._ahead._early, "it is told with the next question, or before"
+    assert session not in server.consumer._ahead._early, "the server learns of it with the next request, or earlier"
 
 
 def test_news_of_a_finalizer_are_sent_without_a_question(server: DALIServer) -> None:
@@ -89,7 +89,7 @@ def test_thread_asks_while_another_one_takes_the_same_batch(
         monkeypatch.setattr(Opened, "tensors", tensors)
         made.append(threads.submit(server.produce_data, batch))
         wait_until(lambda: made[0].running() or made[0].done())
-        threading.Event().wait(0.1)  # it should wait for this thread now; had it not, nothing would fail
+        threading.Event().wait(0.1)  # now it should wait for this thread; if it didn't, nothing would fail
         return tensors(opened)
 
     monkeypatch.setattr(Opened, "tensors", slow)
@@ -116,7 +116,7 @@ def test_thread_asks_when_another_one_has_just_taken_the_same_batch(
 
 
 def test_answer_is_not_replaced(server: DALIServer) -> None:
-    """What was sent twice, since an interrupt came, is refused the second time."""
+    """An interrupt makes the client send a request twice; the server refuses the second one."""
     batch = one_batch(server)
     wait_until(lambda: server.stats().batches == 1)
     consumer = server.consumer
@@ -136,7 +136,7 @@ def test_answer_is_not_replaced(server: DALIServer) -> None:
 
 
 def test_interrupt_after_a_batch_arrived(server: DALIServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It costs a batch, for which nobody waits then."""
+    """The interrupt costs one batch, which has no consumer afterwards."""
     batch, following = one_batch(server), one_batch(server, 4)
 
     def interrupted(_opener: ResultOpener, _result: Any, fds: tuple[int, ...]) -> None:
@@ -155,7 +155,7 @@ def test_interrupt_after_a_batch_arrived(server: DALIServer, monkeypatch: pytest
 def test_posted_messages_continue_when_the_server_reads_again(
     server: DALIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who waits for what was fetched early says nothing to the server."""
+    """A consumer that waits for a prefetched result sends nothing to the server."""
     post, push = Channel.post, Outgoing._push
     busy = []
 

@@ -1,4 +1,4 @@
-"""An output that was one tensor doesn't become a list unasked."""
+"""An output that was one tensor never becomes a list without `ragged`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ODD = (6, 10)
 
 
 class OddWidths(IndexDataset):
-    """Two samples are wider than the others."""
+    """A dataset with two samples that are wider than the others."""
 
     def __getitem__(self, index: int) -> Any:
         width = 3 + (index in ODD)
@@ -68,7 +68,7 @@ def test_later_epochs_know_the_shapes_of_earlier_ones(server: DALIServer) -> Non
 
 
 class TwoShapes(IndexDataset):
-    """The first output has one shape in every batch, the second one several, of one pipeline's output."""
+    """From one output of a pipeline, create an output with one shape in every batch and one with several shapes."""
 
     def __getitem__(self, index: int) -> Any:
         return self.transform(np.zeros(3, np.int32)), self.transform(np.zeros(1 + index % 4, np.int32)), index

@@ -1,4 +1,4 @@
-"""Tensors of a pipeline as torch tensors: no copy where none is asked for, and the right order of streams."""
+"""Conversion of a pipeline's tensors to torch tensors: no copy unless requested, and the right order of streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ragged() -> TensorListCPU:
 
 
 def counting(device: str = "cpu") -> Any:
-    """Batches of 1, 2, 3 ... in memory of a buffer pool."""
+    """Return batches of 1, 2, 3 ... in memory of a buffer pool."""
     seen = [0]
 
     def source() -> Any:
@@ -203,7 +203,7 @@ def test_gpu_memory_is_not_used_again_while_a_slow_reader_reads() -> None:
             torch.cuda._sleep(5_000_000)
             sums.append((number, tensor.sum() / tensor.numel()))
         del output, tensor
-    stream.synchronize()  # the means lie on it, and reading them waits for another one
+    stream.synchronize()  # the means are on it, and reading them waits for another stream
     assert [number for number, _ in sums] == [round(float(mean)) for _, mean in sums]
     pipe.close()
 

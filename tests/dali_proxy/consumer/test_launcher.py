@@ -1,4 +1,4 @@
-"""Batches whose work on the GPU the server has prepared. Here, the GPU is this processor: see `HostLane`."""
+"""Batches that the server prepared for the consumer's GPU. Here, the CPU stands for the GPU: see `HostLane`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BATCH = 4
 
 
 class Registered:
-    """Memory as if it were registered with CUDA."""
+    """Memory that looks registered with CUDA."""
 
     def __init__(self, memory: Any) -> None:
         self.memory = memory
@@ -49,7 +49,7 @@ class Registered:
 
 @pytest.fixture
 def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[HostLane]:
-    """The lanes that are opened, in place of those of CUDA; "bounced" for memory that can't be pinned."""
+    """Return the opened lanes, which replace those of CUDA; "bounced" stands for memory that can't be pinned."""
     opened: list[HostLane] = []
 
     def open_lane(device_id: int) -> HostLane:
@@ -64,7 +64,7 @@ def lanes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> li
 
 @pipeline_def(batch_size=BATCH, num_threads=2, seed=3)
 def job(device: str) -> Any:
-    """Images that are cropped at random and mirrored, of one size and of many; numbers on the GPU and the CPU."""
+    """Images cropped at random and mirrored, with one output size and with several; numbers on the GPU and the CPU."""
     x = fn.external_source(name="x")
     number = fn.external_source(name="number")
     images = x.gpu() if device == "gpu" else x
@@ -76,7 +76,7 @@ def job(device: str) -> Any:
 
 
 class Numbered(torch.utils.data.Dataset[Any]):
-    """Noise of different sizes; one that `odd` names has other channels, one that `low` names is low."""
+    """Noise of different sizes. The sample `odd` has another number of channels, the sample `low` has few rows."""
 
     def __init__(self, transform: Any, odd: int = -1, low: int = -1) -> None:
         self.transform, self.odd, self.low = transform, odd, low
@@ -93,7 +93,7 @@ class Numbered(torch.utils.data.Dataset[Any]):
 
 def epoch(server: DALIServer) -> list[Any]:
     loader = DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=2)
-    return list(loader)  # all at once: memory that was used again too early shows as a wrong batch
+    return list(loader)  # all at once: memory that is reused too early shows as a wrong batch
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def check(found: list[Any], expected: list[Any]) -> None:
         assert one[0].shape == (*other[0].shape,)
         for made, wanted in ((one[0], other[0]), *zip(one[1], other[1], strict=True)):
             assert made.shape == wanted.shape
-            assert float((made - wanted).abs().max()) * 50 <= 1.01, "a level of 255, where halves are rounded"
+            assert float((made - wanted).abs().max()) * 50 <= 1.01, "a level of 255, where the values are rounded"
         for made, wanted in zip(one[2:], other[2:], strict=True):
             assert torch.equal(made, wanted)
 
@@ -127,7 +127,7 @@ def test_epoch(lanes: list[HostLane], expected: list[Any], mode: Any) -> None:
         for normal, narrow, numbers, _, _, _ in found:
             for memory in (normal, narrow[0], numbers):
                 assert memory.untyped_storage().data_ptr() in lane.handed_over
-        assert not server.consumer._second_half._runs, "there is no executor"  # type: ignore[union-attr]
+        assert not server.consumer._second_half._runs, "no executor was created"  # type: ignore[union-attr]
         steps = server.stats().operators
         assert steps["plan for the consumer's GPU"].batches == batches
         (name,) = [name for name in steps if "copy_to_gpu" in name]
@@ -156,13 +156,13 @@ def test_epoch_after_one_that_was_left(lanes: list[HostLane], expected: list[Any
         del iterator
         wait_until(lambda: not server.consumer._questions)
         check(epoch(server), expected)
-        lanes[0].work()  # what was issued in vain, too
+        lanes[0].work()  # the unused work, too
         pool = server._life.host._host._publisher.pool  # type: ignore[union-attr]
-        wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # asking gives slots back
+        wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # a request returns slots
 
 
 def test_images_that_the_kernel_refuses_use_the_executor(lanes: list[HostLane]) -> None:
-    """That is an executor's, which finds no GPU here."""
+    """An executor processes them; it finds no GPU here."""
     if torch.cuda.is_available():
         pytest.skip("there is one")
     with DALIServer(job("gpu", device_id=0), placement="consumer") as server:
@@ -228,7 +228,7 @@ def test_first_error_of_the_gpu_is_raised_though_others_follow(
 
 
 class Connected:
-    """A publisher and a launcher in one process, and nothing between them."""
+    """A publisher and a launcher in one process, connected directly."""
 
     def __init__(self) -> None:
         self.publisher = ResultPublisher()
@@ -305,7 +305,7 @@ def test_slot_goes_back_once_and_when_the_copy_has_ended(connected: Connected) -
     again = plan.plan([noise(8, 9, 10, 11)], BatchKey())
     assert again is not None
     connected.publish(again)
-    assert connected.publisher.pool.stats().slots == 3, "slots are used again"
+    assert connected.publisher.pool.stats().slots == 3, "slots are reused"
 
 
 def test_memory_that_is_not_pinned_is_copied_first(connected: Connected) -> None:
@@ -351,7 +351,7 @@ def test_impossible_message_of_the_server_is_an_error(connected: Connected) -> N
 
 
 def test_slot_goes_back_once_though_two_threads_look() -> None:
-    """While one of them looks at a copy that has ended, the next one, which has not, must stay."""
+    """While one thread looks at a copy that has ended, the next copy, which hasn't, must stay."""
     launcher = Launcher(None)
     going = HostMoment()
 

@@ -58,7 +58,7 @@ def test_layouts_of_nested_tensors() -> None:
 
 
 class Growing(IndexDataset):
-    """Sample i has i + 1 numbers; of the last batch, all have one."""
+    """Sample i has i + 1 numbers; the samples of the last batch have one."""
 
     def __getitem__(self, index: int) -> Any:
         width = index + 1 if index < 8 else 1

@@ -22,7 +22,7 @@ def seven(padded: bool = True, **arguments: Any) -> Any:
 
 
 def ragged_pipe(batches: list[Any] | None = None, **arguments: Any) -> Any:
-    """Samples of 1, 2, 3, 4 elements; the last of 3 batches is padded."""
+    """A pipeline with samples of 1, 2, 3 and 4 elements; the last of its 3 batches is padded."""
     rows = [np.full(length + 1, length, np.float32) for length in (0, 1, 2, 3, 4, 4)]
     return make("pipeline", batches or [rows[:2], rows[2:4], rows[4:]], cycle="raise", **arguments)
 
@@ -71,7 +71,7 @@ def test_pipeline_whose_attributes_a_subclass_replaced_is_iterated() -> None:
 @pytest.mark.parametrize("policy", list(LastBatchPolicy))
 @pytest.mark.parametrize("padded", [False, True])
 def test_len_is_the_number_of_batches_that_come(policy: LastBatchPolicy, padded: bool) -> None:
-    """DALI returns the length of the first epoch, even if FILL without padding leaves fewer batches for others."""
+    """DALI returns the length of the first epoch, even if FILL without padding leaves fewer for later ones."""
     iterator = DALIGenericIterator(
         seven(padded), ["x"], size=7, last_batch_policy=policy, last_batch_padded=padded, auto_reset=True
     )

@@ -1,4 +1,4 @@
-"""The same iterators in NVIDIA DALI: their batches, epoch after epoch, and how far ahead pipelines run."""
+"""Our iterators compared with NVIDIA DALI's: batches, epoch after epoch, and how far ahead pipelines run."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_dtypes(dtype: str) -> None:
     compare(script)
 
 
-# Each argument, on each of the iterators
+# Each argument, with each of the iterators
 
 
 def three(library: str, samples: int = 7, padded: bool = True) -> Any:
@@ -332,7 +332,7 @@ def test_sizes_that_scripts_compute(size: Any, kind: str) -> None:
 @pytest.mark.parametrize("dynamic", [False, True, None])
 @pytest.mark.parametrize("kind", ["DALIGenericIterator", "DALIRaggedIterator"])
 def test_shapes_may_change_for_any_dynamic_shape(kind: str, dynamic: Any) -> None:
-    """According to the documentation, it fails without; in DALI 2.4 it doesn't."""
+    """According to the documentation, it fails without it; in DALI 2.4 it doesn't."""
 
     def script(library: str) -> Any:
         batches = [np.zeros((2, length), np.int32) for length in (3, 5)]

@@ -1,4 +1,4 @@
-"""The counting of samples and batches, without pipelines."""
+"""Counting of samples and batches, without pipelines."""
 
 from __future__ import annotations
 

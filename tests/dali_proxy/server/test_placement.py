@@ -1,4 +1,4 @@
-"""Pipelines in two halves: one in the server, one where the results are wanted. Here, both run on the CPU."""
+"""Pipelines in two stages: one in the server, one in the consumer. Here, both run on the CPU."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def cut_in_the_middle(graph: Graph) -> Halves:
 
 
 class Halved(DALIServer):
-    """A server whose `placement="consumer"` leaves some operators of the CPU to the consumer."""
+    """A server whose `placement="consumer"` leaves some CPU operators to the consumer."""
 
     _split = staticmethod(cut_in_the_middle)
 
 
 @pipeline_def(batch_size=4, num_threads=2, seed=3)
 def sample_images() -> Any:
-    """A ragged output, a dense one, one that is drawn in the first half, and the input; noise and labels cross."""
+    """Return a ragged output, a dense one, one that the host stage draws, and the input; noise and labels cross."""
     x = fn.external_source(name="x")
     noisy = fn.noise.gaussian(fn.flip(x), stddev=fn.random.uniform(range=(1.0, 9.0)))
     mirror = fn.random.coin_flip()
@@ -58,7 +58,7 @@ def sample_images() -> Any:
 
 
 class Images(torch.utils.data.Dataset[Any]):
-    """Images of different heights; one that `low` names is too low for the crop."""
+    """Images of different heights; the image `low` is too low for the crop."""
 
     def __init__(self, transform: Any, low: int = -1) -> None:
         self.transform = transform
@@ -77,7 +77,7 @@ def halved(**options: Any) -> DALIServer:
 
 
 def tensors(batches: Any) -> list[torch.Tensor]:
-    """All tensors in batches, in order."""
+    """Return all tensors of the batches, in order."""
     if isinstance(batches, torch.Tensor):
         return [batches]
     return [each for batch in batches for each in tensors(batch)]
@@ -97,7 +97,7 @@ def check_same(found: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
 def test_stages_give_the_bits_of_one_pipeline(mode: Any, expected: list[torch.Tensor]) -> None:
     with halved(mode=mode) as server:
         loader = DataLoader(server, Images(server.proxy), batch_size=4, num_workers=2)
-        held = list(loader)  # all at once: a slot that was reused too early shows as a wrong batch
+        held = list(loader)  # all at once: a slot that is reused too early shows as a wrong batch
         check_same(tensors(held), expected)
         stats = server.stats()
         assert (server.placement, stats.placement, stats.placement_reason) == (
@@ -107,7 +107,7 @@ def test_stages_give_the_bits_of_one_pipeline(mode: Any, expected: list[torch.Te
         )
         assert "placement=consumer" in repr(server)
         assert "placement   consumer: it was asked for" in str(stats)
-        assert any("noise" in name for name in stats.operators), "the steps of both halves"
+        assert any("noise" in name for name in stats.operators), "the steps of both stages"
         assert any("coin_flip" in name for name in stats.operators)
     check_same(tensors(held), expected)  # they outlive the server
 
@@ -296,13 +296,13 @@ def test_batches_are_computed_before_they_are_requested() -> None:
     with halved() as server:
         iterator = iter(DataLoader(server, Images(server.proxy), batch_size=2, num_workers=1, prefetch_factor=8))
         next(iterator)
-        wait_until(lambda: server.stats().batches == 9)  # those that the worker prepares ahead
-        for _ in range(AHEAD + 1):  # one of these is sent now, and says what follows
+        wait_until(lambda: server.stats().batches == 9)  # the batches that the worker prepares ahead
+        for _ in range(AHEAD + 1):  # the last request of these is sent now, and announces the next ones
             next(iterator)
         wait_until(lambda: made_by_second_half() == 1 + (AHEAD + 1) + AHEAD)
-        next(iterator)  # takes one of those, so that another one is made
+        next(iterator)  # takes one of them, so that another one is computed
         wait_until(lambda: made_by_second_half() == 2 + (AHEAD + 1) + AHEAD)
-        del iterator  # and what was made in vain goes
+        del iterator  # which discards unused batches
         wait_until(lambda: not server.consumer._questions)
         check_first = next(iter(DataLoader(server, Images(server.proxy), batch_size=2)))
         assert check_first[-1].tolist() == [0, 1]
@@ -313,20 +313,20 @@ def test_results_are_fetched_before_they_are_asked_for() -> None:
         loader = DataLoader(server, IndexDataset(32, server.proxy), batch_size=4, num_workers=1, prefetch_factor=8)
         iterator = iter(loader)
         next(iterator)
-        wait_until(lambda: server.stats().batches == 8)  # all that there are
-        for _ in range(AHEAD + 1):  # one of these is sent now, and says what follows
+        wait_until(lambda: server.stats().batches == 8)  # all batches
+        for _ in range(AHEAD + 1):  # the last request of these is sent now, and announces the next ones
             next(iterator)
         wait_until(lambda: server.stats().waiting_results == 8 - 1 - (AHEAD + 1) - AHEAD)
-        next(iterator)  # takes one of those, so that another one is fetched
+        next(iterator)  # takes one of them, so that another one is fetched
         wait_until(lambda: server.stats().waiting_results == 8 - 2 - (AHEAD + 1) - AHEAD)
-        del iterator  # and what was fetched in vain goes
+        del iterator  # which discards unused results
         wait_until(lambda: not server.consumer._questions)
         pool = server._life.host._host._publisher.pool  # type: ignore[union-attr]
-        wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # asking reads what came
+        wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # this reads messages
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait until something holds; the time limit of the test is the deadline."""
+    """Wait until a condition holds; the time limit of the test is the deadline."""
     while not condition():
         time.sleep(0.005)
 
@@ -339,7 +339,7 @@ def test_early_fetches() -> None:
     assert ahead.note(7, [one, two, three]) == [one, two]
     assert ahead.note(7, [three, four]) == []
     assert ahead.ask(one) == [three]
-    assert ahead.ask(four) == [], "asked for before there was room"
+    assert ahead.ask(four) == [], "it was requested before there was room"
     ahead.forget(two)
     assert ahead.note(7, [(2, 0)]) == [(2, 0)]
     assert ahead.ask((9, 9)) == []

@@ -1,4 +1,4 @@
-"""What the counters say."""
+"""The statistics of a server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_report_names_the_bottleneck() -> None:
     assert "500 batches of 32,000 samples in 10.0 s, 3,200 samples/s; 3 failed" in text
     assert "95% training, 5% waiting for workers" in text
     assert "limited by  training" in text
-    assert text.index("decoders.image") < text.index("resize")  # the dearest first
+    assert text.index("decoders.image") < text.index("resize")  # the most expensive ones first
 
 
 def test_long_names_are_wrapped() -> None:

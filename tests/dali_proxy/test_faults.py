@@ -167,7 +167,7 @@ def test_worker_without_descriptors(server: DALIServer) -> None:
     assert run_to_the_end(loader) == list(range(40))  # samples and labels need no descriptors
 
 
-# torch can't delete an iterator without complaint whose queues it could not create.
+# torch prints errors when it deletes an iterator whose queues it couldn't create.
 @pytest.mark.filterwarnings(r"ignore:(?s)Exception ignored in. .*_MultiProcessingDataLoaderIter.__del__")
 def test_training_without_descriptors(server: DALIServer) -> None:
     next(iter(DataLoader(server, IndexDataset(8, server.proxy), batch_size=4)))  # connects this process

@@ -118,7 +118,7 @@ def test_server_does_not_touch_the_gpu_with_the_consumer_placement(sample_images
 def _open_files(pid: int | None) -> list[str]:
     found = []
     for each in Path(f"/proc/{pid}/fd").iterdir():
-        with suppress(FileNotFoundError):  # it was closed meanwhile
+        with suppress(FileNotFoundError):  # it was closed in the meantime
             found.append(os.readlink(each))
     return found
 

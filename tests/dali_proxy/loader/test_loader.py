@@ -260,7 +260,9 @@ def test_batch_that_fails(serve: Callable[..., DALIServer], num_workers: int) ->
 def test_proxy_of_another_server(serve: Callable[..., DALIServer], monkeypatch: pytest.MonkeyPatch) -> None:
     server, other = serve(affine()), serve(affine())
     loader = DataLoader(server, IndexDataset(8, other.proxy), batch_size=8, num_workers=1)
-    monkeypatch.setattr(server, "explain", lambda gone: pytest.fail("nobody died, and nobody's end is waited for"))
+    monkeypatch.setattr(
+        server, "explain", lambda gone: pytest.fail("no process died, so the loop doesn't wait for one")
+    )
     with pytest.raises(StaleReferenceError, match="or another server's proxy"):
         next(iter(loader))
 

@@ -279,7 +279,7 @@ sys.modules["kept until the end"] = loader
 
 @pytest.mark.parametrize("compiled", [True, False])
 def test_workers_end_for_any_handler_of_sigterm_of_the_program(compiled: bool) -> None:
-    """As torch's: Lightning, for one, sets a handler that only takes note of the signal."""
+    """Like torch's handler: Lightning, for example, sets a handler that only records the signal."""
     command = [sys.executable, "-c", KEEPS_RUNNING_AT_SIGTERM]
     variables = {} if compiled else {"DALI_PROXY_NATIVE": "0"}
     ended = subprocess.run(

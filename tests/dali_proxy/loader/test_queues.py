@@ -136,7 +136,7 @@ from dali_proxy._loader.queues import with_direct_queues
 
 def wait_long(queue, when, until):
     if when == "before":
-        queue.put("x" * 1_000_000)  # more than a pipe holds, and nobody reads
+        queue.put("x" * 1_000_000)  # more than a pipe holds, and there is no reader
     print(os.getpid(), flush=True)
     with open(until) as end:
         end.read()

@@ -84,7 +84,7 @@ def test_arrays_outlive_the_pool_and_the_view(pool):
 def test_slots_of_a_gone_consumer_are_never_reused(pool):
     consumer, other = Consumer(pool), Consumer(pool)
     held = consumer.get(filled(pool, 5))
-    consumer.get(filled(pool, 6))  # dropped at once, so the slot may be reused
+    consumer.get(filled(pool, 6))  # dropped immediately, so the slot may be reused
     consumer.borrower.close()
     for value in range(10):
         assert (other.get(filled(pool, value)) == value).all()
@@ -131,7 +131,7 @@ def test_surplus_slots_are_given_up_and_reported_to_the_consumer(pool):
     fds = len(os.listdir("/proc/self/fd"))
     held = [consumer.get(filled(pool, value)) for value in range(10)]  # numbers are reused
     assert [int(array[0]) for array in held] == list(range(10))
-    assert len(os.listdir("/proc/self/fd")) == fds + 9  # of the server; arrays need none
+    assert len(os.listdir("/proc/self/fd")) == fds + 9  # belongs to the server; arrays need none
 
 
 def test_trimming_gives_up_idle_slots_only(pool):
@@ -273,7 +273,7 @@ def test_slot_on_a_gpu_that_cannot_be_mapped_goes_back(gpu_consumer, handle, att
     with pytest.raises((PipelineError, RuntimeError)):  # CuPy raises the latter if there is no GPU
         view.receive(gpu_consumer.output(attach=attach, handle=handle))
     assert pool.stats().lent == 0
-    assert pool.stats().slots == 1, "for all that the server knows, it is mapped"
+    assert pool.stats().slots == 1, "as far as the server knows, it is mapped"
     view.detach(gpu_consumer.borrower.take_detached())
     assert pool.stats().slots == 0
 

@@ -1,4 +1,4 @@
-"""Many files at once: what is read, what can't be, and memory that is used again."""
+"""Reading of many files at once: data, errors, and reuse of memory."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_memory_is_used_again_after_the_last_reader(folder: Path) -> None:
     buffers = FileBuffers()
     batches = [read(paths, buffers).batch() for _ in range(3)]
     addresses = {int(batch.table().pointers.min()) for batch in batches}
-    assert len(addresses) == 3  # what is held is not written over
+    assert len(addresses) == 3  # held data isn't overwritten
     sample = batches[0].samples[7]
     del batches
     again = [read(paths, buffers).batch() for _ in range(2)]
@@ -154,7 +154,7 @@ def test_file_that_claims_to_be_huge_costs_itself_only(way: str, folder: Path, s
 
 @contextmanager
 def limited_memory() -> Iterator[None]:
-    """Let nobody take a terabyte, which a system that overcommits would give."""
+    """Set a limit, because a system that overcommits would grant a terabyte."""
     limits = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (1 << 40, limits[1]))
     try:
@@ -172,7 +172,7 @@ def test_threads_of_the_compiled_loop_are_charged_for(folder: Path, monkeypatch:
     made.read(0, 200, threads=1)
     beside, alone = charged
     assert min(beside) > 0
-    assert alone == Cost(), "the calling thread has a clock of its own"
+    assert alone == Cost(), "the calling thread has its own clock"
 
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")

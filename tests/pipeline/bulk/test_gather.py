@@ -1,4 +1,4 @@
-"""Memory of many samples in one buffer: which stretches are copied, and what arrives."""
+"""Gathering the memory of many samples into one buffer: the copied ranges, and their contents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.tensors.cpu import TensorListCPU
 
 
 def in_blocks(blocks: list[np.ndarray], rows: list[tuple[int, int, int]]) -> TensorListCPU:
-    """Make a batch of (block, offset, bytes)."""
+    """Create a batch of (block, offset, bytes)."""
     homes, offsets, sizes = np.array(rows, np.int64).T
     shapes = np.ascontiguousarray(sizes[:, None])
     starts = np.array([block.ctypes.data for block in blocks])[homes] + offsets
@@ -39,7 +39,7 @@ def test_samples_arrive_from_any_address(rows: list[tuple[int, int, int]]) -> No
     batch = in_blocks(BLOCKS, rows)
     assert copied(batch) == [BLOCKS[home][offset : offset + size].tobytes() for home, offset, size in rows]
     runs = Runs.from_batch(batch)
-    for start, size in zip(runs.starts.tolist(), runs.sizes.tolist(), strict=True):  # nothing else is touched
+    for start, size in zip(runs.starts.tolist(), runs.sizes.tolist(), strict=True):  # all other bytes are unchanged
         assert any(0 <= start - block.ctypes.data <= start - block.ctypes.data + size <= 200_000 for block in BLOCKS)
 
 
@@ -52,7 +52,7 @@ def test_samples_side_by_side_are_one_run_and_blocks_are_not_joined() -> None:
     assert Runs.from_batch(in_blocks(halves, [(0, 0, 500), (1, 0, 500)])).sizes.tolist() == [500, 500]
     assert (
         len(Runs.from_batch(TensorListCPU([whole[:400], whole[500:]])).sizes) == 2
-    )  # whose memory lies between is not known
+    )  # the owner of the memory between them is unknown
 
 
 def test_large_batches_are_copied_on_many_threads(way: str) -> None:

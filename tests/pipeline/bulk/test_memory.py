@@ -16,7 +16,7 @@ def test_memory_returns_when_the_last_view_is_gone() -> None:
     del array
     gc.collect()
     other = pool.array((64, 1024), np.dtype(np.float32))
-    assert other.ctypes.data != address, "the memory is still seen by the view"
+    assert other.ctypes.data != address, "a view still uses the memory"
     del view
     again = pool.array((32, 2048), np.dtype(np.float32))
     assert again.ctypes.data == address

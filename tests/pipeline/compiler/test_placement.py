@@ -1,4 +1,4 @@
-"""Graphs split into a host stage and a device stage: whatever the cut, they return the bits of the whole graph."""
+"""Graphs split into a host stage and a device stage: with every cut, they return the bits of the whole graph."""
 
 from __future__ import annotations
 

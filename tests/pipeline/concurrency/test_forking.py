@@ -1,4 +1,4 @@
-"""What forked children keep of their parent's."""
+"""The state that forked children inherit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipeline._concurrency.forking import keep_in_child
 
 
 class Made:
-    """Says when it is destroyed, as a CUDA stream would by an error."""
+    """Prints a message when it is destroyed, as a CUDA stream would with an error."""
 
     def __init__(self, ends: int) -> None:
         self.ends = ends

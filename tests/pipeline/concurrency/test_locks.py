@@ -1,4 +1,4 @@
-"""Locks: their order is checked, and forked children get them free."""
+"""Locks: their order is checked, and they are free in forked children."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ inner = partial(CheckedLock, Level.LEAF, "inner", reentrant=False)
 
 @pytest.fixture(autouse=True)
 def report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Send the errors of these tests to a file of their own."""
+    """Write the errors of these tests to a separate file."""
     path = tmp_path / "report"
     monkeypatch.setenv(REPORT_VARIABLE, str(path))
     return path

@@ -36,7 +36,7 @@ def test_callers_share_the_threads_without_waiting_for_each_other() -> None:
 
         thread = threading.Thread(target=first)
         thread.start()
-        pool.run(lambda _: None, 10)  # ends though the first caller's task still waits
+        pool.run(lambda _: None, 10)  # ends although the first caller's task still waits
         done.append("second")
         gate.set()
         thread.join()

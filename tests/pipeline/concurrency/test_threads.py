@@ -1,4 +1,4 @@
-"""Ends of what is collected on threads that the ends wait for."""
+"""Finalizers of objects that are collected on threads which the finalizers join."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pipeline._concurrency.finalizers import THREAD_PREFIX, Ending
 
 
 class Owner:
-    """Something that can be collected."""
+    """An object that can be collected."""
 
 
 def _collect_on(name: str) -> str:
-    """Return the name of the thread that an end is called on when its owner is collected on a thread called `name`."""
+    """Return the name of the thread that runs a finalizer whose owner is collected on a thread called `name`."""
     owner, ended, threads = Owner(), threading.Event(), []
 
     def end() -> None:

@@ -1,4 +1,4 @@
-"""Mistakes, made with NVIDIA DALI and with this package: our error is an instance of the type that DALI raises.
+"""Mistakes with NVIDIA DALI and with this package: our error is an instance of the type that DALI raises.
 
 An error about an operator also names it, and the line of the user's.
 """
@@ -52,7 +52,7 @@ GRAPHS: dict[str, tuple[str, list[Any], Callable[..., Any]]] = {
     "a window outside": ("fn.crop", [IMAGES], lambda d, x: d.fn.crop(x, crop=(9, 9))),
     "too many sizes": ("fn.resize", [IMAGES], lambda d, x: d.fn.resize(x, size=(1, 2, 3))),
     "sizes that exclude each other": ("fn.resize", [IMAGES], lambda d, x: d.fn.resize(x, size=(2, 2), resize_x=3)),
-    "data that is no image": ("fn.decoders.image", [NUMBERS], lambda d, x: d.fn.decoders.image(x)),
+    "data that isn't an image": ("fn.decoders.image", [NUMBERS], lambda d, x: d.fn.decoders.image(x)),
     "sum of bools": ("arithmetic", [BOOLS], lambda d, x: x + x),
     "bits of floats": ("arithmetic", [np.ones(2, np.float32)], lambda d, x: x & 1),
     "division by zero": ("arithmetic", [NUMBERS], lambda d, x: x // x),
@@ -86,10 +86,10 @@ GRAPHS: dict[str, tuple[str, list[Any], Callable[..., Any]]] = {
     "ndim against layout": ("fn.external_source", [], lambda d: d.fn.external_source(ndim=3, layout="HW")),
     "cycle without a source": ("fn.external_source", [], lambda d: d.fn.external_source(cycle=True)),
     "an unknown cycle": ("fn.external_source", [], lambda d: d.fn.external_source([NUMBERS], cycle="foo")),
-    "a source that is none": ("fn.external_source", [], lambda d: d.fn.external_source(5)),
+    "a source of an invalid type": ("fn.external_source", [], lambda d: d.fn.external_source(5)),
     "a source with two parameters": ("fn.external_source", [], lambda d: d.fn.external_source(lambda a, b: 1)),
     "a source that fails": ("fn.external_source", [], lambda d: d.fn.external_source(lambda: {}["key"])),
-    "a source that gives nothing": ("fn.external_source", [], lambda d: d.fn.external_source(lambda: None)),
+    "a source that returns nothing": ("fn.external_source", [], lambda d: d.fn.external_source(lambda: None)),
     "a dtype that isn't declared": (
         "fn.external_source",
         [],
@@ -271,7 +271,7 @@ SCRIPTS: dict[str, Script] = {
     "garbage to deserialize": lambda d: d.Pipeline.deserialize(b"garbage"),
     "text to deserialize": lambda d: d.Pipeline.deserialize("garbage"),
     "a number to deserialize": lambda d: d.Pipeline.deserialize(5),
-    "a file that isn't there": lambda d: d.Pipeline.deserialize(filename="/nowhere/pipe"),
+    "a file that doesn't exist": lambda d: d.Pipeline.deserialize(filename="/nowhere/pipe"),
 }
 
 

@@ -15,7 +15,7 @@ DATA = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 
 
 class Array:
-    """Has only `__array__`."""
+    """An object that only has `__array__`."""
 
     def __init__(self, data: Any) -> None:
         self._data = data
@@ -25,7 +25,7 @@ class Array:
 
 
 class Exchanged:
-    """Has only DLPack."""
+    """An object that only supports DLPack."""
 
     def __init__(self, data: Any) -> None:
         self._data = data

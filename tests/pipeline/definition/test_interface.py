@@ -1,4 +1,4 @@
-"""`Pipeline`, `pipeline_def` and `DataNode`, as their users call them."""
+"""`Pipeline`, `pipeline_def` and `DataNode` from the user's view."""
 
 from __future__ import annotations
 

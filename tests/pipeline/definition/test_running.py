@@ -192,7 +192,7 @@ def test_last_batch_is_repeated_on_request() -> None:
     pipe = fed(repeat_last=True)
     pipe.feed_input("x", batch(1))
     assert run(pipe, 3) == [ONE, ONE, ONE]
-    assert values(pipe.run(x=batch(2))) == TWO, "fed data comes at once, not after repetitions"
+    assert values(pipe.run(x=batch(2))) == TWO, "fed data comes immediately, not after repetitions"
     pipe.close()
 
 

@@ -21,7 +21,7 @@ from pipeline.types import YCbCr
 
 
 class LostStream:
-    """A stream whose every operation fails, as with a GPU that fell off the bus."""
+    """A stream whose operations all fail, as those of a GPU that was lost."""
 
     def synchronize(self) -> None:
         raise RuntimeError("the GPU is lost")

@@ -26,7 +26,7 @@ def burn(_: Any = None, seconds: float = PAUSE) -> Any:
 
 
 def doze(_: Any = None) -> Any:
-    """Use no core for as long."""
+    """Wait that long without using a core."""
     time.sleep(PAUSE)
     return np.zeros(1)
 
@@ -143,11 +143,11 @@ def test_division_of_a_charge_is_final(graph: Graph) -> None:
     assert seconds(statistics) == {"fn.flip": 1500, "fn.cast": 500}
     statistics.end(chain, Cost(1000, 1000), costs(chain, Cost(0, 0), Cost(20, 0)))
     assert seconds(statistics) == {"fn.flip": 2000, "fn.cast": 1000}
-    assert [times.wall for times in statistics.operators()] == [1.5e-6, 1.5e-6], "nothing was measured of it"
+    assert [times.wall for times in statistics.operators()] == [1.5e-6, 1.5e-6], "no part of it was measured"
 
 
 def test_few_runs_are_measured(graph: Graph) -> None:
     statistics, nodes = Statistics(graph), graph.nodes
     runs = [number for number in range(300) if statistics.begin(nodes[1:]) is not None]
     assert runs == [1, 2, 4, 8, 16, 32, 64, 128, 192, 256]
-    assert not any(statistics.begin(nodes[:1]) for _ in range(300)), "an operator alone needs no clock of its own"
+    assert not any(statistics.begin(nodes[:1]) for _ in range(300)), "a single operator doesn't need a separate clock"

@@ -84,7 +84,7 @@ def test_batches_are_computed_in_parallel() -> None:
         if info.iteration == 3:
             raise StopIteration
         if info.iteration < 2:
-            together.wait(30)  # neither of them ends before the other has begun
+            together.wait(30)  # both end only after the other has begun
         return [np.full(n, info.iteration, np.int32) for n in range(1, 4)], np.full((3, 1), os.getpid())
 
     pipe = pipe_of(
@@ -95,7 +95,7 @@ def test_batches_are_computed_in_parallel() -> None:
         ragged, by = pipe.run()
         assert ragged.shape() == [(1,), (2,), (3,)]
         assert {int(np.asarray(sample)[0]) for sample in ragged} == {iteration}
-        assert by.dense is not None, "a dense batch arrives as one"
+        assert by.dense is not None, "a dense batch arrives as one array"
         pids |= set(by.as_array().ravel().tolist())
     assert len(pids) == 2
     pipe.close()
@@ -140,7 +140,7 @@ def test_outputs_stay_unchanged_while_they_are_held() -> None:
 
     pipe = pipe_of(source, parallel=True, prefetch_queue_depth=2, pipeline=FORK)
     held = [pipe.run()[0] for _ in range(30)]
-    del held[1::2]  # memory is given back in any order
+    del held[1::2]  # the memory is returned in any order
     held += [pipe.run()[0] for _ in range(10)]
     iterations = [*range(0, 30, 2), *range(30, 40)]
     for iteration, output in zip(iterations, held, strict=True):
@@ -164,7 +164,7 @@ def test_shared_memory_is_used_again() -> None:
 
 
 def shared_bytes() -> int:
-    """Bytes of memfds that this process has mapped."""
+    """Return the bytes of memfds that this process has mapped."""
     total = 0
     for line in Path("/proc/self/maps").read_text().splitlines():
         if "/memfd:" in line:
@@ -179,7 +179,7 @@ def run_quietly(pipe: Pipeline, times: int) -> None:
 
 
 class OwnError(Exception):
-    """An error whose constructor has further parameters."""
+    """An error whose constructor needs further arguments."""
 
     def __init__(self, first: int, second: int) -> None:
         super().__init__(first, second)
@@ -259,7 +259,7 @@ def test_worker_that_is_killed_from_outside_costs_nothing(method: dict[str, Any]
 
 def kill_children(before: list[psutil.Process]) -> None:
     for worker in new_children(before):
-        with contextlib.suppress(psutil.NoSuchProcess):  # it was killed before, and has been waited for
+        with contextlib.suppress(psutil.NoSuchProcess):  # it was killed before, and has been joined
             worker.kill()
 
 
@@ -343,7 +343,7 @@ def test_workers_that_cannot_be_started_again_are_an_error_until_they_can(monkey
         kill_children(before)
         with pytest.raises(errors.WorkerError, match=r"could not be started again: .* no process is left"):
             run(pipe, 10)
-    wait_until(lambda: succeeds(pipe), "a batch")  # those that were asked for ahead failed, too
+    wait_until(lambda: succeeds(pipe), "a batch")  # the batches requested ahead failed, too
     (numbers,) = run(pipe, 1)[0]
     assert numbers == list(range(numbers[0], numbers[0] + 3))
     pipe.close()

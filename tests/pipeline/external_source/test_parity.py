@@ -1,4 +1,4 @@
-"""The same scripts with NVIDIA DALI: what they return, how often sources are asked, and when the data ends."""
+"""The same scripts with NVIDIA DALI: results, the number of calls of each source, and the end of the data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIBRARIES = ("nvidia.dali", "pipeline")
 
 
 class Library:
-    """One of the two: makes pipelines."""
+    """One of the two libraries: creates pipelines."""
 
     def __init__(self, name: str) -> None:
         self.dali = importlib.import_module(name)
@@ -46,7 +46,7 @@ class Library:
 
 
 def compare(script: Callable[[Library], Any]) -> None:
-    """Run a script with both libraries: it must return the same, or raise what DALI raises."""
+    """Run a script with both libraries: it must return the same results, or raise the type that DALI raises."""
     told = []
     for name in LIBRARIES:
         library = Library(name)
@@ -60,7 +60,7 @@ def compare(script: Callable[[Library], Any]) -> None:
 def raised(call: Callable[[], Any]) -> type[BaseException] | None:
     try:
         call()
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is compared
+    except Exception as error:  # noqa: BLE001 - every exception is compared
         return type(error)
     return None
 
@@ -288,7 +288,7 @@ def parallel_script(library: Library, workers: int, depth: int) -> Any:
 @pytest.mark.parametrize(("workers", "depth"), [(1, 1), (2, 3)])
 def test_parallel_sources(workers: int, depth: int) -> None:
     told = []
-    for name in LIBRARIES:  # in a process of its own: DALI forks, and this one has threads
+    for name in LIBRARIES:  # in a separate process: DALI forks, and this one has threads
         root = str(Path(__file__).resolve().parents[3])
         program = PARALLEL.format(root=root, name=name, workers=workers, depth=depth)
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=150, check=True)

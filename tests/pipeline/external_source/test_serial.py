@@ -52,7 +52,7 @@ def test_source_of_samples_is_called_for_each_sample() -> None:
         return numbered(info)
 
     pipe = pipe_of(source, batch=False)
-    assert run(pipe, 3) == [[[0, 1, 2]], [[3, 4, 5]], E], "a batch that is not full is left out"
+    assert run(pipe, 3) == [[[0, 1, 2]], [[3, 4, 5]], E], "a partial batch is left out"
     pipe.reset()
     assert run(pipe, 1) == [[[100, 101, 102]]]
     assert asked[4] == types.SampleInfo(idx_in_epoch=4, idx_in_batch=1, iteration=1, epoch_idx=0)
@@ -239,7 +239,7 @@ def test_error_of_an_invalid_batch_names_the_source(given: Any, num_outputs: Any
     with pytest.raises(errors.InputError, match=message) as caught:
         pipe.run()
     assert "in source" in str(caught.value)
-    assert "sources.py" in str(caught.value), "the line that made the operator"
+    assert "sources.py" in str(caught.value), "the line that created the operator"
     pipe.close()
 
 
@@ -269,7 +269,7 @@ def test_source_and_an_input_that_is_fed() -> None:
         pipe.set_outputs(samples + fn.external_source(name="fed"))
     assert pipe.input_names == ("fed",)
     assert values(pipe.run(fed=batch(10))) == [[10, 11, 12]]
-    assert values(pipe.run(fed=batch(10, 2))) == [[13, 14]], "samples are made for the batch that was fed"
+    assert values(pipe.run(fed=batch(10, 2))) == [[13, 14]], "samples are generated for the fed batch"
     with pytest.raises(errors.InputError, match="'given' can't be fed: it has a source"):
         pipe.feed_input("given", batch(0))
     pipe.close()

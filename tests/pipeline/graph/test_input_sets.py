@@ -1,4 +1,4 @@
-"""Several sets of inputs in one call: the results, and the random numbers that they share."""
+"""Several sets of inputs in one call: the results, and their common random numbers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(d: Any, graph: Any) -> tuple[Any, list[Any]]:
         lambda d, a, b: d.fn.cast([a, b], dtype=d.types.INT16, name="several"),
         lambda d, a, b: d.fn.resize([a, b], size=(12, 16), save_attrs=True),
     ],
-    ids=["two", "one", "an argument for all", "several inputs", "class", "name", "several outputs"],
+    ids=["two", "one", "one argument for all", "several inputs", "class", "name", "several outputs"],
 )
 def test_results_equal_dali(graph: Any) -> None:
     ours, theirs = run(library("pipeline"), graph), run(library("nvidia.dali"), graph)

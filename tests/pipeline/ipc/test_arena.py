@@ -26,7 +26,7 @@ KIB = 1024
 
 
 class Peer:
-    """A socket that shows whether the reader is there."""
+    """A socket that shows whether the reader exists."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.fileno = sock.fileno
@@ -34,7 +34,7 @@ class Peer:
 
 
 class Pair:
-    """An arena and its reader in one process, joined by calls instead of a channel."""
+    """An arena and its reader in one process, connected by calls instead of a channel."""
 
     def __init__(self, nbytes=64 * KIB, peer=None, **options):
         self.writer = CompletionWriter()
@@ -53,7 +53,7 @@ class Pair:
         self.reader.detach(segment_id)
 
     def submit(self, *blocks):
-        """Begin a request that is the only owner of the blocks from now on."""
+        """Begin a request, which becomes the only owner of the blocks."""
         seq = self.arena.submit(blocks)
         self.writer.begin(seq)
         return seq
@@ -89,7 +89,7 @@ ARRAYS = [
     np.zeros((0, 3), np.uint8),
     np.broadcast_to(np.uint8(7), (3, 3)),
     np.arange(100_003, dtype=np.uint8)[1:],
-    np.arange(70_000, dtype=np.float32),  # larger than what is copied with the GIL
+    np.arange(70_000, dtype=np.float32),  # too large for a copy with the GIL
 ]
 
 
@@ -149,7 +149,7 @@ def test_finalizers_release_blocks(make_pair):
             self.arena, self.block = arena, arena.write(array)
             self.cycle = self
 
-    gc.disable()  # a collection just then would make a holder too old for the next one
+    gc.disable()  # a collection at this moment would make a holder too old for the next one
     try:
         for _ in range(50):
             Holder(pair.arena, np.zeros(10 * KIB, np.uint8))
@@ -169,7 +169,7 @@ def test_batch_larger_than_the_arena_makes_it_grow(make_pair):
 
 
 def test_interrupt_while_the_arena_grows(make_pair):
-    """The reader knows the new segment already; the writer, which was interrupted, takes another."""
+    """The reader already knows the new segment; the interrupted writer creates another one."""
     pair = make_pair(64 * KIB, limit=1024 * KIB)
     attach = pair.arena._attach
 
@@ -209,7 +209,7 @@ def test_idle_segment_is_detached(make_pair):
 
 def test_ring_grows_for_requests_ahead_then_waits(make_pair):
     pair = make_pair(64 * KIB, limit=10**9, ahead=1, timeout=0.2)
-    for _ in range(2):  # a request of 60 KiB is in flight, one of 60 KiB is being made
+    for _ in range(2):  # a request of 60 KiB is in flight, another one of 60 KiB is being written
         pair.submit(*[pair.arena.write(np.zeros(20 * KIB, np.uint8)) for _ in range(3)])
     assert pair.arena.capacity == 128 * KIB
     with pytest.raises(ChannelTimeoutError, match="request 0 wasn't read"):
@@ -279,7 +279,7 @@ def test_full_arena_detects_that_its_reader_is_gone(make_pair):
         pair.submit(pair.arena.write(np.zeros(60 * KIB, np.uint8)))
         timer = threading.Timer(0.1, theirs.close)
         timer.start()
-        with pytest.raises(ChannelClosedError, match="gone"):  # it has no timeout: else it would wait for ever
+        with pytest.raises(ChannelClosedError, match="gone"):  # without a timeout, it would wait forever otherwise
             pair.arena.write(np.zeros(60 * KIB, np.uint8))
         timer.join()
 
@@ -452,7 +452,7 @@ def test_views_outlive_detaching_and_pins_end_with_them(make_pair):
     block = pair.arena.write(np.full(10, 4, np.uint8))
     row = np.array([[0, block.offset, 10]])
     early = reader.batch(row, np.uint8)
-    assert not early.pinned  # and usable, however long it takes
+    assert not early.pinned  # and is usable, however long it takes
     memory, on_pinned = waiting.pop()
     on_pinned(np.asarray(Pinned(memory)))
     late = reader.batch(row, np.uint8)

@@ -35,7 +35,7 @@ KEY = secrets.token_bytes(32)
 
 
 class Echo:
-    """A server on a thread that answers every `Ask`; its numbers below zero make it fail."""
+    """A server on a thread that answers every `Ask`; negative numbers make it fail."""
 
     def __init__(self, path, **options):
         self.path = str(path)
@@ -216,7 +216,7 @@ def test_noise_in_place_of_a_proof_is_dropped(echo, noise):
 
 def test_client_that_does_not_read_delays_no_other_and_is_closed(echo):
     with echo.connect() as greedy, echo.connect() as other:
-        with suppress(ChannelClosedError):  # the server may have had enough before the last one
+        with suppress(ChannelClosedError):  # the server may have closed the connection before the last message
             for number in range(30):
                 greedy.send(Ask(number, 1 << 20))
         other.send(Ask(7))

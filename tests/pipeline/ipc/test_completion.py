@@ -17,7 +17,7 @@ from tests.waiting import PATIENCE_S, wait_until
 
 @pytest.fixture
 def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[CompletionWriter, CompletionReader]]:
-    monkeypatch.setattr(completion, "_GLANCE", 1000.0)  # only the bell ends a wait
+    monkeypatch.setattr(completion, "_GLANCE", 1000.0)  # only the bell ends waits
     writer = CompletionWriter()
     reader = CompletionReader(*map(os.dup, writer.fds))
     yield writer, reader

@@ -1,4 +1,4 @@
-"""Functions of the user in processes that don't run the user's script."""
+"""User functions in processes that don't run the user's script."""
 
 from __future__ import annotations
 

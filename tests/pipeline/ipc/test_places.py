@@ -26,7 +26,7 @@ def test_block_stays_allocated_while_it_is_referenced(make_places):
     assert repr(first) == "Block(segment_id=3, offset=0, nbytes=65)"
     del first
     assert places.used == 64
-    assert places.take(128).offset == 0  # the lowest place that fits, while it is hot
+    assert places.take(128).offset == 0  # the lowest offset that fits, whose memory is still cached
     assert places.used == 64
 
 
@@ -76,7 +76,7 @@ def test_compiled_write_copies_contiguous_arrays_only(array):
     places = compiled.Places(0, np.zeros(512 << 10, np.uint8))
     block = places.write(array)
     if not (array.flags.c_contiguous and array.dtype.isnative):
-        assert block is None  # left to NumPy
+        assert block is None  # NumPy copies it
         assert places.used == 0
         return
     copied = np.ndarray(array.shape, array.dtype, block.array, block.offset)
@@ -108,7 +108,7 @@ def test_compiled_loop_leaks_nothing():
     def use() -> None:
         memory = np.zeros(1 << 20, np.uint8)
         places = compiled.Places(0, memory)
-        blocks = [places.write(np.zeros(300, np.uint8)) for _ in range(100)]  # more than it has room for at first
+        blocks = [places.write(np.zeros(300, np.uint8)) for _ in range(100)]  # more than its initial capacity
         places.write(np.zeros((4, 4), ">i4"))
         del blocks[::2]
         del places, blocks

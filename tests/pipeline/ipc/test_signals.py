@@ -1,4 +1,4 @@
-"""Signal handlers run in waits only, and their exceptions are neither lost nor changed."""
+"""Signal handlers run only in waits, and their exceptions are neither lost nor changed."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_handler_is_called_in_a_wait_and_no_except_takes_its_exception() -> None
             try:
                 let_through(wait)
             except OSError:
-                pytest.fail("it was taken for an error of the system")
+                pytest.fail("it was mistaken for a system error")
             except Interrupted as interrupted:
                 by_handler = raised_by_handler(interrupted.args[0])
                 raise

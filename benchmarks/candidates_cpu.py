@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-# Set before NumPy is imported: a candidate may use one core only.
+# Set before NumPy is imported, so that each candidate uses one core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import cv2

@@ -14,10 +14,10 @@ from benchmarks.workload import ARRAY_SHAPES, EPOCH, IMAGE_SIZE, READER_KIND, Se
 
 BATCHES = 8
 IMAGES = 256
-"""At least as many are looked at: means of a few say nothing, as crops differ."""
+"""Minimum number of images to check: crops differ, so means of fewer vary too much."""
 
 TOLERANCE = 0.15
-"""By how much means and deviations of two rivals may differ, in units of a normalised pixel: their crops differ."""
+"""Largest difference of two rivals' means and deviations, in units of a normalised pixel: their crops differ."""
 
 
 class WrongOutputError(RuntimeError):

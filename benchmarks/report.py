@@ -24,7 +24,7 @@ TITLES = {
 }
 
 NOT_IN_SETUP = ("kind", "folder", "dtype", "layout")
-"""What the JSON doesn't repeat of a setup: what all rivals of all kinds have in common, and a path."""
+"""Fields of a setup that the JSON omits: those that all rivals of all kinds share, and a path."""
 
 NOISE = 0.15
 """Cores that the rest of the machine may use before the table warns of it."""

@@ -22,7 +22,7 @@ from benchmarks.workload import FILES, Setup, prepare_images
 
 ARRAYS = {"arrays-10KB": 10_000, "arrays-100KB": 100_000, "arrays-1MB": 1_000_000, "arrays-10MB": 10_000_000}
 BATCH_OF_ARRAYS = 8
-"""Samples in a batch where sizes of samples are compared: 80 MB a batch at most."""
+"""Samples in a batch for the comparison of sample sizes: 80 MB per batch at most."""
 
 BATCH_SIZES = (1, 4, 16, 64, 256, 512)
 LENGTHS = (1_000, 10_000, 100_000, 1_000_000, 10_000_000)
@@ -132,7 +132,7 @@ def parser() -> argparse.ArgumentParser:
     """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="python -m benchmarks.scaling",
-        description="Throughput against threads, workers and sizes; the cost of a sample as work goes on; on the CPU.",
+        description="Throughput against threads, workers and sizes; the cost of a sample over time; on the CPU.",
     )
     series = ["threads", "workers", "sample size", "batch size", "dataset length", "epoch", "batch"]
     add = made.add_argument

@@ -76,7 +76,13 @@ def add_options(parser: argparse.ArgumentParser, *, rounds: int, seconds: float)
     """
     names = list(RIVALS)
     add = parser.add_argument
-    add("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="what the datasets hand over (default: all)")
+    add(
+        "--kinds",
+        nargs="+",
+        choices=KINDS,
+        default=list(KINDS),
+        help="what the datasets pass to the loader (default: all)",
+    )
     add("--rivals", nargs="+", choices=names, default=names, help="who takes part (default: all)")
     add("--reference", choices=names, default=names[0], help="who is compared with the others (default: %(default)s)")
     add("--seconds", type=float, default=seconds, help="length of one measurement (default: %(default)s)")

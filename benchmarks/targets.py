@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 REFERENCE = "dali-proxy"
-"""Whose targets these are: only ratios that compare it with others are looked at."""
+"""The rival with these targets: only ratios that compare it with others count."""
 
 
 @dataclass(frozen=True)

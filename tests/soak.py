@@ -144,7 +144,7 @@ class Training:
         if self._skips or not BAD.intersection(batch):
             raise Failed(f"batch {number} failed for no reason: {error}") from error
         if isinstance(error, BatchError) and error.dataset_index not in BAD:
-            raise Failed(f"the error names {error.dataset_index}, which is no bad sample") from error
+            raise Failed(f"the error names {error.dataset_index}, which isn't a bad sample") from error
         seen += batch
         self._counts["errors of bad batches"] += 1
 

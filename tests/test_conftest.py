@@ -65,7 +65,7 @@ def run_pytest(folder: Path, test: str, *arguments: str) -> subprocess.Completed
 def test_leftovers_fail_their_test(tmp_path: Path) -> None:
     run = run_pytest(tmp_path, CARELESS)
     assert re.search(r"test_careless left behind:\n +descriptor \d+: /memfd:forgotten \(deleted\)", run.stdout)
-    assert "1 passed, 1 error" in run.stdout, "what a test left is not told again of its module"
+    assert "1 passed, 1 error" in run.stdout, "the leftovers of a test aren't reported again for its module"
     assert run.returncode == 1
 
 

@@ -26,7 +26,7 @@ from benchmarks.workload import Setup, prepare_images
 
 PARTS = ("pixels", "throughput", "timeline", "sizes", "training", "gil", "neighbours", "mps")
 ON_REQUEST = ("gil", "neighbours", "mps")
-"""Parts for which there is no time beside the others."""
+"""Parts that would take too long in a run with the others."""
 
 SUFFIX = "-gpu"
 Document = dict[str, Any]
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> bool:
     def say(what: str) -> None:
         print(f"[{budget.elapsed:5.0f} s] {what}", flush=True)
 
-    say(f"making {options.files} JPEGs, unless they are there")
+    say(f"creating {options.files} JPEGs, unless they exist")
     folder = prepare_images(options.files)
     setup = Setup("bytes", folder, options.batch_size, options.workers, options.threads, device_id(options))
     session = Session(setup, options.rounds, options.seconds, budget, say)
@@ -96,10 +96,12 @@ def parser() -> argparse.ArgumentParser:
     add = made.add_argument
     usual = [part for part in PARTS if part not in ON_REQUEST]
     add("--only", nargs="+", choices=PARTS, default=usual, help="parts to run (default: %(default)s)")
-    add("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="what datasets hand over (default: all)")
+    add(
+        "--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="what datasets pass to the loader (default: all)"
+    )
     add("--rounds", type=int, default=3, help="measurements of each rival (default: %(default)s)")
     add("--seconds", type=float, default=1.0, help="length of one measurement (default: %(default)s)")
-    add("--limit", type=float, default=450.0, help="seconds after which nothing starts any more (default: %(default)s)")
+    add("--limit", type=float, default=450.0, help="seconds after which no further part starts (default: %(default)s)")
     add("--batch-size", type=int, default=256, help="samples in a batch (default: %(default)s)")
     add("--workers", type=int, default=max(2, cores - 2), help="dataset worker processes (default: %(default)s)")
     add("--threads", type=int, default=max(2, cores // 2), help="threads of the pipelines (default: %(default)s)")

@@ -16,7 +16,7 @@ RIVAL_COLORS = {
     "decode-only": "#999999", "decoder": "#999999",
 }  # fmt: skip
 BATCH_COLORS = ("#26456e", "#5b8db8", "#b4cfe3")
-"""From the largest batches to the smallest; other colors than the rivals', for they mean something else."""
+"""From the largest batches to the smallest; different from the rivals' colors, because they have another meaning."""
 MODE_TITLES = {
     "ours, process, server": 'dali-proxy,\nplacement="server"',
     "ours, process, cores": 'dali-proxy,\nplacement="cores"',
@@ -103,7 +103,7 @@ def _draw_training(axes: Any, document: dict[str, Any]) -> None:
                 if size in BEST_SHARES and one["loader"].startswith("ours"):
                     mark, half = BEST_SHARES[size], height * 0.45
                     axes.plot([mark, mark], [place - half, place + half], color="#d62728", linewidth=1.5)
-                # In a separate column, where no bar ends.
+                # In a separate column, which no bar reaches.
                 axes.text(
                     1.01, place, f"{one['share']:.0%}", transform=axes.get_yaxis_transform(), va="center", fontsize=8
                 )

@@ -22,7 +22,7 @@ START = 30.0
 """Seconds that a stream may take to open."""
 
 LARGE_FILES = 64
-"""How many images of each larger size are made."""
+"""Number of images to create of each larger size."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Variant:
 
     Attributes:
         title: Label.
-        series: Curve that it belongs to: "batch size", "picture width", or "" for none.
+        series: Curve that it belongs to: "batch size", "image width", or "" for none.
         x: X coordinate on that curve.
         changes: Fields of `Setup`.
         width: Width of the images, if it isn't the usual one.
@@ -50,7 +50,7 @@ def _batch(size: int) -> Variant:
 
 def _wide(width: int, batch_size: int) -> Variant:
     title = f"{width} x {width * 3 // 4} pixels, batches of {batch_size}"
-    return Variant(title, "picture width", width, {"kind": READER_KIND, "batch_size": batch_size}, width)
+    return Variant(title, "image width", width, {"kind": READER_KIND, "batch_size": batch_size}, width)
 
 
 VARIANTS = (
@@ -61,7 +61,7 @@ VARIANTS = (
     Variant("float32, NHWC", changes={"kind": READER_KIND, "layout": "HWC"}),
 )
 TINY = (_batch(4), _wide(256, 4))
-"""For a quick look at the code's paths."""
+"""For a quick test of the code's paths."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def measure_sizes(session: Session, variants: Sequence[Variant] = VARIANTS) -> l
                     helper.begin(setup, session.seconds)
                     rate, cores, memory = helper.end(session.seconds)
                 except RivalError as error:
-                    if not error.told:  # it hangs, or has ended
+                    if not error.reported:  # it hangs, or has ended
                         helper.close()
                         helper = None
                     raise

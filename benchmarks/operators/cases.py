@@ -185,11 +185,11 @@ _VIDEO = "python -m benchmarks.video measures videos"
 LEFT_OUT = {
     "decoders.video": _VIDEO,
     "experimental.decoders.video": _VIDEO,
-    "experimental.equalize": "equalize by its old name",
-    "experimental.filter": "filter by its old name",
+    "experimental.equalize": "the old name of equalize",
+    "experimental.filter": "the old name of filter",
     "experimental.inputs.video": _VIDEO,
     "experimental.readers.video": _VIDEO,
-    "per_frame": "marks an argument, and does nothing by itself",
+    "per_frame": "marks an argument, and has no work to measure",
     "readers.video": _VIDEO,
     "readers.video_resize": _VIDEO,
 }

@@ -15,7 +15,7 @@ from benchmarks.rivals.base import Batch, Rival
 from benchmarks.workload import Setup
 
 IN_FLIGHT = 2
-"""Batches that are decoded at once: one is waited for while the next one runs."""
+"""Number of batches in flight: the rival waits for one while the next one runs."""
 
 Images = list[np.ndarray]
 Decode = Callable[[Any], None]

@@ -79,7 +79,7 @@ def _sampling(loader: DataLoader, batch_sampler: Any, sampler: Any) -> dict[str,
 
 
 def maker(inner: InnerLoader) -> Callable[[NumberedIndices], Made | Unmade] | None:
-    """Return a function that makes a batch in this process, or None if the dataset has no indices."""
+    """Return a function that computes a batch in this process, or None if the dataset has no indices."""
     dataset, collate, has_batches = inner.dataset, inner.collate_fn, inner.batch_sampler is not None
     if not isinstance(dataset, NumberedDataset):
         return None

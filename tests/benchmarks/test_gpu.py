@@ -253,14 +253,14 @@ def test_caller_survives_errors_and_ends_hanging_children(tmp_path: Path) -> Non
         caller.begin(-1)
         with pytest.raises(RivalError, match="no such time") as caught:
             caller.end()
-        assert caught.value.told
+        assert caught.value.reported
         caller.begin(0)
         assert caller.end() == 1
         caller.grace = 0.2
         caller.begin(600)
         with pytest.raises(RivalError, match="gave no answer") as caught:
             caller.end()
-        assert not caught.value.told
+        assert not caught.value.reported
         while "in fail_or_sleep" not in errors.read_text():  # the stack shows where it hangs
             os.sched_yield()
 

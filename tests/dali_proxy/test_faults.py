@@ -87,11 +87,11 @@ def test_worker_that_was_killed_before_its_batches_were_wanted(mode: str) -> Non
         dataset = MortalDataset(40, server.proxy)
         # torch's handler would raise in any code when the signal arrives, perhaps after the process has ended.
         torch.utils.data._utils.signal_handling._set_SIGCHLD_handler()
-        told = threading.Event()
-        handler = signal.signal(signal.SIGCHLD, lambda *_: told.set())
+        signalled = threading.Event()
+        handler = signal.signal(signal.SIGCHLD, lambda *_: signalled.set())
         iterator = iter(DataLoader(server, dataset, batch_size=4, num_workers=1, prefetch_factor=8))
         (worker,) = (each for each in psutil.Process().children() if each.pid != server.pid)
-        wait_until(lambda: told.is_set() and worker.status() == psutil.STATUS_ZOMBIE)
+        wait_until(lambda: signalled.is_set() and worker.status() == psutil.STATUS_ZOMBIE)
         signal.signal(signal.SIGCHLD, handler)
         # The worker's batches travel through its sockets, too: torch alone would raise a bare ConnectionResetError.
         with soon(), pytest.raises(WorkerDiedError, match=f"pid {worker.pid}.*SIGKILL"):

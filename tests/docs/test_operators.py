@@ -1,4 +1,4 @@
-"""The list of operators tells what there is."""
+"""The list of operators is complete and correct."""
 
 from __future__ import annotations
 

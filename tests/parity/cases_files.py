@@ -31,7 +31,7 @@ _MODES = {"grey": "L", "CMYK": "CMYK", "palette": "P", "alpha": "RGBA"}
 
 @cache
 def encoded(kind: str, number: int) -> Array:
-    """Return a smooth, encoded image of its own size."""
+    """Return a smooth, encoded image of random size."""
     words = kind.split()
     rng = np.random.default_rng(number)
     height, width = (int(extent) for extent in rng.integers(17, 40, 2))

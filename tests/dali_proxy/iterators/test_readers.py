@@ -82,7 +82,7 @@ def test_parity(files: list[str], policy: str, padded: bool, stick: bool, auto_r
     With DROP and padding, it doesn't read an epoch to its end when other shards have one more batch, and begins the
     next one with padding.
     """
-    told: list[Any]
+    results: list[Any]
     ours_begins_right = 0
     for (count, shards), batch_size in itertools.product(
         ((7, [[0]]), (7, [[0, 1], [1]]), (7, [[0, 1, 2], [2, 0]]), (16, [[0, 1, 2]]), (14, [[2, 3, 1, 0], [3]])),
@@ -92,20 +92,20 @@ def test_parity(files: list[str], policy: str, padded: bool, stick: bool, auto_r
         largest, smallest = -(-count // options["num_shards"]), count // options["num_shards"]
         unread = -(-largest // batch_size) > -(-smallest // batch_size)
         for ids in shards:
-            told = [
+            results = [
                 iterate(library, files[:count], batch_size, ids, policy, auto_reset, **options)
                 for library in ("nvidia.dali", "pipeline")
             ]
             if policy == "DROP" and padded and unread:
-                assert told[0][:2] == told[1][:2]
-                if told[1][2]:
-                    assert told[0][2] != told[1][2]
-                    firsts = [epoch[0][0][0] for epoch in told[1][2]]
+                assert results[0][:2] == results[1][:2]
+                if results[1][2]:
+                    assert results[0][2] != results[1][2]
+                    firsts = [epoch[0][0][0] for epoch in results[1][2]]
                     moved = [ids[0] if stick else (ids[0] + epoch) % options["num_shards"] for epoch in range(EPOCHS)]
                     assert firsts == [count * shard // options["num_shards"] + 1 for shard in moved]
                     ours_begins_right += 1
             else:
-                assert told[0] == told[1], (count, ids, batch_size)
+                assert results[0] == results[1], (count, ids, batch_size)
     assert ours_begins_right or not (policy == "DROP" and padded)
 
 
@@ -113,7 +113,7 @@ def test_parity(files: list[str], policy: str, padded: bool, stick: bool, auto_r
 @pytest.mark.parametrize("padded", [False, True], ids=["unpadded", "padded"])
 @pytest.mark.parametrize("policy", list(LastBatchPolicy))
 def test_iterators_do_the_same(files: list[str], policy: LastBatchPolicy, padded: bool, auto_reset: bool) -> None:
-    def told(kind: Any, *names: list[str]) -> Any:
+    def results(kind: Any, *names: list[str]) -> Any:
         pipes = [Pipeline(batch_size=3, num_threads=1, device_id=None) for _ in range(2)]
         for shard, pipe in enumerate(pipes):
             with pipe:
@@ -128,9 +128,9 @@ def test_iterators_do_the_same(files: list[str], policy: LastBatchPolicy, padded
             labels.append([[each["label"].flatten().tolist() for each in batch] for batch in iterator])
         return len(iterator), iterator._size, labels
 
-    expected = told(DALIGenericIterator, ["data", "label"])
-    assert told(DALIRaggedIterator, ["data", "label"]) == expected
-    assert told(DALIClassificationIterator) == expected
+    expected = results(DALIGenericIterator, ["data", "label"])
+    assert results(DALIRaggedIterator, ["data", "label"]) == expected
+    assert results(DALIClassificationIterator) == expected
 
 
 @pytest.mark.parametrize("padded", [False, True], ids=["unpadded", "padded"])

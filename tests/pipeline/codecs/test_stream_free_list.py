@@ -61,7 +61,7 @@ def test_last_use_on_another_stream_is_waited_for(free_list: StreamFreeList) -> 
     assert free_list.take(1, own) == ["d"]
     assert own.waited == [3]
     assert free_list.take(3, own) == ["a", "b", "c"]
-    assert own.waited == [3, 2], "one event for all things of a batch, and none of its own stream"
+    assert own.waited == [3, 2], "one event for all objects of a batch, and none for this stream"
 
 
 def test_shelf_is_empty_after_the_end(free_list: StreamFreeList) -> None:

@@ -48,10 +48,13 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 def test_calls_and_their_arguments() -> None:
     calls: list[tuple[str, tuple[int, ...]]] = []
 
-    def told(name: str, status: int) -> Callable[..., int]:
+    def recorded(name: str, status: int) -> Callable[..., int]:
         return lambda *arguments: calls.append((name, arguments)) or status
 
-    made, cuda = library(told("prepare", 0), told("decode", 7)), driver(told("record", 0), told("wait", 9))
+    made, cuda = (
+        library(recorded("prepare", 0), recorded("decode", 7)),
+        driver(recorded("record", 0), recorded("wait", 9)),
+    )
     turn = Turn(3)
     assert turn.decode(made, cuda, HANDLE, STATE, (3, 5), BATCH, 48, 80) == (0, 7, 9)
     assert turn.decode(made, cuda, HANDLE, STATE, None, BATCH, 64, 96) == (0, 7, 9)

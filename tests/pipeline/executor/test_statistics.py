@@ -138,7 +138,7 @@ def seconds(statistics: Statistics) -> dict[str, float]:
 def test_division_of_a_charge_is_final(graph: Graph) -> None:
     statistics, chain = Statistics(graph), graph.nodes[1:]
     statistics.end(chain, Cost(1000, 1000), None)
-    assert seconds(statistics) == {"fn.flip → fn.cast": 1000}, "nobody knows yet"
+    assert seconds(statistics) == {"fn.flip → fn.cast": 1000}, "the shares are still unknown"
     statistics.end(chain, Cost(1000, 1000), costs(chain, Cost(30, 0), Cost(10, 0)))
     assert seconds(statistics) == {"fn.flip": 1500, "fn.cast": 500}
     statistics.end(chain, Cost(1000, 1000), costs(chain, Cost(0, 0), Cost(20, 0)))

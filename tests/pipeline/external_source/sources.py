@@ -1,6 +1,6 @@
 """Sources and pipelines for the tests of external sources.
 
-In a module of their own, so that spawned workers can import them.
+They are in a separate module, so that spawned workers can import them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Every image operator on the GPU against its CPU implementation, over random ragged batches.
 
-What moves data is exact. Normalisation rounds one multiplication and one addition in float32, in another order than
-the CPU. Resizing sums in float32, in another order, so rounded pixels may differ by 1. Sizes go from odd to even:
-then nothing lies on a tie, which the roundings of either side decide differently.
+Operators that move data are exact. Normalisation rounds one multiplication and one addition in float32, in another
+order than the CPU. Resizing sums in float32, in another order, so rounded pixels may differ by 1. Sizes change from odd
+to even, so that no value lies on a tie, which the two sides round differently.
 """
 
 from __future__ import annotations
@@ -306,7 +306,7 @@ def test_bad_image_is_named_and_the_next_batch_arrives() -> None:
 
 
 def test_decoded_images_keep_while_they_are_held() -> None:
-    """The decoder reuses memory, but not that of images that somebody still has."""
+    """The decoder reuses memory, except that of images that are still referenced."""
     import pipeline
     from pipeline import fn
 

@@ -154,7 +154,7 @@ def mistakes(name: str) -> list[type[BaseException] | None]:
 def raised(call: Callable[[], Any]) -> type[BaseException] | None:
     try:
         call()
-    except Exception as error:  # noqa: BLE001 - which one it is is what is asked
+    except Exception as error:  # noqa: BLE001 - the tests compare its type
         return type(error)
     return None
 

@@ -1,4 +1,4 @@
-"""Batches on a GPU that are made of a table: what they tell needs no GPU, since nothing is read."""
+"""Batches on a GPU, created from a table: their attributes need no GPU, because no data is read."""
 
 from __future__ import annotations
 

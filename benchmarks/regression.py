@@ -120,7 +120,7 @@ def main() -> int:
         return 2
     suspects = {(change.kind, change.name) for change in changes if change.worse}
     if suspects:
-        print("Measuring once more what looks worse.\n")
+        print("Measuring again the ratios that look worse.\n")
         options.kinds = [kind for kind in options.kinds if any(kind == suspect for suspect, _ in suspects)]
         options.costs = any(kind == "costs" for kind, _ in suspects)
         again = {(change.kind, change.name): change for change in compare(old, measure_all(options))}

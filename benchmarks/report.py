@@ -54,7 +54,7 @@ def table(result: KindResult, reference: str) -> str:
     for name, reason in result.failures.items():
         lines.append(f"  {name:<30} left out: {reason.strip().splitlines()[-1]}")
     if (noise := result.other_cores()) > NOISE:
-        lines.append(f"  Something else used {noise:.1f} cores of this machine meanwhile: take these with care.")
+        lines.append(f"  Something else used {noise:.1f} cores of this machine: these results are less reliable.")
     return "\n".join(lines)
 
 

@@ -42,6 +42,8 @@ PATTERNS = {
     r"\bwhat (?:is|was) (?:asked|wanted|taken|given|made)\b": "the requested, the result",
     r"\blet(?:s|ting)? go of\b": "release",
 }
+#: The beginning makes it several times faster.
+ANY = re.compile(rf"\b(?=[a-z])(?:{'|'.join(PATTERNS)})")
 
 
 def files(*suffixes: str) -> list[Path]:
@@ -53,10 +55,11 @@ def files(*suffixes: str) -> list[Path]:
 def texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines of comments, strings of several words and Markdown, with their numbers."""
     content = path.read_text(encoding="utf-8")
+    if not ANY.search(content.lower()):
+        return  # tokens would take longer
     if path.suffix == ".md":
-        yield from enumerate(
-            re.sub(r"```.*?```", lambda code: "\n" * code[0].count("\n"), content, flags=re.S).split("\n"), 1
-        )
+        without_code = re.sub(r"```.*?```", lambda code: "\n" * code[0].count("\n"), content, flags=re.DOTALL)
+        yield from enumerate(without_code.split("\n"), 1)
         return
     for token in tokenize.generate_tokens(io.StringIO(content).readline):
         if token.type == tokenize.COMMENT or (token.type == tokenize.STRING and " " in token.string):
@@ -68,13 +71,8 @@ def prose(line: str) -> str:
     return re.sub(r"`[^`]*`|\{[^{}]*\}", "x", line)
 
 
-ANY = re.compile("|".join(PATTERNS), re.IGNORECASE)
-
-
 def found(line: str) -> list[str]:
     text = prose(line)
-    if not ANY.search(text):  # faster than each pattern
-        return []
     return [
         f"{match[0]!r} (better: {advice})"
         for pattern, advice in PATTERNS.items()

@@ -149,7 +149,7 @@ def test_python_time_that_a_loader_takes(session: Session) -> None:
     assert gil.as_json(lost)["loader"] == "ours, thread"
 
 
-def test_training_possible_processes_that_count(session: Session) -> None:
+def test_training_beside_counting_processes(session: Session) -> None:
     found = neighbours.train_beside("tiny", session.of_kind("paths"), 1, 0.05)
     assert found.share > 0
     assert "batch    4,  1 processes" in str(found)

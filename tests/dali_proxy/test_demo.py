@@ -145,7 +145,7 @@ def test_rounds_of_the_two_loaders_alternate() -> None:
     assert len(found.ratios) == 3
 
 
-def test_ratio_is_taken_round_by_round() -> None:
+def test_ratio_is_computed_round_by_round() -> None:
     found = Comparison(ours=(200.0, 100.0, 90.0), plain=(100.0, 50.0, 30.0))
     assert found.ratios == (2.0, 2.0, 3.0)
     assert found.median_ratio == 2.0

@@ -88,7 +88,7 @@ def test_bits_repeat_with_the_seed(expected: list[torch.Tensor], mode: str, num_
         assert torch.equal(made, wanted)
 
 
-def test_bits_differ_with_epoch_view_and_seed(expected: list[torch.Tensor]) -> None:
+def test_random_bits_differ_with_epoch_view_and_seed(expected: list[torch.Tensor]) -> None:
     first, second = expected
     assert not (first == second).all(dim=(2, 3, 4)).any(), "epochs"
     assert not (first[:, 0] == first[:, 1]).all(dim=(1, 2, 3)).any(), "views"
@@ -100,6 +100,6 @@ def order_of(made: Sequence[torch.Tensor]) -> list[float]:
     return [float(each.sum()) for each in made]
 
 
-def test_runs_without_a_seed_differ() -> None:
+def test_results_without_a_seed_differ() -> None:
     first, second = (epochs("thread", 0, seed=-1) for _ in range(2))
     assert order_of(first) != order_of(second)

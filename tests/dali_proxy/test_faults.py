@@ -82,7 +82,7 @@ def test_worker_that_is_killed(mode: str, persistent_workers: bool) -> None:
     in_a_child(body, mode)
 
 
-def test_worker_that_was_killed_before_its_batches_were_wanted(mode: str) -> None:
+def test_worker_that_was_killed_before_its_batches_were_requested(mode: str) -> None:
     def body(server: DALIServer) -> None:
         dataset = MortalDataset(40, server.proxy)
         # torch's handler would raise in any code when the signal arrives, perhaps after the process has ended.
@@ -144,7 +144,7 @@ def keep(samples: Any) -> Any:
     return samples
 
 
-def test_sample_that_cannot_travel(server: DALIServer) -> None:
+def test_sample_that_cannot_be_sent(server: DALIServer) -> None:
     iterator = iter(DataLoader(server, LambdaDataset(12, server.proxy), 4, num_workers=1, collate_fn=keep))
     next(iterator)
     with soon(), pytest.raises((AttributeError, pickle.PicklingError), match="pickle"):
@@ -301,7 +301,7 @@ def test_sample_larger_than_the_arena(mode: str, num_workers: int) -> None:
             next(iter(loader))
 
 
-def test_full_arena_holds_a_worker_back() -> None:
+def test_full_arena_delays_a_worker() -> None:
     with DALIServer(affine(), arena_bytes=1 << 14, arena_bytes_limit=1 << 14) as server:
         loader = DataLoader(server, IndexDataset(200, server.proxy, 500), 4, num_workers=1, prefetch_factor=10)
         assert [index for batch in loader for index in check_affine(*batch, width=500)] == list(range(200))

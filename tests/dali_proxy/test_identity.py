@@ -132,7 +132,7 @@ def all_kinds(server: DALIServer) -> list[Epochs]:
     ]
 
 
-def test_loops_of_all_kinds_take_turns_and_are_left(serve: Callable[..., DALIServer]) -> None:
+def test_loops_of_all_kinds_take_turns_and_are_abandoned(serve: Callable[..., DALIServer]) -> None:
     rng = random.Random(1)
     server = serve(affine())
     loops = all_kinds(server)

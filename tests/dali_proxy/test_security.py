@@ -65,7 +65,7 @@ def check_good_client(server: DALIServer, index: int) -> None:
 
 @given(st.integers(0, 2**63))
 @settings(max_examples=150, deadline=None)
-def test_clients_that_break_all_rules(victim: DALIServer, seed: int) -> None:
+def test_hostile_clients_of_all_kinds_do_not_end_the_server(victim: DALIServer, seed: int) -> None:
     pid = victim.pid
     with Attacker(victim.endpoint, random.Random(seed)) as attacker:
         attacker.attack()
@@ -156,7 +156,9 @@ def test_unwanted_descriptors_are_closed(victim: DALIServer) -> None:
         (0, 0, 0, 2**47, 2**47),  # no bytes, but dimensions too large for an array
     ],
 )
-def test_samples_outside_of_their_memory(victim: DALIServer, attacker: Attacker, row: tuple[int, ...]) -> None:
+def test_samples_outside_of_their_memory_are_refused(
+    victim: DALIServer, attacker: Attacker, row: tuple[int, ...]
+) -> None:
     waiting = victim.stats().waiting_results
     attacker.say(Hello("worker", 1, ""))
     with SharedBlock.create(ARENA) as block:
@@ -173,7 +175,7 @@ def test_memory_is_limited_to_the_agreed_size(attacker: Attacker) -> None:
     assert attacker.closed_by_server()
 
 
-def test_client_ends_only_its_own_iterators(victim: DALIServer, attacker: Attacker) -> None:
+def test_client_ends_only_its_iterators(victim: DALIServer, attacker: Attacker) -> None:
     attacker.say(Hello("consumer", 1, ""))
     attacker.say(CloseSession(0))  # the session of clients that have opened none
     attacker.say(OpenSession(0))

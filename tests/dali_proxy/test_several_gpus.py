@@ -57,7 +57,7 @@ def test_iterator_over_a_pipeline_on_each_gpu(files: list[str], policy: LastBatc
         pipe.close()
 
 
-def test_gpus_together_give_the_batches_of_one(files: list[str]) -> None:
+def test_gpus_together_yield_the_batches_of_one(files: list[str]) -> None:
     one = read(files, 0, 1, device_id=0)
     alone = {
         int(label): image.cpu()

@@ -147,7 +147,7 @@ def test_functions_of_a_script_work_in_processes_that_torch_spawned(tmp_path: Pa
     assert done.stdout == "[tensor([6, 7]), tensor([0, 1])]\n", done.stderr
 
 
-def test_source_that_cannot_travel_says_so() -> None:
+def test_source_that_cannot_be_sent_says_so() -> None:
     server = DALIServer(pipe_with(np.zeros(4) for _ in range(2)))
     with pytest.raises(SerializationError, match="can't be sent to another process"):
         server.start()

@@ -114,7 +114,7 @@ def test_video_superres_beats_bicubic_enlargement(device: str, tmp_path: Path) -
         assert np.asarray(sheet).std() > 20
 
 
-def test_senseless_number_is_an_error_of_one_line() -> None:
+def test_invalid_number_is_an_error_of_one_line() -> None:
     ended = start("video_superres", "--epochs", "0")
     assert ended.returncode == 2
     assert ended.stderr.endswith("error: argument --epochs: '0' isn't an integer of 1 or more\n")

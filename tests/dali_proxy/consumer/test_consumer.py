@@ -60,7 +60,7 @@ def test_session_ended_by_a_finalizer_leaves_others_alone(server: DALIServer, mo
     assert session not in server.consumer._ahead._early, "the server learns of it with the next request, or earlier"
 
 
-def test_news_of_a_finalizer_are_sent_without_a_question(server: DALIServer) -> None:
+def test_releases_of_a_finalizer_are_sent_without_a_request(server: DALIServer) -> None:
     loader = DataLoader(server, IndexDataset(40, server.proxy), batch_size=4, num_workers=1, prefetch_factor=8)
     iterator = iter(loader)
     next(iterator)
@@ -78,7 +78,7 @@ def test_batch_whose_session_ended_is_not_fetched_early(server: DALIServer) -> N
     assert not consumer._questions
 
 
-def test_thread_asks_while_another_one_takes_the_same_batch(
+def test_thread_requests_a_batch_that_another_one_is_opening(
     server: DALIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = one_batch(server)
@@ -99,7 +99,7 @@ def test_thread_asks_while_another_one_takes_the_same_batch(
         assert made[0].result() is taken
 
 
-def test_thread_asks_when_another_one_has_just_taken_the_same_batch(
+def test_thread_requests_a_batch_that_another_one_has_just_opened(
     server: DALIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batch = one_batch(server)

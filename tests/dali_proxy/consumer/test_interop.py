@@ -137,7 +137,7 @@ def test_feed(source: Any, stream: Any) -> None:
     assert target.tolist() == DATA.tolist()
 
 
-def test_feed_into_any_strides() -> None:
+def test_feed_accepts_any_strides() -> None:
     """DALI writes into memory as if it were contiguous."""
     target = torch.zeros(3, 2).T
     feed_ndarray(TensorCPU(DATA), target)
@@ -192,7 +192,7 @@ def test_gpu_outputs_are_shared_and_stay() -> None:
 
 
 @pytest.mark.gpu
-def test_gpu_memory_is_not_used_again_while_a_slow_reader_reads() -> None:
+def test_gpu_memory_is_not_reused_while_a_slow_reader_reads() -> None:
     pipe = counting("gpu")
     stream = torch.cuda.Stream()
     sums = []

@@ -149,7 +149,7 @@ def test_batches_survive_a_server_that_dies(lanes: list[HostLane], expected: lis
     assert all(lane.closed for lane in lanes)
 
 
-def test_epoch_after_one_that_was_left(lanes: list[HostLane], expected: list[Any]) -> None:
+def test_epoch_after_an_abandoned_one(lanes: list[HostLane], expected: list[Any]) -> None:
     with DALIServer(job("gpu", device_id=0), mode="thread", placement="consumer") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=2))
         check([next(iterator)], expected[:1])
@@ -284,7 +284,7 @@ def small(x: Any) -> Any:
     return fn.crop_mirror_normalize(fn.resize(x.gpu(), size=(5, 6)))
 
 
-def test_slot_goes_back_once_and_when_the_copy_has_ended(connected: Connected) -> None:
+def test_slot_is_returned_once_after_its_copy_has_ended(connected: Connected) -> None:
     plan = planner(small)
     made = []
     for round_ in range(3):
@@ -350,7 +350,7 @@ def test_impossible_message_of_the_server_is_an_error(connected: Connected) -> N
     connected.launcher.issue(good, arrays, pinned=True)
 
 
-def test_slot_goes_back_once_though_two_threads_look() -> None:
+def test_slot_is_returned_once_by_two_threads() -> None:
     """While one thread looks at a copy that has ended, the next copy, which hasn't, must stay."""
     launcher = Launcher(None)
     going = HostMoment()

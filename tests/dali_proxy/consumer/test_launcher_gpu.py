@@ -96,7 +96,7 @@ def prepared(server: DALIServer) -> int:
     ("mode", "start", "pin"),
     [("process", "fork", "1"), ("process", "spawn", "1"), ("thread", "fork", "1"), ("process", "fork", "0")],
 )
-def test_launcher_makes_the_bits_of_an_executor(
+def test_launcher_computes_the_bits_of_an_executor(
     by_executor: pytest.MonkeyPatch, monkeypatch: pytest.MonkeyPatch, mode: Any, start: str, pin: str
 ) -> None:
     with DALIServer(job(), mode=mode, placement="consumer") as server:
@@ -111,7 +111,7 @@ def test_launcher_makes_the_bits_of_an_executor(
         assert any(each is not None for each in view._pinned.values()) == (pin == "1")
 
 
-def test_images_that_the_kernel_does_not_take_go_the_other_way(by_executor: pytest.MonkeyPatch) -> None:
+def test_images_that_the_kernel_does_not_accept_use_separate_operators(by_executor: pytest.MonkeyPatch) -> None:
     with DALIServer(mixed(), placement="consumer") as server:
         expected = [on_cpu(batch) for batch in DataLoader(server, Noise(server.proxy, odd=1), BATCH)]
     by_executor.undo()

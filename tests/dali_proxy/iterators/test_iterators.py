@@ -310,7 +310,7 @@ def test_outputs_are_not_copied() -> None:
     assert [next(iterator)[0]["x"].data_ptr() for _ in range(5)] == seen[:5]
 
 
-def test_tensors_stay_as_they_are_while_they_are_held() -> None:
+def test_tensors_stay_unchanged_while_they_are_held() -> None:
     """DALI's documentation only guarantees them until the next call."""
     iterator = DALIGenericIterator(added(), ["x"], size=1000)
     held = [next(iterator)[0]["x"] for _ in range(10)]
@@ -320,7 +320,7 @@ def test_tensors_stay_as_they_are_while_they_are_held() -> None:
     assert len({tensor.data_ptr() for tensor in held}) == 10
 
 
-def test_memory_is_used_again_when_tensors_are_dropped() -> None:
+def test_memory_is_reused_when_tensors_are_dropped() -> None:
     pipe = Pipeline(batch_size=2, num_threads=1, device_id=None)
     with pipe:
         pipe.set_outputs(fn.cast(fn.external_source(Counting()), dtype=types.INT32))

@@ -316,7 +316,7 @@ def same_noise_twice() -> Any:
     return noise + 0.0, noise + 0.0
 
 
-def test_outputs_of_a_batch_stay_together_while_another_thread_makes_one(serve: Callable[..., DALIServer]) -> None:
+def test_outputs_of_a_batch_stay_together_while_another_thread_runs_one(serve: Callable[..., DALIServer]) -> None:
     server = serve(same_noise_twice())
     dataset = IndexDataset(4, server.proxy)
 
@@ -362,7 +362,7 @@ def test_start_methods(start_method: str) -> None:
         assert [index for total, _, indices in loader for index in (total[:, 0] - 1).tolist()] == list(range(12))
 
 
-def test_loader_starts_the_server_and_again(mode: str) -> None:
+def test_loader_starts_and_restarts_the_server(mode: str) -> None:
     server = DALIServer(noisy(), mode=mode)  # type: ignore[arg-type]
     loader = DataLoader(server, IndexDataset(12, server.proxy), batch_size=4, num_workers=1, persistent_workers=True)
     for _ in range(2):
@@ -389,7 +389,7 @@ def test_server_leaves_with_while_a_loop_runs(mode: str, num_workers: int) -> No
     assert torch.equal(kept, copied)  # tensors outlive their server
 
 
-def test_tensors_stay_as_they_are_while_they_are_held(server: DALIServer) -> None:
+def test_tensors_stay_unchanged_while_they_are_held(server: DALIServer) -> None:
     loader = DataLoader(server, IndexDataset(64, server.proxy), batch_size=4, num_workers=2)
     held = list(loader)
     for images, _ in held[::2]:

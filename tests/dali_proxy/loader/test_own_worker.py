@@ -288,6 +288,6 @@ def test_workers_end_for_any_handler_of_sigterm_of_the_program(compiled: bool) -
     assert ended.stdout == "2\n"
 
 
-def test_samples_as_they_are_may_be_lists(server: DALIServer) -> None:
+def test_unchanged_samples_may_be_lists(server: DALIServer) -> None:
     loader = DataLoader(server, IndexDataset(4, server.proxy), 2, collate_fn=keep_apart)
     assert [index for batch in loader for _, index in batch] == [0, 1, 2, 3]

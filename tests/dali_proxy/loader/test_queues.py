@@ -68,7 +68,7 @@ def test_short_messages_need_no_thread() -> None:
     assert [queue.get() for _ in range(100)] == list(range(100))
 
 
-def test_messages_up_to_the_limit_of_a_pipe_are_written_at_once() -> None:
+def test_messages_up_to_the_limit_of_a_pipe_are_written_immediately() -> None:
     """POSIX guarantees atomic writes of up to PIPE_BUF bytes; 4 or 12 of them are the length field."""
     overhead = len(ForkingPickler.dumps(b"x" * 1000)) - 1000
     for size, threads in ((_AT_ONCE - overhead, 0), (_AT_ONCE - overhead + 1, 1)):
@@ -194,7 +194,7 @@ def test_finalizers_of_queues_go_with_them() -> None:
     assert len(_finalizer_registry) <= before
 
 
-def test_timeout_that_has_passed_does_not_wait_for_ever() -> None:
+def test_expired_timeout_does_not_wait_forever() -> None:
     queue = _make()
     assert not queue._poll(-1.0)  # as in a `get` whose timeout has expired before it polls
     assert not queue._poll(0.0)
@@ -253,7 +253,7 @@ def test_queues_of_the_user_stay() -> None:
     assert with_direct_queues(context) is context
 
 
-def test_given_context_stays_as_it_is() -> None:
+def test_existing_context_stays_unchanged() -> None:
     context = torch.multiprocessing.get_context("fork")
     with_direct_queues(context)
     queue = context.Queue()

@@ -170,7 +170,7 @@ def brightness(batch: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_bad_image_costs_itself_only(serve: Callable[..., DALIServer], num_workers: int) -> None:
+def test_bad_image_fails_alone(serve: Callable[..., DALIServer], num_workers: int) -> None:
     server = serve(decoded())
 
     def epoch(on_error: Any) -> list[int]:

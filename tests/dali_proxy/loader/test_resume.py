@@ -252,7 +252,7 @@ def test_yielded_samples_are_not_read_again(noise: DALIServer) -> None:
     assert sampler.drawn == SAMPLES - 2 * BATCH  # the last yielded batch is drawn again
 
 
-def test_loop_that_was_left_and_a_later_iterator(noise: DALIServer) -> None:
+def test_abandoned_loop_and_a_later_iterator(noise: DALIServer) -> None:
     loader = make(noise)
     for _ in loader:
         break
@@ -398,7 +398,7 @@ def test_iterable_datasets_resume_from_every_batch(noise: DALIServer, kind: Any)
         (StreamWithState, 2, {"batch_size": None}),
     ],
 )
-def test_workers_of_iterable_datasets_take_turns_as_they_did(
+def test_workers_of_iterable_datasets_take_turns_as_before(
     noise: DALIServer, kind: Any, num_workers: int, options: Any
 ) -> None:
     made, states = run_and_save(stream(noise, kind, num_workers, **options))
@@ -417,7 +417,7 @@ def test_persistent_workers_resume(noise: DALIServer) -> None:
         assert [bits(batch) for batch in loader] == rest
 
 
-def test_datapipes_begin_anew(noise: DALIServer) -> None:
+def test_datapipes_start_again(noise: DALIServer) -> None:
     def pipe() -> DataLoader:
         return DataLoader(
             noise, IterableWrapper(range(10)).map(lambda index: (noise.proxy(sample(index, 1)), index)), batch_size=3

@@ -214,7 +214,7 @@ def test_other_packages_of_nvidia_stay() -> None:
     assert "nvidia/nvimgcodec" in output(INSTALL + "import nvidia.nvimgcodec as codec; print(codec.__file__)")
 
 
-def test_real_package_is_never_mixed_with_this_one() -> None:
+def test_package_of_nvidia_is_never_mixed_with_this_one() -> None:
     pytest.importorskip("nvidia.dali")
     done = python("import nvidia.dali\n" + INSTALL)
     assert done.returncode == 1

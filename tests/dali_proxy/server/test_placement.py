@@ -126,7 +126,7 @@ def test_loader_of_torch_and_a_pickled_handle() -> None:
         assert other.placement == "consumer"
 
 
-def test_error_of_the_second_half_names_operator_line_and_dataset_index(mode: Any) -> None:
+def test_error_of_the_device_stage_names_operator_line_and_dataset_index(mode: Any) -> None:
     def failure(server: DALIServer) -> tuple[BatchError, list[int]]:
         seen = []
         with server:
@@ -154,7 +154,7 @@ def decoded() -> Any:
     return fn.crop(fn.decoders.image(fn.external_source(name="encoded"), device="cpu"), crop=(16, 16))
 
 
-def test_error_of_the_first_half() -> None:
+def test_error_of_the_host_stage() -> None:
     with Halved(decoded(), placement="consumer") as server:
         iterator = iter(DataLoader(server, JpegDataset(24, server.proxy), batch_size=8))
         next(iterator)
@@ -176,7 +176,7 @@ def test_batches_survive_a_server_that_dies(expected: list[torch.Tensor]) -> Non
         assert server.losses.restarts >= 1
 
 
-def test_pipeline_of_the_cpu_alone_can_be_placed_too() -> None:
+def test_pipeline_without_gpu_operators_can_be_placed() -> None:
     pipeline = affine(device_id=0)
     with DALIServer(pipeline, placement="consumer") as server:
         loader = DataLoader(server, IndexDataset(8, server.proxy), batch_size=4)
@@ -308,7 +308,7 @@ def test_batches_are_computed_before_they_are_requested() -> None:
         assert check_first[-1].tolist() == [0, 1]
 
 
-def test_results_are_fetched_before_they_are_asked_for() -> None:
+def test_results_are_fetched_before_they_are_requested() -> None:
     with DALIServer(affine(), mode="thread") as server:
         loader = DataLoader(server, IndexDataset(32, server.proxy), batch_size=4, num_workers=1, prefetch_factor=8)
         iterator = iter(loader)

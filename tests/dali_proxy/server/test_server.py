@@ -231,7 +231,7 @@ def test_killed_server_is_an_error_that_says_so() -> None:
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])
-def test_server_killed_while_a_loop_runs(num_workers: int) -> None:
+def test_server_is_killed_while_a_loop_runs(num_workers: int) -> None:
     with DALIServer(affine()) as server:
         loader = DataLoader(server, IndexDataset(10_000, server.proxy), batch_size=4, num_workers=num_workers)
         iterator = iter(loader)
@@ -254,7 +254,7 @@ def test_terminated_server_ends_in_order() -> None:
             server.stats()
 
 
-def test_question_to_a_dead_server_raises_the_reason() -> None:
+def test_request_to_a_dead_server_raises_the_reason() -> None:
     with DALIServer(affine()) as server:
         run_one(server)
         consumer = server.consumer
@@ -310,7 +310,7 @@ def test_many_threads_use_one_server(server: DALIServer) -> None:
     assert not failed
 
 
-def test_threads_want_the_same_batch(serve: Callable[..., DALIServer]) -> None:
+def test_threads_request_the_same_batch(serve: Callable[..., DALIServer]) -> None:
     server = serve(affine(), timeout=PATIENCE_S)
     for index in range(20):
         batch = default_collate([server.proxy(sample(index))])
@@ -461,7 +461,7 @@ def test_unclaimed_results_are_bounded(mode: str) -> None:
         check_affine(*server.produce_data(batches[-1]), width=1000)
 
 
-def test_dropped_batches_are_given_back(server: DALIServer) -> None:
+def test_dropped_batches_are_returned(server: DALIServer) -> None:
     run_one(server)
     before = server.stats()
     refs = [default_collate([server.proxy(sample(index))]) for index in range(5)]

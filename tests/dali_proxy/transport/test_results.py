@@ -79,7 +79,7 @@ def test_output_that_lies_in_a_slot_is_not_copied(publisher, consumer):
     assert tensor[4, 0] == 3
 
 
-def test_slot_comes_back_when_its_output_cannot_be_described(publisher, monkeypatch):
+def test_slot_is_returned_if_its_output_cannot_be_described(publisher, monkeypatch):
     monkeypatch.setattr("dali_proxy._transport.publisher._NAMES", {})
     buffer = publisher.allocate(0, 640)
     output = TensorListCPU(buffer.array.reshape(8, 80))
@@ -151,7 +151,7 @@ def test_staged_result_may_be_dropped(publisher, consumer):
     assert publisher.pool.stats().idle == 2
 
 
-def test_memory_of_a_failed_batch_goes_back_after_the_last_write(publisher):
+def test_memory_of_a_failed_batch_is_returned_after_the_last_write(publisher):
     buffer = publisher.allocate(0, 1000)
     view = buffer.array.reshape(10, 100)[3:]
     del buffer
@@ -160,7 +160,7 @@ def test_memory_of_a_failed_batch_goes_back_after_the_last_write(publisher):
     assert publisher.pool.stats().idle == 1
 
 
-def test_staged_result_that_is_forgotten_goes_back(publisher):
+def test_staged_result_that_is_dropped_returns_its_slots(publisher):
     publisher.stage([TensorListCPU(np.zeros((2, 2)))])
     assert publisher.pool.stats().idle == 1
 
@@ -222,9 +222,7 @@ def test_closed_opener_says_so(publisher, consumer):
     consumer.opener.detach([0])
 
 
-def test_result_that_is_being_opened_is_opened_as_a_whole_before_the_memory_is_forgotten(
-    publisher, consumer, monkeypatch
-):
+def test_result_is_opened_completely_before_its_memory_is_dropped(publisher, consumer, monkeypatch):
     arrays = [np.full(3, 4), np.full(3, 5)]
     consumer.fetch(publisher.stage([TensorListCPU(array) for array in arrays]))
     lent = SlotView._lent
@@ -275,7 +273,7 @@ def test_descriptors_stay_with_their_outputs_after_one_is_refused(publisher, con
     assert tensors[0].tolist() == [2, 2, 2]
 
 
-def test_consumer_that_is_gone_gets_no_results(publisher, consumer):
+def test_dead_consumer_gets_no_results(publisher, consumer):
     staged = publisher.stage([TensorListCPU(np.zeros(3))])
     consumer.close()
     with pytest.raises(IPCError, match="gone"):
@@ -283,7 +281,7 @@ def test_consumer_that_is_gone_gets_no_results(publisher, consumer):
     assert publisher.pool.stats().idle == 1
 
 
-def test_result_that_cannot_be_published_as_a_whole_gives_its_slots_back(publisher, consumer, monkeypatch):
+def test_result_that_cannot_be_published_completely_returns_its_slots(publisher, consumer, monkeypatch):
     monkeypatch.setattr("dali_proxy._transport.slots.CONTROL_NBYTES", 1)
     arrays = [TensorListCPU(np.zeros((2, 2))) for _ in range(3)]
     with pytest.raises(IPCError, match="drop batches"):

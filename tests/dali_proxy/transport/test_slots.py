@@ -81,7 +81,7 @@ def test_arrays_outlive_the_pool_and_the_view(pool):
         pool.allocate(1)
 
 
-def test_slots_of_a_gone_consumer_are_never_reused(pool):
+def test_slots_of_a_dead_consumer_are_never_reused(pool):
     consumer, other = Consumer(pool), Consumer(pool)
     held = consumer.get(filled(pool, 5))
     consumer.get(filled(pool, 6))  # dropped immediately, so the slot may be reused
@@ -94,7 +94,7 @@ def test_slots_of_a_gone_consumer_are_never_reused(pool):
         pool.lend(pool.allocate(1), consumer.borrower)
 
 
-def test_slot_may_go_from_one_consumer_to_another_and_back(pool):
+def test_slot_may_move_between_consumers(pool):
     one, two = Consumer(pool), Consumer(pool)
     for value in range(10):
         assert (one.get(filled(pool, value)) == value).all()
@@ -117,7 +117,7 @@ def test_small_output_does_not_take_a_large_slot(pool):
     assert pool.allocate(6 << 20) is large
 
 
-def test_surplus_slots_are_given_up_and_reported_to_the_consumer(pool):
+def test_surplus_slots_are_freed_and_reported_to_the_consumer(pool):
     consumer = Consumer(pool)
     held = [consumer.get(filled(pool, 1)) for _ in range(10)]
     del held
@@ -134,7 +134,7 @@ def test_surplus_slots_are_given_up_and_reported_to_the_consumer(pool):
     assert len(os.listdir("/proc/self/fd")) == fds + 9  # belongs to the server; arrays need none
 
 
-def test_trimming_gives_up_idle_slots_only(pool):
+def test_trimming_frees_idle_slots_only(pool):
     consumer = Consumer(pool)
     held = consumer.get(filled(pool, 1))
     consumer.get(filled(pool, 2))
@@ -143,7 +143,7 @@ def test_trimming_gives_up_idle_slots_only(pool):
     assert (held == 1).all()
 
 
-def test_number_that_is_attached_anew_is_not_detached_later(pool):
+def test_number_that_is_attached_again_is_not_detached_later(pool):
     consumer = Consumer(pool)
     consumer.get(filled(pool, 1))
     pool.trim()
@@ -268,7 +268,7 @@ def gpu_consumer():
 @pytest.mark.parametrize(
     ("handle", "attach"), [(bytes(192), True), (b"", True), (b"", False)], ids=["unknown", "missing", "not new"]
 )
-def test_slot_on_a_gpu_that_cannot_be_mapped_goes_back(gpu_consumer, handle, attach):
+def test_slot_on_a_gpu_that_cannot_be_mapped_is_returned(gpu_consumer, handle, attach):
     pool, view = gpu_consumer.pool, gpu_consumer.view
     with pytest.raises((PipelineError, RuntimeError)):  # CuPy raises the latter if there is no GPU
         view.receive(gpu_consumer.output(attach=attach, handle=handle))

@@ -129,7 +129,7 @@ def test_ragged_samples_come_back_as_a_list(server: DALIServer) -> None:
     assert [tensor.tolist() for tensor in made] == [[7], [10] * 2, [13] * 3, [16] * 4]
 
 
-def test_cached_references_are_run_anew(server: DALIServer) -> None:
+def test_cached_references_are_run_again(server: DALIServer) -> None:
     refs = [server.proxy(sample(index)) for index in range(3)]
     before = server.stats().batches
     for _ in range(3):

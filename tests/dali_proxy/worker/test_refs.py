@@ -109,7 +109,7 @@ def test_batch_of_a_user_type_may_pin_itself() -> None:
     assert pinned["batch"].images is Batch.images
 
 
-def test_ticket_that_dies_unused_is_given_back() -> None:
+def test_unused_ticket_is_returned() -> None:
     unwanted: list[tuple[int, int]] = []
 
     def discard(client: int, seq: int) -> None:

@@ -64,7 +64,7 @@ def test_magnitude_for_all_samples() -> None:
         assert np.array_equal(made, np.where(image < 64, image, 255 - image))
 
 
-def test_signs_are_drawn_where_none_are_given() -> None:
+def test_signs_are_drawn_by_default() -> None:
     def drawn(auto_aug: Any, types: Any, data: Any) -> Any:
         return auto_aug.augmentations.brightness(data, magnitude_bin=1, num_magnitude_bins=2)
 

@@ -54,14 +54,14 @@ def _chi_squared(found: Counter[Any], expected: dict[Any, float]) -> float:
     return sum((found[key] - total * p) ** 2 / (total * p) for key, p in expected.items()) / (len(expected) - 1)
 
 
-def test_trivial_augment_draws_operations_magnitudes_and_signs_alike() -> None:
+def test_trivial_augment_draws_operations_magnitudes_and_signs_uniformly() -> None:
     made = _numbers(lambda x: trivial_augment.apply_trivial_augment(_marks(3), x, num_magnitude_bins=5))
     expected = {100 * number + 20 + bin_: 1 / 15 for number in (1, 2) for bin_ in range(5)}
     expected |= {20 + sign * bin_: 1 / 30 for bin_ in range(1, 5) for sign in (1, -1)} | {20: 1 / 15}
     assert _chi_squared(Counter(made.tolist()), expected) < 2.5  # 18 degrees of freedom: p = 0.0004
 
 
-def test_rand_augment_draws_each_operation_anew() -> None:
+def test_rand_augment_draws_each_operation_independently() -> None:
     made = _numbers(lambda x: rand_augment.apply_rand_augment(_marks(3), x, n=2, m=3, num_magnitude_bins=5))
     single = {23: 1 / 6, 17: 1 / 6, 123: 1 / 3, 223: 1 / 3}
     expected = {1000 * first + second: p * q for first, p in single.items() for second, q in single.items()}

@@ -103,7 +103,7 @@ def test_unreadable_files_are_named(way: str, folder: Path) -> None:
     assert found[5] == "the path of the file is empty"
 
 
-def test_memory_is_used_again_after_the_last_reader(folder: Path) -> None:
+def test_memory_is_reused_after_the_last_reader(folder: Path) -> None:
     paths = PathTable.from_paths(["6 ü.bin"] * 8, str(folder))
     buffers = FileBuffers()
     batches = [read(paths, buffers).batch() for _ in range(3)]
@@ -133,7 +133,7 @@ def test_batch_larger_than_all_before_is_read_too_and_the_next_has_room(folder: 
 
 
 @pytest.mark.parametrize("size", [2**63 - 1, 2**62, 2**41])
-def test_file_that_claims_to_be_huge_costs_itself_only(way: str, folder: Path, size: int) -> None:
+def test_file_with_a_huge_claimed_size_fails_alone(way: str, folder: Path, size: int) -> None:
     """A sparse file has any size: sums of such sizes must not wrap around, and end before the buffer."""
     huge = os.memfd_create("huge")
     os.ftruncate(huge, size)

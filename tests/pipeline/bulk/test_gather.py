@@ -43,7 +43,7 @@ def test_samples_arrive_from_any_address(rows: list[tuple[int, int, int]]) -> No
         assert any(0 <= start - block.ctypes.data <= start - block.ctypes.data + size <= 200_000 for block in BLOCKS)
 
 
-def test_samples_side_by_side_are_one_run_and_blocks_are_not_joined() -> None:
+def test_adjacent_samples_are_joined_and_blocks_are_not() -> None:
     near = [(0, number * 1024, 1000) for number in range(100)]
     assert Runs.from_batch(in_blocks(BLOCKS, near)).sizes.tolist() == [99 * 1024 + 1000]
     assert Runs.from_batch(in_blocks(BLOCKS, [*near, (0, 180_000, 10)])).sizes.tolist() == [99 * 1024 + 1000, 10]
@@ -65,7 +65,7 @@ def test_large_batches_are_copied_on_many_threads(way: str) -> None:
     assert made[2] == block[5_200_000:5_200_001].tobytes()
 
 
-def test_dense_array_is_one_run(way: str) -> None:
+def test_dense_array_is_contiguous(way: str) -> None:
     array = np.arange(5 * 7 * 3, dtype=np.float32).reshape(5, 7, 3)
     runs = Runs.from_array(array)
     buffer = np.zeros(runs.nbytes, np.uint8)
@@ -108,7 +108,7 @@ def test_broadcast_number_is_not_a_run() -> None:
 
 
 @pytest.mark.parametrize("size", [(1 << 18) - 1, 1 << 18, (1 << 18) + 77])
-def test_large_samples_arrive_at_any_place(way: str, size: int) -> None:
+def test_large_samples_arrive_at_any_index(way: str, size: int) -> None:
     block = np.random.default_rng(size).integers(0, 256, 2 * size + 3, np.uint8)
     buffer = np.full(2 * size + 300, 7, np.uint8)
     places = np.array([1, size + 202])

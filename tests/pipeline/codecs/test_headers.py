@@ -102,7 +102,7 @@ def test_truncated_images_are_not_simple(walk: Callable[..., list[tuple[int, ...
     assert walk(whole[: whole.size // 2].copy())[0] == (21, 33, 3, 1, 0, 0)
 
 
-def test_data_behind_the_end_is_not_read(walk: Callable[..., list[tuple[int, ...]]]) -> None:
+def test_data_after_the_end_is_not_read(walk: Callable[..., list[tuple[int, ...]]]) -> None:
     file = jpeg().copy()
     file[3] = 0xD9  # replaces a segment that can be skipped
     assert walk(file) == [(0, 0, 0, 1, 0, 0)]

@@ -57,7 +57,7 @@ def test_mixtures_of_images(decoding: Decoding) -> None:
         check_close(array, with_pillow(data))
 
 
-def test_nvimgcodec_is_not_loaded_before_it_is_wanted(decoding: Decoding) -> None:
+def test_nvimgcodec_is_loaded_on_demand(decoding: Decoding) -> None:
     if not decoding.decoder.uses_engine:
         pytest.skip("needs a JPEG engine")
     decoding.images([encode(sample_image(1, 70, 90))])
@@ -135,7 +135,7 @@ def test_images_that_the_engine_refuses_do_not_cost_others(decoding: Decoding) -
     check_close(made[0], with_pillow(mixture()[0]))
 
 
-def test_memory_is_used_again(decoding: Decoding) -> None:
+def test_memory_is_reused(decoding: Decoding) -> None:
     decoding.images(mixture())
     pool = decoding.cupy.get_default_memory_pool()
     before = pool.total_bytes()

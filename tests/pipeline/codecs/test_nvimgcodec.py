@@ -112,7 +112,7 @@ def test_orientation_and_regions(decoding: Decoding, orientation: int) -> None:
     assert raw.shape == (64, 96, 3)
 
 
-def test_failures_are_of_their_samples(decoding: Decoding) -> None:
+def test_failures_belong_to_their_samples(decoding: Decoding) -> None:
     good = encode(sample_image(3, 48, 48))
     broken = [good[:25], np.zeros(64, np.uint8), np.zeros(0, np.uint8), good.astype(np.float32)]
     batch = decoding.decode([good, *broken, good], regions=[None] * 5 + [(0, 0, 49, 20)])
@@ -126,7 +126,7 @@ def test_failures_are_of_their_samples(decoding: Decoding) -> None:
     assert batch.samples.shapes[1].tolist() == [0, 0, 3]
 
 
-def test_batch_of_failures_alone(decoding: Decoding) -> None:
+def test_batch_of_failures_only(decoding: Decoding) -> None:
     batch = decoding.decode([np.zeros(10, np.uint8)] * 3)
     assert len(batch.failures) == 3
     assert len(batch.samples) == 3

@@ -74,7 +74,7 @@ def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
 STREAM = SimpleNamespace(ptr=48, synchronize=lambda: None)
 
 
-def test_state_is_used_again_and_freed_at_the_end(engine: Engine) -> None:
+def test_state_is_reused_and_freed_at_the_end(engine: Engine) -> None:
     for _ in range(2):
         engine.decode(STREAM)
     engine.decoder.close()
@@ -82,7 +82,7 @@ def test_state_is_used_again_and_freed_at_the_end(engine: Engine) -> None:
     assert engine.calls == ["decode", "decode", "free", "destroy"]
 
 
-def test_state_that_failed_is_freed_at_once(engine: Engine) -> None:
+def test_failed_state_is_freed_immediately(engine: Engine) -> None:
     engine.status = 8
     with pytest.raises(NvjpegError, match=r"nvjpegDecodeBatchedEx failed: internal error \(status 8\)"):
         engine.decode(STREAM)

@@ -64,7 +64,7 @@ def test_last_use_on_another_stream_is_waited_for(free_list: StreamFreeList) -> 
     assert own.waited == [3, 2], "one event for all objects of a batch, and none for this stream"
 
 
-def test_shelf_is_empty_after_the_end(free_list: StreamFreeList) -> None:
+def test_free_list_is_empty_after_the_end(free_list: StreamFreeList) -> None:
     free_list.put("a", Stream(1))
     free_list.close()
     free_list.put("b", Stream(1), last=Stream(2))

@@ -200,7 +200,7 @@ def is_free(gpu: int) -> bool:
 
 
 @pytest.mark.usefixtures("interrupting")
-def test_turn_is_given_up_by_an_interrupted_waiter() -> None:
+def test_turn_is_released_by_an_interrupted_waiter() -> None:
     inside, waited_for = threading.Event(), threading.Event()
 
     def decode(*_: int) -> int:
@@ -240,7 +240,7 @@ def test_turn_may_be_taken_again_by_its_holder() -> None:
     assert is_free(6)
 
 
-def test_turn_is_given_up_after_an_error() -> None:
+def test_turn_ends_after_an_error() -> None:
     with pytest.raises(ZeroDivisionError), Turn(0).held:
         _ = 1 // 0
     assert is_free(0)

@@ -87,7 +87,7 @@ def test_outputs_with_several_readers_are_not_fused() -> None:
     assert chains(decoded_is_read_twice) == [["resize", "crop_mirror_normalize"]]
 
 
-def test_floats_are_decoded_by_themselves() -> None:
+def test_floats_are_decoded_separately() -> None:
     def define() -> Outputs:
         return fn.crop_mirror_normalize(fn.resize(decoded(dtype=types.FLOAT), size=(8, 8)))
 

@@ -119,7 +119,7 @@ def test_stages_give_the_bits_of_one_pipeline_for_any_cut(graph: Callable[..., A
     whole.close()
 
 
-def test_halves_survive_the_way_to_another_process() -> None:
+def test_stages_can_be_sent_to_another_process() -> None:
     whole = piped(twins)
     halves = cut(whole._internals.graph, lambda node: node.operator == "random_resized_crop")
     first = deserialize_for_host(serialize_for_host(with_graph(whole, halves.first)))
@@ -132,7 +132,7 @@ def test_halves_survive_the_way_to_another_process() -> None:
         pipe.close()
 
 
-def test_error_of_the_second_half_names_operator_line_and_sample() -> None:
+def test_error_of_the_device_stage_names_operator_line_and_sample() -> None:
     def crops(x: Any, way: Any) -> Any:
         return fn.crop(fn.flip(x), crop=(7, 4), name="cropped"), way
 
@@ -154,7 +154,7 @@ def operators(graph: Graph) -> list[tuple[str, str]]:
     return [(node.operator, node.device) for node in graph.nodes]
 
 
-def test_images_that_the_gpu_decodes_are_decoded_on_the_cpu_and_cross_as_pixels() -> None:
+def test_images_of_a_gpu_decoder_can_be_decoded_on_the_cpu_and_uploaded_as_pixels() -> None:
     @pipeline_def(batch_size=2, num_threads=1, device_id=0)  # type: ignore[untyped-decorator]
     def described() -> Any:
         encoded, label = fn.external_source(name="encoded"), fn.external_source(name="label")
@@ -216,7 +216,7 @@ def test_operator_that_cannot_be_placed_is_an_error_that_names_it(tmp_path: Path
         cut(fed()._internals.graph, lambda node: node.operator == "external_source")
 
 
-def test_graph_of_the_cpu_alone_stays_as_it_is() -> None:
+def test_graph_without_gpu_operators_stays_unchanged() -> None:
     graph = piped(main_job)._internals.graph
     assert operators(on_cpu_first(graph)) == operators(graph)
     halves = halves_by_device(graph)

@@ -196,7 +196,7 @@ def test_block_holds_all_arguments_of_a_launch() -> None:
         TensorListCPU(np.zeros((4, 2, 5, 5, 3), np.uint8), "FHWC"),
     ],
 )
-def test_images_that_the_kernel_does_not_take_are_not_planned(data: TensorListCPU) -> None:
+def test_images_that_the_kernel_does_not_accept_are_not_planned(data: TensorListCPU) -> None:
     pipe = pipeline(lambda x: fn.crop_mirror_normalize(fn.resize(x.gpu(), size=(8, 8))), "x")
     assert planned(pipe, data) is None
     assert planned(pipe, sample_images()) is not None

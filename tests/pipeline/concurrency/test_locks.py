@@ -99,7 +99,7 @@ def test_locks_of_another_thread_do_not_count() -> None:
     assert not failures
 
 
-def test_condition_gives_its_lock_up_while_it_waits() -> None:
+def test_condition_releases_its_lock_while_it_waits() -> None:
     lock, ready, notified = inner(), threading.Event(), threading.Event()
     condition = threading.Condition(lock)
 

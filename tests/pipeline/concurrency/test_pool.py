@@ -19,7 +19,7 @@ def test_indices_are_done_once() -> None:
     assert counts == [1] * 500
 
 
-def test_tasks_run_at_the_same_time_on_all_threads() -> None:
+def test_tasks_run_concurrently_on_all_threads() -> None:
     barrier = threading.Barrier(3)
     with ThreadPool(3, "test") as pool:
         assert pool.run(lambda _: barrier.wait(timeout=20) and None, 3) == []

@@ -49,7 +49,7 @@ def test_requested_end_comes_at_once_and_once() -> None:
     assert threads == [thread.name]
 
 
-def test_end_that_is_left_to_others_does_not_come() -> None:
+def test_disabled_finalizer_does_not_run() -> None:
     owner, calls = Owner(), []
     Ending(owner, lambda: calls.append(1)).never()
     del owner

@@ -99,7 +99,7 @@ def test_arguments_that_cannot_be_used_are_refused(arguments: Any, kind: type[Ex
         ({"prefetch_queue_depth": 4, "exec_pipelined": False}, 1),
     ],
 )
-def test_depth_is_the_number_of_batches_on_their_way(arguments: dict[str, Any], asked: int) -> None:
+def test_depth_is_the_number_of_batches_in_flight(arguments: dict[str, Any], asked: int) -> None:
     counts = []
 
     def source(iteration: int) -> Any:

@@ -123,7 +123,7 @@ def run(side: str, graph: Callable[..., Any]) -> list[Any]:
 
 @pytest.mark.parity
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.__name__)
-def test_graphs_make_the_same_as_in_dali(graph: Callable[..., Any]) -> None:
+def test_graphs_compute_the_same_as_in_dali(graph: Callable[..., Any]) -> None:
     for ours, theirs in zip(run("pipeline", graph), run("nvidia.dali", graph), strict=True):
         for our, their in zip(ours, theirs, strict=True):
             assert our.dtype == their.dtype
@@ -195,7 +195,7 @@ def test_variables_without_a_value_in_each_branch() -> None:
         run("pipeline", half)
 
 
-def test_branches_that_cannot_be_put_together() -> None:
+def test_incompatible_branches_are_refused() -> None:
     def words(fn: Any, types: Any, x: Any, way: Any) -> Any:
         word = "a"
         if way == 1:

@@ -231,7 +231,7 @@ class TestGpu:
         assert [sorted(set(each.flatten().tolist())) for each in read] == [[float(number)] for number in range(8)]
         pipe.close()
 
-    def test_source_gives_data_on_a_gpu(self) -> None:
+    def test_source_returns_data_on_a_gpu(self) -> None:
         import cupy
 
         with Pipeline(batch_size=2, num_threads=1, device_id=0) as pipe:

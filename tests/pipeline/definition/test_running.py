@@ -107,7 +107,7 @@ def test_reset_does_nothing_before_the_end() -> None:
     pipe.close()
 
 
-def test_batches_that_are_on_their_way_come_before_the_next_epoch() -> None:
+def test_batches_in_flight_come_before_the_next_epoch() -> None:
     pipe = pipe_of([batch(0), batch(1), batch(2)], cycle="raise", pipeline={"prefetch_queue_depth": 4})
     assert run(pipe, 1) == [ZERO]
     assert not pipe.empty()

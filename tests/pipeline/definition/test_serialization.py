@@ -103,7 +103,7 @@ def first(pipe: Pipeline) -> list[list[int]]:
     return outputs
 
 
-def test_bytes_and_files_come_back_built_and_the_same(tmp_path: Path) -> None:
+def test_serialized_pipelines_come_back_built_and_equal(tmp_path: Path) -> None:
     pipe = everything()
     data = pipe.serialize(filename=tmp_path / "pipe.bin")
     assert (tmp_path / "pipe.bin").read_bytes() == data

@@ -95,7 +95,7 @@ def test_work_for_a_closed_lane_is_done_by_its_caller() -> None:
 
 
 @pytest.mark.gpu
-def test_batches_that_go_to_a_gpu_and_back_end() -> None:
+def test_batches_with_a_round_trip_to_a_gpu_end() -> None:
     graph = Graph.from_outputs([(fn.external_source(name="x").gpu() + 1).cpu() + 1])
     executor = Executor(graph, ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
     results: list[BatchResult] = []

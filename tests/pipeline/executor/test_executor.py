@@ -81,7 +81,7 @@ def test_missing_inputs_are_refused(executor: Executor) -> None:
         executor.submit(BatchRequest(1), lambda result: None)
 
 
-def test_outputs_go_into_memory_that_the_caller_gave() -> None:
+def test_outputs_are_written_to_memory_of_the_caller() -> None:
     class Slot:
         def __init__(self, nbytes: int) -> None:
             self.array = np.full(nbytes, 255, np.uint8)

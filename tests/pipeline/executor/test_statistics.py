@@ -146,7 +146,7 @@ def test_division_of_a_charge_is_final(graph: Graph) -> None:
     assert [times.wall for times in statistics.operators()] == [1.5e-6, 1.5e-6], "no part of it was measured"
 
 
-def test_few_runs_are_measured(graph: Graph) -> None:
+def test_executions_are_measured_rarely(graph: Graph) -> None:
     statistics, nodes = Statistics(graph), graph.nodes
     runs = [number for number in range(300) if statistics.begin(nodes[1:]) is not None]
     assert runs == [1, 2, 4, 8, 16, 32, 64, 128, 192, 256]

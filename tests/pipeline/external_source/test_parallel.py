@@ -151,7 +151,7 @@ def test_outputs_stay_unchanged_while_they_are_held() -> None:
     assert int(np.asarray(held[-1][2]).max()) == 119, "after the pipeline, too"
 
 
-def test_shared_memory_is_used_again() -> None:
+def test_shared_memory_is_reused() -> None:
     def source(info: types.SampleInfo) -> Any:
         return np.zeros((256, 256), np.int32)
 
@@ -244,7 +244,7 @@ def test_source_that_kills_its_workers_costs_these_batches_only(method: dict[str
 
 
 @BOTH
-def test_worker_that_is_killed_from_outside_costs_nothing(method: dict[str, Any]) -> None:
+def test_killed_worker_loses_no_batch(method: dict[str, Any]) -> None:
     pipe = pipe_of(numbered, batch=False, parallel=True, pipeline=method)
     before = psutil.Process().children()
     pipe.build()
@@ -357,7 +357,7 @@ def succeeds(pipe: Pipeline) -> bool:
     return True
 
 
-def test_closing_ends_workers_that_are_in_the_middle_of_a_sample(tmp_path: Path) -> None:
+def test_closing_ends_workers_during_a_sample(tmp_path: Path) -> None:
     def source(info: types.BatchInfo) -> Any:
         if info.iteration > 0:
             (tmp_path / "begun").touch()

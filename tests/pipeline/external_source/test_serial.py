@@ -60,7 +60,7 @@ def test_source_of_samples_is_called_for_each_sample() -> None:
     pipe.close()
 
 
-def test_items_of_an_iterable_of_samples_run_on_over_the_end_when_it_cycles_quietly() -> None:
+def test_iterable_of_samples_that_cycles_quietly_continues_after_its_end() -> None:
     samples = [np.int32([number]) for number in range(7)]
     pipe = pipe_of(samples, batch=False, cycle="quiet")
     assert run(pipe, 4) == [[[0, 1, 2]], [[3, 4, 5]], [[6, 0, 1]], [[2, 3, 4]]]
@@ -162,7 +162,7 @@ def test_unused_output_is_allowed() -> None:
     pipe.close()
 
 
-def test_buffer_that_the_source_uses_again_does_not_change_its_batches() -> None:
+def test_source_may_reuse_its_buffer() -> None:
     buffer = batch(0)
 
     def source() -> Any:
@@ -286,7 +286,7 @@ def test_pipeline_that_is_dropped_ends_its_threads() -> None:
 
 
 @pytest.mark.parametrize("source", [lambda iteration: {}["image"], lambda iteration: batch(0, 4)])
-def test_pipeline_with_errors_on_their_way_ends_its_threads_too(source: Any) -> None:
+def test_pipeline_with_errors_in_flight_ends_its_threads(source: Any) -> None:
     before = set(threading.enumerate())
     pipe = pipe_of(source, pipeline={"prefetch_queue_depth": 3})
     with pytest.raises((KeyError, errors.InputError)):

@@ -111,7 +111,7 @@ def test_graph_travels(tmp_path: Any) -> None:
     copy.close()
 
 
-def test_values_of_a_branch_stay_in_it() -> None:
+def test_values_of_a_branch_are_local() -> None:
     x, way = fn.external_source(name="x", layout="HWC"), fn.external_source(name="way")
     with branch(way, 0):
         inner = fn.flip(x)
@@ -139,7 +139,7 @@ def test_branches_that_cannot_be_merged_are_refused(describe: Any, match: str) -
         run(lambda *nodes: (describe(*nodes),), *batches(DENSE))
 
 
-def test_branches_return_alike() -> None:
+def test_branches_must_return_the_same_number_of_outputs() -> None:
     x, way = fn.external_source(name="x"), fn.external_source(name="way")
     with pytest.raises(ArgumentValueError, match="different numbers of outputs"):
         select(way, [lambda: (x, x), lambda: x])

@@ -114,7 +114,7 @@ def test_strides_of_a_single_column_are_ignored() -> None:
 
 
 @needs_compiled
-def test_weights_are_taken_as_they_are() -> None:
+def test_weights_are_used_unchanged() -> None:
     assert compiled is not None
     image = sample_image(20, 20, 3)
     whole, less = np.empty((2, 10, 10, 3), np.uint8)

@@ -106,7 +106,7 @@ def test_samples_are_read_as_written(make_pair, array):
     assert not view.flags.writeable
 
 
-def test_write_copies_a_sample_at_once(make_pair):
+def test_write_copies_a_sample_immediately(make_pair):
     pair = make_pair()
     buffer = np.zeros(10, np.uint8)
     block = pair.arena.write(buffer)
@@ -129,7 +129,7 @@ def test_memory_is_held_by_its_owner_and_by_requests(make_pair):
     assert pair.arena.in_flight == 0
 
 
-def test_block_in_use_does_not_stop_the_arena(make_pair):
+def test_used_block_does_not_stop_the_arena(make_pair):
     pair = make_pair(64 * KIB, limit=64 * KIB)
     kept = pair.arena.write(np.full(KIB, 77, np.uint8))
     for number in range(300):

@@ -159,6 +159,6 @@ def test_codec_refuses_other_classes_than_messages():
             Codec(registry)
 
 
-def test_objects_that_are_not_messages_can_not_be_sent():
+def test_objects_that_are_not_messages_cannot_be_sent():
     with pytest.raises(ProtocolError, match="isn't a message of this protocol"):
         CODEC.encode(Inner(1, True))

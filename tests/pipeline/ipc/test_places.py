@@ -42,7 +42,7 @@ def test_allocation_without_room_returns_none(make_places):
     assert places.take(192).offset == 192
 
 
-def test_blocks_outlive_their_places(make_places):
+def test_blocks_outlive_their_references(make_places):
     places = make_places(1024)
     block = places.take(100)
     array = block.array

@@ -76,7 +76,7 @@ def test_handler_is_called_in_a_wait_and_no_except_takes_its_exception() -> None
     assert caught.value.__context__ is None
 
 
-def test_keyboard_interrupt_of_a_library_is_not_a_handlers() -> None:
+def test_keyboard_interrupt_of_a_library_is_not_mistaken_for_a_handlers() -> None:
     def reraise() -> None:
         try:
             signal.raise_signal(signal.SIGINT)

@@ -54,7 +54,7 @@ def test_reductions_equal_the_cpu(runner: Any, name: str, axes: tuple[int, ...],
 @pytest.mark.parametrize(
     ("name", "dtype"), [("sum", "int8"), ("mean", "int8"), ("rms", "uint8"), ("min", "bool"), ("max", "int8")]
 )
-def test_whole_numbers_wrap_around(runner: Any, name: str, dtype: str) -> None:
+def test_integers_wrap_around(runner: Any, name: str, dtype: str) -> None:
     feed = batch(dtype)
     expected = [reduce(sample, REDUCTIONS[name], (0, 1), np.dtype(dtype)) for sample in feed]
     made = [np.zeros(sample.shape, dtype) for sample in expected]

@@ -71,7 +71,7 @@ def test_filters_are_chosen_by_sample_and_axis(runner: Any) -> None:
         np.testing.assert_allclose(out, np.einsum("ay,yxc,bx->abc", rows, image, columns), atol=2e-3)
 
 
-def test_nearest_pixels_are_those_of_the_cpu_where_two_are_as_near(runner: Any) -> None:
+def test_nearest_pixels_equal_those_of_the_cpu_in_ties(runner: Any) -> None:
     rng = np.random.default_rng(8)
     src = [np.arange(extents.prod(), dtype=np.float32).reshape(*extents, 1) for extents in rng.integers(1, 40, (60, 2))]
     dst = [np.zeros((*size, 1), np.float32) for size in rng.integers(1, 40, (60, 2)).tolist()]

@@ -19,7 +19,7 @@ def test_columns_of_ragged_arrays() -> None:
     assert not samples.is_contiguous()
 
 
-def test_dense_batch_is_its_samples() -> None:
+def test_dense_batch_equals_its_samples() -> None:
     batch = np.zeros((3, 4, 5), np.float32)
     dense, listed = Samples.dense(batch), Samples.from_arrays(list(batch))
     for column in ("pointers", "shapes", "strides"):

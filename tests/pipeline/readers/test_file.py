@@ -176,7 +176,7 @@ def test_errors_when_built(arguments: dict[str, Any], message: str, root: Path, 
     pipe.close()
 
 
-def test_file_that_vanishes_costs_its_batch_alone(tmp_path: Path) -> None:
+def test_vanished_file_fails_its_batch_only(tmp_path: Path) -> None:
     files = write_files(tmp_path, 10)
     for gone in (files[2], files[3], files[7]):
         os.unlink(gone)
@@ -228,7 +228,7 @@ def test_lazy_init_lists_files_on_demand(tmp_path: Path) -> None:
     pipe.close()
 
 
-def test_ops_make_the_same_reader(tmp_path: Path) -> None:
+def test_ops_create_the_same_reader(tmp_path: Path) -> None:
     files = write_files(tmp_path, 4)
     with Pipeline(batch_size=2, num_threads=1, device_id=None) as pipe:
         pipe.set_outputs(*ops.readers.File(files=files, shard_id=1, num_shards=2)())

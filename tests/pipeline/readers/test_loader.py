@@ -86,7 +86,7 @@ def reading(batch_size: int = 4, outputs: int = 2, **arguments: Any) -> Pipeline
     return pipe
 
 
-def test_samples_go_into_batches_as_they_are(shelf: Shelf) -> None:
+def test_samples_are_batched_unchanged(shelf: Shelf) -> None:
     pipe = reading()
     numbers, squares = pipe.run()
     assert numbers.layout() == "W"

@@ -56,13 +56,13 @@ def test_unpadded_batches_of_any_sizes_lose_nothing(entries: int, sizes: list[in
 
 @given(count=st.integers(1, 300), buffer=st.integers(1, 320), seed=st.integers(0, 5))
 @settings(max_examples=60, deadline=None)
-def test_buffer_gives_all_and_none_too_early(count: int, buffer: int, seed: int) -> None:
+def test_buffer_returns_all_samples_and_none_too_early(count: int, buffer: int, seed: int) -> None:
     made = shuffle_by_buffer(count, buffer, seed, 0, BatchKey(3))
     assert sorted(made.tolist()) == list(range(count))
     assert (made < np.arange(count) + buffer).all()
 
 
-def test_draws_from_a_buffer_are_even() -> None:
+def test_draws_from_a_buffer_are_uniform() -> None:
     """Each entry of the buffer is equally likely to be drawn first, and the last entry may come at any late index."""
     first = [int(shuffle_by_buffer(20, 4, seed, 0, BatchKey())[0]) for seed in range(400)]
     assert np.bincount(first, minlength=4).min() > 60

@@ -46,7 +46,7 @@ def test_reductions(dtype: str) -> None:
     same(graph, sample_images(*SHAPES, dtype=dtype, high=100), tolerance=2e-3)
 
 
-def test_reductions_in_whole_numbers() -> None:
+def test_reductions_of_integers() -> None:
     def graph(fn: Any, types: Any, x: Any) -> Any:
         return fn.reductions.sum(x, dtype=types.UINT8), fn.reductions.mean(x, dtype=types.UINT8, axes=[0])
 

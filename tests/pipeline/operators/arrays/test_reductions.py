@@ -55,7 +55,7 @@ def test_axes_and_layouts(arguments: dict[str, Any], keep: bool) -> None:
 
 
 @pytest.mark.parity
-def test_whole_numbers_wrap_around_and_divide_without_a_fraction() -> None:
+def test_integers_wrap_around_and_divide_without_a_fraction() -> None:
     def graph(fn: Any, types: Any, x: Any, y: Any) -> Any:
         reductions = fn.reductions
         return (

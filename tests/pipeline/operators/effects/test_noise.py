@@ -77,7 +77,7 @@ def test_shot_noise_is_poisson(value: int, factor: float) -> None:
 
 
 @pytest.mark.parity
-def test_moments_are_those_of_dali() -> None:
+def test_moments_equal_those_of_dali() -> None:
     feed = [np.full((100, 100, 3), 120, np.uint8)]
     for graph in (noisy("gaussian", stddev=11.0), noisy("shot", factor=3.0), noisy("salt_and_pepper", prob=0.2)):
         (theirs,) = run_dali(graph, feed, layouts=["HWC"])
@@ -86,7 +86,7 @@ def test_moments_are_those_of_dali() -> None:
         assert 0.95 < ours.std() / their.std() < 1.05
 
 
-def test_shares_of_salt_and_pepper() -> None:
+def test_fractions_of_salt_and_pepper() -> None:
     noisy_sample = one(noisy("salt_and_pepper", prob=0.3, salt_vs_pepper=0.2), [np.full((COUNT, 3), 7, np.uint8)])
     assert (noisy_sample == noisy_sample[:, :1]).all()
     counts = np.array([(noisy_sample[:, 0] == value).sum() for value in (0, 7, 255)])

@@ -114,7 +114,7 @@ def test_layouts_without_height_or_channels_are_refused() -> None:
     refused_by_both(lambda fn, _, x: fn.crop(x, crop=[2, 2]), sample_images((5, 5)), match="2 dimensions and no layout")
 
 
-def test_failing_samples_alone_are_named() -> None:
+def test_only_failing_samples_are_named() -> None:
     with pytest.raises(OperatorError, match="for sample 1") as caught:
         run_ours(lambda fn, _, x: fn.crop(x, crop=[15, 15]), sample_images(*RAGGED), layouts=["HWC"])
     assert [failure.sample for failure in caught.value.failures] == [1]

@@ -117,7 +117,9 @@ def test_whole_pixels_are_distributed_as_in_dali(size: tuple[int, int], area: li
         ((0, 20), {}),
     ],
 )
-def test_windows_when_no_attempt_fits(size: tuple[int, int], arguments: dict[str, Any]) -> None:
+def test_windows_without_a_fitting_attempt_equal_those_of_dali(
+    size: tuple[int, int], arguments: dict[str, Any]
+) -> None:
     ours, theirs = (draw(*size, 200, dali=dali, **arguments) for dali in (False, True))
     assert np.unique(ours[:, 2:], axis=0).tolist() == np.unique(theirs[:, 2:], axis=0).tolist()
     assert np.abs(ours[:, :2].max(axis=0) - theirs[:, :2].max(axis=0)).max() <= 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from av.video.frame import ImageType
+from av.video.frame import PictureType
 
 from pipeline._video.clip import Clip
 from pipeline._video.decoder import Decoder
@@ -57,7 +57,7 @@ def test_unreferenced_frames_are_left_out(name: str, clips: Clips) -> None:
         assert not decoder._skipped & set(wanted)
         left_out |= decoder._skipped
     assert len(left_out) > 5
-    assert {expected[number].pict_type for number in left_out} == {int(ImageType.B)}
+    assert {expected[number].pict_type for number in left_out} == {int(PictureType.B)}
     decoder.close()
 
 

@@ -106,7 +106,7 @@ def bench(arguments: Sequence[str]) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a script with dali-proxy's modules in place of NVIDIA's."""
+    """Run a script with dali-proxy's modules in place of NVIDIA's modules."""
     from dali_proxy._nvidia.run import run_script
 
     if not options.module and not Path(options.script).exists():

@@ -79,7 +79,7 @@ def _sampling(loader: DataLoader, batch_sampler: Any, sampler: Any) -> dict[str,
 
 
 def batch_creator(inner: InnerLoader) -> Callable[[NumberedIndices], CollatedBatch | FailedBatch] | None:
-    """Return a function that creates a batch in this process, or None if the dataset has no indices."""
+    """Return a function that computes a batch in this process, or None if the dataset has no indices."""
     dataset, collate, has_batches = inner.dataset, inner.collate_fn, inner.batch_sampler is not None
     if not isinstance(dataset, NumberedDataset):
         return None

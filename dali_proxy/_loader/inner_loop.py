@@ -38,7 +38,7 @@ class InnerLoop:
         sampler_state: states of the user's sampler.
 
     Attributes:
-        make: function that creates a batch again in this process; None if that is impossible.
+        make: function that repeats a batch in this process; None if that is impossible.
     """
 
     make: Callable[[NumberedIndices], CollatedBatch | FailedBatch] | None

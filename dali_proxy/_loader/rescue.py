@@ -59,7 +59,7 @@ class Rescue:
     Args:
         on_error: policy for bad samples.
         restarts: whether a server that died is restarted.
-        make: function that makes a batch in this process; None for an iterable dataset, whose batches can't be
+        make: function that computes a batch in this process; None for an iterable dataset, whose batches can't be
             repeated.
         losses: counters of restarts and of skipped and replaced samples.
         explain: function that adds to the error of a dead server how it ended, if this process knows.

@@ -25,7 +25,7 @@ class Event:
         return self.done
 
     def synchronize(self) -> None:
-        assert self.done, "somebody waits for work that nobody has done"
+        assert self.done, "a thread waits for work that never ran"
 
 
 @dataclass

@@ -28,7 +28,7 @@ def filters(draw: Draw, *, nearest: bool) -> None:
         draw.call.ends = 0.04
 
 
-def color_pictures(draw: Draw, channels: tuple[int, ...] = (3,)) -> None:
+def color_images(draw: Draw, channels: tuple[int, ...] = (3,)) -> None:
     dtype = draw.one(*COLOR_DTYPES)
     high = {"uint8": 255, "int16": 3000, "int32": 3000, "float32": 1}[dtype]
     draw.images(COLOR_LAYOUTS, (dtype,), channels=channels, high=high)
@@ -37,14 +37,14 @@ def color_pictures(draw: Draw, channels: tuple[int, ...] = (3,)) -> None:
 
 @case("brightness")
 def brightness(draw: Draw) -> None:
-    color_pictures(draw, (1, 3))
+    color_images(draw, (1, 3))
     draw.argument("brightness", lambda: draw.real(0, 3))
     draw.argument("brightness_shift", lambda: draw.real(-1, 1))
 
 
 @case("contrast")
 def contrast(draw: Draw) -> None:
-    color_pictures(draw, (1, 3))
+    color_images(draw, (1, 3))
     draw.argument("contrast", lambda: draw.real(0, 3))
     draw.argument("contrast_center", lambda: draw.real(0, 200))
 
@@ -58,7 +58,7 @@ def brightness_contrast(draw: Draw) -> None:
 
 @case("hue", "saturation", "hsv", "color_twist")
 def color_twist(draw: Draw, operator: str) -> None:
-    color_pictures(draw)
+    color_images(draw)
     if operator != "hsv":
         draw.maybe("image_type", lambda: Type(draw.one("RGB", "BGR")))
     if operator != "saturation":

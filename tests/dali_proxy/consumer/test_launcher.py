@@ -1,4 +1,4 @@
-"""Batches whose work on the GPU the server has prepared. Here, the GPU is this processor: see `HostStream`."""
+"""Batches that the server prepared for the consumer's GPU. Here, the CPU stands for the GPU: see `HostStream`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BATCH = 4
 
 
 class Registered:
-    """Memory as if it were registered with CUDA."""
+    """Memory that looks registered with CUDA."""
 
     def __init__(self, memory: Any) -> None:
         self.memory = memory
@@ -49,7 +49,7 @@ class Registered:
 
 @pytest.fixture
 def streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[HostStream]:
-    """The streams that are opened, on the host instead of CUDA; "bounced" for memory that can't be pinned."""
+    """Return the opened streams, which replace CUDA; "bounced" stands for memory that can't be pinned."""
     opened: list[HostStream] = []
 
     def open_stream(device_id: int) -> HostStream:
@@ -64,7 +64,7 @@ def streams(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pipeline_def(batch_size=BATCH, num_threads=2, seed=3)
 def job(device: str) -> Any:
-    """Pictures that are cropped at random and mirrored, of one size and of many; numbers on the GPU and the CPU."""
+    """Images cropped at random and mirrored, with one output size and with several; numbers on the GPU and the CPU."""
     x = fn.external_source(name="x")
     number = fn.external_source(name="number")
     images = x.gpu() if device == "gpu" else x
@@ -76,7 +76,7 @@ def job(device: str) -> Any:
 
 
 class Numbered(torch.utils.data.Dataset[Any]):
-    """Noise of different sizes; one that `odd` names has other channels, one that `low` names is low."""
+    """Noise of different sizes. The sample `odd` has another number of channels, the sample `low` has few rows."""
 
     def __init__(self, transform: Any, odd: int = -1, low: int = -1) -> None:
         self.transform, self.odd, self.low = transform, odd, low
@@ -93,7 +93,7 @@ class Numbered(torch.utils.data.Dataset[Any]):
 
 def epoch(server: DALIServer) -> list[Any]:
     loader = DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=2)
-    return list(loader)  # all at once: memory that was used again too early shows as a wrong batch
+    return list(loader)  # all at once: memory that is reused too early shows as a wrong batch
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +108,7 @@ def check(found: list[Any], expected: list[Any]) -> None:
         assert one[0].shape == (*other[0].shape,)
         for made, wanted in ((one[0], other[0]), *zip(one[1], other[1], strict=True)):
             assert made.shape == wanted.shape
-            assert float((made - wanted).abs().max()) * 50 <= 1.01, "a level of 255, where halves are rounded"
+            assert float((made - wanted).abs().max()) * 50 <= 1.01, "a level of 255, where the values are rounded"
         for made, wanted in zip(one[2:], other[2:], strict=True):
             assert torch.equal(made, wanted)
 
@@ -116,18 +116,18 @@ def check(found: list[Any], expected: list[Any]) -> None:
 @pytest.mark.parametrize(
     ("streams", "mode"), [("pinned", "process"), ("bounced", "process"), ("pinned", "thread")], indirect=["streams"]
 )
-def test_an_epoch(streams: list[HostStream], expected: list[Any], mode: Any) -> None:
+def test_epoch(streams: list[HostStream], expected: list[Any], mode: Any) -> None:
     with DALIServer(job("gpu", device_id=0), mode=mode, placement="consumer") as server:
         found = epoch(server)
         check(found, expected)
         (stream,) = streams
         batches = len(found)
-        assert (stream.launches, stream.copies) == (2 * batches, 2 * batches), "pictures with their tables, and numbers"
+        assert (stream.launches, stream.copies) == (2 * batches, 2 * batches), "images with their tables, and numbers"
         assert stream.bounced in (0, batches)
         for normal, narrow, numbers, _, _, _ in found:
             for memory in (normal, narrow[0], numbers):
                 assert memory.untyped_storage().data_ptr() in stream.waited_for
-        assert not server.consumer._device_stage._runs, "there is no executor"  # type: ignore[union-attr]
+        assert not server.consumer._device_stage._runs, "no executor was created"  # type: ignore[union-attr]
         steps = server.stats().operators
         assert steps["plan for the consumer's GPU"].batches == batches
         (name,) = [name for name in steps if "copy_to_gpu" in name]
@@ -137,7 +137,7 @@ def test_an_epoch(streams: list[HostStream], expected: list[Any], mode: Any) -> 
     check(found, expected)  # they outlive the server
 
 
-def test_no_batch_is_lost_with_a_server_that_dies(streams: list[HostStream], expected: list[Any]) -> None:
+def test_batches_survive_a_server_that_dies(streams: list[HostStream], expected: list[Any]) -> None:
     with DALIServer(job("gpu", device_id=0), placement="consumer", restart="on-failure") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=2))
         batches = [next(iterator)]
@@ -149,20 +149,20 @@ def test_no_batch_is_lost_with_a_server_that_dies(streams: list[HostStream], exp
     assert all(stream.closed for stream in streams)
 
 
-def test_an_epoch_that_is_left_and_another_one(streams: list[HostStream], expected: list[Any]) -> None:
+def test_epoch_after_an_abandoned_one(streams: list[HostStream], expected: list[Any]) -> None:
     with DALIServer(job("gpu", device_id=0), mode="thread", placement="consumer") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy), batch_size=BATCH, num_workers=2))
         check([next(iterator)], expected[:1])
         del iterator
         wait_until(lambda: not server.consumer._requests)
         check(epoch(server), expected)
-        streams[0].work()  # what was issued in vain, too
+        streams[0].work()  # the unused work, too
         pool = server._life.host._host._publisher.pool  # type: ignore[union-attr]
-        wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # asking gives slots back
+        wait_until(lambda: server.stats().waiting_results == pool.stats().lent == 0)  # a request returns slots
 
 
-def test_images_that_the_kernel_does_not_take_go_the_other_way(streams: list[HostStream]) -> None:
-    """That is an executor's, which finds no GPU here."""
+def test_images_that_the_kernel_refuses_use_the_executor(streams: list[HostStream]) -> None:
+    """An executor processes them; it finds no GPU here."""
     if torch.cuda.is_available():
         pytest.skip("there is one")
     with DALIServer(job("gpu", device_id=0), placement="consumer") as server:
@@ -180,7 +180,7 @@ def cut() -> Any:
     return fn.crop_mirror_normalize(images, crop=(7, 12), name="cut"), fn.external_source(name="number")
 
 
-def test_an_error_names_operator_line_and_dataset_index(streams: list[HostStream]) -> None:
+def test_error_names_operator_line_and_dataset_index(streams: list[HostStream]) -> None:
     with DALIServer(cut(device_id=0), placement="consumer") as server:
         iterator = iter(DataLoader(server, Numbered(server.proxy, low=6), batch_size=BATCH))
         assert next(iterator)[-1].tolist() == [0, 1, 2, 3]
@@ -193,7 +193,7 @@ def test_an_error_names_operator_line_and_dataset_index(streams: list[HostStream
         assert next(iterator)[-1].tolist() == [8, 9, 10, 11]
 
 
-def test_an_error_of_the_gpu_costs_its_batch_only(streams: list[HostStream], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_error_of_the_gpu_costs_its_batch_only(streams: list[HostStream], monkeypatch: pytest.MonkeyPatch) -> None:
     launch = HostStream.launch
 
     def failing(stream: HostStream, *arguments: Any) -> None:
@@ -228,7 +228,7 @@ def test_first_error_of_the_gpu_is_raised_though_others_follow(
 
 
 class Connected:
-    """A publisher and a launcher in one process, and nothing between them."""
+    """A publisher and a launcher in one process, connected directly."""
 
     def __init__(self) -> None:
         self.publisher = ResultPublisher()
@@ -284,7 +284,7 @@ def small(x: Any) -> Any:
     return fn.crop_mirror_normalize(fn.resize(x.gpu(), size=(5, 6)))
 
 
-def test_a_slot_goes_back_once_and_when_the_copy_has_ended(connected: Connected) -> None:
+def test_slot_is_returned_once_after_its_copy_has_ended(connected: Connected) -> None:
     plan = planner(small)
     made = []
     for round_ in range(3):
@@ -305,7 +305,7 @@ def test_a_slot_goes_back_once_and_when_the_copy_has_ended(connected: Connected)
     again = plan.plan([noise(8, 9, 10, 11)], BatchKey())
     assert again is not None
     connected.publish(again)
-    assert connected.publisher.pool.stats().slots == 3, "slots are used again"
+    assert connected.publisher.pool.stats().slots == 3, "slots are reused"
 
 
 def test_memory_that_is_not_pinned_is_copied_first(connected: Connected) -> None:
@@ -322,7 +322,7 @@ def test_memory_that_is_not_pinned_is_copied_first(connected: Connected) -> None
         np.testing.assert_array_equal(one.numpy(), other)
 
 
-def test_a_server_that_says_what_can_not_be_is_an_error(connected: Connected) -> None:
+def test_impossible_message_of_the_server_is_an_error(connected: Connected) -> None:
     planned = planner(small).plan([noise(8, 9)], BatchKey())
     assert planned is not None
     good, arrays = connected.publish(planned)
@@ -350,8 +350,8 @@ def test_a_server_that_says_what_can_not_be_is_an_error(connected: Connected) ->
     connected.launcher.issue(good, arrays, pinned=True)
 
 
-def test_a_slot_goes_back_once_though_two_threads_look() -> None:
-    """While one of them looks at a copy that has ended, the next one, which has not, must stay."""
+def test_slot_is_returned_once_by_two_threads() -> None:
+    """While one thread looks at a copy that has ended, the next copy, which hasn't, must stay."""
     launcher = Launcher(None)
     going = HostEvent()
 

@@ -26,7 +26,7 @@ NUMBERED = NumberedIndices(1, 2, [3, 4])
     ],
     ids=str,
 )
-def test_tensors_arrive_as_they_were(tensor: torch.Tensor) -> None:
+def test_tensors_arrive_unchanged(tensor: torch.Tensor) -> None:
     arrived = pickle.loads(ForkingPickler.dumps(Packed(CollatedBatch(NUMBERED, {"it": tensor}))))
     assert isinstance(arrived, CollatedBatch)
     assert arrived.numbered == NUMBERED

@@ -72,19 +72,19 @@ def scripts(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_script_gets_what_python_would_give_it(scripts: Path, tmp_path: Path) -> None:
+def test_script_gets_the_same_surroundings_as_from_python(scripts: Path, tmp_path: Path) -> None:
     done = run("scripts/words.py", "--flag", "-m", "x", folder=tmp_path)
     assert done.stdout.strip() == "['--flag', '-m', 'x'] words.py __main__ 7 dali_proxy", done.stderr
     assert done.returncode == 5
 
 
-def test_a_module(scripts: Path) -> None:
+def test_module(scripts: Path) -> None:
     done = run("-m", "words", "-m", folder=scripts)
     assert done.stdout.strip() == "['-m'] words.py __main__ 7 dali_proxy", done.stderr
     assert done.returncode == 5
 
 
-def test_no_such_script(tmp_path: Path) -> None:
+def test_missing_script_is_an_error(tmp_path: Path) -> None:
     done = run("missing.py", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr.strip() == "dali-proxy run: the script 'missing.py' doesn't exist"

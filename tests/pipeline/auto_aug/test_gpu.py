@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.pipeline.imaging.images import smooth
 
 from pipeline import Pipeline, fn
 from pipeline._graph.selecting import select
 from pipeline.auto_aug import augmentations, auto_augment, core, rand_augment, trivial_augment
+from tests.pipeline.imaging.images import smooth
 
 pytestmark = pytest.mark.gpu
 
@@ -42,7 +42,7 @@ def largest(describe: Any, **options: Any) -> list[int]:
 
 @pytest.mark.parametrize("layout", ["HWC", "FHWC"])
 @pytest.mark.parametrize("name", NAMES)
-def test_each_augmentation(name: str, layout: str) -> None:
+def test_augmentations_run(name: str, layout: str) -> None:
     extra = {"shape": (30, 40)} if name in ("translate_x", "translate_y") else {}
     feed = IMAGES if layout == "HWC" else [np.stack([image, 255 - image // 2]) for image in IMAGES]
 

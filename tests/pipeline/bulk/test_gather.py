@@ -1,4 +1,4 @@
-"""Memory of many samples in one buffer: which stretches are copied, and what arrives."""
+"""Gathering the memory of many samples into one buffer: the copied ranges, and their contents."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pipeline.tensors.cpu import TensorListCPU
 
 
 def in_blocks(blocks: list[np.ndarray], rows: list[tuple[int, int, int]]) -> TensorListCPU:
-    """Make a batch of (block, offset, bytes)."""
+    """Create a batch of (block, offset, bytes)."""
     homes, offsets, sizes = np.array(rows, np.int64).T
     shapes = np.ascontiguousarray(sizes[:, None])
     starts = np.array([block.ctypes.data for block in blocks])[homes] + offsets
@@ -35,15 +35,15 @@ ROWS = st.tuples(st.integers(0, 1), st.integers(0, 150_000), st.integers(0, 50_0
 
 @given(st.lists(ROWS, min_size=1, max_size=12))
 @settings(max_examples=200, deadline=None)
-def test_every_sample_arrives_wherever_it_lies(rows: list[tuple[int, int, int]]) -> None:
+def test_samples_arrive_from_any_address(rows: list[tuple[int, int, int]]) -> None:
     batch = in_blocks(BLOCKS, rows)
     assert copied(batch) == [BLOCKS[home][offset : offset + size].tobytes() for home, offset, size in rows]
     ranges = MemoryRanges.from_batch(batch)
-    for start, size in zip(ranges.starts.tolist(), ranges.sizes.tolist(), strict=True):  # nothing else is touched
+    for start, size in zip(ranges.starts.tolist(), ranges.sizes.tolist(), strict=True):  # all other bytes are unchanged
         assert any(0 <= start - block.ctypes.data <= start - block.ctypes.data + size <= 200_000 for block in BLOCKS)
 
 
-def test_samples_side_by_side_are_one_run_and_blocks_are_not_joined() -> None:
+def test_adjacent_samples_are_joined_and_blocks_are_not() -> None:
     near = [(0, number * 1024, 1000) for number in range(100)]
     assert MemoryRanges.from_batch(in_blocks(BLOCKS, near)).sizes.tolist() == [99 * 1024 + 1000]
     assert MemoryRanges.from_batch(in_blocks(BLOCKS, [*near, (0, 180_000, 10)])).sizes.tolist() == [
@@ -55,7 +55,7 @@ def test_samples_side_by_side_are_one_run_and_blocks_are_not_joined() -> None:
     assert MemoryRanges.from_batch(in_blocks(halves, [(0, 0, 500), (1, 0, 500)])).sizes.tolist() == [500, 500]
     assert (
         len(MemoryRanges.from_batch(TensorListCPU([whole[:400], whole[500:]])).sizes) == 2
-    )  # whose memory lies between is not known
+    )  # the owner of the memory between them is unknown
 
 
 def test_large_batches_are_copied_on_many_threads(way: str) -> None:
@@ -86,7 +86,7 @@ def test_samples_of_any_strides_are_gathered(way: str) -> None:
         np.testing.assert_array_equal(buffer[8:20].view(np.int16).reshape(2, 3), samples[1])
 
 
-def test_a_gathered_batch_is_a_copy(way: str) -> None:
+def test_gathered_batch_is_a_copy(way: str) -> None:
     samples = [np.arange(6.0).reshape(2, 3), np.ones((5, 1)).T, np.zeros((0, 2))]
     made = gathered(TensorListCPU(samples, "HW"))
     assert made.layout() == "HW"
@@ -97,7 +97,7 @@ def test_a_gathered_batch_is_a_copy(way: str) -> None:
 
 
 @pytest.mark.parametrize("place", [-1, 5, 2**40])
-def test_what_does_not_fit_is_refused(way: str, place: int) -> None:
+def test_arrays_that_do_not_fit_are_refused(way: str, place: int) -> None:
     with pytest.raises(ValueError, match="doesn't fit"):
         gather(TensorListCPU([np.zeros(6, np.uint8)]), np.zeros(10, np.uint8), np.array([place]))
 
@@ -111,7 +111,7 @@ def test_broadcast_array_is_refused() -> None:
 
 
 @pytest.mark.parametrize("size", [(1 << 18) - 1, 1 << 18, (1 << 18) + 77])
-def test_large_samples_arrive_at_any_place(way: str, size: int) -> None:
+def test_large_samples_arrive_at_any_index(way: str, size: int) -> None:
     block = np.random.default_rng(size).integers(0, 256, 2 * size + 3, np.uint8)
     buffer = np.full(2 * size + 300, 7, np.uint8)
     places = np.array([1, size + 202])

@@ -29,7 +29,7 @@ def choose(decoder: ImageBatchDecoder, files: list[Bytes], **options: Any) -> li
     return chosen
 
 
-def test_simple_ones_that_need_not_be_turned(decoder: ImageBatchDecoder) -> None:
+def test_simple_upright_images_are_for_the_engine(decoder: ImageBatchDecoder) -> None:
     files = [jpeg(), jpeg(progressive=True), jpeg(orientation=6), np.zeros(9, np.uint8), jpeg(mode="L")]
     assert choose(decoder, files) == [True, False, False, False, True]
     assert choose(decoder, files, use_exif=False) == [True, False, True, False, True]

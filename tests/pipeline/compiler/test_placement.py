@@ -1,4 +1,4 @@
-"""Graphs split into a host stage and a device stage: whatever the cut, they return the bits of the whole graph."""
+"""Graphs split into a host stage and a device stage: with every cut, they return the bits of the whole graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pipeline.errors import GraphError, OperatorError
 
 SIZE = 4
 RANDOM = np.random.default_rng(5)
-PICTURES = [RANDOM.integers(0, 255, (6 + number, 9 - number, 3)).astype(np.uint8) for number in range(SIZE)]
+IMAGES = [RANDOM.integers(0, 255, (6 + number, 9 - number, 3)).astype(np.uint8) for number in range(SIZE)]
 WAYS = np.array([0, 1, 2, 1], np.int32)
 
 
@@ -101,9 +101,9 @@ def run_stages(whole: Pipeline, stages: Stages, batches: list[dict[str, Any]]) -
 
 
 @pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: graph.__name__)
-def test_stages_compute_the_same_bits_as_the_whole_graph_wherever_the_cut_is(graph: Callable[..., Any]) -> None:
+def test_stages_give_the_bits_of_one_pipeline_for_any_cut(graph: Callable[..., Any]) -> None:
     whole = piped(graph)
-    inputs = [{"x": PICTURES, "way": WAYS}, {"x": PICTURES[::-1], "way": WAYS[::-1]}]
+    inputs = [{"x": IMAGES, "way": WAYS}, {"x": IMAGES[::-1], "way": WAYS[::-1]}]
     expected = [whole.run(**{name: batch[name] for name in whole.input_names}) for batch in inputs]
     late = [node.index for node in whole._internals.graph.nodes if not node.schema.fed]
     for index in [*late, -1]:
@@ -119,29 +119,29 @@ def test_stages_compute_the_same_bits_as_the_whole_graph_wherever_the_cut_is(gra
     whole.close()
 
 
-def test_stages_survive_the_way_to_another_process() -> None:
+def test_stages_can_be_sent_to_another_process() -> None:
     whole = piped(twins)
     stages = cut(whole._internals.graph, lambda node: node.operator == "random_resized_crop")
     host = deserialize_for_host(serialize_for_host(with_graph(whole, stages.host)))
     device = deserialize_for_host(serialize_for_host(with_graph(whole, stages.device)))
-    expected = whole.run(x=PICTURES)
-    outputs = run_fed(device, dict(zip(stages.crossing, host.run(x=PICTURES), strict=True)), BatchKey())
+    expected = whole.run(x=IMAGES)
+    outputs = run_fed(device, dict(zip(stages.crossing, host.run(x=IMAGES), strict=True)), BatchKey())
     for found, output in zip(outputs, expected, strict=True):
         assert np.array_equal(found.as_array(), output.as_array())
     for pipe in (whole, host, device):
         pipe.close()
 
 
-def test_device_stage_error_names_operator_line_and_sample() -> None:
+def test_error_of_the_device_stage_names_operator_line_and_sample() -> None:
     def crops(x: Any, way: Any) -> Any:
         return fn.crop(fn.flip(x), crop=(7, 4), name="cropped"), way
 
     whole = piped(crops)
     with pytest.raises(OperatorError) as expected:
-        whole.run(x=PICTURES, way=WAYS)
+        whole.run(x=IMAGES, way=WAYS)
     with pytest.raises(OperatorError) as found:
         run_stages(
-            whole, cut(whole._internals.graph, lambda node: node.operator == "crop"), [{"x": PICTURES, "way": WAYS}]
+            whole, cut(whole._internals.graph, lambda node: node.operator == "crop"), [{"x": IMAGES, "way": WAYS}]
         )
     assert str(found.value) == str(expected.value)
     assert "cropped" in str(found.value)
@@ -154,7 +154,7 @@ def operators(graph: Graph) -> list[tuple[str, str]]:
     return [(node.operator, node.device) for node in graph.nodes]
 
 
-def test_images_that_the_gpu_decodes_are_decoded_on_the_cpu_and_cross_as_pixels() -> None:
+def test_images_of_a_gpu_decoder_can_be_decoded_on_the_cpu_and_uploaded_as_pixels() -> None:
     @pipeline_def(batch_size=2, num_threads=1, device_id=0)  # type: ignore[untyped-decorator]
     def described() -> Any:
         encoded, label = fn.external_source(name="encoded"), fn.external_source(name="label")
@@ -199,7 +199,7 @@ def test_data_that_is_fed_to_the_gpu_crosses() -> None:
     assert operators(stages.device)[:2] == [("external_source", "cpu"), ("copy_to_gpu", "gpu")]
 
 
-def test_what_can_not_be_placed_is_an_error_that_names_it(tmp_path: Path) -> None:
+def test_operator_that_cannot_be_placed_is_an_error_that_names_it(tmp_path: Path) -> None:
     @pipeline_def(batch_size=2, num_threads=1, device_id=0)  # type: ignore[untyped-decorator]
     def reads() -> Any:
         video = fn.readers.video(filenames=[str(tmp_path / "a.mp4")], sequence_length=2, device="gpu")
@@ -216,7 +216,7 @@ def test_what_can_not_be_placed_is_an_error_that_names_it(tmp_path: Path) -> Non
         cut(fed()._internals.graph, lambda node: node.operator == "external_source")
 
 
-def test_a_graph_of_the_cpu_alone_stays_as_it_is() -> None:
+def test_graph_without_gpu_operators_stays_unchanged() -> None:
     graph = piped(main_job)._internals.graph
     assert operators(on_cpu_first(graph)) == operators(graph)
     stages = stages_by_device(graph)

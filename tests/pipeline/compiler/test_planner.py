@@ -32,7 +32,7 @@ KEY = BatchKey(3, 5, 1)
 SHAPES = [(31, 40), (25, 64), (64, 20), (33, 33)]
 
 
-def images(channels: int = 3, layout: str = "HWC") -> TensorListCPU:
+def sample_images(channels: int = 3, layout: str = "HWC") -> TensorListCPU:
     rng = np.random.default_rng(5)
     return TensorListCPU([rng.integers(0, 256, (*shape, channels), np.uint8) for shape in SHAPES], layout)
 
@@ -96,16 +96,16 @@ def test_other_graphs_have_no_parts(define: Callable[..., Any]) -> None:
     assert simple_derivations(stages(pipeline(define, "x")).device) is None
 
 
-def test_the_plan_is_the_executors() -> None:
+def test_plan_equals_that_of_the_executor() -> None:
     """The tables equal those of the whole graph's operators for the batch, except for base addresses."""
     pipe = pipeline(main_job, "x", "label")
-    made = planned(pipe, images(), LABELS, COINS, MEANS, LABELS)
+    made = planned(pipe, sample_images(), LABELS, COINS, MEANS, LABELS)
     assert made is not None
     block = np.zeros(made.nbytes, np.uint8)
     made.write(block)
     target = np.zeros((4, 3, 16, 24), np.float32)
 
-    wanted = _launch_of(pipe, images(), Samples.dense(target))
+    wanted = _launch_of(pipe, sample_images(), Samples.dense(target))
     output = made.outputs[0]
     assert output.launch is not None
     assert (output.launch.defines, output.launch.grid) == (wanted.defines, wanted.grid)
@@ -118,7 +118,7 @@ def test_the_plan_is_the_executors() -> None:
         if name != "src":
             np.testing.assert_array_equal(table[name], wanted.tables[0][name])
     np.testing.assert_array_equal(channels, wanted.tables[1])
-    for row, sample in zip(table, images().samples, strict=True):
+    for row, sample in zip(table, sample_images().samples, strict=True):
         begin = row["src"] - block.ctypes.data
         np.testing.assert_array_equal(block[begin : begin + sample.size].reshape(sample.shape), sample)
 
@@ -141,7 +141,7 @@ def _launch_of(pipe: Pipeline, data: TensorListCPU, target: Samples) -> Any:
 
 
 @pytest.mark.skipif(emulator.COMPILER is None, reason="needs a C++ compiler")
-def test_the_block_has_all_that_a_launch_needs() -> None:
+def test_block_holds_all_arguments_of_a_launch() -> None:
     def define(x: Any) -> Any:
         images = x.gpu()
         small = fn.crop_mirror_normalize(fn.resize(images, size=(9, 7)), dtype=types.UINT8, output_layout="HWC")
@@ -150,7 +150,7 @@ def test_the_block_has_all_that_a_launch_needs() -> None:
         )
         return images, ragged, small
 
-    data = images()
+    data = sample_images()
     made = planned(pipeline(define, "x"), data)
     assert made is not None
     block = np.zeros(made.nbytes, np.uint8)
@@ -190,16 +190,16 @@ def test_the_block_has_all_that_a_launch_needs() -> None:
     "data",
     [
         TensorListCPU([np.zeros((5, 5, channels), np.uint8) for channels in (3, 3, 1, 3)]),
-        images(channels=4),
-        images(layout="CHW"),
+        sample_images(channels=4),
+        sample_images(layout="CHW"),
         TensorListCPU(np.zeros((4, 5, 5, 3), np.float32)),
         TensorListCPU(np.zeros((4, 2, 5, 5, 3), np.uint8), "FHWC"),
     ],
 )
-def test_images_that_the_kernel_does_not_take_are_not_planned(data: TensorListCPU) -> None:
+def test_images_that_the_kernel_does_not_accept_are_not_planned(data: TensorListCPU) -> None:
     pipe = pipeline(lambda x: fn.crop_mirror_normalize(fn.resize(x.gpu(), size=(8, 8))), "x")
     assert planned(pipe, data) is None
-    assert planned(pipe, images()) is not None
+    assert planned(pipe, sample_images()) is not None
 
 
 def test_frames_are_not_planned() -> None:
@@ -209,7 +209,7 @@ def test_frames_are_not_planned() -> None:
 
     pipe = pipeline(define, "x")
     device = stages(pipe).device
-    assert Planner(device, pipe._internals.arguments.executor_config()).plan([images(), COINS], KEY) is None
+    assert Planner(device, pipe._internals.arguments.executor_config()).plan([sample_images(), COINS], KEY) is None
 
 
 def test_errors_name_operator_line_and_samples() -> None:

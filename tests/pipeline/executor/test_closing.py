@@ -95,7 +95,7 @@ def test_closed_work_queue_executes_work_on_the_calling_thread() -> None:
 
 
 @pytest.mark.gpu
-def test_batches_that_go_to_a_gpu_and_back_end() -> None:
+def test_batches_with_a_round_trip_to_a_gpu_end() -> None:
     graph = Graph.from_outputs([(fn.external_source(name="x").gpu() + 1).cpu() + 1])
     executor = Executor(graph, ExecutorConfig(max_batch_size=2, num_threads=1, device_id=0, seed=1))
     results: list[BatchResult] = []
@@ -106,7 +106,7 @@ def test_batches_that_go_to_a_gpu_and_back_end() -> None:
     assert sorted(result.outputs[0].as_array().tolist() for result in results) == [[n + 2] * 2 for n in range(20)]
 
 
-def test_what_operators_opened_is_closed_when_a_later_one_cannot_be_made(tmp_path: Path) -> None:
+def test_operators_are_closed_when_a_later_one_cannot_be_created(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "shard.tar", "w") as archive:
         archive.addfile(tarfile.TarInfo("0.jpg"))
     encoded = fn.readers.webdataset(paths=str(tmp_path / "shard.tar"), ext="jpg")

@@ -1,4 +1,4 @@
-"""Several sets of inputs in one call: the results, and the random numbers that they share."""
+"""Several sets of inputs in one call: the results, and their common random numbers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def run(d: Any, graph: Any) -> tuple[Any, list[Any]]:
         lambda d, a, b: d.fn.cast([a, b], dtype=d.types.INT16, name="several"),
         lambda d, a, b: d.fn.resize([a, b], size=(12, 16), save_attrs=True),
     ],
-    ids=["two", "one", "an argument for all", "several inputs", "class", "name", "several outputs"],
+    ids=["two", "one", "one argument for all", "several inputs", "class", "name", "several outputs"],
 )
 def test_results_equal_dali(graph: Any) -> None:
     ours, theirs = run(library("pipeline"), graph), run(library("nvidia.dali"), graph)
@@ -63,7 +63,7 @@ def test_results_equal_dali(graph: Any) -> None:
 
 
 @pytest.mark.parity
-def test_all_sets_have_the_same_random_numbers() -> None:
+def test_sets_have_the_same_random_numbers() -> None:
     def graph(d: Any, a: Any, b: Any) -> Any:
         return d.fn.noise.gaussian([a, a], stddev=30.0)
 
@@ -87,7 +87,7 @@ def test_random_numbers_stay_the_same_when_a_set_is_pruned_and_in_bytes() -> Non
         each.close()
 
 
-def test_the_first_set_has_the_name() -> None:
+def test_first_set_has_the_name() -> None:
     assert Graph.from_outputs(described()).find("noise.gaussian")[0].name == "noise"
 
 

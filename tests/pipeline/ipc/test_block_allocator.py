@@ -26,7 +26,7 @@ def test_block_stays_allocated_while_it_is_referenced(create_allocator):
     assert repr(first) == "Block(segment_id=3, offset=0, nbytes=65)"
     del first
     assert allocator.used == 64
-    assert allocator.take(128).offset == 0  # the lowest offset that fits, while it is in the cache
+    assert allocator.take(128).offset == 0  # the lowest offset that fits, whose memory is in the cache
     assert allocator.used == 64
 
 
@@ -76,7 +76,7 @@ def test_compiled_write_copies_contiguous_arrays_only(array):
     allocator = compiled.BlockAllocator(0, np.zeros(512 << 10, np.uint8))
     block = allocator.write(array)
     if not (array.flags.c_contiguous and array.dtype.isnative):
-        assert block is None  # left to NumPy
+        assert block is None  # NumPy copies it
         assert allocator.used == 0
         return
     copied = np.ndarray(array.shape, array.dtype, block.array, block.offset)
@@ -104,11 +104,11 @@ def test_compiled_write_refuses_or_has_no_room():
 
 
 @pytest.mark.skipif(compiled is None, reason="no C compiler")
-def test_the_compiled_loop_leaks_nothing():
+def test_compiled_loop_leaks_nothing():
     def use() -> None:
         memory = np.zeros(1 << 20, np.uint8)
         allocator = compiled.BlockAllocator(0, memory)
-        blocks = [allocator.write(np.zeros(300, np.uint8)) for _ in range(100)]  # more than it has room for at first
+        blocks = [allocator.write(np.zeros(300, np.uint8)) for _ in range(100)]  # more than its initial capacity
         allocator.write(np.zeros((4, 4), ">i4"))
         del blocks[::2]
         del allocator, blocks
@@ -125,7 +125,7 @@ def test_the_compiled_loop_leaks_nothing():
 
 @pytest.mark.skipif(compiled is None, reason="the package was installed without a C compiler")
 @pytest.mark.parametrize("nbytes", [(1 << 18) - 1, 1 << 18, (1 << 18) + 77, 1_000_003])
-def test_the_compiled_loop_copies_many_bytes_and_no_more(nbytes):
+def test_compiled_loop_copies_many_bytes_and_no_more(nbytes):
     given = np.random.default_rng(nbytes).integers(0, 256, nbytes + 5, np.uint8)[5:]  # at an odd address
     memory = np.full(nbytes + 4096, 7, np.uint8)
     allocator = compiled.BlockAllocator(0, memory)

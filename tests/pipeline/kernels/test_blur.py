@@ -16,7 +16,7 @@ SHAPES = ((17, 9, 3), (2, 5, 3), (1, 30, 3), (0, 4, 3))
 
 
 @pytest.mark.parametrize(("source", "target"), [("uint8", "uint8"), ("uint8", "float32"), ("float64", "float64")])
-def test_two_axes(runner: Any, source: str, target: str) -> None:
+def test_blur_of_two_axes(runner: Any, source: str, target: str) -> None:
     rng = np.random.default_rng(5)
     feed = [rng.integers(0, 256, shape).astype(source) for shape in SHAPES]
     windows = [[gaussian_window(0.5 + number, 0), gaussian_window(0.0, 2 * number + 3)] for number in range(4)]

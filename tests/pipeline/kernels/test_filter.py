@@ -36,7 +36,7 @@ def test_borders(runner: Any, border: Border, source: str, target: str) -> None:
         assert np.allclose(made[number].astype(float), expected.astype(float), rtol=0, atol=tolerance)
 
 
-def test_only_where_the_window_lies_inside(runner: Any) -> None:
+def test_filter_without_border_covers_inner_windows(runner: Any) -> None:
     rng = np.random.default_rng(5)
     image, window = rng.random((9, 11, 2)).astype(np.float32), rng.random((3, 4)).astype(np.float32)
     made = [np.zeros((7, 8, 2), np.float32)]

@@ -30,7 +30,7 @@ def test_warps(runner: Any, ndim: int, source: str, target: str, fill: float | N
         assert np.abs(out.astype(float) - expected.astype(float)).max() <= tolerance
 
 
-def test_what_does_not_fit_is_an_error() -> None:
+def test_arrays_that_do_not_fit_are_an_error() -> None:
     src = Samples.from_arrays([np.zeros((4, 5, 3))])
     with pytest.raises(PipelineError, match="can't be warped"):
         plan_warp_affine(src, src, np.zeros((1, 3, 4)))

@@ -26,7 +26,7 @@ def batch(size: int) -> Any:
         ((), None, True, 5),
     ],
 )
-def test_how_often_it_is_made(given: tuple[str, ...], arguments: Any, drawn: bool, made: int) -> None:
+def test_value_is_computed_as_often_as_needed(given: tuple[str, ...], arguments: Any, drawn: bool, made: int) -> None:
     calls = []
     node: Any = SimpleNamespace(argument_inputs=dict.fromkeys(given))
     cache = ArgumentCache(node, lambda batch, axes: calls.append(axes) or (batch.size, axes), arguments, drawn=drawn)

@@ -333,7 +333,7 @@ def test_loader_works_with_plain_queues(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.timeout(60)
-def test_a_loader_starts_no_thread_for_its_queues() -> None:
+def test_loader_starts_no_thread_for_its_queues() -> None:
     with dali_proxy.DALIServer(_same()) as server:
         seen = []
         for arrays, numbers, feeders in dali_proxy.DataLoader(server, _Numbers(server.proxy), 8, num_workers=2):

@@ -68,7 +68,7 @@ def test_large_batches_are_copied_on_many_threads(way: str) -> None:
     assert made[2] == block[5_200_000:5_200_001].tobytes()
 
 
-def test_a_dense_array_is_one_range(way: str) -> None:
+def test_dense_array_is_one_range(way: str) -> None:
     array = np.arange(5 * 7 * 3, dtype=np.float32).reshape(5, 7, 3)
     ranges = MemoryRanges.from_array(array)
     buffer = np.zeros(ranges.nbytes, np.uint8)

@@ -44,11 +44,11 @@ def warn_of_move(moved: MovedGraph, title: str, device_id: int | None) -> None:
         title: name of the function that describes the graph, or "".
         device_id: the pipeline's GPU.
     """
-    name = f" {title}" if title else ""
+    name = title.removesuffix(".define_graph")
     ignored = "" if device_id in (None, -1) else f"\n  ignored: device_id={device_id}"
     at = SourceLocation.of_caller()
-    message = f"the pipeline{name} is declared for a GPU, but runs on the CPU as requested:{ignored}{moved.report()}"
-    warnings.warn_explicit(message, RuntimeWarning, at.file or "<unknown>", at.line)
+    message = f"the pipeline{name and ' '}{name} is declared for a GPU, but runs on the CPU as requested:"
+    warnings.warn_explicit(message + ignored + moved.report(), RuntimeWarning, at.file or "<unknown>", at.line)
 
 
 def _checked(device: str, what: str) -> str:

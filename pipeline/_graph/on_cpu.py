@@ -22,18 +22,18 @@ class MovedGraph:
     Attributes:
         graph: the graph on the CPU.
         operators: the moved operators, as the user declared them.
-        copies: the copies between CPU and GPU, which were left out.
+        copies: the copies between CPU and GPU, which were left out, except those of constants.
         outputs: numbers of the outputs that were on the GPU.
     """
 
     graph: Graph
-    operators: tuple[GraphNode, ...]
-    copies: tuple[GraphNode, ...]
-    outputs: tuple[int, ...]
+    operators: tuple[GraphNode, ...] = ()
+    copies: tuple[GraphNode, ...] = ()
+    outputs: tuple[int, ...] = ()
 
     def report(self) -> str:
         """Return a list of the changes for users, a line for each kind."""
-        shown = [node for node in self.operators if not node.schema.hidden]
+        shown = [node for node in self.operators if not node.schema.hidden]  # users don't call the hidden ones
         parts = {
             "operators on the CPU": ", ".join(_described(node.display, [node]) for node in shown),
             "copies left out": _described(str(len(self.copies)), self.copies) if self.copies else "",
@@ -50,21 +50,22 @@ def move_to_cpu(graph: Graph) -> MovedGraph:
     Raises:
         DeviceError: an operator exists only on the GPU; the message names it and the user's line.
     """
+    if all(node.device == "cpu" for node in graph.nodes):
+        return MovedGraph(graph)
     nodes: list[GraphNode] = []
     moved: dict[Edge, Edge] = {}
     operators, copies = [], []
     for node in graph.nodes:
         if node.operator in _COPIES:
             moved[Edge(node.index)] = moved[node.inputs[0]]
-            copies.append(node)
+            if graph.nodes[node.inputs[0].node].operator != "constant_value":
+                copies.append(node)
             continue
         if node.device != "cpu":
             _check_movable(node)
             operators.append(node)
         nodes.append(replace(renumbered(node, len(nodes), moved), device="cpu"))
         moved.update({Edge(node.index, output): Edge(len(nodes) - 1, output) for output in range(node.output_count)})
-    if not operators and not copies:
-        return MovedGraph(graph, (), (), ())
     on_gpu = tuple(number for number, device in enumerate(graph.output_devices) if device == "gpu")
     return MovedGraph(
         checked_graph(nodes, [moved[edge] for edge in graph.outputs]), tuple(operators), tuple(copies), on_gpu

@@ -24,8 +24,8 @@ def install_as_nvidia_dali(device: Literal["cpu", "gpu"] | None = None) -> None:
     """Make imports of `nvidia.dali` and its submodules return dali-proxy's modules instead of NVIDIA's.
 
     Call this before the first such import. Processes that start later do the same: this prepends the folder of a
-    `sitecustomize` module to `PYTHONPATH`. Another call only sets the device. Your own module named `pipeline` keeps its
-    name, unless dali-proxy's package `pipeline` was imported before.
+    `sitecustomize` module to `PYTHONPATH`. Another call only sets the device. Your own module named `pipeline` keeps
+    its name, unless dali-proxy's package `pipeline` was imported before.
 
     Args:
         device: "cpu" runs pipelines that are created later on the CPU, whatever the devices of their operators and

@@ -19,7 +19,7 @@ options = parser.parse_args()
 
 class Training(Pipeline):
     def __init__(self, batch_size, num_threads, device_id, folder, crop):
-        super(Training, self).__init__(batch_size, num_threads, device_id, seed=12)
+        super().__init__(batch_size, num_threads, device_id, seed=12)
         device, decoder = ("cpu", "cpu") if options.cpu else ("gpu", "mixed")
         self.input = ops.readers.File(
             file_root=folder, shard_id=0, num_shards=1, random_shuffle=True, pad_last_batch=True
@@ -42,7 +42,7 @@ class Fed(Pipeline):
     """Takes arrays that `iter_setup` feeds."""
 
     def __init__(self, device_id):
-        super(Fed, self).__init__(2, 1, device_id)
+        super().__init__(2, 1, device_id)
         self.source = ops.ExternalSource()
         self.flip = ops.Flip(device="cpu" if options.cpu else "gpu")
 
@@ -64,6 +64,8 @@ fed = Fed(device_id)
 fed.build()
 (flipped,) = fed.run()
 tensor = flipped.as_tensor()
-copied = torch.zeros(tensor.shape(), dtype=to_torch_type[tensor.dtype], device="cuda" if torch.cuda.is_available() else "cpu")
+copied = torch.zeros(
+    tensor.shape(), dtype=to_torch_type[tensor.dtype], device="cuda" if torch.cuda.is_available() else "cpu"
+)
 feed_ndarray(tensor, copied)
 print(copied[0].tolist(), flipped.as_cpu().at(1).tolist())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -51,12 +51,15 @@ def test_moved_pipeline_computes_what_the_cpu_computes(files: list[str]) -> None
 
 def test_moved_pipeline_warns_once_and_lists_the_changes(files: list[str]) -> None:
     pipe = classified(files, "mixed", device_id=1)
-    with pytest.warns(RuntimeWarning, match="the pipeline classified is declared for a GPU") as caught:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         pipe.build()
         pipe.run()
         assert pipe.epoch_size("Reader") == 4
     (warning,) = caught
+    assert warning.category is RuntimeWarning
     text = str(warning.message)
+    assert text.startswith("the pipeline classified is declared for a GPU, but runs on the CPU as requested:")
     assert "\n  ignored: device_id=1\n  operators on the CPU: fn.decoders.image_random_crop (test_cpu_only.py:" in text
     assert "fn.resize (" in text
     assert "copies left out: 1 (test_cpu_only.py:" in text
@@ -107,12 +110,12 @@ def test_branches_run() -> None:
         result = images.gpu()
         if fn.external_source(name="flag"):
             result = fn.flip(result)
-        else:
+        elif fn.external_source(name="other"):
             result = images
         return result
 
     flags = np.array([1, 0, 1, 0])
-    (found,) = run_quietly(chosen(), images=IMAGES, flag=flags)
+    (found,) = run_quietly(chosen(), images=IMAGES, flag=flags, other=1 - flags)
     np.testing.assert_array_equal(found, np.where(flags[:, None, None, None], IMAGES[:, :, ::-1], IMAGES))
 
 
@@ -147,7 +150,12 @@ def test_serialized_pipeline_keeps_its_devices(files: list[str], monkeypatch: py
 
 def test_array_on_a_gpu_is_an_error_that_names_the_input(monkeypatch: pytest.MonkeyPatch) -> None:
     class OnGpu:
-        __cuda_array_interface__ = {"shape": (4, 2), "typestr": "|u1", "data": (1 << 20, True), "version": 3}
+        __cuda_array_interface__: ClassVar[Any] = {
+            "shape": (4, 2),
+            "typestr": "|u1",
+            "data": (1 << 20, True),
+            "version": 3,
+        }
 
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     with Pipeline(batch_size=4, num_threads=1, device_id=0) as pipe:

@@ -40,8 +40,8 @@ def run_script(
     install_as_nvidia_dali(device)
     sys.argv = [script, *arguments]
     if not getattr(sys.flags, "safe_path", False):  # with `python -P`, the first entry isn't the script's folder
-        sys.path[0] = os.getcwd() if module else os.path.dirname(os.path.abspath(script))
+        sys.path[0] = os.getcwd() if module else os.path.dirname(os.path.realpath(script))
     if module:
         runpy.run_module(script, run_name="__main__", alter_sys=True)
     else:
-        runpy.run_path(script, run_name="__main__")
+        runpy.run_path(os.path.abspath(script), run_name="__main__")

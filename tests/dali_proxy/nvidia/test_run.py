@@ -120,6 +120,16 @@ def test_a_module(scripts: Path) -> None:
     assert done.returncode == 5
 
 
+def test_link_to_a_script_finds_the_modules_beside_the_script(scripts: Path, tmp_path: Path) -> None:
+    """`__file__` is an absolute path, so the script may change its working directory."""
+    code = "import os\nimport beside\nos.chdir('/')\nprint(beside.VALUE, __file__, os.path.exists(__file__))\n"
+    (scripts / "linked.py").write_text(code)
+    (tmp_path / "link.py").symlink_to(scripts / "linked.py")
+    assert run("link.py", folder=tmp_path).stdout.strip() == f"7 {tmp_path / 'link.py'} True"
+    done = subprocess.run([sys.executable, "link.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"7 {tmp_path / 'link.py'} True", "as Python does"
+
+
 def test_no_such_script(tmp_path: Path) -> None:
     done = run("missing.py", folder=tmp_path)
     assert done.returncode == 2

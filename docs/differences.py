@@ -86,7 +86,7 @@ BEHAVIOUR = (
         "accepted; results never depend on the number or the speed of the workers",
     ),
     ("proxy, inputs", "arrays", "also `bytes`, numbers, PIL images, tensors on the CPU; a path must be `bytes`"),
-    ("proxy, several calls for a sample, or none for some samples", "an error of the worker", "work"),
+    ("proxy, several calls for a sample", "an error of the worker", "work"),
     ("proxy, use of a placeholder in the dataset", "`AttributeError`", "`PlaceholderError`, which says what to do"),
     ("loader, `num_workers=0`", "an error", "works"),
     (
